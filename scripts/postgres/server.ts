@@ -1,0 +1,140 @@
+// A server from programs on this machine, in a folder of its own that goes away with it.
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { chownSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import os from "node:os";
+import path from "node:path";
+import { hasLibrary, type ServerOptions, serverArguments } from "./settings.ts";
+import type { Postgres } from "./start.ts";
+
+interface User {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** What every program here runs with: an unprivileged user, and nothing of the caller's environment. */
+interface Surroundings {
+  readonly folder: string;
+  readonly user: User | undefined;
+  readonly env: NodeJS.ProcessEnv;
+}
+
+export async function startServer(bin: string, via: string, options: ServerOptions): Promise<Postgres> {
+  const surroundings = prepare();
+  try {
+    const programs = reachable(bin, surroundings);
+    initialise(programs, surroundings);
+    const port = await freePort();
+    const settings = serverArguments(options, (library) => hasLibrary(programs, library));
+    const guard = spawnGuarded(programs, port, settings, surroundings);
+    const stop = () => stopGuard(guard);
+    await ready(guard).catch(async (error) => {
+      await stop();
+      throw error;
+    });
+    letGo(guard);
+    return { url: `postgres://postgres@127.0.0.1:${port}/postgres`, via: `${via} (${bin})`, stop };
+  } catch (error) {
+    rmSync(surroundings.folder, { recursive: true, force: true });
+    throw new Error(`${via} (${bin}) did not start: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function prepare(): Surroundings {
+  const folder = mkdtempSync(path.join(os.tmpdir(), "pg-"));
+  const user = unprivilegedUser();
+  if (user) chownSync(folder, user.uid, user.gid);
+  return { folder, user, env: { PATH: process.env.PATH ?? "", HOME: folder, LC_ALL: "C", TZ: "UTC" } };
+}
+
+/** PostgreSQL refuses to run as root: whom to become instead. */
+function unprivilegedUser(): User | undefined {
+  if (process.getuid?.() !== 0) return undefined;
+  const passwd = readFileSync("/etc/passwd", "utf8");
+  for (const name of ["postgres", "nobody"]) {
+    const match = passwd.match(new RegExp(`^${name}:[^:]*:(\\d+):(\\d+):`, "m"));
+    if (match) return { uid: Number(match[1]), gid: Number(match[2]) };
+  }
+  return { uid: 65534, gid: 65534 };
+}
+
+/** The programs, copied when they sit where the unprivileged user may not enter, such as root's home. */
+function reachable(bin: string, { folder, user, env }: Surroundings): string {
+  const program = path.join(bin, "postgres");
+  if (!existsSync(program)) throw new Error("no program of the name postgres there");
+  const trial = spawnSync(program, ["--version"], { ...user, env, cwd: folder });
+  if (!trial.error || !user) return bin;
+  const copy = path.join(folder, "native");
+  cpSync(path.dirname(bin), copy, { recursive: true, verbatimSymlinks: true });
+  spawnSync("chown", ["-R", `${user.uid}:${user.gid}`, copy]);
+  return path.join(copy, "bin");
+}
+
+function initialise(bin: string, { folder, user, env }: Surroundings): void {
+  const data = ["-D", path.join(folder, "data"), "-U", "postgres", "-A", "trust"];
+  const how = ["-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"];
+  const spawned = spawnSync(path.join(bin, "initdb"), [...data, ...how], {
+    ...user,
+    env,
+    cwd: folder,
+    encoding: "utf8",
+  });
+  if (spawned.status !== 0) throw new Error(`initdb: ${spawned.error?.message ?? spawned.stderr}`);
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", resolve);
+  });
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/**
+ * The shell outlives us by one `cat`: however we end, even by `kill -9`, its standard input closes; then it
+ * stops the server and removes the folder.
+ */
+const GUARD = `"$@" & server=$!; cat >/dev/null; kill -QUIT $server 2>/dev/null; wait $server; rm -rf "$FOLDER"`;
+
+function spawnGuarded(bin: string, port: number, settings: string[], { folder, user, env }: Surroundings) {
+  const data = ["-D", path.join(folder, "data"), "-p", String(port), "-k", folder];
+  const server = [path.join(bin, "postgres"), ...data, "-c", "listen_addresses=127.0.0.1", ...settings];
+  return spawn("/bin/sh", ["-c", GUARD, "postgres-guard", ...server], {
+    ...user,
+    env: { ...env, FOLDER: folder },
+    cwd: "/",
+    stdio: ["pipe", "ignore", "pipe"],
+    detached: true,
+  });
+}
+
+function ready(guard: ReturnType<typeof spawnGuarded>): Promise<void> {
+  let log = "";
+  return new Promise((resolve, reject) => {
+    guard.stderr.setEncoding("utf8");
+    guard.stderr.on("data", (text: string) => {
+      log = (log + text).slice(-8192);
+      if (log.includes("ready to accept connections")) resolve();
+      if (log.includes("FATAL")) reject(new Error(log));
+    });
+    guard.once("error", reject);
+    guard.once("exit", (code) => reject(new Error(`exited with ${code}: ${log}`)));
+  });
+}
+
+/** A running server must not keep our process alive. */
+function letGo(guard: ReturnType<typeof spawnGuarded>): void {
+  guard.unref();
+  for (const stream of [guard.stdin, guard.stderr]) (stream as unknown as { unref?(): void }).unref?.();
+}
+
+async function stopGuard(guard: ChildProcess): Promise<void> {
+  if (guard.exitCode !== null || guard.signalCode !== null) return;
+  guard.ref();
+  const gone = new Promise((resolve) => guard.once("exit", resolve));
+  guard.stdin?.end();
+  await gone;
+}

@@ -1,0 +1,91 @@
+-- Works out policy and partition of jobs added from SQL, and stages them in the order they were given.
+create or replace function :DISPATCH_POLICY_SCHEMA._add_jobs(
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[]
+) returns setof :DISPATCH_POLICY_SCHEMA.added_job language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_batches json;
+begin
+  if p_partition_keys is not null and cardinality(p_partition_keys) <> cardinality(p_specs) then
+    raise exception 'dispatch_policy: partition_keys has % entries, specs has %; expected one key (or null) per job',
+      cardinality(p_partition_keys), cardinality(p_specs) using errcode = 'DPARG';
+  end if;
+  with spec as (
+    select s.ordinality as n, s.*, p_partition_keys[s.ordinality] as partition_key
+    from unnest(p_specs) with ordinality s
+  ),
+  placed as (
+    select s.*, p.name as policy, p.definition,
+      (p.definition ->> 'resolvesInSql')::boolean as resolves,
+      case when p.id is null then null
+        else coalesce(s.partition_key, :DISPATCH_POLICY_SCHEMA._path_key(p.definition, s.payload, s.identifier)) end
+        as key
+    from spec s
+    left join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = s.identifier
+    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id
+  ),
+  job as (
+    select p.policy, p.n, json_build_object(
+      'n', p.n, 'task', p.identifier, 'payload', p.payload,
+      'queueName', coalesce(p.queue_name, p.definition #>> '{job,queueName}'), 'runAt', p.run_at,
+      'maxAttempts', coalesce(p.max_attempts, (p.definition #>> '{job,maxAttempts}')::int), 'jobKey', p.job_key,
+      'priority', coalesce(p.priority, (p.definition #>> '{job,priority}')::int),
+      'flags', coalesce(to_json(p.flags), (p.definition #> '{job,flags}')::json),
+      'cost', case when p.resolves then p.definition -> 'cost' end, 'key', p.partition_key,
+      'p', case when p.resolves and p.key is not null
+        then dense_rank() over (partition by p.policy, p.resolves and p.key is not null order by p.key) - 1 end) as job
+    from placed p
+  ),
+  partition as (
+    select d.policy, jsonb_agg(jsonb_build_object(
+      'key', d.key, 'shard', d.definition ->> 'shard', 'context', '{}'::jsonb, 'weight', d.definition -> 'weight',
+      'limits', :DISPATCH_POLICY_SCHEMA._constant_limits(d.definition, d.key)) order by d.key) as partitions
+    from (select distinct p.policy, p.key, p.definition from placed p where p.resolves and p.key is not null) d
+    group by d.policy
+  )
+  select json_agg(b.batch) into v_batches from (
+    select json_build_object('policy', j.policy, 'version', p.version, 'partitions', coalesce(k.partitions, '[]'),
+      'jobs', json_agg(j.job order by j.n)) as batch
+    from job j
+    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.name = j.policy
+    left join partition k on k.policy = j.policy
+    group by j.policy, p.version, k.partitions
+  ) b;
+  return query
+  select s.id, s.staged, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority, s.flags,
+    s.created_at, s.policy, s.partition, s.shard
+  from :DISPATCH_POLICY_SCHEMA._stage(v_batches, p_mode) s order by s.n;
+end
+$$;
+
+-- The partition key at the dotted paths of a definition: bare for one path, a json array of texts for several. Null
+-- when the definition's partitionBy is a function.
+create or replace function :DISPATCH_POLICY_SCHEMA._path_key(p_definition jsonb, p_payload json, p_task text)
+returns text language plpgsql stable as $$
+declare
+  v_keys text[];
+begin
+  if jsonb_typeof(p_definition -> 'partitionPaths') is distinct from 'array' then
+    return null;
+  end if;
+  select array_agg(case when json_typeof(p_payload #> string_to_array(x.path, '.')) in ('string', 'number')
+      then p_payload #>> string_to_array(x.path, '.') end order by x.ordinality)
+  into v_keys from jsonb_array_elements_text(p_definition -> 'partitionPaths') with ordinality x (path, ordinality);
+  if array_position(v_keys, null) is not null then
+    raise exception 'dispatch_policy: the payload of % has no string or number at partitionBy path %', p_task,
+      p_definition -> 'partitionPaths' ->> (array_position(v_keys, null) - 1) using errcode = 'DPKEY';
+  end if;
+  return case when cardinality(v_keys) = 1 then v_keys[1] else to_jsonb(v_keys)::text end;
+end
+$$;
+
+-- The limits of a policy whose gates are constants, for one partition.
+create or replace function :DISPATCH_POLICY_SCHEMA._constant_limits(p_definition jsonb, p_key text)
+returns jsonb language sql immutable as $$
+  select coalesce(jsonb_agg(
+    (g.value -> 'values') || jsonb_build_object(
+      'gate', g.value -> 'name', 'kind', g.value -> 'kind', 'scope', g.value -> 'scope', 'position', g.value -> 'position',
+      'key', case g.value ->> 'scope' when 'policy' then '' else p_key end)
+    order by (g.value ->> 'position')::int), '[]')
+  from jsonb_array_elements(p_definition -> 'gates') g;
+$$;

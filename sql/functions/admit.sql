@@ -1,0 +1,54 @@
+-- One admission pass over one shard of a policy: claim, lock, allocate, hand over, charge. One transaction and the
+-- same number of statements whatever the number of partitions.
+--
+-- Lock order, here and everywhere: partitions (skipped when locked, never waited for), limiters ascending, staged
+-- rows (skipped), Graphile Worker's job rows, in-flight rows.
+--
+--   p_shard    null: all shards          p_claim    most partitions to look at
+--   p_now      null: the database clock, read after the locks (read before, a wait for a lock let a throttle overrun)
+--   p_bounded  keep the policy's jobs in flight just ahead of its workers
+create or replace function :DISPATCH_POLICY_SCHEMA._admit(
+  p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
+  out claimed int, out admitted int, out denied jsonb, out set_aside int
+) language plpgsql
+set lock_timeout = '2s'                     -- an application transaction that left a new queue name open blocks add_jobs
+as $$
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_partition_ids uuid[];
+  v_limiter_ids bigint[];
+  v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'dispatch_policy: a tick needs READ COMMITTED, not %', current_setting('transaction_isolation')
+      using errcode = 'invalid_transaction_state',
+        hint = 'Under a fixed snapshot it would decide by counters that others have since changed.';
+  end if;
+  claimed := 0; admitted := 0; denied := '{}'; set_aside := 0;
+  select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  if v_policy.id is null then
+    perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);
+  end if;
+  if v_policy.paused_until > v_now then
+    return;
+  end if;
+  v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy.id, p_shard, p_claim, v_now);
+  if v_partition_ids is null then
+    return;
+  end if;
+  claimed := cardinality(v_partition_ids);
+  perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
+  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters(v_partition_ids);
+  if p_now is null then
+    v_now := clock_timestamp();
+  end if;
+  v_candidates := case when v_policy.enabled
+    then array(select c from :DISPATCH_POLICY_SCHEMA._allocate(
+      v_policy, v_partition_ids, v_limiter_ids, v_now, p_bounded) c)
+    else array(select c from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, v_policy.batch_size, null) c) end;
+  select a.admitted, a.denied, a.set_aside into admitted, denied, set_aside
+  from :DISPATCH_POLICY_SCHEMA._admit_claimed(
+    v_policy, v_partition_ids, v_limiter_ids, v_candidates, v_now, p_bounded, not v_policy.enabled) a;
+end
+$$;

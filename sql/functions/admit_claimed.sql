@@ -1,0 +1,35 @@
+-- The second half of an admission, for partitions and limiters the caller has locked: hand the chosen jobs over, and
+-- charge. When Graphile Worker refuses the lot, the jobs it refuses are found and set aside, and the rest goes.
+create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[],
+  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
+  p_now timestamptz, p_bounded boolean, p_forced boolean,
+  out admitted int, out denied jsonb, out set_aside int
+) language plpgsql as $$
+declare
+  v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[] := p_candidates;
+  v_admissions :DISPATCH_POLICY_SCHEMA._private_admission[] := '{}';
+  v_refused bigint[];
+begin
+  set_aside := 0;
+  if exists (select from unnest(v_candidates) c where c.chosen) then
+    begin
+      v_admissions := array(select a from :DISPATCH_POLICY_SCHEMA._hand_over(v_candidates, p_now) a);
+    exception
+      -- busy or broken as a whole, not a bad row
+      when lock_not_available or query_canceled or admin_shutdown or crash_shutdown or cannot_connect_now
+        or deadlock_detected or serialization_failure or insufficient_resources or disk_full or out_of_memory
+        or too_many_connections then raise;
+      when others then
+        v_refused := :DISPATCH_POLICY_SCHEMA._set_refused_aside(v_candidates, p_now, sqlstate, sqlerrm);
+        set_aside := cardinality(v_refused);
+        v_candidates := array(select c from unnest(v_candidates) c where c.staged_id <> all (v_refused));
+        v_admissions := array(select a from :DISPATCH_POLICY_SCHEMA._hand_over(v_candidates, p_now) a);
+    end;
+  end if;
+  admitted := (select count(*) from unnest(v_admissions) a where a.admitted);
+  denied := (select c.denied from :DISPATCH_POLICY_SCHEMA._charge(
+    p_policy, p_partition_ids, p_limiter_ids, v_candidates, v_admissions, p_now, p_bounded, p_forced,
+    nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c);
+end
+$$;

@@ -1,0 +1,183 @@
+-- Charges what moved, and says for every claimed partition when it is looked at next. Counters, tokens, waiting and
+-- decayed admits follow the jobs Graphile Worker returned, not those chosen. A job key that replaced a waiting,
+-- already admitted job counts once. `p_forced`: tokens stop at zero.
+--
+-- A partition that keeps due jobs waits for the first limiter, narrow scopes first, that has no room for its next
+-- job. While it waits for a keyed scope it keeps one slot of the keyed scopes before that one: without, a partition
+-- that needs two saturated scopes never meets both free at once. One such slot per limiter, and always held in the
+-- same order, so that no two partitions wait for each other.
+create or replace function :DISPATCH_POLICY_SCHEMA._charge(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[],
+  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
+  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[],
+  p_now timestamptz, p_bounded boolean, p_forced boolean, p_tick bigint
+) returns table (denied jsonb) language sql volatile as $$
+  with cand as materialized (
+    select c.*, a.job_id, a.staged_id is not null and not a.admitted as gone
+    from unnest(p_candidates) c left join unnest(p_admissions) a on a.staged_id = c.staged_id
+  ),
+  taken as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
+      (job_id, staged_id, policy_id, partition_id, limiter_ids, cost, admitted_at)
+    select c.job_id, c.staged_id, p.policy_id, p.id, p.limiter_ids, c.cost, p_now
+    from cand c join :DISPATCH_POLICY_SCHEMA._private_partitions p on p.id = c.partition_id
+    where c.job_id is not null
+    order by c.job_id
+    on conflict (job_id) do update set staged_id = excluded.staged_id
+    returning f.job_id, f.partition_id, f.limiter_ids, f.cost, f.xmax = 0 as fresh
+  ),
+  per_limiter as materialized (
+    select u.id, count(*)::int as jobs, sum(t.cost) as cost
+    from taken t cross join unnest(t.limiter_ids) u (id) where t.fresh group by u.id
+  ),
+  lim as materialized (
+    select l.*,
+      l.slots - coalesce(n.jobs, 0) as slots_left,
+      case when p_forced then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
+           else l.tokens - coalesce(n.cost, 0) end as tokens_left,
+      coalesce(n.jobs, 0) as jobs
+    from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, p_limiter_ids, p_now, p_bounded) l
+    left join per_limiter n on n.id = l.id
+  ),
+  admitted as materialized (
+    select c.partition_id, count(*)::int as jobs from cand c where c.job_id is not null group by c.partition_id
+  ),
+  head as materialized (
+    select distinct on (c.partition_id) c.* from cand c where c.job_id is null and not c.gone
+    order by c.partition_id, c.pos
+  ),
+  part as materialized (
+    select p.id, p.limiter_ids, p.weight, p.due_at,
+      :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now)
+        + coalesce(a.jobs, 0) as decayed,
+      coalesce(a.jobs, 0) as admitted,
+      h.staged_id as head_id, h.priority as head_priority, h.run_at as head_run_at, h.cost as head_cost,
+      h.chosen as head_skipped,
+      case when h.staged_id is null then (
+        select min(coalesce(s.retry_at, s.run_at)) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        where s.partition_id = p.id and not s.due
+      ) end as next_run_at
+    from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    left join admitted a on a.partition_id = p.id
+    left join head h on h.partition_id = p.id
+    where p.id = any(p_partition_ids)
+  ),
+  -- the limiters that have no room for a partition's next job, and when each might
+  lacking as materialized (
+    select p.id as partition_id, u.ord, l.*,
+      case when l.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
+        l.tokens_left, l.rate, l.per, l.capacity, p.head_cost, p_now) end as ready_at,
+      case when l.id is null then 'concurrency_full'
+        when l.kind = 'throttle' then case when l.rate <= 0 then 'rate_zero' else 'throttle_empty' end
+        when l.kind = 'ahead' then 'ahead_full'
+        when l.cap = 0 then 'max_zero'
+        else l.kind || '_full' end as reason
+    from part p
+    cross join lateral unnest(p.limiter_ids) with ordinality u (id, ord)
+    left join lim l on l.id = u.id
+    where p.head_id is not null and (
+      l.id is null
+      or l.slots_left - case when l.reserved_for <> p.id then 1 else 0 end < 1
+      or (l.tokens_left < least(p.head_cost, l.capacity) - 1e-9)
+      or (l.kind = 'throttle' and l.rate <= 0)
+    )
+  ),
+  -- the one it waits for, and for a bucket of its own the time by which all its own buckets are ready
+  waits as materialized (
+    select distinct on (k.partition_id) k.partition_id, k.id, k.breadth, k.kind, k.ord, k.reason, k.ready_at,
+      max(k.ready_at) filter (where k.breadth = 0) over (partition by k.partition_id) as own_ready_at,
+      first_value(k.reason) over (
+        partition by k.partition_id order by k.ready_at desc nulls first, k.ord) as last_reason
+    from lacking k order by k.partition_id, k.ord
+  ),
+  state as materialized (
+    select p.*, w.id as limiter_id, w.kind, w.breadth, w.ord, w.reason as wait_reason,
+      case when p.head_id is null then null
+        when w.partition_id is not null then w.last_reason
+        when p.head_skipped is true then null
+        when p.admitted >= (p_policy).batch_size then 'batch'
+        else 'tick_budget' end as reason,
+      case when p.head_id is null then null
+        when w.partition_id is null and p.head_skipped is true then p_now + interval '50 milliseconds'
+        when w.partition_id is null then null
+        when w.id is null then p_now + interval '1 second'
+        when w.breadth = 0 and w.kind = 'throttle' then w.own_ready_at
+        else 'infinity' end as denied_until,
+      case when p.head_id is not null and not (w.breadth = 0 and w.kind = 'throttle') then w.id end as blocked_on
+    from part p left join waits w on w.partition_id = p.id
+  ),
+  -- the keyed slots kept for a partition that waits for a further keyed scope
+  reserve as materialized (
+    select distinct on (l.id) l.id, s.id as partition_id
+    from state s
+    cross join lateral unnest(s.limiter_ids) with ordinality u (id, ord)
+    join lim l on l.id = u.id
+    where s.breadth = 1 and s.kind <> 'throttle' and s.wait_reason <> 'max_zero' and u.ord < s.ord
+      and l.breadth = 1 and l.slots_left = 1
+      and (l.reserved_for is null or l.reserved_for = s.id or l.reserved_for = any(p_partition_ids))
+    order by l.id, (l.reserved_for = s.id) desc nulls last, (s.decayed + 1) / s.weight, s.id
+  ),
+  charged as (
+    update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+      tokens = case when x.kind = 'throttle' then x.tokens_left end,
+      refilled_at = case when x.kind = 'throttle' then
+        :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now) end,
+      in_flight = l.in_flight + x.jobs,
+      wake_at = least(l.wake_at, w.wake_at),
+      reserved_for = r.partition_id,
+      sampled_at = case when s.due then p_now else l.sampled_at end,
+      sampled_released = case when s.due then l.released else l.sampled_released end,
+      finished_per_second = case when s.due
+        then coalesce((l.released - l.sampled_released) / greatest(s.elapsed, 1), 0) else l.finished_per_second end
+    from lim x
+    left join reserve r on r.id = x.id
+    left join (
+      select k.id, min(k.ready_at) as wake_at from lacking k where k.breadth > 0 and k.kind = 'throttle' group by k.id
+    ) w on w.id = x.id
+    cross join lateral (
+      select y.elapsed, x.kind = 'ahead' and (y.elapsed is null or abs(y.elapsed) >= 1) as due
+      from (select extract(epoch from p_now - z.sampled_at)::float8 as elapsed
+            from :DISPATCH_POLICY_SCHEMA._private_limiters z where z.id = x.id) y
+    ) s
+    where l.id = x.id and (
+      x.jobs > 0 or s.due
+      or w.id is not null or l.refilled_at > p_now + interval '1 second'
+      or (l.reserved_for is distinct from r.partition_id
+        and (l.reserved_for is null or l.reserved_for = any(p_partition_ids) or x.reserved_for is null)))
+    returning l.id
+  ),
+  -- a reservation given up without being used makes room for whoever waits there
+  given_up as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+    select (p_policy).id, x.id from lim x left join reserve r on r.id = x.id
+    where x.reserved_for = any(p_partition_ids) and r.partition_id is distinct from x.reserved_for
+      and x.slots_left > 0
+  ),
+  marked as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+      decayed_admits = s.decayed,
+      decayed_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(p.decayed_at, p_now),
+      fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(s.decayed, s.weight, (p_policy).half_life, p_now),
+      admitted_total = p.admitted_total + s.admitted,
+      due_at = case
+        when s.head_id is null then coalesce(s.next_run_at, 'infinity')
+        when s.reason = 'tick_budget' then s.due_at
+        else p_now end,
+      head_priority = coalesce(s.head_priority, 32767),
+      head_run_at = coalesce(s.head_run_at, 'infinity'),
+      head_id = coalesce(s.head_id, 9223372036854775807),
+      -- a paused or held partition waits for its operator, for no limiter
+      denied_until = case when p.held_until <= p_now and p.paused_until <= p_now
+        then coalesce(s.denied_until, '-infinity') else '-infinity' end,
+      blocked_on = case when p.held_until <= p_now and p.paused_until <= p_now then s.blocked_on end,
+      held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
+      paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
+      denied_reason = s.reason,
+      visited = p_tick
+    from state s where p.id = s.id
+    returning p.id
+  )
+  select coalesce(jsonb_object_agg(d.reason, d.n), '{}') from (
+    select s.reason, count(*) as n from state s where s.reason is not null group by s.reason
+  ) d;
+$$;

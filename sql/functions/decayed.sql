@@ -1,0 +1,17 @@
+-- An exponentially decayed count. The exponent is clamped at both ends: an age of years underflows to zero instead
+-- of raising, and a mark ahead of now counts as no age.
+create or replace function :DISPATCH_POLICY_SCHEMA._decayed(
+  admits float8, marked_at timestamptz, half_life float8, now timestamptz
+) returns float8 language sql immutable as $$
+  select case when half_life is null then 0 else
+    admits * exp(greatest(least(-extract(epoch from now - marked_at)::float8 * ln(2) / half_life, 0), -700))
+  end;
+$$;
+
+-- Virtual time as one number comparable across time: waiters are woken in its order.
+create or replace function :DISPATCH_POLICY_SCHEMA._fair_key(
+  decayed float8, weight float8, half_life float8, now timestamptz
+) returns float8 language sql immutable as $$
+  select case when half_life is null then extract(epoch from now)::float8
+    else ln(greatest(decayed, 1e-9) / weight) + extract(epoch from now)::float8 * ln(2) / half_life end;
+$$;

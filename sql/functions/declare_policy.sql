@@ -1,0 +1,51 @@
+-- Records a policy as a process declares it. A higher version wins; at equal versions the process that started last.
+-- Returns whether this definition is now in force, and whether it differs from the one before (then partitions are
+-- resolved anew from their stored contexts).
+--
+--   p_settings   { "halfLifeSeconds", "admissionBatchSize", "tickAdmissionBudget", "ahead", "aheadAuto" }, defaults filled in
+create or replace function :DISPATCH_POLICY_SCHEMA._declare_policy(
+  p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz
+) returns table (in_force boolean, changed boolean) language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_name text := p_definition ->> 'name';
+  v_id int;
+  v_hash_before text;
+  v_limiter_id bigint;
+begin
+  -- declarations of several processes at once, one after the other
+  perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.declare'), 0);
+  select p.definition_hash into v_hash_before from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_name;
+  insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
+    name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
+    ahead_auto, retries, declared_enabled)
+  values (
+    v_name, (p_definition ->> 'version')::int, p_definition, p_hash, p_started_at,
+    (p_settings ->> 'halfLifeSeconds')::float8, (p_settings ->> 'admissionBatchSize')::int,
+    (p_settings ->> 'tickAdmissionBudget')::int, (p_settings ->> 'ahead')::int, (p_settings ->> 'aheadAuto')::boolean,
+    p_definition ->> 'retries', (p_definition ->> 'enabled')::boolean)
+  on conflict (name) do update set
+    version = excluded.version, definition = excluded.definition, definition_hash = excluded.definition_hash,
+    declared_at = excluded.declared_at, half_life = excluded.half_life, batch_size = excluded.batch_size,
+    admission_budget = excluded.admission_budget, ahead = excluded.ahead, ahead_auto = excluded.ahead_auto,
+    retries = excluded.retries, declared_enabled = excluded.declared_enabled
+  where (excluded.version, excluded.declared_at) >= (p.version, p.declared_at)
+  returning p.id into v_id;
+  if v_id is null then
+    return query select false, false;
+    return;
+  end if;
+  insert into :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, gate, scope_key, kind, breadth, position)
+  values (v_id, 'ahead', '', 'ahead', 3, 32767) on conflict (policy_id, gate, scope_key) do nothing
+  returning id into v_limiter_id;
+  if v_limiter_id is not null then
+    update :DISPATCH_POLICY_SCHEMA._private_policies p set ahead_limiter_id = v_limiter_id where p.id = v_id;
+  end if;
+  delete from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+  where t.policy_id = v_id and not (p_definition -> 'tasks') ? t.task_identifier;
+  insert into :DISPATCH_POLICY_SCHEMA._private_policy_tasks as t (task_identifier, policy_id)
+  select x.task, v_id from jsonb_array_elements_text(p_definition -> 'tasks') x (task)
+  on conflict (task_identifier) do update set policy_id = excluded.policy_id where t.policy_id <> excluded.policy_id;
+  return query select true, v_hash_before is distinct from p_hash;
+end
+$$;

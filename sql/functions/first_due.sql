@@ -1,0 +1,19 @@
+-- The first due jobs of each partition, all chosen, whatever its gates say: for force-admission and for policies that
+-- are switched off. One row more than `p_per_partition`, not chosen, tells whether the partition drains.
+create or replace function :DISPATCH_POLICY_SCHEMA._first_due(p_partition_ids uuid[], p_per_partition int, p_total int)
+returns setof :DISPATCH_POLICY_SCHEMA._private_candidate language sql stable as $$
+  select c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost,
+    c.pos <= p_per_partition and (p_total is null or c.overall <= p_total)
+  from (
+    select s.*, u.id as partition_id,
+      row_number() over (partition by u.id order by s.priority, s.run_at, s.id) as pos,
+      row_number() over (order by s.priority, s.run_at, s.id) as overall
+    from unnest(p_partition_ids) u (id)
+    cross join lateral (
+      select s.ctid as ct, s.id, s.priority, s.run_at, s.cost
+      from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.partition_id = u.id and s.due
+      order by s.priority, s.run_at, s.id limit p_per_partition + 1
+    ) s
+  ) c;
+$$;

@@ -1,0 +1,55 @@
+-- cap = max(current, min), never above max; when nothing is in flight at least initial_max (the safety valve).
+create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_cap(
+  current_max int, min int, max int, initial_max int, in_flight int
+) returns int language sql immutable as $$
+  select least(
+    greatest(current_max, min, case when in_flight = 0 then initial_max else 0 end),
+    coalesce(max, 2147483647)
+  );
+$$;
+
+-- Folds finished jobs, in the order they finished, into an adaptive limiter. Per job: the lag's EWMA; a failure
+-- multiplies the cap by failure_decrease_factor; an EWMA over target by overload_decrease_factor; else it grows by
+-- one. It grows only while the cap was binding (in flight at least half of it), and shrinks at most once per round:
+-- jobs admitted before the last decrease saw the old cap and say nothing about the new one.
+create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_observe(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
+  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql immutable as $$
+declare
+  v_current int := coalesce(limiter.current_max, limiter.initial_max);
+  v_new_round boolean := limiter.decreased_at is null or admitted_at > limiter.decreased_at;
+  v_factor float8;
+begin
+  limiter.lag_ewma_ms := (1 - limiter.ewma_alpha) * coalesce(limiter.lag_ewma_ms, 0)
+    + limiter.ewma_alpha * coalesce(lag_ms, limiter.lag_ewma_ms, 0);
+  v_factor := case when not succeeded then limiter.failure_decrease_factor
+                   when limiter.lag_ewma_ms > limiter.target_lag_ms then limiter.overload_decrease_factor end;
+  if v_factor is not null then
+    if v_new_round then
+      v_current := floor(v_current * v_factor)::int;
+      limiter.decreased_at := now;
+    end if;
+  elsif was_in_flight * 2 >= v_current then
+    v_current := v_current + 1;
+  end if;
+  limiter.current_max := least(greatest(v_current, limiter.min), coalesce(limiter.max, 2147483647));
+  return limiter;
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_fold_step(
+  state :DISPATCH_POLICY_SCHEMA._private_limiters, limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
+  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_limiters language sql immutable as $$
+  select :DISPATCH_POLICY_SCHEMA._adaptive_observe(
+    coalesce(state, limiter), lag_ms, succeeded, admitted_at, was_in_flight, now);
+$$;
+
+create or replace aggregate :DISPATCH_POLICY_SCHEMA._adaptive_fold(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
+  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
+) (
+  sfunc = :DISPATCH_POLICY_SCHEMA._adaptive_fold_step,
+  stype = :DISPATCH_POLICY_SCHEMA._private_limiters
+);

@@ -1,0 +1,56 @@
+-- Deletes the in-flight rows of these jobs and gives their limiters back what they took; feeds adaptive limiters, and
+-- leaves a note where somebody waits. Rows whose limiters are not all locked by now (the job was admitted again under
+-- others meanwhile) stay for the next flush. Returns the jobs that are dealt with.
+create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
+  p_jobs json, p_job_ids bigint[], p_limiter_ids bigint[], p_now timestamptz
+) returns bigint[] language plpgsql as $$
+declare
+  v_left bigint[];
+begin
+  with held as materialized (
+    select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    where f.job_id = any(p_job_ids) order by f.job_id for update
+  ),
+  gone as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    where f.job_id = any(array(select h.job_id from held h)) and f.limiter_ids <@ p_limiter_ids
+    returning f.*
+  ),
+  per_limiter as materialized (
+    select u.id, count(*)::int as jobs from gone g cross join unnest(g.limiter_ids) u (id) group by u.id
+  ),
+  adapted as materialized (
+    select l.id, :DISPATCH_POLICY_SCHEMA._adaptive_fold(
+      l, f."lagMs", f.ok, g.admitted_at, l.in_flight, p_now order by f.ordinality) as state
+    from gone g
+    cross join unnest(g.limiter_ids) u (id)
+    join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = u.id and l.kind = 'adaptive_concurrency'
+    join :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f on f.job = g.job_id
+    group by l.id
+  ),
+  freed as (
+    update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+      in_flight = l.in_flight - n.jobs,
+      released = l.released + n.jobs,
+      current_max = coalesce((a.state).current_max, l.current_max),
+      lag_ewma_ms = coalesce((a.state).lag_ewma_ms, l.lag_ewma_ms),
+      decreased_at = coalesce((a.state).decreased_at, l.decreased_at)
+    from per_limiter n left join adapted a on a.id = n.id
+    where l.id = n.id
+    returning l.id, l.policy_id
+  ),
+  noted as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+    select f.policy_id, f.id from freed f
+    where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = f.id)
+    returning policy_id
+  ),
+  told as materialized (
+    select :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
+    where p.id = any(array(select n.policy_id from noted n))
+  )
+  select array_agg(h.job_id) into v_left from held h
+  where not exists (select from gone g where g.job_id = h.job_id) and (select count(*) from told) >= 0;
+  return array(select u.id from unnest(p_job_ids) u (id) where u.id <> all (coalesce(v_left, '{}')));
+end
+$$;

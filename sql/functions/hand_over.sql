@@ -1,0 +1,64 @@
+-- Moves chosen jobs out of staging and into Graphile Worker, in one statement: new ones by add_jobs, parked ones by
+-- reschedule_jobs. add_jobs may return fewer rows than it got (a worker took the job of that key meanwhile): a row
+-- without a job goes back to staging. A parked row whose job is gone has nothing left to do. Rows another session
+-- holds are skipped, never waited for.
+--
+-- Staged rows are found by ctid: by id, on a table that looks empty to vacuum, the planner walks another index.
+create or replace function :DISPATCH_POLICY_SCHEMA._hand_over(
+  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], p_now timestamptz
+) returns setof :DISPATCH_POLICY_SCHEMA._private_admission language sql volatile as $$
+  with moved as materialized (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.ctid = any(array(
+      select x.ctid from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x
+      where x.ctid = any(array(select c.ct from unnest(p_candidates) c where c.chosen))
+        and x.id = any(array(select c.staged_id from unnest(p_candidates) c where c.chosen))
+      for update skip locked
+    ))
+    returning s.*
+  ),
+  specs as materialized (
+    select m.preserve_run_at, array_agg(row(
+        m.task_identifier, m.payload, m.queue_name, m.run_at, m.max_attempts, m.job_key, m.priority,
+        coalesce(m.flags, '{}') || ('dispatch_policy:' || m.id)
+      ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.job_key nulls first, m.id) as jobs
+    from moved m where m.parked_job_id is null
+    group by m.preserve_run_at
+  ),
+  added as materialized (
+    select j.id as job_id,
+      (select substr(k, 17)::bigint from jsonb_object_keys(j.flags) k where k like 'dispatch_policy:%' limit 1)
+        as staged_id
+    from specs s cross join lateral :GRAPHILE_WORKER_SCHEMA.add_jobs(s.jobs, s.preserve_run_at) j
+  ),
+  parked as materialized (
+    select m.priority, array_agg(m.parked_job_id order by m.parked_job_id) as ids
+    from moved m where m.parked_job_id is not null group by m.priority
+  ),
+  resumed as materialized (
+    select j.id as job_id, m.id as staged_id
+    from parked p
+    cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(p.ids, run_at => p_now, priority => p.priority) j
+    join moved m on m.parked_job_id = j.id
+  ),
+  announced as (
+    -- reschedule_jobs tells no worker
+    select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)
+    from resumed having count(*) > 0
+  ),
+  back as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs overriding system value
+    select m.* from moved m
+    where m.parked_job_id is null and m.job_key is not null
+      and not exists (select 1 from added a where a.staged_id = m.id)
+  )
+  select a.job_id, a.staged_id, true from added a
+  union all
+  select r.job_id, r.staged_id, true from resumed r
+  -- a parked row that is gone: no job, and no longer a candidate
+  union all
+  select null, m.id, false from moved m
+  where m.parked_job_id is not null and not exists (select 1 from resumed r where r.staged_id = m.id)
+  union all
+  select null, null, false from announced where false;
+$$;

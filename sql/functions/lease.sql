@@ -1,0 +1,63 @@
+-- Takes or renews the leases of a tick loop, and says for each what the loop needs to know before it sleeps: whether
+-- it leads, until when the leader's lease runs, when something becomes eligible, and whether arrivals or notes wait.
+-- One statement, so that an idle process asks little.
+create or replace function :DISPATCH_POLICY_SCHEMA._lease(
+  p_holder text, p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
+) returns table (
+  policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean
+) language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  if p_bid then
+    insert into :DISPATCH_POLICY_SCHEMA._private_leases as l (policy, shard, holder, expires_at)
+    select w.policy, w.shard, p_holder, v_now + p_ttl
+    from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards) w
+    where not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_leases x
+      where x.policy = w.policy and x.shard = w.shard and x.holder <> p_holder and x.expires_at > v_now)
+    order by w.policy, w.shard
+    on conflict on constraint _private_leases_pkey do update
+    set holder = excluded.holder, expires_at = excluded.expires_at
+    where l.holder = excluded.holder or l.expires_at <= v_now;
+  end if;
+  return query
+  select w.policy, w.shard, coalesce(l.holder = p_holder and l.expires_at > v_now, false),
+    (extract(epoch from l.expires_at - v_now) * 1000)::float8,
+    (extract(epoch from :DISPATCH_POLICY_SCHEMA._next_eligible_at(w.policy, w.shard) - v_now) * 1000)::float8,
+    exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = w.policy)
+      or exists (select from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+        where k.policy = w.policy and k.retry_at <= v_now)
+      or exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = w.policy_id)
+  from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards) w
+  left join :DISPATCH_POLICY_SCHEMA._private_leases l on l.policy = w.policy and l.shard = w.shard;
+end
+$$;
+
+-- Stepping down: the next loop need not wait for the lease to run out.
+create or replace function :DISPATCH_POLICY_SCHEMA._step_down(p_holder text) returns void language plpgsql as $$
+declare
+  v_policy text;
+begin
+  for v_policy in
+    delete from :DISPATCH_POLICY_SCHEMA._private_leases l where l.holder = p_holder returning l.policy
+  loop
+    perform :DISPATCH_POLICY_SCHEMA._notify(v_policy);
+  end loop;
+end
+$$;
+
+-- Every shard of these policies, with 'default' always among them; `p_shards` null: all.
+create or replace function :DISPATCH_POLICY_SCHEMA._led_shards(p_policies text[], p_shards text[])
+returns table (policy text, policy_id int, shard text) language sql stable as $$
+  select p.name, p.id, s.shard
+  from :DISPATCH_POLICY_SCHEMA._private_policies p
+  cross join lateral (
+    select 'default' as shard
+    union select unnest(:DISPATCH_POLICY_SCHEMA._shards(p.id))
+    union select a.shard from (
+      select a.shard from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name order by a.id limit 100) a
+  ) s
+  where p.name = any(p_policies) and s.shard is not null and (p_shards is null or s.shard = any(p_shards));
+$$;

@@ -1,0 +1,52 @@
+-- What each of these limiters has left at `p_now`, overrides applied: `slots` of a cap, `tokens` of a bucket (the
+-- other is null). Callers hold the limiters' locks, taken in an earlier statement, when they decide by it.
+-- `p_bounded` false: the ahead bound does not count (an explicit tick is not kept just ahead of the workers).
+create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
+  p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
+) returns table (
+  id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
+  rate float8, per float8, capacity float8, tokens float8, slots int, cap int, in_flight int,
+  reserved_for uuid
+) language sql stable as $$
+  with override as materialized (
+    select o.gate, o.scope_key, o.set from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.policy_id = p_policy_id and o.from_at <= p_now and p_now < o.until_at
+  ),
+  effective as (
+    select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.reserved_for,
+      l.tokens, l.refilled_at,
+      coalesce((o.set ->> 'rate')::float8, l.rate) as rate,
+      coalesce((o.set ->> 'per')::float8, l.per) as per,
+      coalesce((o.set ->> 'burst')::float8, l.burst) as burst,
+      case l.kind
+        when 'concurrency' then coalesce((o.set ->> 'max')::int, l.max)
+        when 'adaptive_concurrency' then :DISPATCH_POLICY_SCHEMA._adaptive_cap(
+          coalesce(l.current_max, l.initial_max), coalesce((o.set ->> 'min')::int, l.min),
+          coalesce((o.set ->> 'max')::int, l.max),
+          coalesce((o.set ->> 'initial_max')::int, l.initial_max), l.in_flight)
+        when 'ahead' then
+          case when p_bounded then :DISPATCH_POLICY_SCHEMA._ahead_cap(l.policy_id, l.finished_per_second) end
+      end as cap
+    from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    left join lateral (
+      select x.set from override x
+      where x.gate = l.gate and (x.scope_key = l.scope_key or x.scope_key is null)
+      order by x.scope_key nulls last limit 1
+    ) o on true
+    where l.id = any(p_limiter_ids)
+  )
+  select e.id, e.gate, e.kind, e.breadth, e.position, e.scope_key, e.rate, e.per,
+    case e.kind when 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.rate, e.burst) end,
+    -- a rate of zero or less lets nothing through, whatever the bucket holds
+    case when e.kind = 'throttle' then case when e.rate > 0
+      then :DISPATCH_POLICY_SCHEMA._throttle_tokens(e.tokens, e.refilled_at, e.rate, e.per, e.burst, p_now)
+      else least(e.tokens, 0) end end,
+    case when e.kind = 'throttle' then null
+      when e.cap is null then 2147483647
+      else :DISPATCH_POLICY_SCHEMA._concurrency_slots(e.cap, e.in_flight) end,
+    e.cap, e.in_flight,
+    -- a reservation counts while its partition waits or is about to be looked at
+    (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now)
+  from effective e;
+$$;

@@ -1,0 +1,23 @@
+-- When something may be admitted next: the first partition, the next token of a shared bucket somebody waits for, the
+-- start or end of an override, the end of a pause of the whole policy. Null: nothing until something happens.
+create or replace function :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy text, p_shard text)
+returns timestamptz language sql stable as $$
+  select nullif(case when e.at is not null then greatest(p.paused_until, e.at) end, 'infinity')
+  from :DISPATCH_POLICY_SCHEMA._private_policies p
+  cross join lateral (select least(
+    (select min(x.eligible_at) from unnest(
+        case when p_shard is null then :DISPATCH_POLICY_SCHEMA._shards(p.id) else array[p_shard] end) s (shard)
+      cross join lateral (
+        select q.eligible_at from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        where q.policy_id = p.id and q.shard = s.shard and q.eligible_at < 'infinity'
+        order by q.eligible_at, q.visited limit 1
+      ) x),
+    (select l.wake_at from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.policy_id = p.id and l.wake_at is not null order by l.wake_at limit 1),
+    (select min(case when o.announced_at < o.from_at then o.from_at else o.until_at end)
+      from :DISPATCH_POLICY_SCHEMA._private_overrides o
+      where o.policy_id = p.id and (o.announced_at < o.from_at or o.announced_at < o.until_at)
+        and case when o.announced_at < o.from_at then o.from_at else o.until_at end between '-infinity' and 'infinity')
+  ) as at) e
+  where p.name = p_policy;
+$$;

@@ -1,0 +1,52 @@
+-- Force-admits due jobs of a policy or partition past its gates, pauses and holds, yet charged: tokens stop at zero,
+-- in flight may pass max. Never jobs that are not due yet; `not_due` counts those.
+--
+--   select * from dispatch_policy.admit('fetch_endpoint', 5, partition => 'ep1');
+create or replace function :DISPATCH_POLICY_SCHEMA.admit(
+  policy text, count int, partition text default null, reason text default null, by text default null,
+  now timestamptz default null
+) returns table (matched int, changed int, not_due int) language plpgsql
+set lock_timeout = '2s' as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(admit.policy);
+  v_now timestamptz := coalesce(admit.now, clock_timestamp());
+  v_partition_ids uuid[];
+  v_limiter_ids bigint[];
+  v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
+begin
+  if admit.count is null or admit.count < 1 then
+    raise exception 'dispatch_policy: admit: count is %, expected 1 or more', coalesce(admit.count::text, 'null')
+      using errcode = 'DPARG';
+  end if;
+  v_partition_ids := array(
+    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.policy_id = v_policy.id and q.due_at <= v_now
+      and (admit.partition is null
+        or q.id = :DISPATCH_POLICY_SCHEMA._partition_id(admit.policy, admit.partition))
+    order by q.due_at limit admit.count
+    for no key update skip locked);
+  perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
+  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters(v_partition_ids);
+  if admit.now is null then
+    v_now := clock_timestamp();
+  end if;
+  v_candidates := array(select c from :DISPATCH_POLICY_SCHEMA._first_due(
+    v_partition_ids, admit.count, admit.count) c);
+  matched := (select count(*) from unnest(v_candidates) c where c.chosen);
+  changed := 0;
+  if v_partition_ids <> '{}' then
+    changed := (select a.admitted from :DISPATCH_POLICY_SCHEMA._admit_claimed(
+      v_policy, v_partition_ids, v_limiter_ids, v_candidates, v_now, false, true) a);
+  end if;
+  not_due := (
+    select count(*) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
+    where not s.due and q.policy_id = v_policy.id
+      and (admit.partition is null
+        or q.id = :DISPATCH_POLICY_SCHEMA._partition_id(admit.policy, admit.partition)));
+  perform :DISPATCH_POLICY_SCHEMA._audit('admit', admit.policy, admit.partition, null, null,
+    jsonb_build_object('count', admit.count), admit.reason, admit.by, matched, changed);
+  return next;
+end
+$$;

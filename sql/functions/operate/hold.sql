@@ -1,0 +1,17 @@
+-- Stops a partition until a time, say after a 429. Unlike a pause it always ends by itself; a later hold extends it.
+create or replace function :DISPATCH_POLICY_SCHEMA.hold(
+  policy text, partition text, until timestamptz, reason text default null, by text default null
+) returns table (matched int, changed int) language plpgsql as $$
+#variable_conflict use_column
+begin
+  if hold.until is null or not isfinite(hold.until) then
+    raise exception 'dispatch_policy: hold: until is %, expected a time; to stop a partition for good, pause it',
+      coalesce(hold.until::text, 'null') using errcode = 'DPARG';
+  end if;
+  select s.matched, s.changed into matched, changed from :DISPATCH_POLICY_SCHEMA._stop_partition(
+    hold.policy, hold.partition, null, hold.until, hold.reason, hold.by) s;
+  perform :DISPATCH_POLICY_SCHEMA._audit('hold', hold.policy, hold.partition, null, null,
+    jsonb_build_object('until', hold.until), hold.reason, hold.by, matched, changed);
+  return next;
+end
+$$;

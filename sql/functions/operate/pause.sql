@@ -1,0 +1,60 @@
+-- Stops a policy, one of its partitions, or all policies, until resumed or `until`. What is in flight goes on. A
+-- partition that does not exist yet is paused when its first job comes.
+--
+--   select * from dispatch_policy.pause('fetch_endpoint', partition => 'ep1', until => now() + interval '1 hour');
+create or replace function :DISPATCH_POLICY_SCHEMA.pause(
+  policy text default null, partition text default null, until timestamptz default null, reason text default null,
+  by text default null, "all" boolean default false
+) returns table (matched int, changed int) language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_until timestamptz := coalesce(pause.until, 'infinity');
+begin
+  if pause.partition is not null then
+    select s.matched, s.changed into matched, changed from :DISPATCH_POLICY_SCHEMA._stop_partition(
+      pause.policy, pause.partition, v_until, null, pause.reason, pause.by) s;
+  else
+    with target as (select t.id, t.paused_until from :DISPATCH_POLICY_SCHEMA._targets(pause.policy, pause."all") t),
+    paused as (
+      update :DISPATCH_POLICY_SCHEMA._private_policies p set
+        paused_until = v_until, paused_by = coalesce(pause.by, session_user), pause_reason = pause.reason
+      from target t where p.id = t.id returning t.paused_until is distinct from v_until as changed
+    )
+    select count(*), count(*) filter (where p.changed) into matched, changed from paused p;
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._audit('pause', pause.policy, pause.partition, null, null,
+    jsonb_build_object('until', v_until), pause.reason, pause.by, matched, changed);
+  return next;
+end
+$$;
+
+-- Pauses or holds one partition: it waits for no limiter meanwhile, and gives up the slots kept for it.
+create or replace function :DISPATCH_POLICY_SCHEMA._stop_partition(
+  p_policy text, p_partition text, p_paused_until timestamptz, p_held_until timestamptz, p_reason text, p_by text,
+  out matched int, out changed int
+) language plpgsql as $$
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(p_policy);
+  v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partition);
+  v_limiter_ids bigint[];
+begin
+  if octet_length(p_partition) > 1024 then
+    raise exception 'dispatch_policy: partition key of % bytes, expected at most 1024', octet_length(p_partition)
+      using errcode = 'DPKEY';
+  end if;
+  matched := 1; changed := 1;
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+    paused_until = coalesce(p_paused_until, q.paused_until), held_until = coalesce(p_held_until, q.held_until),
+    denied_until = '-infinity', blocked_on = null, stopped_by = coalesce(p_by, session_user), stop_reason = p_reason
+  where q.id = v_id returning q.limiter_ids into v_limiter_ids;
+  if not found then
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, pause)
+    values (p_policy, v_id, p_partition, jsonb_build_object(
+      'until', greatest(p_paused_until, p_held_until), 'by', coalesce(p_by, session_user), 'reason', p_reason));
+  end if;
+  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+  select v_policy.id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  where l.id = any(v_limiter_ids) and l.reserved_for = v_id;
+  perform :DISPATCH_POLICY_SCHEMA._notify(p_policy);
+end
+$$;

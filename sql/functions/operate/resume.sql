@@ -1,0 +1,46 @@
+-- Lifts a pause; for a partition also a hold. A policy's resume leaves pauses of single partitions alone.
+--
+--   select * from dispatch_policy.resume('fetch_endpoint', partition => 'ep1');
+create or replace function :DISPATCH_POLICY_SCHEMA.resume(
+  policy text default null, partition text default null, reason text default null, by text default null,
+  "all" boolean default false
+) returns table (matched int, changed int) language plpgsql as $$
+#variable_conflict use_column
+begin
+  if resume.partition is not null then
+    perform :DISPATCH_POLICY_SCHEMA._policy(resume.policy);
+    with target as materialized (
+      select q.id, q.paused_until > '-infinity' or q.held_until > '-infinity' as stopped
+      from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition) for no key update
+    ),
+    -- a pause of a partition that no job has made yet
+    note as (
+      delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+      where a.policy = resume.policy and a.pause is not null
+        and a.partition_id = :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition)
+      returning 1
+    ),
+    resumed as (
+      update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+        paused_until = '-infinity', held_until = '-infinity', stopped_by = null, stop_reason = null
+      from target t where q.id = t.id and t.stopped returning 1
+    )
+    select (select count(*) from target) + (select count(*) from note),
+      (select count(*) from resumed) + (select count(*) from note) into matched, changed;
+  else
+    with target as (select t.id, t.paused_until from :DISPATCH_POLICY_SCHEMA._targets(resume.policy, resume."all") t),
+    resumed as (
+      update :DISPATCH_POLICY_SCHEMA._private_policies p
+      set paused_until = '-infinity', paused_by = null, pause_reason = null
+      from target t where p.id = t.id returning t.paused_until > '-infinity' as changed
+    )
+    select count(*), count(*) filter (where r.changed) into matched, changed from resumed r;
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._audit('resume', resume.policy, resume.partition, null, null, null, resume.reason,
+    resume.by, matched, changed);
+  perform :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
+  where resume.policy is null or p.name = resume.policy;
+  return next;
+end
+$$;

@@ -1,0 +1,117 @@
+-- An operator's temporary limit for one scope key of a gate, or for all of them (`key` null), in the caller's
+-- transaction: in force from its commit (or `from`) until `until` or clear_limit.
+--
+--   select * from dispatch_policy.set_limit('fetch_endpoint', 'account', '{"max": 0}', key => 'acct:1');
+create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
+  policy text, gate text, set jsonb, key text default null, "from" timestamptz default null,
+  until timestamptz default null, reason text default null, by text default null
+) returns table (matched int, changed int) language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(set_limit.policy);
+  v_limiter_ids bigint[];
+begin
+  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, set_limit.gate, set_limit.set);
+  if coalesce(set_limit."from", '-infinity') >= coalesce(set_limit.until, 'infinity') then
+    raise exception 'dispatch_policy: set_limit: from % is not before until %', set_limit."from", set_limit.until
+      using errcode = 'DPARG';
+  end if;
+  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limits(v_policy.id, set_limit.gate, set_limit.key);
+  delete from :DISPATCH_POLICY_SCHEMA._private_overrides o
+  where o.policy_id = v_policy.id and o.gate = set_limit.gate and o.scope_key is not distinct from set_limit.key;
+  insert into :DISPATCH_POLICY_SCHEMA._private_overrides (
+    policy_id, gate, scope_key, set, from_at, until_at, announced_at, set_by, reason)
+  values (v_policy.id, set_limit.gate, set_limit.key, set_limit.set, coalesce(set_limit."from", '-infinity'),
+    coalesce(set_limit.until, 'infinity'), '-infinity', coalesce(set_limit.by, session_user), set_limit.reason);
+  matched := cardinality(v_limiter_ids); changed := matched;
+  perform :DISPATCH_POLICY_SCHEMA._announce_limits(v_policy, v_limiter_ids);
+  perform :DISPATCH_POLICY_SCHEMA._audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
+    jsonb_build_object('set', set_limit.set, 'from', set_limit."from", 'until', set_limit.until), set_limit.reason,
+    set_limit.by, matched, changed);
+  return next;
+end
+$$;
+
+-- Takes an override back.
+create or replace function :DISPATCH_POLICY_SCHEMA.clear_limit(
+  policy text, gate text, key text default null, reason text default null, by text default null
+) returns table (matched int, changed int) language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(clear_limit.policy);
+  v_limiter_ids bigint[];
+begin
+  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, clear_limit.gate, null);
+  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limits(v_policy.id, clear_limit.gate, clear_limit.key);
+  delete from :DISPATCH_POLICY_SCHEMA._private_overrides o
+  where o.policy_id = v_policy.id and o.gate = clear_limit.gate and o.scope_key is not distinct from clear_limit.key;
+  get diagnostics changed = row_count;
+  matched := changed;
+  perform :DISPATCH_POLICY_SCHEMA._announce_limits(v_policy, v_limiter_ids);
+  perform :DISPATCH_POLICY_SCHEMA._audit('clear_limit', clear_limit.policy, null, clear_limit.gate, clear_limit.key, null,
+    clear_limit.reason, clear_limit.by, matched, changed);
+  return next;
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._lock_limits(p_policy_id int, p_gate text, p_key text)
+returns bigint[] language sql volatile as $$
+  select coalesce(array_agg(l.id), '{}') from (
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.policy_id = p_policy_id and l.gate = p_gate and (p_key is null or l.scope_key = p_key)
+    order by l.id for no key update
+  ) l;
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._announce_limits(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_limiter_ids bigint[]
+) returns void language plpgsql as $$
+begin
+  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+  select (p_policy).id, u.id from unnest(p_limiter_ids) u (id)
+  where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
+  perform :DISPATCH_POLICY_SCHEMA._notify((p_policy).name);
+end
+$$;
+
+-- Raises unless the policy has the gate and the gate has these values; `p_set` null checks the gate only.
+create or replace function :DISPATCH_POLICY_SCHEMA._check_limit(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_gate text, p_set jsonb
+) returns void language plpgsql as $$
+declare
+  v_kind text;
+  v_allowed text[];
+  v_key text;
+  v_value jsonb;
+begin
+  select g.value ->> 'kind' into v_kind from jsonb_array_elements((p_policy).definition -> 'gates') g
+  where g.value ->> 'name' = p_gate;
+  if v_kind is null then
+    raise exception 'dispatch_policy: policy % has no gate %; its gates: %', quote_literal((p_policy).name),
+      coalesce(quote_literal(p_gate), 'null'),
+      coalesce((select string_agg(quote_literal(g.value ->> 'name'), ', ')
+        from jsonb_array_elements((p_policy).definition -> 'gates') g), 'none') using errcode = 'DPARG';
+  end if;
+  if p_set is null then
+    return;
+  end if;
+  v_allowed := case v_kind when 'throttle' then '{rate,per,burst}' when 'concurrency' then '{max}'
+    else '{initial_max,min,max,target_lag_ms}' end;
+  if jsonb_typeof(p_set) <> 'object' or p_set = '{}' then
+    raise exception 'dispatch_policy: set_limit: set is %, expected an object with some of %', p_set,
+      array_to_string(v_allowed, ', ') using errcode = 'DPARG';
+  end if;
+  for v_key, v_value in select * from jsonb_each(p_set) loop
+    if v_key <> all (v_allowed) then
+      raise exception 'dispatch_policy: set_limit: % has no value %; it has %', v_kind, quote_literal(v_key),
+        array_to_string(v_allowed, ', ') using errcode = 'DPARG';
+    end if;
+    if jsonb_typeof(v_value) <> 'number' or (v_key in ('max', 'min', 'initial_max') and v_value::text !~ '^[0-9]{1,9}$')
+      or (v_key = 'per' and v_value::float8 <= 0) or (v_key = 'burst' and v_value::float8 < 0) then
+      raise exception 'dispatch_policy: set_limit: % is %, expected %', v_key, v_value,
+        case when v_key in ('max', 'min', 'initial_max') then 'a whole number, 0 or more'
+          when v_key = 'per' then 'seconds, more than 0' else 'a number' end using errcode = 'DPARG';
+    end if;
+  end loop;
+end
+$$;

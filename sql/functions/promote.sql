@@ -1,0 +1,26 @@
+-- Jobs of the claimed partitions whose time has come enter the admission index; rows another session holds come
+-- later. The head of a partition moves down to them. At most 1,000 per partition and pass.
+create or replace function :DISPATCH_POLICY_SCHEMA._promote(p_partition_ids uuid[], p_now timestamptz)
+returns void language sql volatile as $$
+  with due as (
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set due = true, retry_at = null
+    where s.ctid = any(array(
+      select x.ctid from unnest(p_partition_ids) u (id)
+      cross join lateral (
+        select s.ctid, s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        where s.partition_id = u.id and not s.due and coalesce(s.retry_at, s.run_at) <= p_now
+        order by coalesce(s.retry_at, s.run_at) limit 1000
+        for update skip locked
+      ) x
+    ))
+    returning s.partition_id, s.priority, s.run_at, s.id
+  ),
+  first as (
+    select distinct on (d.partition_id) d.* from due d order by d.partition_id, d.priority, d.run_at, d.id
+  )
+  update :DISPATCH_POLICY_SCHEMA._private_partitions p
+  set head_priority = f.priority, head_run_at = f.run_at, head_id = f.id
+  from first f
+  where p.id = f.partition_id
+    and (f.priority, f.run_at, f.id) < (p.head_priority, p.head_run_at, p.head_id);
+$$;

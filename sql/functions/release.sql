@@ -1,0 +1,48 @@
+-- What finished since the last flush of a worker process gives back what it held, in one transaction.
+--
+--   p_jobs   json array of { "job": Graphile Worker's id, "ok": boolean, "lagMs": number | null,
+--     "retry": null (no retry of ours), or
+--       { "after": seconds until due, "priority", "cost", "maxAttempts", "queueName",
+--         "move": { "key", "shard", "context", "weight", "limits" } (another partition) } parks it,
+--       { "after": seconds, "native": true } only sets Graphile Worker's own back-off (bypass),
+--       { "giveUp": true } fails it for good }
+--
+-- Returns the jobs that are dealt with; the others come again with the next flush: Graphile Worker has not recorded
+-- their failure yet, or their limiters changed meanwhile.
+--
+-- Order: limiters ascending, Graphile Worker's job rows, in-flight rows. The in-flight rows are waited for: a skipped
+-- one would leak its slot.
+create or replace function :DISPATCH_POLICY_SCHEMA._release(p_jobs json, p_now timestamptz)
+returns table (job_id bigint) language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_job_ids bigint[] := array(select j.job from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) j order by j.job);
+  v_limiter_ids bigint[];
+  v_done bigint[];
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'dispatch_policy: a release needs READ COMMITTED, not %', current_setting('transaction_isolation')
+      using errcode = 'invalid_transaction_state';
+  end if;
+  v_limiter_ids := array(
+    select distinct u.id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f cross join unnest(f.limiter_ids) u (id)
+    where f.job_id = any(v_job_ids));
+  perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  where l.id = any(v_limiter_ids) order by l.id for no key update;
+  v_now := coalesce(p_now, clock_timestamp());
+  v_done := v_job_ids;
+  if exists (select from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) j where j.retry is not null) then
+    v_done := :DISPATCH_POLICY_SCHEMA._retry(p_jobs, v_job_ids, v_now);
+  end if;
+  v_done := :DISPATCH_POLICY_SCHEMA._give_back(p_jobs, v_done, v_limiter_ids, v_now);
+  return query select unnest(v_done);
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._finished(p_jobs json)
+returns table (job bigint, ok boolean, "lagMs" float8, retry json, ordinality bigint) language sql stable as $$
+  select (j.value ->> 'job')::bigint, coalesce((j.value ->> 'ok')::boolean, true), (j.value ->> 'lagMs')::float8,
+    case when json_typeof(j.value -> 'retry') = 'object' then j.value -> 'retry' end, j.ordinality
+  from json_array_elements(p_jobs) with ordinality j;
+$$;

@@ -1,0 +1,72 @@
+-- Brings existing limiters to the numbers the newest arrivals carry. A partition's own limiters follow the partition;
+-- a shared one follows the newest arrival of any of its partitions. An arrival that commits late but was staged
+-- earlier changes nothing. Whoever waits for a changed limiter is told.
+create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
+) returns void language plpgsql as $$
+declare
+  v_changes jsonb;
+begin
+  with newest as materialized (
+    select distinct on (a.partition_id) a.* from unnest(p_arrivals) a where a.limits is not null
+    order by a.partition_id, a.version desc, a.id desc
+  ),
+  wanted as materialized (
+    select distinct on (l.value ->> 'gate', l.value ->> 'key')
+      l.value ->> 'gate' as gate, l.value ->> 'key' as key, l.value as numbers, n.id as arrival_id, n.version
+    from newest n cross join lateral jsonb_array_elements(n.limits) l
+    order by l.value ->> 'gate', l.value ->> 'key', n.version desc, n.id desc
+  )
+  select jsonb_object_agg(l.id, jsonb_build_object('arrival_id', w.arrival_id, 'version', w.version, 'n', w.numbers))
+  into v_changes
+  from wanted w
+  join :DISPATCH_POLICY_SCHEMA._private_limiters l
+    on l.policy_id = (p_policy).id and l.gate = w.gate and l.scope_key = w.key
+  where (w.version, w.arrival_id) > (l.version, l.arrival_id)
+    and :DISPATCH_POLICY_SCHEMA._numbers_differ(l, w.numbers);
+  if v_changes is null then
+    return;
+  end if;
+  perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  where l.id = any(array(select k::bigint from jsonb_object_keys(v_changes) k)) order by l.id for no key update;
+  with change as (
+    select c.key::bigint as id, (c.value ->> 'arrival_id')::bigint as arrival_id, (c.value ->> 'version')::int as version,
+      n.*
+    from jsonb_each(v_changes) c
+    cross join lateral jsonb_to_record(c.value -> 'n') n (
+      rate float8, per float8, burst float8, max int, initial_max int, target_lag_ms float8, min int,
+      ewma_alpha float8, failure_decrease_factor float8, overload_decrease_factor float8)
+  ),
+  changed as (
+    update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+      -- what the old rate brought by now stays, within the new capacity
+      tokens = case when l.kind = 'throttle' then least(
+        :DISPATCH_POLICY_SCHEMA._throttle_tokens(l.tokens, l.refilled_at, l.rate, l.per, l.burst, clock_timestamp()),
+        :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.rate, c.burst)) end,
+      refilled_at = case when l.kind = 'throttle' then
+        :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, clock_timestamp()) end,
+      rate = c.rate, per = c.per, burst = c.burst, max = c.max, initial_max = c.initial_max,
+      target_lag_ms = c.target_lag_ms, min = c.min, ewma_alpha = c.ewma_alpha,
+      failure_decrease_factor = c.failure_decrease_factor, overload_decrease_factor = c.overload_decrease_factor,
+      current_max = least(greatest(l.current_max, c.min), coalesce(c.max, l.current_max)),
+      arrival_id = c.arrival_id, version = c.version
+    from change c
+    where l.id = c.id and (c.version, c.arrival_id) > (l.version, l.arrival_id)
+    returning l.id
+  )
+  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+  select (p_policy).id, c.id from changed c;
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._numbers_differ(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, numbers jsonb
+) returns boolean language sql immutable as $$
+  select (limiter.rate, limiter.per, limiter.burst, limiter.max, limiter.initial_max, limiter.target_lag_ms,
+      limiter.min, limiter.ewma_alpha, limiter.failure_decrease_factor, limiter.overload_decrease_factor)
+    is distinct from (n.rate, n.per, n.burst, n.max, n.initial_max, n.target_lag_ms,
+      n.min, n.ewma_alpha, n.failure_decrease_factor, n.overload_decrease_factor)
+  from jsonb_to_record(numbers) n (
+    rate float8, per float8, burst float8, max int, initial_max int, target_lag_ms float8, min int,
+    ewma_alpha float8, failure_decrease_factor float8, overload_decrease_factor float8);
+$$;

@@ -1,0 +1,124 @@
+-- Creates the partitions and limiters these arrivals name and are not there yet, and brings known partitions up to
+-- date: work lowers `due_at` and the head; a later arrival (or a higher version) replaces context and limits.
+create or replace function :DISPATCH_POLICY_SCHEMA._route_partitions(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
+) returns void language plpgsql as $$
+begin
+  with arrival as materialized (select a.* from unnest(p_arrivals) a),
+  newest as materialized (
+    select distinct on (a.partition_id) a.* from arrival a
+    order by a.partition_id, (a.limits is not null) desc, a.version desc, a.id desc
+  ),
+  work as materialized (
+    select a.partition_id, min(a.due_at) as due_at, min(a.min_cost) as min_cost,
+      (array_agg(a.shard order by a.id))[1] as shard
+    from arrival a group by a.partition_id
+  ),
+  first as materialized (
+    select distinct on (a.partition_id) a.partition_id, a.head_priority, a.head_run_at, a.head_id from arrival a
+    order by a.partition_id, a.head_priority, a.head_run_at, a.head_id
+  ),
+  stop as materialized (
+    select distinct on (a.partition_id) a.partition_id, a.pause from arrival a
+    where a.pause is not null order by a.partition_id, a.id desc
+  ),
+  known as materialized (
+    select p.id, p.limits, p.arrival_id, p.version from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    where p.id = any(array(select w.partition_id from work w))
+  ),
+  -- whose limits have to be looked up: new partitions, and those whose limits changed
+  changed as materialized (
+    select n.* from newest n left join known k on k.id = n.partition_id
+    where n.limits is not null and (k.id is null
+      or ((n.version, n.id) > (k.version, k.arrival_id) and n.limits is distinct from k.limits))
+  ),
+  wanted as materialized (
+    select c.partition_id, c.id as arrival_id, c.version as arrival_version, l.*
+    from changed c
+    cross join lateral jsonb_to_recordset(c.limits) l (
+      gate text, kind text, scope text, "position" smallint, key text, rate float8, per float8, burst float8, max int,
+      initial_max int, target_lag_ms float8, min int, ewma_alpha float8, failure_decrease_factor float8,
+      overload_decrease_factor float8)
+  ),
+  limiter as materialized (
+    select distinct on (w.gate, w.key) w.* from wanted w order by w.gate, w.key, w.arrival_version desc, w.arrival_id desc
+  ),
+  there as materialized (
+    select l.id, l.gate, l.scope_key from limiter w
+    join :DISPATCH_POLICY_SCHEMA._private_limiters l
+      on l.policy_id = (p_policy).id and l.gate = w.gate and l.scope_key = w.key
+  ),
+  made as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_limiters (
+      policy_id, gate, scope_key, kind, breadth, position, rate, per, burst, tokens, refilled_at, max,
+      initial_max, target_lag_ms, min, ewma_alpha, failure_decrease_factor, overload_decrease_factor, current_max,
+      arrival_id, version)
+    select (p_policy).id, w.gate, w.key, w.kind, :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position, w.rate, w.per,
+      w.burst, case when w.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.rate, w.burst) end,
+      case when w.kind = 'throttle' then clock_timestamp() end, w.max,
+      w.initial_max, w.target_lag_ms, w.min, w.ewma_alpha, w.failure_decrease_factor, w.overload_decrease_factor,
+      w.initial_max, w.arrival_id, w.arrival_version
+    from limiter w
+    where not exists (select from there t where t.gate = w.gate and t.scope_key = w.key)
+    returning id, gate, scope_key
+  ),
+  limiter_id as materialized (select * from there union all select * from made),
+  limiter_ids as materialized (
+    select w.partition_id,
+      array_agg(i.id order by :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position) as ids
+    from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.key group by w.partition_id
+  ),
+  updated as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+      due_at = least(p.due_at, w.due_at),
+      min_cost = least(p.min_cost, w.min_cost),
+      head_priority = case when f.lower then f.head_priority else p.head_priority end,
+      head_run_at = case when f.lower then f.head_run_at else p.head_run_at end,
+      head_id = case when f.lower then f.head_id else p.head_id end,
+      arrival_id = case when n.newer then n.id else p.arrival_id end,
+      version = case when n.newer then n.version else p.version end,
+      context = case when n.newer then coalesce(n.context, p.context) else p.context end,
+      weight = case when n.newer then coalesce(n.weight, p.weight) else p.weight end,
+      limits = case when n.newer then n.limits else p.limits end,
+      limiter_ids = case when n.newer and n.limits is distinct from p.limits
+        then coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id else p.limiter_ids end,
+      paused_until = coalesce((s.pause ->> 'until')::timestamptz, p.paused_until),
+      stopped_by = case when s.pause is null then p.stopped_by else s.pause ->> 'by' end,
+      stop_reason = case when s.pause is null then p.stop_reason else s.pause ->> 'reason' end,
+      denied_until = case when s.pause is null then p.denied_until else '-infinity' end,
+      blocked_on = case when s.pause is null then p.blocked_on end
+    from work w
+    join known k on k.id = w.partition_id
+    join lateral (
+      select x.*, (x.head_priority, x.head_run_at, x.head_id) < (q.head_priority, q.head_run_at, q.head_id) as lower
+      from first x join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = x.partition_id
+      where x.partition_id = w.partition_id
+    ) f on true
+    join lateral (
+      select x.*, x.limits is not null and (x.version, x.id) > (k.version, k.arrival_id) as newer from newest x
+      where x.partition_id = w.partition_id
+    ) n on true
+    left join limiter_ids i on i.partition_id = w.partition_id
+    left join stop s on s.partition_id = w.partition_id
+    where p.id = w.partition_id
+  )
+  insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
+    id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
+    head_priority, head_run_at, head_id, paused_until, stopped_by, stop_reason)
+  select w.partition_id, (p_policy).id, n.key, coalesce(w.shard, 'default'), coalesce(n.context, '{}'),
+    coalesce(n.limits, '[]'), coalesce(n.weight, 1), least(1, w.min_cost),
+    coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id, case when n.limits is null then 0 else n.id end, n.version,
+    w.due_at, f.head_priority, f.head_run_at, f.head_id,
+    coalesce((s.pause ->> 'until')::timestamptz, '-infinity'), s.pause ->> 'by', s.pause ->> 'reason'
+  from work w
+  join newest n on n.partition_id = w.partition_id
+  join first f on f.partition_id = w.partition_id
+  left join limiter_ids i on i.partition_id = w.partition_id
+  left join stop s on s.partition_id = w.partition_id
+  where not exists (select from known k where k.id = w.partition_id);
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._breadth(scope text) returns smallint language sql immutable as $$
+  select (case scope when 'partition' then 0 when 'key' then 1 when 'policy' then 2 end)::smallint;
+$$;

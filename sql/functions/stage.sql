@@ -1,0 +1,34 @@
+-- Stages jobs, and passes on those of tasks without a policy, all in the caller's transaction. Append-only: inserts
+-- into staged_jobs and arrivals, updates no shared row and takes no lock another session can wait for. (A job key
+-- that is already staged touches that one row; several keys in one call in sorted order.)
+--
+--   p_batches   json array, one batch per policy (and one for all plain jobs, policy null):
+--     { "policy": text, "version": int,
+--       "partitions": [{ "key", "shard", "context", "weight", "limits" }],
+--       "jobs": [{ "n": place in the caller's input, "task", "p": index into partitions, "payload", "queueName",
+--                  "runAt", "maxAttempts", "jobKey", "priority", "flags", "cost" }] }
+--   p_mode      replace, preserve_run_at or unsafe_dedupe, as Graphile Worker's
+--
+-- A policy that is switched off stages nothing: its jobs are passed on.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage(p_batches json, p_mode text)
+returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_batch json;
+begin
+  if p_mode not in ('replace', 'preserve_run_at', 'unsafe_dedupe') then
+    raise exception 'Invalid job_key_mode value %, expected ''replace'', ''preserve_run_at'' or ''unsafe_dedupe''.', p_mode
+      using errcode = 'GWBKM';
+  end if;
+  for v_batch in select b.value from json_array_elements(p_batches) b loop
+    if v_batch ->> 'policy' is null or exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_policies p
+      where p.name = v_batch ->> 'policy' and not p.enabled
+    ) then
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_batch -> 'jobs', p_mode) s;
+    else
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(v_batch, p_mode) s;
+    end if;
+  end loop;
+end
+$$;

@@ -1,0 +1,127 @@
+-- One policy's part of a staging call.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(p_batch json, p_mode text)
+returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_policy text := p_batch ->> 'policy';
+  v_now timestamptz := clock_timestamp();
+begin
+  return query
+  with partition as materialized (
+    select (k.ordinality - 1)::int as p, k.value ->> 'key' as key, coalesce(k.value ->> 'shard', 'default') as shard,
+      (k.value -> 'context')::jsonb as context, (k.value ->> 'weight')::float8 as weight,
+      (k.value -> 'limits')::jsonb as limits,
+      case when k.value ->> 'key' is not null
+        then :DISPATCH_POLICY_SCHEMA._partition_id(v_policy, k.value ->> 'key') end as id
+    from json_array_elements(p_batch -> 'partitions') with ordinality k
+  ),
+  job as materialized (
+    select nextval(pg_get_serial_sequence(
+        format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id')) as id, j.*
+    from :DISPATCH_POLICY_SCHEMA._job_records(p_batch -> 'jobs') j
+    where p_mode <> 'unsafe_dedupe' or not exists (
+      select from :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey"))
+  ),
+  put as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
+      id, partition_id, task_identifier, payload, queue_name, run_at, max_attempts, job_key, preserve_run_at,
+      priority, flags, cost, due, created_at)
+    overriding system value
+    select j.id, k.id, j.task, coalesce(j.payload, '{}'), j."queueName", coalesce(j."runAt", now()),
+      j."maxAttempts"::smallint, j."jobKey", p_mode = 'preserve_run_at', coalesce(j.priority, 0)::smallint,
+      j.flags, coalesce(j.cost, 1), coalesce(j."runAt", now()) <= v_now, v_now
+    from job j left join partition k on k.p = j.p
+    order by j."jobKey" nulls first, j.id
+    on conflict (job_key) where job_key is not null do update set
+      partition_id = excluded.partition_id, task_identifier = excluded.task_identifier,
+      payload = case
+        when json_typeof(s.payload) = 'array' and json_typeof(excluded.payload) = 'array'
+          then (s.payload::jsonb || excluded.payload::jsonb)::json
+        else excluded.payload end,
+      queue_name = excluded.queue_name,
+      run_at = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end,
+      due = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end <= v_now,
+      max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
+      priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
+      parked_job_id = null, retry_at = null, failures = 0, error = null
+    returning s.*
+  ),
+  note as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+      policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
+      min_cost)
+    select v_policy, k.id, k.key, k.shard, coalesce((p_batch ->> 'version')::int, 0), k.context, k.weight, k.limits,
+      -- whole milliseconds: a clock read in JavaScript right after must not be earlier
+      date_trunc('milliseconds', w.due_at), coalesce(f.priority, 32767), coalesce(f.run_at, 'infinity'),
+      coalesce(f.id, 9223372036854775807), w.min_cost
+    from (
+      select p.partition_id, min(p.run_at) as due_at, min(p.cost) as min_cost from put p
+      where p.partition_id is not null group by p.partition_id
+    ) w
+    left join (
+      select distinct on (p.partition_id) p.* from put p where p.due
+      order by p.partition_id, p.priority, p.run_at, p.id
+    ) f on f.partition_id = w.partition_id
+    join partition k on k.id = w.partition_id
+  ),
+  keyless as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
+    select p.id, v_policy, j.key from put p join job j on j.id = p.id or j."jobKey" = p.job_key
+    where p.partition_id is null
+    on conflict (staged_id) do update set partition_key = excluded.partition_key
+  ),
+  told as materialized (
+    select :DISPATCH_POLICY_SCHEMA._notify(v_policy) where exists (select from put)
+  )
+  select j.n, true, p.id, p.task_identifier, p.queue_name, p.run_at, coalesce(p.max_attempts, 25)::int, p.job_key,
+    p.priority::int, p.flags, p.created_at, v_policy, k.key, k.shard, null::json
+  from put p
+  join job j on j.id = p.id
+  left join partition k on k.p = j.p
+  union all
+  select j.n, true, p.id, p.task_identifier, p.queue_name, p.run_at, coalesce(p.max_attempts, 25)::int, p.job_key,
+    p.priority::int, p.flags, p.created_at, v_policy, k.key, k.shard, null::json
+  from put p
+  join job j on j."jobKey" = p.job_key and j.id <> p.id
+  left join partition k on k.p = j.p
+  union all
+  -- unsafe_dedupe: what has this key already
+  select j.n, true, e.id, j.task, e.queue_name, e.run_at, e.max_attempts, e.job_key, e.priority, e.flags, e.created_at,
+    v_policy, k.key, k.shard, null::json
+  from :DISPATCH_POLICY_SCHEMA._job_records(p_batch -> 'jobs') j
+  cross join lateral :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey") e
+  left join partition k on k.p = j.p
+  where p_mode = 'unsafe_dedupe'
+  union all
+  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from told where false;
+end
+$$;
+
+-- The job of this key, wherever it is: staged, or Graphile Worker's (its staged id, if it came through us).
+create or replace function :DISPATCH_POLICY_SCHEMA._jobs_of_key(p_key text)
+returns table (
+  id bigint, queue_name text, run_at timestamptz, max_attempts int, job_key text, priority int, flags text[],
+  created_at timestamptz
+) language sql stable as $$
+  select s.id, s.queue_name, s.run_at, coalesce(s.max_attempts, 25)::int, s.job_key, s.priority::int, s.flags,
+    s.created_at
+  from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_key
+  union all
+  select coalesce(f.staged_id, j.id), j.queue_name, j.run_at, j.max_attempts::int, j.key, j.priority::int,
+    array(select k from jsonb_object_keys(j.flags) k), j.created_at
+  from :GRAPHILE_WORKER_SCHEMA.jobs j
+  left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.id
+  where j.key = p_key
+  limit 1;
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._partition_id(policy text, key text) returns uuid
+language sql immutable as $$
+  select md5(length(policy) || ':' || policy || key)::uuid;
+$$;
+
+-- Wakes the tick loops that wait for work of this policy. Listeners of other schemas ignore it.
+create or replace function :DISPATCH_POLICY_SCHEMA._notify(p_policy text) returns void language sql volatile as $$
+  select pg_notify('dispatch_policy', json_build_object(
+    'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', p_policy)::text);
+$$;

@@ -1,0 +1,94 @@
+-- The periodic repair pass. Each part is one function with a transaction of its own; in a healthy run all repair
+-- nothing.
+
+-- In-flight jobs that Graphile Worker no longer has, or that it will not run again. First they are marked: a job that
+-- just finished is released by its own process within moments. Returns how many are marked, and those marked for
+-- longer than `p_grace`, which the caller releases.
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_in_flight(p_grace interval)
+returns table (job_id bigint, marked int) language sql volatile as $$
+  with missing as materialized (
+    select f.job_id, f.missing_since from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    where not exists (
+      select from :GRAPHILE_WORKER_SCHEMA.jobs j
+      where j.id = f.job_id and (j.locked_at is not null or (j.attempts < j.max_attempts and j.run_at < 'infinity')))
+  ),
+  marked as (
+    update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = clock_timestamp()
+    from missing m where f.job_id = m.job_id and m.missing_since is null returning 1
+  ),
+  back as (
+    update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = null
+    where f.missing_since is not null and f.job_id not in (select m.job_id from missing m) returning 1
+  )
+  select m.job_id, (select count(*)::int from marked)
+  from missing m where m.missing_since <= clock_timestamp() - p_grace
+  union all
+  select null, (select count(*)::int from marked) where exists (select from marked) or exists (select from back);
+$$;
+
+-- Counters of limiters that differ from the in-flight rows that hold them: counted again under their locks.
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_counters() returns int language plpgsql as $$
+declare
+  v_ids bigint[];
+  v_repaired int;
+begin
+  v_ids := array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    left join (
+      select u.id, count(*) as jobs from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      cross join unnest(f.limiter_ids) u (id) group by u.id
+    ) n on n.id = l.id
+    where l.in_flight <> coalesce(n.jobs, 0));
+  perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  where l.id = any(v_ids) order by l.id for no key update;
+  with truth as (
+    select v.id, (
+      select count(*)::int from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.limiter_ids @> array[v.id]
+    ) as jobs from unnest(v_ids) v (id)
+  ),
+  repaired as (
+    update :DISPATCH_POLICY_SCHEMA._private_limiters l set in_flight = t.jobs
+    from truth t where l.id = t.id and l.in_flight <> t.jobs returning l.policy_id, l.id
+  ),
+  noted as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id) select r.policy_id, r.id from repaired r
+  )
+  select count(*) into v_repaired from repaired;
+  return v_repaired;
+end
+$$;
+
+-- Partitions asleep over staged work, and partitions that wait for a limiter that has room and of which no note says
+-- so, are made eligible. Work that is about to be routed is not asleep.
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_partitions(p_now timestamptz)
+returns table (woken int, unblocked int) language sql volatile as $$
+  with asleep as materialized (
+    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.due_at = 'infinity'
+      and exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id)
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id)
+    order by q.id limit 10000 for no key update skip locked
+  ),
+  stuck as materialized (
+    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
+    left join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(q.policy_id, array[l.id], p_now, true) n on true
+    where q.denied_until = 'infinity' and (
+      q.blocked_on is null or l.id is null
+      or (l.kind = 'throttle' and l.wake_at is null and n.tokens >= 1)
+      or (l.kind <> 'throttle' and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
+        where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)
+    order by q.id limit 10000 for no key update of q skip locked
+  ),
+  woken as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+      due_at = p_now, head_priority = -32768, head_run_at = '-infinity', head_id = 0
+    where q.id in (select a.id from asleep a) returning 1
+  ),
+  unblocked as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null
+    where q.id in (select s.id from stuck s) and q.id not in (select a.id from asleep a) returning 1
+  )
+  select (select count(*)::int from woken), (select count(*)::int from unblocked);
+$$;

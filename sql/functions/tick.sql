@@ -1,0 +1,41 @@
+-- One admission pass from SQL: routes what arrived, then admits. Gates decide alone: it is not held to the ahead
+-- bound. Without a policy: every policy, in one transaction (a process that has the package takes one each).
+--
+--   select * from dispatch_policy.tick('fetch_endpoint');
+create or replace function :DISPATCH_POLICY_SCHEMA.tick(
+  policy text default null, shard text default null, now timestamptz default null
+) returns table (claimed int, admitted int, denied jsonb, duration_ms float8, next_eligible_at timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_started timestamptz := clock_timestamp();
+  v_policy text;
+  v_pass record;
+begin
+  claimed := 0; admitted := 0; denied := '{}';
+  for v_policy in
+    select p.name from :DISPATCH_POLICY_SCHEMA._private_policies p
+    where tick.policy is null or p.name = tick.policy order by p.id
+  loop
+    perform :DISPATCH_POLICY_SCHEMA._route(v_policy, tick.now, 10000, false);
+    select * into v_pass from :DISPATCH_POLICY_SCHEMA._admit(v_policy, tick.shard, 50, tick.now, false);
+    claimed := claimed + v_pass.claimed;
+    admitted := admitted + v_pass.admitted;
+    denied := :DISPATCH_POLICY_SCHEMA._sum_counts(denied, v_pass.denied);
+    next_eligible_at := least(next_eligible_at, :DISPATCH_POLICY_SCHEMA._next_eligible_at(v_policy, tick.shard));
+  end loop;
+  if not found and tick.policy is not null then
+    perform :DISPATCH_POLICY_SCHEMA._unknown_policy(tick.policy);
+  end if;
+  duration_ms := extract(epoch from clock_timestamp() - v_started) * 1000;
+  return next;
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._sum_counts(a jsonb, b jsonb) returns jsonb language sql immutable as $$
+  select coalesce(jsonb_object_agg(x.key, x.n), '{}') from (
+    select e.key, sum(e.value::int) as n from (
+      select * from jsonb_each_text(a) union all select * from jsonb_each_text(b)
+    ) e group by e.key
+  ) x;
+$$;

@@ -1,0 +1,284 @@
+-- The tables of dispatch_policy: what is declared, what waits, what runs.
+--
+-- Three facts decide when a partition may be looked at, and each has one writer: `due_at` (arrivals lower it,
+-- the tick sets it on), `denied_until` with `blocked_on` (the tick; waking), `held_until` and `paused_until`
+-- (operators and code). Nobody shortens another's fact, so `eligible_at` is generated from them.
+--
+-- Foreign keys are left out between tables that every job touches: the functions keep them consistent under
+-- their own locks, and a key check per job would lock policy rows in share mode.
+
+create table :DISPATCH_POLICY_SCHEMA._private_policies (
+  id int generated always as identity primary key,
+  name text not null unique check (octet_length(name) between 1 and 1024),
+  version int not null default 0 check (version >= 0),
+  definition jsonb not null,
+  definition_hash text not null,
+  declared_at timestamptz not null,
+  half_life float8 check (half_life > 0 and half_life < 'Infinity'),   -- seconds; null: no fairness
+  batch_size int not null default 100 check (batch_size > 0),          -- jobs of one partition in one tick
+  admission_budget int check (admission_budget > 0),                   -- jobs of all partitions in one tick
+  ahead int check (ahead >= 0),                                        -- jobs in flight beyond the workers' slots
+  ahead_auto boolean not null default true,                            -- ahead follows the workers' pace
+  ahead_limiter_id bigint,
+  retries text not null default 'restage' check (retries in ('restage', 'bypass')),
+  declared_enabled boolean not null default true,
+  operator_enabled boolean,                                            -- utils.enable / disable; null: as declared
+  enabled boolean not null generated always as (coalesce(operator_enabled, declared_enabled)) stored,
+  paused_until timestamptz not null default '-infinity',
+  paused_by text,
+  pause_reason text
+);
+
+create table :DISPATCH_POLICY_SCHEMA._private_policy_tasks (
+  task_identifier text primary key,
+  policy_id int not null references :DISPATCH_POLICY_SCHEMA._private_policies (id) on delete cascade
+);
+
+-- One gate's live state for one scope key. `breadth`: 0 one partition, 1 a key of its own, 2 the policy, 3 ahead.
+create table :DISPATCH_POLICY_SCHEMA._private_limiters (
+  id bigint generated always as identity primary key,
+  policy_id int not null,
+  gate text not null,
+  scope_key text not null,
+  kind text not null check (kind in ('throttle', 'concurrency', 'adaptive_concurrency', 'ahead')),
+  breadth smallint not null check (breadth between 0 and 3),
+  "position" smallint not null,
+  -- throttle: `rate` tokens per `per` seconds into a bucket of greatest(coalesce(burst, rate), 1)
+  rate float8,
+  per float8 check (per > 0),
+  burst float8,
+  tokens float8,
+  refilled_at timestamptz,
+  -- concurrency
+  max int check (max >= 0),
+  in_flight int not null default 0 check (in_flight >= 0),
+  -- adaptive concurrency
+  initial_max int,
+  min int,
+  target_lag_ms float8,
+  ewma_alpha float8,
+  failure_decrease_factor float8,
+  overload_decrease_factor float8,
+  current_max int,
+  lag_ewma_ms float8,
+  decreased_at timestamptz,
+  -- ahead: how fast the policy's jobs finish
+  released bigint not null default 0,
+  sampled_released bigint not null default 0,
+  sampled_at timestamptz,
+  finished_per_second float8 not null default 0,
+  -- a shared throttle's waiters are woken then
+  wake_at timestamptz,
+  -- the partition for which one slot is kept while it waits for another scope
+  reserved_for uuid,
+  -- where the numbers come from: an arrival takes effect only when it is later
+  arrival_id bigint not null default 0,
+  version int not null default 0,
+  unique (policy_id, gate, scope_key)
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+
+create index limiters_for_wake on :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, wake_at)
+  where wake_at is not null;
+
+create table :DISPATCH_POLICY_SCHEMA._private_partitions (
+  id uuid primary key,                       -- md5 of policy and key: staging needs no look-up
+  policy_id int not null,
+  key text not null check (octet_length(key) <= 1024),
+  shard text not null default 'default',
+  context jsonb not null default '{}',
+  limits jsonb not null default '[]',        -- as last resolved
+  weight float8 not null default 1 check (weight > 0 and weight < 'Infinity'),
+  min_cost float8 not null default 1 check (min_cost >= 0),   -- the cheapest job ever staged: bounds a claim
+  limiter_ids bigint[] not null default '{}',                 -- narrow scopes first
+  arrival_id bigint not null default 0,
+  version int not null default 0,
+  due_at timestamptz not null default 'infinity',
+  denied_until timestamptz not null default '-infinity',
+  held_until timestamptz not null default '-infinity',
+  paused_until timestamptz not null default '-infinity',
+  eligible_at timestamptz not null
+    generated always as (greatest(due_at, denied_until, held_until, paused_until)) stored,
+  blocked_on bigint,
+  denied_reason text,
+  stopped_by text,                           -- who paused or held, and why
+  stop_reason text,
+  visited bigint not null default 0,         -- tick that looked at it last
+  head_priority smallint not null default 32767,
+  head_run_at timestamptz not null default 'infinity',
+  head_id bigint not null default 9223372036854775807,
+  decayed_admits float8 not null default 0 check (decayed_admits >= 0 and decayed_admits < 'Infinity'),
+  decayed_at timestamptz not null default clock_timestamp(),
+  fair_key float8 not null default 0,
+  admitted_total bigint not null default 0,
+  created_at timestamptz not null default clock_timestamp(),
+  -- a waiter has due work and is neither paused nor held
+  check (blocked_on is null
+    or (due_at < 'infinity' and held_until = '-infinity' and paused_until = '-infinity'))
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+
+-- The ready queue and its order in one.
+create index partitions_for_claim on :DISPATCH_POLICY_SCHEMA._private_partitions
+  (policy_id, shard, eligible_at, visited) where eligible_at < 'infinity';
+create index partitions_for_wake on :DISPATCH_POLICY_SCHEMA._private_partitions
+  (blocked_on, fair_key) where blocked_on is not null;
+
+create sequence :DISPATCH_POLICY_SCHEMA._private_ticks;
+
+-- Ids start at 10^15: never a Graphile Worker job id, and exact in JavaScript.
+create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
+  id bigint generated by default as identity (start with 1000000000000000) primary key,
+  partition_id uuid,                         -- null until a process that has the policy works out the key
+  task_identifier text not null,
+  payload json not null default '{}',
+  queue_name text,
+  run_at timestamptz not null,
+  max_attempts smallint,
+  job_key text,
+  preserve_run_at boolean not null default false,
+  priority smallint not null default 0,
+  flags text[],
+  cost float8 not null default 1 check (cost >= 0 and cost < 'Infinity'),
+  due boolean not null,                      -- run_at has come: only these are in the admission index
+  parked_job_id bigint,                      -- a failed job that waits inside Graphile Worker for its next admission
+  retry_at timestamptz,                      -- set aside until then, after `failures` refusals
+  failures smallint not null default 0,
+  error text,
+  created_at timestamptz not null default clock_timestamp()
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+
+create index staged_jobs_for_admission on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
+  (partition_id, priority, run_at, id) where due;
+create index staged_jobs_for_promotion on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
+  (partition_id, (coalesce(retry_at, run_at))) where not due;
+create unique index staged_jobs_by_key on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (job_key)
+  where job_key is not null;
+
+-- Notes, appended by enqueuers: this partition has new work. Routing consumes them.
+create table :DISPATCH_POLICY_SCHEMA._private_arrivals (
+  id bigint generated always as identity,
+  policy text not null,
+  partition_id uuid not null,
+  key text not null check (octet_length(key) <= 1024),
+  shard text,
+  version int not null default 0,
+  context jsonb,
+  weight float8 check (weight > 0 and weight < 'Infinity'),
+  limits jsonb,                              -- null: as the partition has them
+  due_at timestamptz not null default 'infinity',
+  head_priority smallint not null default 32767,
+  head_run_at timestamptz not null default 'infinity',
+  head_id bigint not null default 9223372036854775807,
+  min_cost float8 not null default 1,
+  pause jsonb,                               -- a pause of a partition that does not exist yet
+  primary key (policy, id)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+-- Jobs staged from SQL whose key only JavaScript can work out.
+create table :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (
+  staged_id bigint primary key,
+  policy text not null,
+  partition_key text,
+  retry_at timestamptz not null default '-infinity',
+  failures smallint not null default 0
+);
+create index keyless_jobs_for_keying on :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (policy, retry_at);
+
+create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
+  job_id bigint primary key,                 -- Graphile Worker's
+  staged_id bigint not null,
+  policy_id int not null,
+  partition_id uuid not null,
+  limiter_ids bigint[] not null,             -- what it took, whatever the policy says today
+  cost float8 not null,
+  admitted_at timestamptz not null,
+  missing_since timestamptz                  -- a sweep found no such job in Graphile Worker
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+
+-- Notes, appended by whatever makes room: this limiter may have room. A note stays until the limiter is full or
+-- nobody waits for it.
+create table :DISPATCH_POLICY_SCHEMA._private_freed (
+  id bigint generated always as identity,
+  policy_id int not null,
+  limiter_id bigint not null,
+  primary key (policy_id, id)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+-- An operator's temporary limits. scope_key null: every key of the gate.
+create table :DISPATCH_POLICY_SCHEMA._private_overrides (
+  id bigint generated always as identity primary key,
+  policy_id int not null,
+  gate text not null,
+  scope_key text,
+  set jsonb not null,
+  from_at timestamptz not null default '-infinity',
+  until_at timestamptz not null default 'infinity',
+  announced_at timestamptz not null default '-infinity',   -- waiters were told of its start or end up to then
+  set_by text,
+  reason text,
+  check (from_at < until_at)
+);
+create unique index overrides_by_scope_key on :DISPATCH_POLICY_SCHEMA._private_overrides
+  (policy_id, gate, scope_key) where scope_key is not null;
+create unique index overrides_by_gate on :DISPATCH_POLICY_SCHEMA._private_overrides
+  (policy_id, gate) where scope_key is null;
+
+create table :DISPATCH_POLICY_SCHEMA._private_workers (
+  pool_id text primary key,
+  slots int not null check (slots >= 0),
+  tasks text[] not null,
+  host text,
+  pid int,
+  started_at timestamptz not null default clock_timestamp(),
+  heartbeat_at timestamptz not null default clock_timestamp(),
+  stale_at timestamptz not null              -- silent since then: counted dead
+) with (fillfactor = 70);
+
+-- One tick loop leads per policy and shard; the others stand by. A lease only saves work: ticks at once are correct.
+create table :DISPATCH_POLICY_SCHEMA._private_leases (
+  policy text not null,
+  shard text not null,
+  holder text not null,
+  expires_at timestamptz not null,
+  primary key (policy, shard)
+) with (fillfactor = 70);
+
+create table :DISPATCH_POLICY_SCHEMA._private_audit (
+  id bigint generated always as identity primary key,
+  at timestamptz not null default clock_timestamp(),
+  verb text not null,
+  policy text,
+  partition text,
+  gate text,
+  scope_key text,
+  detail jsonb not null default '{}',
+  reason text,
+  by text,
+  matched int not null,
+  changed int not null
+);
+
+-- What a tick looks at: the first due jobs of a claimed partition, and which of them it admits.
+create type :DISPATCH_POLICY_SCHEMA._private_candidate as (
+  ct tid,
+  staged_id bigint,
+  partition_id uuid,
+  pos int,
+  priority smallint,
+  run_at timestamptz,
+  cost float8,
+  chosen boolean
+);
+create type :DISPATCH_POLICY_SCHEMA._private_admission as (job_id bigint, staged_id bigint, admitted boolean);
+
+-- What adding a job from SQL returns.
+create type :DISPATCH_POLICY_SCHEMA.added_job as (
+  id bigint, staged boolean, task_identifier text, queue_name text, run_at timestamptz, max_attempts int, job_key text,
+  priority int, flags text[], created_at timestamptz, policy text, partition text, shard text
+);
+
+-- What a staging call returns, one row per job: `n` is its place in the caller's input, `job` a passed-on job as
+-- Graphile Worker returned it.
+create type :DISPATCH_POLICY_SCHEMA._private_staging as (
+  n int, staged boolean, id bigint, task_identifier text, queue_name text, run_at timestamptz, max_attempts int,
+  job_key text, priority int, flags text[], created_at timestamptz, policy text, partition text, shard text, job json
+);

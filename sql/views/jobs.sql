@@ -1,0 +1,35 @@
+-- The public way to look: read-only views over what is declared, staged, limited and in flight.
+
+create or replace view :DISPATCH_POLICY_SCHEMA.staged_jobs as
+select s.id, coalesce(p.name, t.name) as policy, coalesce(q.key, a.key) as partition, s.task_identifier,
+  s.parked_job_id as job_id, s.queue_name, s.run_at, s.priority::int, s.max_attempts::int, s.job_key, s.flags, s.cost,
+  s.payload, s.created_at,
+  s.error, s.failures::int, s.retry_at,
+  case when s.partition_id is null then 'waiting_key' when s.retry_at is not null then 'set_aside'
+    when not s.due then 'not_due' else q.denied_reason end as reason
+from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
+left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+left join lateral (
+  select a.key from :DISPATCH_POLICY_SCHEMA._private_arrivals a where q.id is null and a.partition_id = s.partition_id limit 1
+) a on true
+left join lateral (
+  select x.name from :DISPATCH_POLICY_SCHEMA._private_policy_tasks y
+  join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = y.policy_id
+  where p.id is null and y.task_identifier = s.task_identifier
+) t on true;
+
+-- Staged jobs and Graphile Worker's together. A staged job's id starts at 10^15.
+create or replace view :DISPATCH_POLICY_SCHEMA.jobs as
+select s.id, 'staged'::text as state, s.task_identifier, s.policy, s.partition, s.queue_name, s.priority, s.run_at,
+  0 as attempts, coalesce(s.max_attempts, 25) as max_attempts, s.error as last_error, s.created_at, s.job_key as key,
+  null::timestamptz as locked_at, null::text as locked_by, s.id as staged_id
+from :DISPATCH_POLICY_SCHEMA.staged_jobs s where s.job_id is null
+union all
+select j.id, case when j.locked_at is not null then 'running' when j.run_at = 'infinity' then 'parked' else 'ready' end,
+  j.task_identifier, p.name, q.key, j.queue_name, j.priority::int, j.run_at, j.attempts::int, j.max_attempts::int,
+  j.last_error, j.created_at, j.key, j.locked_at, j.locked_by, f.staged_id
+from :GRAPHILE_WORKER_SCHEMA.jobs j
+left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.id
+left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = f.partition_id
+left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id;

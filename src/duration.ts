@@ -1,0 +1,71 @@
+import { ArgumentError } from "./errors.ts";
+
+type Unit =
+  | "ms"
+  | "millisecond"
+  | "milliseconds"
+  | "second"
+  | "seconds"
+  | "minute"
+  | "minutes"
+  | "hour"
+  | "hours"
+  | "day"
+  | "days";
+
+/**
+ * A length of time: a number, a space and a unit, such as `"30 seconds"`, `"1.5 minutes"`, `"500 ms"`.
+ *
+ * A bare number is refused, by the type and at run time: `per: 60` is seconds to some and milliseconds to others. Only
+ * options whose names end in `Ms` take numbers. So are signs and exponents.
+ */
+export type Duration = `${number} ${Unit}`;
+
+const UNIT_MS: Readonly<Record<string, number>> = {
+  ms: 1,
+  millisecond: 1,
+  second: 1000,
+  minute: 60_000,
+  hour: 3_600_000,
+  day: 86_400_000,
+};
+const FORM = /^(\d+(?:\.\d+)?) (ms|millisecond|second|minute|hour|day)(s?)$/;
+
+/** What to say where a duration is expected and something else came. */
+export const DURATION_EXPECTED = 'a duration such as "30 seconds" (ms, seconds, minutes, hours, days)';
+
+export function isDuration(value: unknown): value is Duration {
+  return parse(value) !== undefined;
+}
+
+/**
+ * The duration in milliseconds.
+ *
+ * @throws {ArgumentError} for anything but a {@link Duration}
+ * @example durationMs("1.5 seconds"); // 1500
+ */
+export function durationMs(duration: Duration): number {
+  const ms = parse(duration);
+  if (ms === undefined)
+    throw new ArgumentError(`expected ${DURATION_EXPECTED}, got ${JSON.stringify(duration)}`);
+  return ms;
+}
+
+/**
+ * The duration in seconds.
+ *
+ * @throws {ArgumentError} for anything but a {@link Duration}
+ * @example durationSeconds("2 minutes"); // 120
+ */
+export function durationSeconds(duration: Duration): number {
+  return durationMs(duration) / 1000;
+}
+
+function parse(value: unknown): number | undefined {
+  if (typeof value !== "string") return undefined;
+  const [, amount, unit, plural] = FORM.exec(value) ?? [];
+  if (amount === undefined || unit === undefined || (unit === "ms" && plural === "s")) return undefined;
+  const ms = Number(amount) * (UNIT_MS[unit] as number);
+  // Hundreds of digits make Infinity, which no column and no timer can hold.
+  return Number.isFinite(ms) ? ms : undefined;
+}

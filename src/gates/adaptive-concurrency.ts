@@ -1,0 +1,94 @@
+import {
+  declareGate,
+  type Gate,
+  type GateAnatomy,
+  type GateCommon,
+  type ResolvedValues,
+  type Value,
+} from "./gate.ts";
+import { positiveNumber, type Rule, wholeNumber } from "./options.ts";
+
+export interface AdaptiveConcurrencyOptions<C> extends GateCommon<C> {
+  /**
+   * The limit to start from, and the least that is allowed while nothing is in flight, so that a limit that has shrunk
+   * can find out that things are better. A whole number, 1 or more, no less than `min` and no more than `max`.
+   */
+  initialMax: Value<C, number>;
+  /**
+   * The queue lag, in milliseconds, above which the workers count as overloaded: the wait in Graphile Worker from
+   * admission (or `run_at`, if later) to the start. Above 0.
+   */
+  targetLagMs: Value<C, number>;
+  /** The limit never shrinks below this. A whole number, 1 or more; default 1. */
+  min?: Value<C, number> | undefined;
+  /** The limit never grows above this. A whole number, no less than `min`; default: no bound. */
+  max?: Value<C, number> | undefined;
+  /** The share of the newest lag in the moving average. Above 0, at most 1; default 0.5. */
+  ewmaAlpha?: number | undefined;
+  /** What the limit is multiplied by, and rounded down, when a job fails. Between 0 and 1; default 0.5. */
+  failureDecreaseFactor?: number | undefined;
+  /** What the limit is multiplied by, and rounded down, when the average is over target. Between 0 and 1; default 0.95. */
+  overloadDecreaseFactor?: number | undefined;
+}
+
+const alpha: Rule = {
+  expects: "a number above 0 and at most 1",
+  accepts: (value) => positiveNumber.accepts(value) && (value as number) <= 1,
+};
+const factor: Rule = {
+  expects: "a number above 0 and below 1",
+  accepts: (value) => positiveNumber.accepts(value) && (value as number) < 1,
+};
+
+const ADAPTIVE_CONCURRENCY: GateAnatomy = {
+  kind: "adaptive_concurrency",
+  fields: {
+    initialMax: { column: "initial_max", rule: wholeNumber(1), computed: true },
+    targetLagMs: { column: "target_lag_ms", rule: positiveNumber, computed: true },
+    min: { column: "min", rule: wholeNumber(1), computed: true, fallback: 1 },
+    max: { column: "max", rule: wholeNumber(1), computed: true, fallback: null },
+    ewmaAlpha: { column: "ewma_alpha", rule: alpha, computed: false, fallback: 0.5 },
+    failureDecreaseFactor: {
+      column: "failure_decrease_factor",
+      rule: factor,
+      computed: false,
+      fallback: 0.5,
+    },
+    overloadDecreaseFactor: {
+      column: "overload_decrease_factor",
+      rule: factor,
+      computed: false,
+      fallback: 0.95,
+    },
+  },
+  disagreement: ({ initial_max: initialMax, min, max }: ResolvedValues) => {
+    if (min !== undefined && initialMax !== undefined && min > initialMax)
+      return `min must be no more than initialMax, got min ${min} and initialMax ${initialMax}`;
+    if (typeof max === "number" && min !== undefined && max < min)
+      return `max must be no less than min, got max ${max} and min ${min}`;
+    if (typeof max === "number" && initialMax !== undefined && max < initialMax)
+      return `max must be no less than initialMax, got max ${max} and initialMax ${initialMax}`;
+    return undefined;
+  },
+};
+
+/**
+ * Limits how many jobs are in flight at once, by a limit that finds itself: it grows by one with each job that starts
+ * promptly while the limit binds, and shrinks when jobs fail or wait for a worker.
+ *
+ * | limit | a job | limit then |
+ * |---|---|---|
+ * | 4, all in flight | started promptly | 5 |
+ * | 10 | failed | 5 |
+ * | 100 | over the target | 95 |
+ * | 1 = min | failed | 1 |
+ *
+ * It shrinks at most once per round of jobs. The wait in staging, our own throttling, is no lag.
+ *
+ * @throws {PolicyDefinitionError} when an option is unknown, missing or of another form, or `min`, `initialMax` and
+ * `max` are not in that order; what a function of the context returns is checked when a job is added ({@link PayloadError})
+ * @example adaptiveConcurrency({ initialMax: 5, targetLagMs: 500, max: 50 });
+ */
+export function adaptiveConcurrency<C = unknown>(options: AdaptiveConcurrencyOptions<C>): Gate<C> {
+  return declareGate<C>(ADAPTIVE_CONCURRENCY, options);
+}

@@ -1,0 +1,32 @@
+import { declareGate, type Gate, type GateAnatomy, type GateCommon, type Value } from "./gate.ts";
+import { wholeNumber } from "./options.ts";
+
+export interface ConcurrencyOptions<C> extends GateCommon<C> {
+  /** How many jobs may be in flight at once. A whole number, 0 or more; 0 halts and denies with `max_zero`. */
+  max: Value<C, number>;
+}
+
+const CONCURRENCY: GateAnatomy = {
+  kind: "concurrency",
+  fields: {
+    max: { column: "max", rule: wholeNumber(0), computed: true },
+  },
+};
+
+/**
+ * Limits how many jobs are in flight at once: admitted and not yet released.
+ *
+ * | max | in flight | admits |
+ * |---|---|---|
+ * | 5 | 2 | 3 |
+ * | 1 | 3 (max was lowered) | 0, until all three are done |
+ * | 0 | – | 0 |
+ *
+ * @throws {PolicyDefinitionError} when an option is unknown, missing or of another form; what a function of the context
+ * returns is checked when a job is added ({@link PayloadError})
+ * @example concurrency({ max: 5 });
+ * @example concurrency({ name: "account", scope: (ctx) => ctx.account, max: 40 });
+ */
+export function concurrency<C = unknown>(options: ConcurrencyOptions<C>): Gate<C> {
+  return declareGate<C>(CONCURRENCY, options);
+}

@@ -1,0 +1,175 @@
+import { ArgumentError } from "../errors.ts";
+import { callOption, check, checkOptions, declaring, oneOf, type Rule, text } from "./options.ts";
+
+/** The same for every job, or worked out from the policy's context when a job is staged. */
+export type Value<C, T> = T | ((ctx: C) => T);
+
+export type GateKind = "throttle" | "concurrency" | "adaptive_concurrency";
+
+/** What a gate counts over: each partition by itself, a key of its own, or everything the policy governs. */
+export type GateScope = "partition" | "key" | "policy";
+
+/**
+ * A gate's values as plain numbers. The names are the columns of the limiters table; `per` is in seconds. Which of them
+ * are there depends on the kind.
+ */
+export interface ResolvedValues {
+  readonly rate?: number;
+  readonly per?: number;
+  readonly burst?: number | null;
+  readonly max?: number | null;
+  readonly initial_max?: number;
+  readonly target_lag_ms?: number;
+  readonly min?: number;
+  readonly ewma_alpha?: number;
+  readonly failure_decrease_factor?: number;
+  readonly overload_decrease_factor?: number;
+}
+
+/** The options every gate has. */
+export interface GateCommon<C> {
+  /**
+   * What overrides, denials and metrics call this gate. Default: its kind (`throttle`, `concurrency`,
+   * `adaptive_concurrency`), so that two gates of one kind need names. At most 128 characters; unique in a policy;
+   * `"ahead"` is taken by the bound on jobs admitted ahead of the workers.
+   */
+  name?: string | undefined;
+  /**
+   * What the gate counts over. Default `"partition"`. `"policy"`: everything the policy governs, all shards included. A
+   * function of the context gives the key to count by, a string or a finite number of at most 1,024 bytes: partitions
+   * with the same key share the gate.
+   */
+  scope?: "partition" | "policy" | ((ctx: C) => string | number) | undefined;
+}
+
+/**
+ * One limit of a policy. Made by `throttle`, `concurrency` and `adaptiveConcurrency`; frozen.
+ *
+ * `in C`: a gate that reads less of the context fits a policy that offers more.
+ */
+export interface Gate<in C = unknown> {
+  readonly kind: GateKind;
+  readonly name: string;
+  readonly scope: GateScope;
+  /** Gives the key of a gate whose scope is `"key"`; not yet checked. */
+  readonly scopeKey: ((ctx: C) => unknown) | null;
+  /** The values, where none is a function of the context. */
+  readonly values: ResolvedValues | null;
+  /** The values for a context. @throws {ArgumentError} naming the gate, where a function throws or gives what it may not */
+  readonly resolve: (ctx: C) => ResolvedValues;
+  /** The functions among the options, for the definition's hash. */
+  readonly functions: Readonly<Record<string, () => unknown>>;
+}
+
+/** One value a gate takes: how it is declared, and what becomes of it. */
+export interface Field {
+  readonly column: keyof ResolvedValues;
+  readonly rule: Rule;
+  /** Whether the option may be a function of the context. */
+  readonly computed: boolean;
+  /** What an omitted option stands for; without it the option is required. */
+  readonly fallback?: number | null;
+  /** From the declared value to the column's number. Default: as it is. */
+  readonly toNumber?: (value: never) => number;
+}
+
+/** What tells the kinds apart. `disagreement` compares values with each other; where one is unknown it gets undefined. */
+export interface GateAnatomy {
+  readonly kind: GateKind;
+  readonly fields: Readonly<Record<string, Field>>;
+  readonly disagreement?: (values: ResolvedValues) => string | undefined;
+}
+
+interface Compiled extends Omit<Field, "toNumber"> {
+  readonly option: string;
+  readonly run: ((ctx: unknown) => unknown) | null;
+  readonly constant: number | null;
+  readonly toNumber: (value: never) => number;
+}
+
+/**
+ * Validates a gate's options and compiles them.
+ *
+ * @throws {PolicyDefinitionError} naming the gate, the option, its value and what was expected
+ */
+export function declareGate<C>(anatomy: GateAnatomy, options: GateCommon<C>): Gate<C> {
+  return declaring("", () => {
+    checkOptions(anatomy.kind, options, ["name", "scope", ...Object.keys(anatomy.fields)]);
+    const name = gateName(anatomy.kind, options.name);
+    const title = name === anatomy.kind ? name : `${anatomy.kind} "${name}"`;
+    const gate = {
+      kind: anatomy.kind,
+      name,
+      ...gateScope(title, options.scope),
+      ...gateValues(title, anatomy, options),
+      functions: functionsAmong(options),
+    };
+    return Object.freeze(gate) as Gate<C>;
+  });
+}
+
+function gateName(kind: GateKind, name: unknown): string {
+  if (name === undefined) return kind;
+  check(`name of ${kind}`, name, text(128));
+  if (name === "ahead")
+    throw new ArgumentError(
+      `name of ${kind} must not be "ahead": that gate is the bound on jobs admitted ahead of the workers`,
+    );
+  return name as string;
+}
+
+function gateScope(title: string, scope: unknown): { scope: GateScope; scopeKey: unknown } {
+  if (typeof scope === "function") return { scope: "key", scopeKey: scope };
+  const fixed = scope === undefined ? "partition" : scope;
+  const expected = oneOf("partition", "policy");
+  check(`${title}: scope`, fixed, {
+    ...expected,
+    expects: `${expected.expects} or a function of the context`,
+  });
+  return { scope: fixed as GateScope, scopeKey: null };
+}
+
+function gateValues(title: string, anatomy: GateAnatomy, options: object): Pick<Gate, "values" | "resolve"> {
+  const fields = Object.entries(anatomy.fields).map(([option, field]) =>
+    compileField(title, option, field, (options as Record<string, unknown>)[option]),
+  );
+  const constants = fields.filter((field) => field.run === null);
+  const known = refuseDisagreement(title, anatomy, read(title, constants, undefined));
+  if (constants.length === fields.length) return { values: known, resolve: () => known };
+  return { values: null, resolve: (ctx) => refuseDisagreement(title, anatomy, read(title, fields, ctx)) };
+}
+
+function compileField(title: string, option: string, field: Field, value: unknown): Compiled {
+  const toNumber = field.toNumber ?? ((number: number) => number);
+  if (typeof value === "function" && field.computed)
+    return { ...field, toNumber, option, run: value as () => unknown, constant: null };
+  if (value === undefined && field.fallback !== undefined)
+    return { ...field, toNumber, option, run: null, constant: field.fallback };
+  const expects = field.computed ? `${field.rule.expects}, or a function of the context` : field.rule.expects;
+  check(`${title}: ${option}`, value, { ...field.rule, expects });
+  return { ...field, toNumber, option, run: null, constant: toNumber(value as never) };
+}
+
+function read(title: string, fields: readonly Compiled[], ctx: unknown): ResolvedValues {
+  const values: { -readonly [K in keyof ResolvedValues]: number | null } = {};
+  for (const field of fields)
+    values[field.column] = field.run === null ? field.constant : compute(title, field, ctx);
+  return Object.freeze(values) as ResolvedValues;
+}
+
+function compute(title: string, field: Compiled, ctx: unknown): number {
+  const key = `${title}: ${field.option}`;
+  const value = callOption(key, field.run as () => unknown, ctx);
+  if (!field.rule.accepts(value)) check(`${key} returned by its function`, value, field.rule);
+  return field.toNumber(value as never);
+}
+
+function refuseDisagreement(title: string, anatomy: GateAnatomy, values: ResolvedValues): ResolvedValues {
+  const disagreement = anatomy.disagreement?.(values);
+  if (disagreement !== undefined) throw new ArgumentError(`${title}: ${disagreement}`);
+  return values;
+}
+
+function functionsAmong(options: object): Record<string, () => unknown> {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => typeof value === "function"));
+}

@@ -1,0 +1,167 @@
+import type { BackoffFunction } from "../backoff.ts";
+import { type Duration, durationSeconds } from "../duration.ts";
+import { ArgumentError } from "../errors.ts";
+import { type Gate, gateFactories } from "../gates/index.ts";
+import {
+  aBoolean,
+  aFunction,
+  callOption,
+  check,
+  checkOptions,
+  numberFromZero,
+  oneOf,
+  optional,
+  positiveDuration,
+  positiveNumber,
+  type Rule,
+  show,
+  text,
+  wholeNumber,
+} from "../gates/options.ts";
+import { isStandardSchema, type StandardSchema } from "../standard-schema.ts";
+import { checkIdentifier, type JobDefaults, readJobDefaults } from "./job.ts";
+
+/** A policy's options, found in order and read once, so that nothing is looked up or checked again per job. */
+export interface Declaration {
+  readonly name: string;
+  readonly tasks: readonly string[];
+  readonly version: number;
+  readonly enabled: boolean;
+  readonly schema: StandardSchema | undefined;
+  readonly context: ContextFunction | undefined;
+  readonly partitionBy: ContextFunction | readonly string[];
+  readonly shardBy: ContextFunction | undefined;
+  readonly weight: number | ContextFunction;
+  readonly cost: number | ContextFunction;
+  readonly gates: readonly Gate[];
+  readonly halfLifeSeconds: number | null | undefined;
+  readonly tickAdmissionBudget: number | null | undefined;
+  readonly admissionBatchSize: number | null | undefined;
+  readonly job: JobDefaults;
+  readonly retries: "restage" | "bypass";
+  readonly backoff: BackoffFunction | undefined;
+}
+
+export type ContextFunction = (...args: never[]) => unknown;
+
+const OPTIONS = [
+  "tasks",
+  "payload",
+  "context",
+  "partitionBy",
+  "shardBy",
+  "weight",
+  "cost",
+  "gates",
+  "fairness",
+  "tickAdmissionBudget",
+  "admissionBatchSize",
+  "job",
+  "retries",
+  "backoff",
+  "version",
+  "enabled",
+];
+
+/** @throws {ArgumentError} naming option, value and expectation, the policy not yet named */
+export function readDeclaration(name: string, options: unknown): Declaration {
+  checkOptions("definePolicy", options, OPTIONS);
+  const { payload, context, shardBy, backoff } = options;
+  if (payload !== undefined && !isStandardSchema(payload))
+    throw new ArgumentError(
+      `payload must be a Standard Schema (zod 3.24+, zod 4, valibot, arktype), got ${show(payload)} without "~standard"`,
+    );
+  return Object.freeze({
+    name,
+    tasks: readTasks(name, options.tasks),
+    version: optional("version", options.version, wholeNumber(0)) ?? 0,
+    enabled: optional("enabled", options.enabled, aBoolean) ?? true,
+    schema: payload,
+    context: optional("context", context, aFunction),
+    partitionBy: readPartitionBy(options.partitionBy, context !== undefined),
+    shardBy: optional("shardBy", shardBy, aFunction),
+    weight: readValue("weight", options.weight, positiveNumber),
+    cost: readValue("cost", options.cost, numberFromZero),
+    gates: readGates(options.gates),
+    halfLifeSeconds: readFairness(options.fairness),
+    tickAdmissionBudget: readCount("tickAdmissionBudget", options.tickAdmissionBudget),
+    admissionBatchSize: readCount("admissionBatchSize", options.admissionBatchSize),
+    job: readJobDefaults(options.job),
+    retries: optional("retries", options.retries, oneOf("restage", "bypass")) ?? "restage",
+    backoff: optional("backoff", backoff, aFunction),
+  } as Declaration);
+}
+
+function readTasks(name: string, tasks: unknown): readonly string[] {
+  if (tasks === undefined) return Object.freeze([name]);
+  if (!Array.isArray(tasks) || tasks.length === 0)
+    throw new ArgumentError(`tasks must be an array of at least one task identifier, got ${show(tasks)}`);
+  tasks.forEach((task, index) => {
+    checkIdentifier(`tasks[${index}]`, task);
+    if (tasks.indexOf(task) !== index) throw new ArgumentError(`tasks must differ, got "${task}" twice`);
+  });
+  return Object.freeze([...tasks]);
+}
+
+function readPartitionBy(partitionBy: unknown, hasContext: boolean): ContextFunction | readonly string[] {
+  if (typeof partitionBy === "function") {
+    if (hasContext) return partitionBy as ContextFunction;
+    throw new ArgumentError(
+      "partitionBy must be a path into the payload where there is no context, got a function: it would always see {}",
+    );
+  }
+  const paths = Array.isArray(partitionBy) ? partitionBy : [partitionBy];
+  const expects = 'a function of the context, a path such as "account.id", or an array of paths';
+  if (paths.length === 0) throw new ArgumentError(`partitionBy must be ${expects}, got an empty array`);
+  for (const path of paths) check("partitionBy", path, { expects, accepts: isPath });
+  return Object.freeze([...paths]);
+}
+
+function isPath(path: unknown): boolean {
+  return typeof path === "string" && text(1024).accepts(path) && path.split(".").every((step) => step !== "");
+}
+
+function readValue(key: string, value: unknown, rule: Rule): number | ContextFunction {
+  if (typeof value === "function") return value as ContextFunction;
+  const expects = `${rule.expects}, or a function of the context`;
+  return (optional(key, value, { ...rule, expects }) as number | undefined) ?? 1;
+}
+
+function readCount(key: string, value: unknown): number | null | undefined {
+  if (value !== null && value !== undefined) check(key, value, wholeNumber(1));
+  return value as number | null | undefined;
+}
+
+function readFairness(fairness: unknown): number | null | undefined {
+  if (fairness === null || fairness === undefined) return fairness;
+  checkOptions("fairness", fairness, ["halfLife"]);
+  const { halfLife } = fairness;
+  check("fairness: halfLife", halfLife, positiveDuration);
+  return durationSeconds(halfLife as Duration);
+}
+
+function readGates(option: unknown): readonly Gate[] {
+  const gates =
+    typeof option === "function"
+      ? callOption("gates", option as ContextFunction, gateFactories)
+      : option === undefined
+        ? []
+        : option;
+  if (!Array.isArray(gates))
+    throw new ArgumentError(
+      `gates must be an array of gates, or a function that returns one, got ${show(gates)}`,
+    );
+  const names = new Set<string>();
+  gates.forEach((gate: Gate, index) => {
+    if (typeof gate?.resolve !== "function")
+      throw new ArgumentError(
+        `gates[${index}] must be made by ${Object.keys(gateFactories).join(", ")}, got ${show(gate)}`,
+      );
+    if (names.has(gate.name))
+      throw new ArgumentError(
+        `gates must differ in name, got "${gate.name}" twice: give one of them a name of its own`,
+      );
+    names.add(gate.name);
+  });
+  return Object.freeze([...gates]);
+}

@@ -1,0 +1,92 @@
+import { ArgumentError } from "../errors.ts";
+import { check, checkOptions, optional, show, text, wholeNumber } from "../gates/options.ts";
+
+/** The task the crontab starts: a policy over it would stage the very job that admits. */
+const TICK_TASK = "dispatch_policy_tick";
+
+/** Flags that begin with this carry a staged job's id through Graphile Worker. */
+const RESERVED_FLAG = "dispatch_policy:";
+
+/** Graphile Worker's limit, for task identifiers and queue names alike. */
+const identifier = text(128);
+
+/** What is known of a job beside its payload: what it is added with, the policy's defaults filled in. */
+export interface JobInfo {
+  readonly task: string;
+  readonly queueName: string | undefined;
+  readonly priority: number | undefined;
+  readonly runAt: Date | undefined;
+  readonly flags: readonly string[] | undefined;
+  readonly jobKey: string | undefined;
+}
+
+/** Defaults for the policy's jobs; each is overridden by what a job is added with. */
+export interface JobDefaults {
+  /** At most 128 characters. Jobs of one queue run one after the other, also across policies. */
+  queueName?: string | undefined;
+  /** A whole number, −32768 to 32767; lower runs first. Graphile Worker's default is 0. */
+  priority?: number | undefined;
+  /** A whole number, 1 to 32767. Graphile Worker's default is 25. */
+  maxAttempts?: number | undefined;
+  /** Graphile Worker's flags. Those that begin with `dispatch_policy:` are reserved. */
+  flags?: readonly string[] | undefined;
+}
+
+/** What a job is added with, as far as a policy's functions may see it. */
+export interface JobSpecification {
+  readonly task: string;
+  readonly queueName?: string | undefined;
+  readonly priority?: number | undefined;
+  readonly runAt?: Date | undefined;
+  readonly flags?: readonly string[] | undefined;
+  readonly jobKey?: string | undefined;
+}
+
+/** @throws {ArgumentError} when it is no task identifier, or the one that is reserved */
+export function checkIdentifier(key: string, value: unknown): asserts value is string {
+  check(key, value, identifier);
+  if (value === TICK_TASK)
+    throw new ArgumentError(`${key} must not be "${TICK_TASK}": that task is what admits jobs`);
+}
+
+/** @throws {ArgumentError} when an option is unknown, or a value is one Graphile Worker would refuse */
+export function readJobDefaults(job: unknown): JobDefaults {
+  if (job === undefined) return Object.freeze({});
+  checkOptions("job", job, ["queueName", "priority", "maxAttempts", "flags"]);
+  const { queueName, priority, maxAttempts, flags } = job;
+  optional("job: queueName", queueName, identifier);
+  optional("job: priority", priority, wholeNumber(-32768, 32767));
+  optional("job: maxAttempts", maxAttempts, wholeNumber(1, 32767));
+  const read = { queueName, priority, maxAttempts, flags: readFlags(flags) };
+  return Object.freeze(Object.fromEntries(Object.entries(read).filter(([, value]) => value !== undefined)));
+}
+
+function readFlags(flags: unknown): readonly string[] | undefined {
+  if (flags === undefined) return undefined;
+  if (!Array.isArray(flags))
+    throw new ArgumentError(`job: flags must be an array of strings, got ${show(flags)}`);
+  for (const flag of flags) check("job: flags", flag, text(1024));
+  checkFlags("job: flags", flags);
+  return Object.freeze([...flags]);
+}
+
+/** @throws {ArgumentError} when a flag is one of ours: it would pass the job off as another staged job */
+export function checkFlags(key: string, flags: readonly string[]): void {
+  for (const flag of flags) {
+    if (typeof flag === "string" && flag.startsWith(RESERVED_FLAG))
+      throw new ArgumentError(
+        `${key} must not begin with "${RESERVED_FLAG}", which is reserved, got ${show(flag)}`,
+      );
+  }
+}
+
+export function jobInfo(spec: JobSpecification, defaults: JobDefaults): JobInfo {
+  return {
+    task: spec.task,
+    queueName: spec.queueName ?? defaults.queueName,
+    priority: spec.priority ?? defaults.priority,
+    runAt: spec.runAt,
+    flags: spec.flags ?? defaults.flags,
+    jobKey: spec.jobKey,
+  };
+}

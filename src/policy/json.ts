@@ -1,0 +1,78 @@
+import { ArgumentError } from "../errors.ts";
+import { isStorableText, show } from "../gates/options.ts";
+
+/** What survives JSON: contexts are stored, and read back when limits are worked out anew. */
+export type Json =
+  | string
+  | number
+  | boolean
+  | null
+  | undefined
+  | readonly Json[]
+  | { readonly [key: string]: Json };
+export type JsonObject = { readonly [key: string]: Json };
+
+/** Deeper than anything meant, and shallow enough that an object that contains itself is found before the stack ends. */
+const DEEPEST = 64;
+
+/**
+ * Refuses what would come back from the database as something else, or not at all: promises, Dates, Maps, functions,
+ * bigints, NaN and Infinity, texts with NUL. A property that is undefined is allowed, and is left out when stored.
+ *
+ * @throws {ArgumentError} naming the place and what was found there
+ */
+export function checkJsonObject(what: string, value: unknown): asserts value is JsonObject {
+  if (!isPlainObject(value))
+    throw new ArgumentError(
+      `${what} must return an object of JSON values, got ${show(value)}${isThenable(value) ? " (it must be synchronous)" : ""}`,
+    );
+  const flaw = flawOfObject(value, 0);
+  if (flaw !== undefined) throw new ArgumentError(`${what} must return JSON values: ${what}${flaw}`);
+}
+
+/** Whether `value` is a promise; if so its rejection is marked as seen, since nobody is going to await it. */
+export function isThenable(value: unknown): boolean {
+  if (
+    typeof value !== "object" ||
+    value === null ||
+    typeof (value as PromiseLike<unknown>).then !== "function"
+  )
+    return false;
+  Promise.resolve(value).catch(() => {});
+  return true;
+}
+
+function isPlainObject(value: unknown): value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+/** The first flaw, as the path to it and what it is: `.at is a Date`. */
+function flawOf(value: unknown, depth: number): string | undefined {
+  switch (typeof value) {
+    case "boolean":
+    case "undefined":
+      return undefined;
+    case "string":
+      return isStorableText(value) ? undefined : " holds a NUL or half a surrogate pair";
+    case "number":
+      return Number.isFinite(value) ? undefined : ` is ${value}`;
+    case "object":
+      return value === null ? undefined : flawOfObject(value, depth);
+    default:
+      return ` is ${show(value)}`;
+  }
+}
+
+function flawOfObject(value: object, depth: number): string | undefined {
+  if (depth > DEEPEST) return " contains itself, or is nested too deeply";
+  const isArray = Array.isArray(value);
+  if (!isArray && !isPlainObject(value)) return ` is ${show(value)}`;
+  for (const key of Object.keys(value)) {
+    if (!isStorableText(key)) return ` has a key with a NUL or half a surrogate pair: ${show(key)}`;
+    const flaw = flawOf((value as Record<string, unknown>)[key], depth + 1);
+    if (flaw !== undefined) return `${isArray ? `[${key}]` : `.${key}`}${flaw}`;
+  }
+  return undefined;
+}

@@ -1,0 +1,45 @@
+import { PayloadError, type PayloadIssue } from "../errors.ts";
+import type { SchemaIssue, SchemaResult, StandardSchema } from "../standard-schema.ts";
+import { isThenable } from "./json.ts";
+
+/** More issues than this make a message nobody reads; `PayloadError.issues` has them all. */
+const ISSUES_IN_MESSAGE = 5;
+
+/**
+ * The payload as its schema gives it back, with defaults and coercions.
+ *
+ * @throws {PayloadError} when the schema refuses it, throws, or is asynchronous
+ */
+export function parsePayload(policy: string, schema: StandardSchema, payload: unknown): unknown {
+  const result = validate(policy, schema, payload);
+  if (isThenable(result))
+    throw new PayloadError(
+      policy,
+      "its payload schema is asynchronous (it answered with a promise), which cannot be used: jobs are added in one go",
+    );
+  const { value, issues } = result as SchemaResult;
+  if (issues === undefined) return value;
+  const plain = issues.map(plainIssue);
+  throw new PayloadError(policy, `the payload fails its schema: ${summary(plain)}`, { issues: plain });
+}
+
+function validate(policy: string, schema: StandardSchema, payload: unknown): unknown {
+  try {
+    return schema["~standard"].validate(payload);
+  } catch (cause) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    throw new PayloadError(policy, `its payload schema threw: ${message}`, { cause });
+  }
+}
+
+function plainIssue({ message, path = [] }: SchemaIssue): PayloadIssue {
+  return { message, path: path.map((step) => (typeof step === "object" ? step.key : step)) };
+}
+
+function summary(issues: readonly PayloadIssue[]): string {
+  const lines = issues
+    .slice(0, ISSUES_IN_MESSAGE)
+    .map(({ message, path }) => (path.length === 0 ? message : `${path.map(String).join(".")}: ${message}`));
+  const more = issues.length - lines.length;
+  return lines.join("; ") + (more > 0 ? `; and ${more} more` : "");
+}

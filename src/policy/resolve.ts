@@ -1,0 +1,115 @@
+import { ArgumentError, PayloadError } from "../errors.ts";
+import { callOption, check, numberFromZero, positiveNumber, type Rule, text } from "../gates/options.ts";
+import type { ContextFunction, Declaration } from "./declaration.ts";
+import { checkFlags, type JobSpecification, jobInfo } from "./job.ts";
+import { checkJsonObject, type JsonObject } from "./json.ts";
+import { keyFromPaths, keyText } from "./key.ts";
+import { compileLimits, type ResolvedLimit } from "./limits.ts";
+import { parsePayload } from "./payload.ts";
+
+/** Everything a policy says about one job: what is sent to the database with it. */
+export interface ResolvedJob {
+  readonly policy: string;
+  readonly version: number;
+  readonly partition: string;
+  readonly shard: string;
+  readonly context: JsonObject;
+  readonly weight: number;
+  readonly cost: number;
+  /** In the gates' order. Frozen, and shared between jobs of a partition where nothing depends on the context. */
+  readonly limits: readonly ResolvedLimit[];
+}
+
+/** The part of a {@link ResolvedJob} that follows from the partition's context alone. */
+export type ResolvedPartition = Pick<ResolvedJob, "limits" | "weight" | "shard">;
+
+/** A declaration's two questions, compiled once. */
+export interface Resolver {
+  job(payload: unknown, spec: JobSpecification): ResolvedJob;
+  partition(context: JsonObject, partition: string): ResolvedPartition;
+}
+
+const NO_CONTEXT: JsonObject = Object.freeze({});
+const shardName = text(255);
+
+export function compileResolver(declaration: Declaration): Resolver {
+  const { name, version, schema } = declaration;
+  const partitionOf = compilePartition(declaration);
+  const costOf = compileNumber("cost", declaration.cost, numberFromZero);
+  const ofContext = compileOfContext(declaration);
+
+  const resolve = (payload: unknown, spec: JobSpecification): ResolvedJob => {
+    if (spec.flags !== undefined) checkFlags("flags", spec.flags);
+    const parsed = schema === undefined ? payload : parsePayload(name, schema, payload);
+    const context = contextOf(declaration, parsed, spec);
+    const partition = partitionOf(context, payload);
+    const { limits, weight, shard } = ofContext(context, partition);
+    return { policy: name, version, partition, shard, context, weight, cost: costOf(context), limits };
+  };
+  return {
+    job: (payload, spec) => refusing(name, () => resolve(payload, spec)),
+    partition: (context, partition) => refusing(name, () => ofContext(context, partition)),
+  };
+}
+
+/** Turns what is wrong with a value into the refusal of the job, which names the policy. */
+function refusing<T>(policy: string, resolve: () => T): T {
+  try {
+    return resolve();
+  } catch (error) {
+    if (!(error instanceof ArgumentError)) throw error;
+    throw new PayloadError(policy, error.message, { cause: error.cause });
+  }
+}
+
+function contextOf({ context, job }: Declaration, payload: unknown, spec: JobSpecification): JsonObject {
+  if (context === undefined) return NO_CONTEXT;
+  const value = callOption("context", context, payload, jobInfo(spec, job));
+  checkJsonObject("context", value);
+  return value;
+}
+
+/** Paths lead into the payload as it is stored, so that SQL finds the same key; functions see the context. */
+function compilePartition({ partitionBy }: Declaration): (ctx: JsonObject, payload: unknown) => string {
+  if (typeof partitionBy === "function")
+    return (ctx) => keyText("partitionBy", callOption("partitionBy", partitionBy, ctx));
+  const paths = partitionBy.map((path) => path.split("."));
+  return (_ctx, payload) => keyFromPaths(paths, payload);
+}
+
+function compileOfContext(
+  declaration: Declaration,
+): (ctx: JsonObject, partition: string) => ResolvedPartition {
+  const limitsOf = compileLimits(declaration.gates);
+  const weightOf = compileNumber("weight", declaration.weight, positiveNumber);
+  const shardOf = compileShard(declaration.shardBy);
+  return (ctx, partition) => ({
+    limits: limitsOf(ctx, partition),
+    weight: weightOf(ctx),
+    shard: shardOf(ctx),
+  });
+}
+
+function compileNumber(
+  option: string,
+  value: number | ContextFunction,
+  rule: Rule,
+): (ctx: JsonObject) => number {
+  if (typeof value === "number") return () => value;
+  return (ctx) => {
+    const number = callOption(option, value, ctx);
+    if (!rule.accepts(number)) check(`${option} returned by its function`, number, rule);
+    return number as number;
+  };
+}
+
+function compileShard(shardBy: ContextFunction | undefined): (ctx: JsonObject) => string {
+  if (shardBy === undefined) return () => DEFAULT_SHARD;
+  return (ctx) => {
+    const shard = callOption("shardBy", shardBy, ctx);
+    check("shard returned by shardBy", shard, shardName);
+    return shard as string;
+  };
+}
+
+export const DEFAULT_SHARD = "default";

@@ -1,0 +1,137 @@
+import { createHash, randomBytes } from "node:crypto";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { Logger, runMigrations } from "graphile-worker";
+import pg from "pg";
+
+export interface TestDatabase {
+  readonly url: string;
+  readonly pool: pg.Pool;
+  /** Ends the pool and removes the database, whoever is still connected to it. */
+  drop(): Promise<void>;
+}
+
+export interface TestDatabaseOptions {
+  /** False: an empty database, for tests of the migrations themselves. */
+  readonly migrated?: boolean;
+}
+
+/**
+ * A database of one's own, with Graphile Worker's schema and ours. Given a test's `t`, it is dropped when the
+ * test ends; in `test.before` call `drop` in `test.after.always`.
+ *
+ * Isolation is by database, never by schema: Graphile Worker's notifications carry no schema, and migrating a
+ * second schema shuts down every running worker of that database.
+ */
+export async function testDatabase(
+  t?: { teardown(drop: () => Promise<void>): void },
+  { migrated = true }: TestDatabaseOptions = {},
+): Promise<TestDatabase> {
+  const name = `test_${randomBytes(6).toString("hex")}`;
+  await asAdmin(async (admin) => {
+    const template = migrated ? await currentTemplate(admin) : "template0";
+    await admin.query(`create database ${name} template ${template}`);
+  });
+
+  const url = urlOf(name);
+  const pool = quietPool(url);
+  const drop = async () => {
+    await pool.end();
+    await asAdmin((admin) => admin.query(`drop database if exists ${name} with (force)`));
+  };
+  t?.teardown(drop);
+  return { url, pool, drop };
+}
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const TEMPLATES = "dispatch_policy_template_";
+
+/** The name of the template that belongs to the sources as they are now, made if nobody has yet. */
+async function currentTemplate(admin: pg.Client): Promise<string> {
+  const template = TEMPLATES + sourcesHash();
+  const { rows } = await admin.query<{ datname: string }>(
+    "select datname from pg_database where starts_with(datname, $1)",
+    [TEMPLATES],
+  );
+  if (rows.some(({ datname }) => datname === template)) return template;
+
+  // Of other sources, or left half-made by a run that was killed.
+  for (const { datname } of rows) await admin.query(`drop database if exists ${datname} with (force)`);
+  const unfinished = `${TEMPLATES}unfinished`;
+  await admin.query(`create database ${unfinished} template template0`);
+  await migrateAll(urlOf(unfinished));
+  await admin.query(`alter database ${unfinished} rename to ${template}`);
+  return template;
+}
+
+function sourcesHash(): string {
+  const hash = createHash("sha256");
+  const files = ["package-lock.json", ...globSync("{sql/**/*.sql,src/db/**/*.ts}", { cwd: ROOT }).sort()];
+  for (const file of files)
+    hash
+      .update(file)
+      .update("\0")
+      .update(readFileSync(ROOT + file))
+      .update("\0");
+  return hash.digest("hex").slice(0, 16);
+}
+
+async function migrateAll(url: string): Promise<void> {
+  const pool = quietPool(url);
+  try {
+    await runMigrations({ pgPool: pool, logger: new Logger(() => () => {}) });
+    const client = await pool.connect();
+    try {
+      await migrateOurs(client);
+    } finally {
+      client.release();
+    }
+  } finally {
+    await pool.end();
+  }
+}
+
+type Migrate = (client: pg.PoolClient, schemas: { workerSchema: string; schema: string }) => Promise<unknown>;
+
+async function migrateOurs(client: pg.PoolClient): Promise<void> {
+  const file = new URL("src/db/migrate.ts", `file://${ROOT}`);
+  if (!existsSync(file)) throw new Error("No migrated test database: src/db/migrate.ts is missing.");
+  const { migrate } = (await import(file.href)) as { migrate: Migrate };
+  await migrate(client, { workerSchema: "graphile_worker", schema: "dispatch_policy" });
+}
+
+/**
+ * One test process at a time: a template is made once, and cloned while nobody is connected to it. The lock
+ * goes with the connection, so a killed test does not keep it.
+ */
+async function asAdmin<Result>(act: (admin: pg.Client) => Promise<Result>): Promise<Result> {
+  const admin = new pg.Client({ connectionString: baseUrl() });
+  await admin.connect();
+  try {
+    await admin.query("select pg_advisory_lock(hashtext('dispatch_policy test databases'))");
+    return await act(admin);
+  } finally {
+    await admin.end();
+  }
+}
+
+/** A pool that outlives its connections being cut, as dropping a database and crash tests do. */
+function quietPool(url: string): pg.Pool {
+  const pool = new pg.Pool({ connectionString: url, max: 10 });
+  pool.on("error", () => {});
+  pool.on("connect", (client) => client.on("error", () => {}));
+  return pool;
+}
+
+function urlOf(database: string): string {
+  const url = new URL(baseUrl());
+  url.pathname = `/${database}`;
+  return url.href;
+}
+
+function baseUrl(): string {
+  const url = process.env.DATABASE_URL;
+  if (!url)
+    throw new Error("DATABASE_URL is not set: run tests by npm test, or node scripts/postgres.ts -- …");
+  return url;
+}

@@ -1,0 +1,65 @@
+// The package as users get it: packed, installed in a project of its own, type-checked, and running a job.
+import { execFile } from "node:child_process";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test from "ava";
+import { testDatabase } from "../helpers/database.ts";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const FIXTURE = fileURLToPath(new URL("../fixtures/scratch-project/", import.meta.url));
+const MINUTE = 60_000;
+
+test("a project that installs the package type-checks and runs a job under a policy", async (t) => {
+  t.timeout(4 * MINUTE);
+  const { url } = await testDatabase(t, { migrated: false });
+  const project = await mkdtemp(path.join(os.tmpdir(), "scratch-project-"));
+  t.teardown(() => rm(project, { recursive: true, force: true }));
+
+  const tarball = await pack(project);
+  await makeProject(project, tarball);
+  await npm(project, ["install", "--prefer-offline", "--no-package-lock", "--ignore-scripts"]);
+
+  await t.notThrowsAsync(command(project, "node", ["node_modules/typescript/bin/tsc", "-p", "."]));
+  const stdout = await command(project, "node", ["main.ts"], { DATABASE_URL: url });
+  t.is(stdout.trim().split("\n").at(-1), "ran");
+  t.true(stdout.includes('greeted {"payload":{"name":"Ana"},"partition":"Ana"}'), stdout);
+});
+
+/** The tarball's path. Packing builds first. */
+async function pack(folder: string): Promise<string> {
+  const stdout = await npm(ROOT, ["pack", "--json", "--pack-destination", folder]);
+  const [packed] = JSON.parse(stdout) as [{ filename: string }];
+  return path.join(folder, packed.filename);
+}
+
+async function makeProject(folder: string, tarball: string): Promise<void> {
+  const { devDependencies } = JSON.parse(await readFile(path.join(ROOT, "package.json"), "utf8"));
+  const same = (name: string) => [name, devDependencies[name]];
+  const dependencies = {
+    "graphile-worker-dispatch-policy": `file:${tarball}`,
+    pg: "^8.0.0",
+    ...Object.fromEntries(["graphile-worker", "typescript", "@types/node"].map(same)),
+  };
+  await cp(FIXTURE, folder, { recursive: true });
+  const manifest = { name: "scratch-project", private: true, type: "module", dependencies };
+  await writeFile(path.join(folder, "package.json"), JSON.stringify(manifest));
+}
+
+function npm(cwd: string, args: string[]): Promise<string> {
+  const patience = ["--fetch-timeout=15000", "--fetch-retries=5", "--fetch-retry-mintimeout=500"];
+  return command(cwd, "npm", [...args, ...patience, "--no-audit", "--no-fund", "--loglevel=error"]);
+}
+
+/** Resolves to what the program printed; rejects with everything it said if it fails. */
+async function command(cwd: string, program: string, args: string[], env: NodeJS.ProcessEnv = {}) {
+  const options = { cwd, env: { ...process.env, ...env }, timeout: 2 * MINUTE };
+  try {
+    return (await promisify(execFile)(program, args, options)).stdout;
+  } catch (error) {
+    const { message, stdout } = error as Error & { stdout?: string };
+    throw new Error(`${message}\n${stdout}`, { cause: error });
+  }
+}

@@ -1,0 +1,108 @@
+// biome-ignore-all format: an expected error must stay on the line below its comment
+
+import type { AddJobFunction, AddJobsFunction, Job, JobHelpers, Task, TaskList, WorkerUtils } from "graphile-worker";
+import { makeWorkerUtils, run, WorkerPreset } from "graphile-worker";
+import pg from "pg";
+import { addJobAdhoc, addPolicyJob, addPolicyJobs, dispatchPolicyPreset, makePolicyUtils, wrapTaskList } from "../../src/index.ts";
+import type {} from "./circular.ts";
+import { fetchEndpoint, sendEmail, unknownTask } from "./policies.ts";
+
+const pool = new pg.Pool(); const client = await pool.connect(); const single = new pg.Client();
+const ok = { endpointId: "e", accountId: "a", ratePerMinute: 3 };
+const maybe: Date | undefined = Math.random() > 0.5 ? new Date() : undefined;
+
+// --- addPolicyJob
+const s = await addPolicyJob(client, fetchEndpoint, ok, { runAt: maybe, jobKeyMode: "preserve_run_at" });
+await addPolicyJob(pool, sendEmail, { to: "x", meta: { tenant: "t", size: 1 } });
+await addPolicyJob(single, unknownTask, { whatever: true });
+// @ts-expect-error wrong type
+await addPolicyJob(client, fetchEndpoint, { ...ok, ratePerMinute: "3" });
+// @ts-expect-error missing
+await addPolicyJob(client, fetchEndpoint, { endpointId: "e" });
+// @ts-expect-error unknown spec key
+await addPolicyJob(client, fetchEndpoint, ok, { run_at: new Date() });
+// @ts-expect-error payload from Tasks
+await addPolicyJob(client, sendEmail, { to: "x" });
+const job: Job = s; const isStaged: true = s.staged; void job; void isStaged; s.run_at.getTime(); s.id.length;
+
+// --- addPolicyJobs: a tuple of different policies, and a mapped array of one
+await addPolicyJobs(client, [{ policy: fetchEndpoint, payload: ok, priority: 3 }, { policy: sendEmail, payload: { to: "x", meta: { tenant: "t", size: 1 } } }]);
+await addPolicyJobs(client, Array.from({ length: 3 }, (_, i) => ({ policy: fetchEndpoint, payload: { ...ok, ratePerMinute: i } })));
+// @ts-expect-error payloads swapped
+await addPolicyJobs(client, [{ policy: sendEmail, payload: ok }]);
+
+// --- makePolicyUtils
+const utils = await makePolicyUtils({ connectionString: "x", policies: [fetchEndpoint, sendEmail, unknownTask] });
+const a = await utils.addJob("fetch_endpoint", ok, { priority: 1 });
+if (a.staged) a.partition; else a.locked_at;
+await utils.addJob("plain_task", { n: 1 });
+await utils.addJob("never_declared", { anything: 1 });
+const dyn: string = "x"; await utils.addJob(dyn, { anything: 1 });
+await utils.addJob(fetchEndpoint, ok, { jobKey: "k" }).then((j) => { const st: true = j.staged; void st; });
+// @ts-expect-error payload checked by the policy
+await utils.addJob(fetchEndpoint, { endpointId: 1 });
+// @ts-expect-error registered in GraphileWorker.Tasks from the policy: checked by name too
+await utils.addJob("declared_once", { tennant: "x" });
+await utils.addJob("declared_once", { tenant: "x" });
+// @ts-expect-error plain task payload is still checked
+await utils.addJob("plain_task", { n: "1" });
+await utils.addJobs([{ identifier: "fetch_endpoint", payload: ok }, { identifier: "plain_task", payload: { n: 1 } }]);
+await utils.tick({ policy: "fetch_endpoint", now: new Date() });
+await utils.completeJobs([a.id]);
+
+// --- drop-in: PolicyUtils where WorkerUtils is expected
+const asWorkerUtils: WorkerUtils = utils; void asWorkerUtils;
+const asAddJob: AddJobFunction = utils.addJob; const asAddJobs: AddJobsFunction = utils.addJobs; void asAddJob; void asAddJobs;
+const fn = (u: Pick<WorkerUtils, "addJob">): Promise<Job> => u.addJob("plain_task", { n: 1 }); await fn(utils);
+await addJobAdhoc({ connectionString: "x", policies: [fetchEndpoint] }, "fetch_endpoint", ok);
+
+// --- preset
+const preset: GraphileConfig.Preset = { extends: [WorkerPreset, dispatchPolicyPreset({ policies: [fetchEndpoint, sendEmail] })], worker: { concurrentJobs: 4 } };
+const sat = dispatchPolicyPreset({ policies: [fetchEndpoint] }) satisfies GraphileConfig.Preset; void sat;
+const fromPreset = await makePolicyUtils({ preset }); await fromPreset.addJob("fetch_endpoint", ok);
+await run({ preset, taskList: wrapTaskList({ plain_task: async (p) => { p; } }, { policies: [fetchEndpoint] }) });
+await makeWorkerUtils({ preset });
+
+// --- tasks
+export const t1: Task<"fetch_endpoint"> = fetchEndpoint.task(async (payload, helpers) => {
+  payload.endpointId.length; payload.at?.getTime();
+  await helpers.dispatchPolicy.hold({ forMs: 1000 });
+  const { taken } = await helpers.dispatchPolicy.take({ gate: "all" }); void taken;
+  const j = await helpers.addJob("plain_task", { n: 2 }); j.id;
+  // @ts-expect-error
+  payload.nope;
+});
+export const t2: Task<"send_email"> = async (payload, helpers: JobHelpers) => {
+  payload.meta.tenant.length;
+  await helpers.dispatchPolicy?.hold({ until: new Date() });
+  // @ts-expect-error possibly undefined in a plain Task
+  await helpers.dispatchPolicy.hold({ until: new Date() });
+};
+const list: TaskList = { fetch_endpoint: t1, send_email: t2 }; void list;
+
+// --- operate
+await utils.pause({ policy: "fetch_endpoint", reason: "incident 12", by: "ana" });
+await utils.pause({ policy: "fetch_endpoint", partition: "acct:1", until: new Date() });
+await utils.pause({ all: true, reason: "deploy" });
+await utils.resume({ policy: "fetch_endpoint", partition: "acct:1" });
+await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", forMs: 30_000, reason: "429" });
+await utils.admit({ policy: "fetch_endpoint", partition: "acct:1", count: 5 });
+await utils.admit({ policy: "fetch_endpoint", drain: true, dryRun: true });
+await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, until: new Date(), by: "ana" });
+await utils.explain({ id: a.id }); await utils.explain({ policy: "fetch_endpoint", partition: "acct:1" });
+// @ts-expect-error a target is required
+await utils.pause({ reason: "oops" });
+// @ts-expect-error an undefined policy must not mean everything
+await utils.pause({ policy: undefined });
+// @ts-expect-error hold needs an end
+await utils.hold({ policy: "x", partition: "y" });
+// @ts-expect-error hold needs a partition
+await utils.hold({ policy: "x", forMs: 1 });
+
+import { policyEvents, RetryAfter } from "../../src/index.ts";
+
+const runner = await run({ preset, taskList: {} });
+policyEvents(runner.events).on("dispatchPolicy:deny", (e) => { e.reason satisfies string; });
+// @ts-expect-error a bare number is no duration
+new RetryAfter(30);
+new RetryAfter("30 seconds", { reason: "429" });

@@ -1,0 +1,61 @@
+import test from "ava";
+import { concurrency } from "../../src/gates/index.ts";
+import { definePolicy, definitionHash, policyDefinition } from "../../src/policy.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
+type Anything = any;
+const hash = (options: object): string =>
+  definitionHash(policyDefinition(definePolicy("fetch", { partitionBy: "host", ...options } as Anything)));
+
+test("the hash is the same for the same declaration, whatever the order of keys", (t) => {
+  t.regex(hash({}), /^[0-9a-f]{64}$/);
+  t.is(hash({ weight: 2, cost: 3 }), hash({ cost: 3, weight: 2 }));
+  t.is(hash({ job: { priority: 1, maxAttempts: 2 } }), hash({ job: { maxAttempts: 2, priority: 1 } }));
+  t.is(hash({ weight: 1, gates: [] }), hash({}));
+});
+
+test("the hash survives the database", (t) => {
+  const definition = policyDefinition(
+    definePolicy("fetch", { partitionBy: "host", gates: [concurrency({ max: 3 })], fairness: null }),
+  );
+  t.is(definitionHash(JSON.parse(JSON.stringify(definition))), definitionHash(definition));
+});
+
+const CHANGES: Record<string, object> = {
+  version: { version: 1 },
+  enabled: { enabled: false },
+  tasks: { tasks: ["other"] },
+  "a gate": { gates: [concurrency({ max: 1 })] },
+  "a gate's value": { gates: [concurrency({ max: 2 })] },
+  "a gate's function": { gates: [concurrency({ max: () => 2 })] },
+  "the text of a gate's function": { gates: [concurrency({ max: () => 3 })] },
+  "a gate's name": { gates: [concurrency({ max: 1, name: "other" })] },
+  "a gate's scope": { gates: [concurrency({ max: 1, scope: "policy" })] },
+  "a scope function": { gates: [concurrency({ max: 1, scope: () => "a" })] },
+  "the text of a scope function": { gates: [concurrency({ max: 1, scope: () => "b" })] },
+  partitionBy: { partitionBy: "other" },
+  context: { context: () => ({ a: 1 }) },
+  "the text of context": { context: () => ({ a: 2 }) },
+  weight: { weight: 2 },
+  cost: { cost: 2 },
+  fairness: { fairness: null },
+  "half-life": { fairness: { halfLife: "2 minutes" } },
+  budget: { tickAdmissionBudget: 1 },
+  retries: { retries: "bypass" },
+  job: { job: { priority: 1 } },
+};
+
+test("the hash tells every change apart", (t) => {
+  const hashes = [hash({}), ...Object.values(CHANGES).map(hash)];
+  t.is(new Set(hashes).size, hashes.length);
+});
+
+test("the order of gates matters", (t) => {
+  const a = concurrency({ name: "a", max: 1 });
+  const b = concurrency({ name: "b", max: 1 });
+  t.not(hash({ gates: [a, b] }), hash({ gates: [b, a] }));
+});
+
+test("a back-off is no part of what is stored", (t) => {
+  t.is(hash({ backoff: () => "1 second" }), hash({}));
+});

@@ -1,0 +1,314 @@
+import test from "ava";
+import { z } from "zod";
+import { PolicyDefinitionError } from "../../src/errors.ts";
+import { concurrency, throttle } from "../../src/gates/index.ts";
+import { type AnyPolicy, definePolicy, isPolicy, policyDefinition, tasksOf } from "../../src/policy.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
+type Anything = any;
+const declare = (options: object, name = "fetch"): AnyPolicy => definePolicy(name, options as Anything);
+
+test("a policy with nothing but partitionBy", (t) => {
+  const policy = definePolicy("fetch", { partitionBy: "host" });
+  t.is(policy.identifier, "fetch");
+  t.true(isPolicy(policy) && Object.isFrozen(policy));
+  t.false(isPolicy("fetch"));
+  t.deepEqual(tasksOf(policy), ["fetch"]);
+  t.deepEqual(policyDefinition(policy), {
+    name: "fetch",
+    tasks: ["fetch"],
+    version: 0,
+    enabled: true,
+    gates: [],
+    halfLifeSeconds: undefined,
+    tickAdmissionBudget: undefined,
+    admissionBatchSize: undefined,
+    weight: 1,
+    cost: 1,
+    shard: "default",
+    partitionPaths: ["host"],
+    resolvesInSql: true,
+    job: {},
+    retries: "restage",
+    functions: {},
+  });
+});
+
+test("every option finds its way into the definition", (t) => {
+  const policy = definePolicy("imports", {
+    tasks: ["import_csv", "import_xml"],
+    partitionBy: ["accountId", "file.id"],
+    weight: 2.5,
+    cost: 0,
+    gates: ({ throttle, concurrency }) => [
+      throttle({ rate: 10, per: "1 minute" }),
+      concurrency({ name: "all", scope: "policy", max: 40 }),
+    ],
+    fairness: { halfLife: "90 seconds" },
+    tickAdmissionBudget: 200,
+    admissionBatchSize: 50,
+    job: { queueName: "q", priority: -3, maxAttempts: 5, flags: ["slow"] },
+    retries: "bypass",
+    version: 7,
+    enabled: false,
+  });
+  t.deepEqual(policyDefinition(policy), {
+    name: "imports",
+    tasks: ["import_csv", "import_xml"],
+    version: 7,
+    enabled: false,
+    gates: [
+      {
+        name: "throttle",
+        kind: "throttle",
+        scope: "partition",
+        position: 0,
+        values: { rate: 10, per: 60, burst: null },
+      },
+      { name: "all", kind: "concurrency", scope: "policy", position: 1, values: { max: 40 } },
+    ],
+    halfLifeSeconds: 90,
+    tickAdmissionBudget: 200,
+    admissionBatchSize: 50,
+    weight: 2.5,
+    cost: 0,
+    shard: "default",
+    partitionPaths: ["accountId", "file.id"],
+    resolvesInSql: true,
+    job: { queueName: "q", priority: -3, maxAttempts: 5, flags: ["slow"] },
+    retries: "bypass",
+    functions: {},
+  });
+  t.deepEqual(tasksOf(policy), ["import_csv", "import_xml"]);
+});
+
+test("functions of the context stand as null, and by their digest", (t) => {
+  const definition = policyDefinition(
+    definePolicy("fetch", {
+      context: (payload) => ({ host: String(payload) }),
+      partitionBy: (ctx) => ctx.host,
+      shardBy: (ctx) => ctx.host,
+      weight: (ctx) => ctx.host.length,
+      cost: (ctx) => ctx.host.length,
+      gates: ({ concurrency }) => [concurrency({ max: (ctx) => ctx.host.length, scope: (ctx) => ctx.host })],
+    }),
+  );
+  t.like(definition, { weight: null, cost: null, shard: null, partitionPaths: null, resolvesInSql: false });
+  t.like(definition.gates[0], { scope: "key", values: null });
+  t.deepEqual(Object.keys(definition.functions), [
+    "context",
+    "partitionBy",
+    "shardBy",
+    "weight",
+    "cost",
+    "gates.concurrency.max",
+    "gates.concurrency.scope",
+  ]);
+});
+
+const inSql = (more: object) => policyDefinition(declare({ partitionBy: "host", ...more })).resolvesInSql;
+
+test("SQL can stage alone only where nothing needs JavaScript", (t) => {
+  t.true(
+    inSql({ gates: [throttle({ rate: 1, per: "1 second" }), concurrency({ max: 1, scope: "policy" })] }),
+  );
+  t.false(inSql({ payload: z.object({ host: z.string() }) }));
+  t.false(inSql({ context: () => ({}) }));
+  t.false(inSql({ weight: () => 1 }));
+  t.false(inSql({ cost: () => 1 }));
+  t.false(inSql({ shardBy: () => "a" }));
+  t.false(inSql({ gates: [concurrency({ max: () => 1 })] }));
+  t.false(inSql({ gates: [concurrency({ max: 1, scope: () => "x" })] }));
+  t.false(inSql({ context: () => ({}), partitionBy: () => "x" }));
+});
+
+test("null stands for the preset's default, but for fairness it means none", (t) => {
+  const definition = policyDefinition(
+    definePolicy("fetch", {
+      partitionBy: "x",
+      fairness: null,
+      tickAdmissionBudget: null,
+      admissionBatchSize: null,
+    }),
+  );
+  t.like(definition, { halfLifeSeconds: null, tickAdmissionBudget: null, admissionBatchSize: null });
+});
+
+test("what is changed after the declaration changes nothing", (t) => {
+  const options = {
+    partitionBy: ["a", "b"],
+    tasks: ["x", "y"],
+    gates: [concurrency({ max: 1 })],
+    job: { flags: ["slow"] },
+  };
+  const policy = declare(options);
+  options.partitionBy.length = options.tasks.length = options.gates.length = options.job.flags.length = 0;
+  const definition = policyDefinition(policy);
+  t.is(definition.partitionPaths?.length, 2);
+  t.is(definition.gates.length, 1);
+  t.is(tasksOf(policy).length, 2);
+  t.deepEqual(definition.job.flags, ["slow"]);
+});
+
+test("identifiers of 128 characters are allowed, an emoji is one", (t) => {
+  t.notThrows(() => declare({ partitionBy: "x" }, "n".repeat(128)));
+  t.notThrows(() => declare({ partitionBy: "x" }, "😀".repeat(128)));
+});
+
+const NAME =
+  "the first argument of definePolicy must be a non-empty string of at most 128 characters without NUL, got";
+const PATHS = 'a function of the context, a path such as "account.id", or an array of paths';
+const with_ = (more: object) => () => declare({ partitionBy: "host", ...more });
+
+const REFUSED: [() => unknown, string | RegExp][] = [
+  [() => declare({ partitionBy: "x" }, ""), `${NAME} ""`],
+  [() => declare({ partitionBy: "x" }, "n".repeat(129)), `${NAME} "${"n".repeat(60)}…"`],
+  [() => declare({ partitionBy: "x" }, 5 as Anything), `${NAME} 5`],
+  [
+    () => declare({ partitionBy: "x" }, "dispatch_policy_tick"),
+    'the first argument of definePolicy must not be "dispatch_policy_tick": that task is what admits jobs',
+  ],
+  [
+    () => declare(undefined as Anything),
+    'policy "fetch": definePolicy must be given an object of options, got undefined',
+  ],
+  [with_({ gate: [] }), 'policy "fetch": unknown option "gate" of definePolicy: did you mean "gates"?'],
+  [
+    with_({ admission_batch_size: 3 }),
+    'policy "fetch": unknown option "admission_batch_size" of definePolicy: did you mean "admissionBatchSize"?',
+  ],
+  [() => declare({}), `policy "fetch": partitionBy is missing: it must be ${PATHS}`],
+  [with_({ partitionBy: 5 }), `policy "fetch": partitionBy must be ${PATHS}, got 5`],
+  [with_({ partitionBy: "" }), `policy "fetch": partitionBy must be ${PATHS}, got ""`],
+  [with_({ partitionBy: "a..b" }), `policy "fetch": partitionBy must be ${PATHS}, got "a..b"`],
+  [with_({ partitionBy: [] }), `policy "fetch": partitionBy must be ${PATHS}, got an empty array`],
+  [with_({ partitionBy: ["a", null] }), `policy "fetch": partitionBy must be ${PATHS}, got null`],
+  [
+    with_({ partitionBy: () => "x" }),
+    'policy "fetch": partitionBy must be a path into the payload where there is no context, got a function: it would always see {}',
+  ],
+  [
+    with_({ payload: { parse: () => {} } }),
+    'policy "fetch": payload must be a Standard Schema (zod 3.24+, zod 4, valibot, arktype), got an object without "~standard"',
+  ],
+  [with_({ context: {} }), 'policy "fetch": context must be a function, got an object'],
+  [with_({ shardBy: "a" }), 'policy "fetch": shardBy must be a function, got "a"'],
+  [
+    with_({ weight: 0 }),
+    'policy "fetch": weight must be a finite number above 0, or a function of the context, got 0',
+  ],
+  [
+    with_({ weight: -1 }),
+    'policy "fetch": weight must be a finite number above 0, or a function of the context, got -1',
+  ],
+  [
+    with_({ cost: -1 }),
+    'policy "fetch": cost must be a finite number, 0 or more, or a function of the context, got -1',
+  ],
+  [
+    with_({ cost: Number.NaN }),
+    'policy "fetch": cost must be a finite number, 0 or more, or a function of the context, got NaN',
+  ],
+  [
+    with_({ gates: {} }),
+    'policy "fetch": gates must be an array of gates, or a function that returns one, got an object',
+  ],
+  [
+    with_({ gates: async () => [] }),
+    'policy "fetch": gates must be an array of gates, or a function that returns one, got a Promise',
+  ],
+  [
+    with_({ gates: [{ kind: "throttle" }] }),
+    'policy "fetch": gates[0] must be made by throttle, concurrency, adaptiveConcurrency, got an object',
+  ],
+  [
+    with_({ gates: [undefined] }),
+    'policy "fetch": gates[0] must be made by throttle, concurrency, adaptiveConcurrency, got undefined',
+  ],
+  [
+    with_({ gates: [concurrency({ max: 1 }), concurrency({ max: 2 })] }),
+    'policy "fetch": gates must differ in name, got "concurrency" twice: give one of them a name of its own',
+  ],
+  [
+    with_({ gates: ({ throttle }: Anything) => [throttle({ rate: 1, per: "1 second", bust: 2 })] }),
+    'policy "fetch": unknown option "bust" of throttle: did you mean "burst"?',
+  ],
+  [
+    with_({ gates: () => [(undefined as Anything).max] }),
+    "policy \"fetch\": gates threw: Cannot read properties of undefined (reading 'max')",
+  ],
+  [
+    with_({ gates: null }),
+    'policy "fetch": gates must be an array of gates, or a function that returns one, got null',
+  ],
+  [with_({ fairness: {} }), /^policy "fetch": fairness: halfLife is missing: it must be a duration/],
+  [
+    with_({ fairness: { halflife: "1 minute" } }),
+    'policy "fetch": unknown option "halflife" of fairness: did you mean "halfLife"?',
+  ],
+  [
+    with_({ fairness: { halfLife: 60 } }),
+    /^policy "fetch": fairness: halfLife must be a duration .*, got 60$/,
+  ],
+  [
+    with_({ fairness: "1 minute" }),
+    'policy "fetch": fairness must be given an object of options, got "1 minute"',
+  ],
+  [
+    with_({ tickAdmissionBudget: 0 }),
+    'policy "fetch": tickAdmissionBudget must be a whole number, 1 or more, got 0',
+  ],
+  [
+    with_({ admissionBatchSize: -5 }),
+    'policy "fetch": admissionBatchSize must be a whole number, 1 or more, got -5',
+  ],
+  [
+    with_({ admissionBatchSize: 1.5 }),
+    'policy "fetch": admissionBatchSize must be a whole number, 1 or more, got 1.5',
+  ],
+  [with_({ job: { queue: "x" } }), /^policy "fetch": unknown option "queue" of job/],
+  [
+    with_({ job: { priority: 40_000 } }),
+    'policy "fetch": job: priority must be a whole number, -32768 to 32767, got 40000',
+  ],
+  [
+    with_({ job: { maxAttempts: 0 } }),
+    'policy "fetch": job: maxAttempts must be a whole number, 1 to 32767, got 0',
+  ],
+  [with_({ job: { flags: "slow" } }), 'policy "fetch": job: flags must be an array of strings, got "slow"'],
+  [
+    with_({ job: { flags: ["dispatch_policy:7"] } }),
+    'policy "fetch": job: flags must not begin with "dispatch_policy:", which is reserved, got "dispatch_policy:7"',
+  ],
+  [with_({ retries: "never" }), 'policy "fetch": retries must be "restage" or "bypass", got "never"'],
+  [with_({ backoff: "5 minutes" }), 'policy "fetch": backoff must be a function, got "5 minutes"'],
+  [with_({ version: -1 }), 'policy "fetch": version must be a whole number, 0 or more, got -1'],
+  [with_({ version: "2" }), 'policy "fetch": version must be a whole number, 0 or more, got "2"'],
+  [with_({ enabled: 1 }), 'policy "fetch": enabled must be true or false, got 1'],
+  [
+    with_({ tasks: [] }),
+    'policy "fetch": tasks must be an array of at least one task identifier, got an array',
+  ],
+  [with_({ tasks: "a" }), 'policy "fetch": tasks must be an array of at least one task identifier, got "a"'],
+  [with_({ tasks: ["a", "a"] }), 'policy "fetch": tasks must differ, got "a" twice'],
+  [with_({ tasks: ["a", ""] }), /^policy "fetch": tasks\[1\] must be a non-empty string/],
+  [
+    with_({ tasks: ["dispatch_policy_tick"] }),
+    'policy "fetch": tasks[0] must not be "dispatch_policy_tick": that task is what admits jobs',
+  ],
+];
+
+for (const [index, [define, message]] of REFUSED.entries()) {
+  test(`refused when declared (${index}): ${message}`, (t) => {
+    const error = t.throws(define, { instanceOf: PolicyDefinitionError, message });
+    t.is(error.code, "invalid_policy");
+  });
+}
+
+test("an error thrown by the gates function is the cause", (t) => {
+  const cause = new Error("boom");
+  const gates = () => {
+    throw cause;
+  };
+  t.is(t.throws(() => declare({ partitionBy: "x", gates })).cause, cause);
+});
