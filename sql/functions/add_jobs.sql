@@ -75,7 +75,7 @@ begin
     raise exception 'dispatch_policy: the payload of % has no string or number at partitionBy path %', p_task,
       p_definition -> 'partitionPaths' ->> (array_position(v_keys, null) - 1) using errcode = 'DPKEY';
   end if;
-  return case when cardinality(v_keys) = 1 then v_keys[1] else to_jsonb(v_keys)::text end;
+  return case when cardinality(v_keys) = 1 then v_keys[1] else to_json(v_keys)::text end;
 end
 $$;
 

@@ -9,7 +9,7 @@
 --   p_bounded  keep the policy's jobs in flight just ahead of its workers
 create or replace function :DISPATCH_POLICY_SCHEMA._admit(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
-  out claimed int, out admitted int, out denied jsonb, out set_aside int
+  out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz
 ) language plpgsql
 set lock_timeout = '2s'                     -- an application transaction that left a new queue name open blocks add_jobs
 as $$
@@ -30,6 +30,7 @@ begin
   if v_policy.id is null then
     perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);
   end if;
+  next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard);
   if v_policy.paused_until > v_now then
     return;
   end if;
@@ -50,5 +51,6 @@ begin
   select a.admitted, a.denied, a.set_aside into admitted, denied, set_aside
   from :DISPATCH_POLICY_SCHEMA._admit_claimed(
     v_policy, v_partition_ids, v_limiter_ids, v_candidates, v_now, p_bounded, not v_policy.enabled) a;
+  next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard);
 end
 $$;

@@ -3,16 +3,20 @@
 -- without a job goes back to staging. A parked row whose job is gone has nothing left to do. Rows another session
 -- holds are skipped, never waited for.
 --
--- Staged rows are found by ctid: by id, on a table that looks empty to vacuum, the planner walks another index.
+-- Staged rows are found by ctid: by id, on a table that looks empty to vacuum, the planner walks another index. That
+-- a ctid still holds the same job is asked of a hashed sub-select ("in (…) is true" is one, and is no join): compared
+-- with an array, 5,000 jobs cost 130 ms, now 5.
 create or replace function :DISPATCH_POLICY_SCHEMA._hand_over(
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], p_now timestamptz
-) returns setof :DISPATCH_POLICY_SCHEMA._private_admission language sql volatile as $$
+) returns setof :DISPATCH_POLICY_SCHEMA._private_admission language sql volatile
+set lock_timeout = '250ms'                  -- every release of the policy waits as long: limiters are locked by now
+as $$
   with moved as materialized (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.ctid = any(array(
       select x.ctid from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x
       where x.ctid = any(array(select c.ct from unnest(p_candidates) c where c.chosen))
-        and x.id = any(array(select c.staged_id from unnest(p_candidates) c where c.chosen))
+        and (x.id in (select c.staged_id from unnest(p_candidates) c where c.chosen)) is true
       for update skip locked
     ))
     returning s.*

@@ -61,3 +61,21 @@ returns table (policy text, policy_id int, shard text) language sql stable as $$
   ) s
   where p.name = any(p_policies) and s.shard is not null and (p_shards is null or s.shard = any(p_shards));
 $$;
+
+-- A pool's heartbeat and its leases in one statement. `busy`: something is staged, in flight or waiting, so that a
+-- sweep has something to look at.
+create or replace function :DISPATCH_POLICY_SCHEMA._beat(
+  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
+  p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
+) returns table (
+  policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean
+) language plpgsql as $$
+#variable_conflict use_column
+begin
+  perform :DISPATCH_POLICY_SCHEMA._worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after);
+  return query
+  select l.*, exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs)
+    or exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs)
+  from :DISPATCH_POLICY_SCHEMA._lease(p_pool_id, p_policies, p_shards, p_ttl, p_bid) l;
+end
+$$;

@@ -16,6 +16,10 @@ declare
   v_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[];
   v_woken int;
 begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'dispatch_policy: routing needs READ COMMITTED, not %', current_setting('transaction_isolation')
+      using errcode = 'invalid_transaction_state';
+  end if;
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
   if v_policy.id is null then
     perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);

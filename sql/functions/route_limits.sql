@@ -1,6 +1,8 @@
 -- Brings existing limiters to the numbers the newest arrivals carry. A partition's own limiters follow the partition;
 -- a shared one follows the newest arrival of any of its partitions. An arrival that commits late but was staged
--- earlier changes nothing. Whoever waits for a changed limiter is told.
+-- earlier changes nothing (but where the later one came from another partition and confirmed the numbers: then the
+-- late one holds until the next arrival; to record each confirmation would write a hot limiter on every pass).
+-- Whoever waits for a changed limiter is told.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
 ) returns void language plpgsql as $$
@@ -8,7 +10,11 @@ declare
   v_changes jsonb;
 begin
   with newest as materialized (
-    select distinct on (a.partition_id) a.* from unnest(p_arrivals) a where a.limits is not null
+    select distinct on (a.partition_id) a.* from unnest(p_arrivals) a
+    -- not one its partition has already passed by: a limiter keeps no arrival that merely confirmed its numbers
+    join :DISPATCH_POLICY_SCHEMA._private_partitions p
+      on p.id = a.partition_id and (a.version, a.id) >= (p.version, p.arrival_id)
+    where a.limits is not null
     order by a.partition_id, a.version desc, a.id desc
   ),
   wanted as materialized (

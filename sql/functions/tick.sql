@@ -22,7 +22,7 @@ begin
     claimed := claimed + v_pass.claimed;
     admitted := admitted + v_pass.admitted;
     denied := :DISPATCH_POLICY_SCHEMA._sum_counts(denied, v_pass.denied);
-    next_eligible_at := least(next_eligible_at, :DISPATCH_POLICY_SCHEMA._next_eligible_at(v_policy, tick.shard));
+    next_eligible_at := least(next_eligible_at, v_pass.next_eligible_at);
   end loop;
   if not found and tick.policy is not null then
     perform :DISPATCH_POLICY_SCHEMA._unknown_policy(tick.policy);

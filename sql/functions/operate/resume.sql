@@ -6,28 +6,28 @@ create or replace function :DISPATCH_POLICY_SCHEMA.resume(
   "all" boolean default false
 ) returns table (matched int, changed int) language plpgsql as $$
 #variable_conflict use_column
+declare
+  v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition);
+  v_notes int;
 begin
   if resume.partition is not null then
     perform :DISPATCH_POLICY_SCHEMA._policy(resume.policy);
+    perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
+    -- a pause of a partition that no job has made yet; a router that is making it from this note is waited for
+    delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id;
+    get diagnostics v_notes = row_count;
+    -- in a later statement, which sees what that router made
     with target as materialized (
       select q.id, q.paused_until > '-infinity' or q.held_until > '-infinity' as stopped
-      from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition) for no key update
-    ),
-    -- a pause of a partition that no job has made yet
-    note as (
-      delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
-      where a.policy = resume.policy and a.pause is not null
-        and a.partition_id = :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition)
-      returning 1
+      from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update
     ),
     resumed as (
       update :DISPATCH_POLICY_SCHEMA._private_partitions q set
         paused_until = '-infinity', held_until = '-infinity', stopped_by = null, stop_reason = null
       from target t where q.id = t.id and t.stopped returning 1
     )
-    select (select count(*) from target) + (select count(*) from note),
-      (select count(*) from resumed) + (select count(*) from note) into matched, changed;
+    select (select count(*) from target) + v_notes, (select count(*) from resumed) + v_notes into matched, changed;
   else
     with target as (select t.id, t.paused_until from :DISPATCH_POLICY_SCHEMA._targets(resume.policy, resume."all") t),
     resumed as (

@@ -1,0 +1,36 @@
+-- Removes partitions nobody used for `p_inactive_after`, with their own limiters: only when nothing is staged or in
+-- flight and their buckets are full again, so that coming back never starts with more than staying would have had. At
+-- most 1,000 a call.
+create or replace function :DISPATCH_POLICY_SCHEMA._collect_partitions(p_now timestamptz, p_inactive_after interval)
+returns int language plpgsql as $$
+declare
+  v_ids uuid[];
+  v_limiter_ids bigint[];
+begin
+  v_ids := array(
+    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.due_at = 'infinity' and q.decayed_at < p_now - p_inactive_after
+      and q.created_at < p_now - p_inactive_after
+      and q.held_until = '-infinity' and q.paused_until = '-infinity'
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id)
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.partition_id = q.id)
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id)
+    limit 1000 for update skip locked);
+  v_limiter_ids := array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(array(
+        select unnest(q.limiter_ids) from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = any(v_ids)))
+      and l.breadth = 0
+    order by l.id for update);
+  v_ids := array(
+    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.id = any(v_ids) and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._limiters_now(q.policy_id, q.limiter_ids, p_now, false) n
+      where n.breadth = 0 and (n.in_flight > 0 or n.tokens < n.capacity - 1e-9)));
+  delete from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  where l.breadth = 0 and l.id = any(array(
+    select unnest(q.limiter_ids) from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = any(v_ids)));
+  delete from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = any(v_ids);
+  return cardinality(v_ids);
+end
+$$;

@@ -1,0 +1,39 @@
+-- Removes staged jobs, by id, by job key, or all of a policy or partition. Admitted jobs stay; rows another session
+-- holds are skipped. Of a parked job only its next admission goes: Graphile Worker keeps the failed job.
+create or replace function :DISPATCH_POLICY_SCHEMA.remove(
+  ids bigint[] default null, job_key text default null, policy text default null, partition text default null,
+  reason text default null, by text default null, dry_run boolean default false
+) returns table (matched int, changed int) language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_ids bigint[];
+begin
+  if remove.ids is null and remove.job_key is null and remove.policy is null then
+    raise exception 'dispatch_policy: remove: expected ids, a job_key or a policy, got none of them'
+      using errcode = 'DPARG';
+  end if;
+  if remove.policy is not null then
+    perform :DISPATCH_POLICY_SCHEMA._policy(remove.policy);
+  end if;
+  v_ids := array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
+    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+    where (remove.ids is null or s.id = any(remove.ids))
+      and (remove.job_key is null or s.job_key = remove.job_key)
+      and (remove.policy is null or p.name = remove.policy)
+      and (remove.partition is null or q.key = remove.partition)
+    order by s.id for update of s skip locked);
+  matched := cardinality(v_ids);
+  changed := 0;
+  if not coalesce(remove.dry_run, false) then
+    delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(v_ids);
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids);
+    get diagnostics changed = row_count;
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._audit('remove', remove.policy, remove.partition, null, null,
+    jsonb_build_object('ids', remove.ids, 'job_key', remove.job_key, 'dry_run', remove.dry_run), remove.reason,
+    remove.by, matched, changed);
+  return next;
+end
+$$;

@@ -1,0 +1,267 @@
+import pg from "pg";
+import type { JsonObject, PolicyDefinition, ResolvedLimit } from "../policy.ts";
+
+/** pg's Pool, Client and PoolClient; and what an ORM hands out, with a two-line adapter. */
+export interface Queryable {
+  // biome-ignore lint/suspicious/noExplicitAny: rows are whatever the statement returns
+  query(text: string, values?: unknown[]): Promise<{ rows: any[] }>;
+}
+
+/** One policy's part of a staging call; policy null for jobs that are passed on. Shapes as stage.sql documents them. */
+export interface StageBatch {
+  policy: string | null;
+  version: number;
+  partitions: readonly PartitionState[];
+  jobs: readonly StageJob[];
+}
+
+export interface PartitionState {
+  key: string;
+  shard: string;
+  context: JsonObject;
+  weight: number;
+  limits: readonly ResolvedLimit[];
+}
+
+export interface StageJob {
+  n: number;
+  task: string;
+  p?: number;
+  payload: unknown;
+  queueName?: string | undefined;
+  runAt?: Date | undefined;
+  maxAttempts?: number | undefined;
+  jobKey?: string | undefined;
+  priority?: number | undefined;
+  flags?: readonly string[] | undefined;
+  cost?: number;
+}
+
+export interface StagedRow {
+  n: number;
+  staged: boolean;
+  id: string;
+  task_identifier: string;
+  queue_name: string | null;
+  run_at: Date;
+  max_attempts: number;
+  job_key: string | null;
+  priority: number;
+  flags: string[] | null;
+  created_at: Date;
+  policy: string | null;
+  partition: string | null;
+  shard: string | null;
+  job: Record<string, unknown> | null;
+}
+
+export interface Admission {
+  claimed: number;
+  admitted: number;
+  denied: Record<string, number>;
+  set_aside: number;
+  next_eligible_at: Date | number | null;
+  /** The same by the database's clock, from now; -Infinity for "now". */
+  next_in_ms: number | null;
+}
+
+export interface Lease {
+  policy: string;
+  shard: string;
+  leads: boolean;
+  expires_in_ms: number | null;
+  next_in_ms: number | null;
+  waiting: boolean;
+  busy: boolean;
+}
+
+export interface FinishedJob {
+  job: string;
+  ok: boolean;
+  lagMs: number | null;
+  retry: Record<string, unknown> | null;
+}
+
+export interface KeylessJob {
+  staged_id: string;
+  partition_key: string | null;
+  task_identifier: string;
+  payload: unknown;
+  queue_name: string | null;
+  priority: number;
+  run_at: Date;
+  flags: string[] | null;
+  job_key: string | null;
+}
+
+export type JobKeyMode = "replace" | "preserve_run_at" | "unsafe_dedupe";
+
+/** The functions of one installation's schema, typed. Each is one statement. */
+export type Engine = ReturnType<typeof makeEngine>;
+
+export function makeEngine(schemaName: string) {
+  const schema = pg.escapeIdentifier(schemaName);
+  const rows = async <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T[]> =>
+    (await client.query(text, values)).rows as T[];
+  const first = async <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T> =>
+    (await rows<T>(client, text, values))[0] as T;
+
+  return {
+    schemaName,
+
+    stage: (client: Queryable, batches: readonly StageBatch[], mode: JobKeyMode) =>
+      rows<StagedRow>(client, `select * from ${schema}._stage($1::json, $2) order by n`, [
+        JSON.stringify(batches),
+        mode,
+      ]),
+
+    declare: (client: Queryable, definition: PolicyDefinition, hash: string, settings: object, startedAt: Date) =>
+      first<{ in_force: boolean; changed: boolean }>(
+        client,
+        `select * from ${schema}._declare_policy($1, $2, $3, $4)`,
+        [JSON.stringify(definition), hash, JSON.stringify(settings), startedAt],
+      ),
+
+    partitionsAfter: (client: Queryable, policy: string, after: string | null, limit: number) =>
+      rows<{ id: string; key: string; context: JsonObject }>(
+        client,
+        `select * from ${schema}._partitions_after($1, $2, $3)`,
+        [policy, after, limit],
+      ),
+
+    resolveAgain: (client: Queryable, policy: string, version: number, partitions: readonly object[]) =>
+      rows(client, `select ${schema}._resolve_again($1, $2, $3)`, [policy, version, JSON.stringify(partitions)]),
+
+    keylessJobs: (client: Queryable, policy: string, limit: number) =>
+      rows<KeylessJob>(client, `select * from ${schema}._keyless_jobs($1, $2)`, [policy, limit]),
+
+    keyJobs: (client: Queryable, policy: string, version: number, jobs: readonly object[]) =>
+      rows(client, `select ${schema}._key_jobs($1, $2, $3)`, [policy, version, JSON.stringify(jobs)]),
+
+    /** Commits without waiting for the disk: a crash that loses it loses nothing, the arrivals are still there. */
+    route: async (client: Queryable, policy: string, now: Date | null, max: number, bounded: boolean) => {
+      const row = await first<{ routed: number }>(
+        client,
+        `select set_config('synchronous_commit', 'off', true), ${schema}._route($1, $2, $3, $4) as routed`,
+        [policy, now, max, bounded],
+      );
+      return row.routed;
+    },
+
+    admit: (
+      client: Queryable,
+      pass: { policy: string; shard: string | null; claim: number; now: Date | null; bounded: boolean },
+    ) =>
+      first<Admission>(
+        client,
+        `select a.*, (extract(epoch from a.next_eligible_at - clock_timestamp()) * 1000)::float8 as next_in_ms
+         from ${schema}._admit($1, $2, $3, $4, $5) a`,
+        [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
+      ),
+
+    release: async (client: Queryable, jobs: readonly FinishedJob[]) =>
+      (
+        await rows<{ job_id: string }>(client, `select job_id from ${schema}._release($1, null)`, [
+          JSON.stringify(jobs),
+        ])
+      ).map((row) => row.job_id),
+
+    holdSlot: async (
+      client: Queryable,
+      slot: { policy: string; partition: string; jobId: string; stagedId: string; cost: number },
+    ) =>
+      (
+        await first<{ held: boolean }>(client, `select ${schema}._hold_slot($1, $2, $3, $4, $5) as held`, [
+          slot.policy,
+          slot.partition,
+          slot.jobId,
+          slot.stagedId,
+          slot.cost,
+        ])
+      ).held,
+
+    /** A pool's heartbeat, its bids for leases, and what its loops need to know before they sleep. */
+    beat: (
+      client: Queryable,
+      pool: { id: string; slots: number; tasks: readonly string[]; host: string; pid: number; staleAfterMs: number },
+      bid: { policies: readonly string[]; shards: readonly string[] | null; ttlMs: number; bids: boolean },
+    ) =>
+      rows<Lease>(
+        client,
+        `select * from ${schema}._beat($1, $2, $3, $4, $5, $6 * interval '1 millisecond', $7, $8,
+          $9 * interval '1 millisecond', $10)`,
+        [
+          pool.id,
+          pool.slots,
+          pool.tasks,
+          pool.host,
+          pool.pid,
+          pool.staleAfterMs,
+          bid.policies,
+          bid.shards,
+          bid.ttlMs,
+          bid.bids,
+        ],
+      ),
+
+    policyNames: async (client: Queryable) =>
+      (await rows<{ name: string }>(client, `select name from ${schema}._private_policies order by name`)).map(
+        (row) => row.name,
+      ),
+
+    /** The leases of these policies as they are, without bidding. */
+    leases: (client: Queryable, policies: readonly string[]) =>
+      rows<Lease>(client, `select * from ${schema}._lease('', $1, null, interval '0', false)`, [policies]),
+
+    workerGone: (client: Queryable, poolId: string) =>
+      rows(client, `select ${schema}._worker_gone($1)`, [poolId]),
+
+    stepDown: (client: Queryable, holder: string) => rows(client, `select ${schema}._step_down($1)`, [holder]),
+
+    scopeOf: (client: Queryable, jobId: string, gate: string | null) =>
+      first<{ policy: string; partition: string; scope_key: string | null } | undefined>(
+        client,
+        `select * from ${schema}._scope_of($1, $2)`,
+        [jobId, gate],
+      ),
+
+    sweepInFlight: (client: Queryable, graceMs: number) =>
+      rows<{ job_id: string | null; marked: number }>(
+        client,
+        `select * from ${schema}._sweep_in_flight($1 * interval '1 millisecond')`,
+        [graceMs],
+      ),
+
+    sweepCounters: async (client: Queryable) =>
+      (await first<{ n: number }>(client, `select ${schema}._sweep_counters() as n`)).n,
+
+    sweepPartitions: (client: Queryable) =>
+      first<{ woken: number; unblocked: number }>(
+        client,
+        `select * from ${schema}._sweep_partitions(clock_timestamp())`,
+      ),
+
+    collectPartitions: async (client: Queryable, inactiveAfterMs: number) =>
+      (
+        await first<{ n: number }>(
+          client,
+          `select ${schema}._collect_partitions(clock_timestamp(), $1 * interval '1 millisecond') as n`,
+          [inactiveAfterMs],
+        )
+      ).n,
+
+    /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
+    call: <T>(client: Queryable, name: string, args: Record<string, unknown>) => {
+      const given = Object.entries(args).filter(([, value]) => value !== undefined);
+      const list = given.map(([key], i) => `${pg.escapeIdentifier(key)} => $${i + 1}`).join(", ");
+      return rows<T>(
+        client,
+        `select * from ${schema}.${pg.escapeIdentifier(name)}(${list})`,
+        given.map(([, value]) => value),
+      );
+    },
+
+    view: <T>(client: Queryable, name: string, where = "", values: unknown[] = []) =>
+      rows<T>(client, `select * from ${schema}.${pg.escapeIdentifier(name)} ${where}`, values),
+  };
+}

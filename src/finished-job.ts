@@ -1,0 +1,68 @@
+import type { Job, Logger } from "graphile-worker";
+import type { FinishedJob } from "./db/engine.ts";
+import { type EventSink, emit } from "./events.ts";
+import {
+  type AnyPolicy,
+  policyDefinition,
+  type ResolvedBackoff,
+  resolveBackoff,
+  resolveJob,
+  resolveLimits,
+} from "./policy.ts";
+import { RetryAfter } from "./retry-after.ts";
+
+/** What the release of a job that ended needs to know; `error` null: it succeeded. */
+export function finishedJob(
+  job: Job,
+  ended: { policy: AnyPolicy; lagMs: number; error: unknown },
+  context: { logger: Logger; events: EventSink },
+): FinishedJob {
+  const failed = ended.error != null;
+  return {
+    job: job.id,
+    ok: !failed,
+    lagMs: ended.lagMs,
+    retry: failed && job.attempts < job.max_attempts ? retryOf(job, ended, context) : null,
+  };
+}
+
+/** How the job is tried again; null leaves it to Graphile Worker. */
+function retryOf(
+  job: Job,
+  { policy, error }: { policy: AnyPolicy; error: unknown },
+  { logger, events }: { logger: Logger; events: EventSink },
+): FinishedJob["retry"] {
+  const backoff = backoffOf(policy, error, job, logger);
+  const move = backoff && backoff.partition !== undefined ? backoff.partition : null;
+  if (backoff === false) {
+    emit(events, "dispatchPolicy:giveUp", { policy: policy.identifier, jobId: job.id, attempt: job.attempts });
+    return { giveUp: true };
+  }
+  if (policyDefinition(policy).retries === "bypass") {
+    return backoff ? { native: true, after: backoff.afterMs / 1000 } : null;
+  }
+  return {
+    task: job.task_identifier,
+    after: backoff ? backoff.afterMs / 1000 : Math.exp(Math.min(job.attempts, 10)),
+    priority: backoff?.priority ?? job.priority,
+    maxAttempts: job.max_attempts,
+    ...(move === null ? {} : { move: movedTo(move, policy, job) }),
+  };
+}
+
+/** A back-off that throws is the policy's mistake, not the job's: it is retried as Graphile Worker would. */
+function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger): ResolvedBackoff | false | null {
+  if (error instanceof RetryAfter) return { afterMs: Math.max(error.until.getTime() - Date.now(), 0) };
+  try {
+    return resolveBackoff(policy, error, job.attempts, job);
+  } catch (mistake) {
+    logger.error(`Job ${job.id}: ${(mistake as Error).message}; using Graphile Worker's own back-off`, { error: mistake });
+    return null;
+  }
+}
+
+/** The retry goes on in another partition, under that partition's limits. */
+function movedTo(partition: string, policy: AnyPolicy, job: Job) {
+  const { context, version, cost } = resolveJob(policy, job.payload, { task: job.task_identifier });
+  return { key: partition, version, context, cost, ...resolveLimits(policy, context, partition) };
+}

@@ -1,0 +1,12 @@
+import { call, type OperateContext } from "./call.ts";
+import { type Changed, type PartitionTarget, type Until, untilOf, type Why } from "./targets.ts";
+
+/**
+ * Stops a partition until a time, say after a 429. It always ends by itself.
+ *
+ * @example await utils.hold({ policy: "fetch_endpoint", partition: "ep1", forMs: 30_000, reason: "429" });
+ */
+export async function hold(context: OperateContext, options: PartitionTarget & Until & Why): Promise<Changed> {
+  const { policy, partition, reason, by } = options;
+  return call<Changed>(context, "hold", { policy, partition, until: untilOf("hold", options), reason, by });
+}

@@ -1,0 +1,78 @@
+import { durationSeconds, type Duration } from "../duration.ts";
+import { call, type OperateContext } from "./call.ts";
+import type { Changed, LimiterTarget, Why } from "./targets.ts";
+
+/** New values for a limit; those left out stay. */
+export type LimitValues = {
+  rate?: number;
+  per?: string;
+  burst?: number;
+  max?: number;
+  initialMax?: number;
+  targetLagMs?: number;
+  min?: number;
+};
+
+const COLUMNS: Record<keyof LimitValues, string> = {
+  rate: "rate",
+  per: "per",
+  burst: "burst",
+  max: "max",
+  initialMax: "initial_max",
+  targetLagMs: "target_lag_ms",
+  min: "min",
+};
+
+/**
+ * An operator's temporary limit, in force from its commit (or `from`) until `until` or {@link clearLimit}.
+ *
+ * @throws {ArgumentError} when the policy has no such gate, or the gate no such value
+ * @example await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, by: "ana" });
+ */
+export async function setLimit(
+  context: OperateContext,
+  options: LimiterTarget & { set: LimitValues; from?: Date; until?: Date } & Why,
+): Promise<Changed> {
+  const { set, ...rest } = options;
+  const columns = Object.entries(set).map(([key, value]) => [
+    COLUMNS[key as keyof LimitValues] ?? key,
+    key === "per" ? durationSeconds(value as Duration) : value,
+  ]);
+  return call<Changed>(context, "set_limit", { ...rest, set: JSON.stringify(Object.fromEntries(columns)) });
+}
+
+/** Takes an override back; with the same target it was set with. */
+export async function clearLimit(context: OperateContext, options: LimiterTarget & Why): Promise<Changed> {
+  return call<Changed>(context, "clear_limit", { ...options });
+}
+
+/** An override as it stands. */
+export interface Override {
+  policy: string;
+  gate: string;
+  key: string | null;
+  override: LimitValues | null;
+  from: Date | null;
+  until: Date | null;
+  by: string | null;
+}
+
+/** The overrides in force or to come. */
+export async function limits({ withPgClient, engine }: OperateContext, options: { policy?: string } = {}) {
+  const rows = await withPgClient((client) =>
+    engine.view<Override & { set: Record<string, number> }>(
+      client,
+      "overrides",
+      "where $1::text is null or policy = $1 order by policy, gate, key",
+      [options.policy ?? null],
+    ),
+  );
+  return rows.map(({ set, ...row }): Override => ({ ...row, override: asOptions(set) }));
+}
+
+function asOptions(set: Record<string, number>): LimitValues {
+  const names = Object.entries(COLUMNS).filter(([, column]) => column in set);
+  return Object.fromEntries(
+    names.map(([name, column]) => [name, name === "per" ? `${set[column]} seconds` : set[column]]),
+  );
+}

@@ -1,0 +1,72 @@
+import { ArgumentError } from "../errors.ts";
+import type { OperateContext } from "./call.ts";
+import type { PartitionTarget } from "./targets.ts";
+
+/** Why a job or partition waits, from a closed list. */
+export type Reason =
+  | "throttle_empty"
+  | "rate_zero"
+  | "concurrency_full"
+  | "max_zero"
+  | "adaptive_concurrency_full"
+  | "tick_budget"
+  | "batch"
+  | "ahead_full"
+  | "paused"
+  | "held"
+  | "not_due"
+  | "set_aside"
+  | "waiting_key"
+  | "breaker_open";
+
+type Row = Record<string, unknown>;
+
+/**
+ * Why a job or a partition waits: its row of the public views, with the reason. Null when nothing holds it back, or when
+ * it is not staged.
+ *
+ * @example const { reason } = await utils.explain({ policy: "fetch_endpoint", partition: "ep1" });
+ */
+export async function explain(
+  { withPgClient, engine }: OperateContext,
+  options: { id: string } | PartitionTarget,
+): Promise<{ reason: Reason | null; [more: string]: unknown }> {
+  return withPgClient(async (client) => {
+    let { policy, partition } = options as Partial<PartitionTarget>;
+    let job: Row = {};
+    if ("id" in options) {
+      [job = {}] = await engine.view<Row>(client, "staged_jobs", "where id = $1", [options.id]);
+      policy = job.policy as string | undefined;
+      partition = job.partition as string | undefined;
+    }
+    const where = "where policy = $1 and partition = $2";
+    const [state = {}] = await engine.view<Row>(client, "partitions", where, [policy ?? null, partition ?? null]);
+    return { ...state, ...job, reason: reasonOf(state, job) };
+  });
+}
+
+function reasonOf(state: Row, job: Row): Reason | null {
+  if (state.paused === true) return "paused";
+  if (state.held_until instanceof Date && state.held_until > new Date()) return "held";
+  return ((job.reason ?? state.denied_reason) as Reason | null | undefined) ?? null;
+}
+
+/** Partitions by policy and key, in the order of their keys; `after` is the last key of the page before. */
+export async function partitions(
+  { withPgClient, engine }: OperateContext,
+  query: { policy?: string; search?: string; after?: string; limit?: number } = {},
+): Promise<readonly Row[]> {
+  const { policy = null, search = null, after = null, limit = 100 } = query;
+  if (!Number.isSafeInteger(limit) || limit < 1) {
+    throw new ArgumentError(`partitions: limit must be a whole number, 1 or more, got ${limit}`);
+  }
+  return withPgClient((client) =>
+    engine.view<Row>(
+      client,
+      "partitions",
+      `where ($1::text is null or policy = $1) and ($2::text is null or strpos(partition, $2) > 0)
+         and ($3::text is null or partition > $3) order by partition, policy limit $4`,
+      [policy, search, after, limit],
+    ),
+  );
+}

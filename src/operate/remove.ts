@@ -1,0 +1,22 @@
+import { ArgumentError } from "../errors.ts";
+import { call, type OperateContext } from "./call.ts";
+import type { Changed, PolicyTarget, Why } from "./targets.ts";
+
+export type RemoveOptions = ({ ids: readonly string[] } | { jobKey: string } | PolicyTarget) & Why & { dryRun?: boolean };
+
+/**
+ * Removes staged jobs: by id, by job key, or all of a policy or partition. Jobs that were admitted stay.
+ *
+ * @example await utils.remove({ policy: "fetch_endpoint", partition: "ep1", dryRun: true });
+ */
+export async function remove(context: OperateContext, options: RemoveOptions): Promise<Changed> {
+  const { ids, jobKey, policy, partition, reason, by, dryRun } = options as {
+    ids?: readonly string[];
+    jobKey?: string;
+  } & Partial<PolicyTarget> &
+    Why & { dryRun?: boolean };
+  if (ids === undefined && jobKey === undefined && policy === undefined) {
+    throw new ArgumentError("remove: expected { ids }, { jobKey } or { policy, partition? }, got none of them");
+  }
+  return call<Changed>(context, "remove", { ids, job_key: jobKey, policy, partition, reason, by, dry_run: dryRun });
+}

@@ -1,0 +1,13 @@
+import { call, type OperateContext } from "./call.ts";
+import type { LimiterTarget } from "./targets.ts";
+
+/**
+ * Draws from a throttle for code outside jobs. Never waits: without enough tokens it takes none and says when to ask
+ * again.
+ *
+ * @example const { taken, retryAt } = await utils.take({ policy: "fetch_endpoint", gate: "all" });
+ */
+export async function take(context: OperateContext, options: LimiterTarget & { cost?: number }) {
+  const row = await call<{ taken: boolean; retry_at: Date | null }>(context, "take", { ...options });
+  return { taken: row.taken, retryAt: row.retry_at };
+}

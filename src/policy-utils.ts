@@ -1,0 +1,231 @@
+import type { CleanupOptions, DbJob, WorkerUtils, WorkerUtilsOptions } from "graphile-worker";
+import { makeWorkerUtils } from "graphile-worker";
+import { type Engine, makeEngine } from "./db/engine.ts";
+import { migrate } from "./db/migrate.ts";
+import { declarePolicies } from "./declare.ts";
+import { ArgumentError } from "./errors.ts";
+import { type AdmitOptions, admit } from "./operate/admit.ts";
+import { hold } from "./operate/hold.ts";
+import { clearLimit, type LimitValues, limits, type Override, setLimit } from "./operate/limits.ts";
+import { explain, partitions, type Reason } from "./operate/look.ts";
+import { pause } from "./operate/pause.ts";
+import { type RemoveOptions, remove } from "./operate/remove.ts";
+import { resume } from "./operate/resume.ts";
+import { type PolicyStatus, status, type WorkerStatus } from "./operate/status.ts";
+import { switchPolicy } from "./operate/switch.ts";
+import { take } from "./operate/take.ts";
+import type { Changed, LimiterTarget, PartitionTarget, Target, Until, Why } from "./operate/targets.ts";
+import { type AnyPolicy, type TaskIdentifier, tasksOf } from "./policy.ts";
+import { type DispatchPolicyOptions, readSettings, type Settings } from "./settings.ts";
+import type { AddedJob, AddJob, AddJobs, JobSpec } from "./stage.ts";
+import { type Repaired, sweepOnce } from "./sweep.ts";
+import { type TickContext, type TickResult, tickOnce } from "./tick.ts";
+import { TICK_TASK } from "./tick-task.ts";
+import { makeAdder } from "./wrap-task.ts";
+
+/** Graphile Worker's `schema` stays its schema; ours is `policySchema`. `policies` may come from the preset. */
+export type PolicyUtilsOptions = { [K in keyof WorkerUtilsOptions]: WorkerUtilsOptions[K] | undefined } & {
+  policies?: readonly AnyPolicy[] | undefined;
+  policySchema?: string | undefined;
+};
+
+/** What operators and programs can do with policies. */
+export interface Operate {
+  pause(options: Target & Why & { until?: Date }): Promise<Changed>;
+  resume(options: Target & Why): Promise<Changed>;
+  hold(options: PartitionTarget & Until & Why): Promise<Changed>;
+  admit(options: AdmitOptions): Promise<Changed & { notDue: number }>;
+  remove(options: RemoveOptions): Promise<Changed>;
+  setLimit(options: LimiterTarget & { set: LimitValues; from?: Date; until?: Date } & Why): Promise<Changed>;
+  clearLimit(options: LimiterTarget & Why): Promise<Changed>;
+  limits(options?: { policy?: string }): Promise<readonly Override[]>;
+  /** Throttle gates only; never waits. */
+  take(options: LimiterTarget & { cost?: number }): Promise<{ taken: boolean; retryAt: Date | null }>;
+  explain(
+    options: { id: string } | PartitionTarget,
+  ): Promise<{ reason: Reason | null; [more: string]: unknown }>;
+  status(options?: {
+    policy?: string;
+  }): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }>;
+  partitions(query?: { policy?: string; search?: string; after?: string; limit?: number }): Promise<readonly unknown[]>;
+  /** Switches a policy off at run time: adds pass through, and ticks empty its staging ungated. */
+  disable(options: { policy: string } & Why): Promise<Changed>;
+  enable(options: { policy: string } & Why): Promise<Changed>;
+  /**
+   * One admission pass; without a policy one for every policy, each with a transaction and budget of its own. `now` is
+   * for tests: it stands for the database clock in that pass.
+   */
+  tick(options?: { policy?: string; shard?: string; now?: Date }): Promise<TickResult>;
+  /** One repair pass. Every count is zero in a healthy run. */
+  sweep(): Promise<{ repaired: Repaired }>;
+}
+
+/** Graphile Worker's utils, policy-aware, and the verbs of this package. Stands in wherever WorkerUtils is expected. */
+export interface PolicyUtils extends WorkerUtils, Operate {
+  completeJobs: WorkerUtils["completeJobs"];
+  cleanup: WorkerUtils["cleanup"];
+  addJob: AddJob;
+  addJobs: AddJobs;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Graphile Worker's `makeWorkerUtils`, policy-aware: `addJob` and `addJobs` stage jobs of tasks that have a policy and
+ * pass the others on. Migrates both schemas and records the policies. Release it when done.
+ *
+ * @throws {ArgumentError} for bad options; what Graphile Worker throws for its own
+ * @example
+ * const utils = await makePolicyUtils({ connectionString, policies: [fetchEndpoint] });
+ * await utils.addJob(fetchEndpoint, { endpointId: "ep1", ratePerMinute: 60 });
+ * await utils.release();
+ */
+export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<PolicyUtils> {
+  const { policies, policySchema, ...workerOptions } = options;
+  const fromPreset = presetOptions(options.preset ?? {});
+  const settings = readSettings({
+    ...fromPreset,
+    policies: policies ?? fromPreset?.policies ?? [],
+    schema: policySchema ?? fromPreset?.schema,
+  });
+  const worker = await makeWorkerUtils(workerOptions as WorkerUtilsOptions);
+  try {
+    const engine = makeEngine(settings.schema);
+    const install = () => installSchema(worker, settings, workerSchemaOf(options));
+    await install();
+    await declarePolicies(worker.withPgClient, engine, settings);
+    return assemble(worker, engine, settings, install);
+  } catch (error) {
+    await worker.release();
+    throw error;
+  }
+}
+
+/**
+ * Adds one job and forgets the connection: for scripts. In a program make utils once instead.
+ *
+ * @example await addJobAdhoc({ connectionString, policies: [fetchEndpoint] }, "fetch_endpoint", { endpointId: "ep1" });
+ */
+export async function addJobAdhoc<T extends TaskIdentifier = string>(
+  options: PolicyUtilsOptions,
+  identifier: T,
+  payload: T extends keyof GraphileWorker.Tasks ? GraphileWorker.Tasks[T] : unknown,
+  spec: JobSpec = {},
+): Promise<AddedJob> {
+  const utils = await makePolicyUtils(options);
+  try {
+    return await utils.addJob(identifier, payload as never, spec);
+  } finally {
+    await utils.release();
+  }
+}
+
+/** @deprecated The name was misleading in Graphile Worker; use `addJobAdhoc`. */
+export const quickAddJob = addJobAdhoc;
+
+function installSchema(worker: WorkerUtils, settings: Settings, workerSchema: string): Promise<void> {
+  return worker.withPgClient((client) => migrate(client, { workerSchema, schema: settings.schema }));
+}
+
+/** Looks through a preset and those it extends for this package's options; the outermost wins, as in graphile-config. */
+export function presetOptions(preset: GraphileConfig.Preset): DispatchPolicyOptions | undefined {
+  if (preset.dispatchPolicy) return preset.dispatchPolicy;
+  return [...(preset.extends ?? [])].reverse().map(presetOptions).find((found) => found !== undefined);
+}
+
+function workerSchemaOf(options: PolicyUtilsOptions): string {
+  const inPreset = (preset: GraphileConfig.Preset): string | undefined =>
+    preset.worker?.schema ?? [...(preset.extends ?? [])].reverse().map(inPreset).find((found) => found !== undefined);
+  return options.schema ?? inPreset(options.preset ?? {}) ?? process.env.GRAPHILE_WORKER_SCHEMA ?? "graphile_worker";
+}
+
+function assemble(worker: WorkerUtils, engine: Engine, settings: Settings, install: () => Promise<void>): PolicyUtils {
+  const { withPgClient } = worker;
+  const { registry, partitionBatchSize } = settings;
+  const ticks: TickContext = { withPgClient, engine, registry, events: { emit: () => false }, partitionBatchSize };
+  const context = { withPgClient, engine, ticks };
+  const adder = makeAdder(engine, registry, withPgClient);
+  let released = false;
+  const release = async () => {
+    if (released) return;
+    released = true;
+    await worker.release();
+  };
+  return {
+    ...worker,
+    addJob: adder.addJob as AddJob,
+    addJobs: adder.addJobs as unknown as AddJobs,
+    async migrate() {
+      await worker.migrate();
+      await install();
+    },
+    ...adminFunctions(worker, engine, settings),
+    pause: (options) => pause(context, options),
+    resume: (options) => resume(context, options),
+    hold: (options) => hold(context, options),
+    admit: (options) => admit(context, options),
+    remove: (options) => remove(context, options),
+    setLimit: (options) => setLimit(context, options),
+    clearLimit: (options) => clearLimit(context, options),
+    limits: (options) => limits(context, options),
+    take: (options) => take(context, options),
+    explain: (options) => explain(context, options),
+    status: (options) => status(context, options),
+    partitions: (query) => partitions(context, query),
+    disable: (options) => switchPolicy(context, { ...options, enabled: false }),
+    enable: (options) => switchPolicy(context, { ...options, enabled: true }),
+    tick: (options) => tickPolicies(ticks, options),
+    sweep: () => sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }),
+    release,
+    [Symbol.asyncDispose]: release,
+  };
+}
+
+/** Graphile Worker's own admin functions, which take staged ids as well. */
+function adminFunctions({ withPgClient, cleanup }: WorkerUtils, engine: Engine, { registry }: Settings) {
+  const jobsOf = async (verb: string, args: Record<string, unknown>): Promise<DbJob[]> =>
+    withPgClient((client) => engine.call<DbJob>(client, verb, args));
+  return {
+    completeJobs: (ids: string[]) => jobsOf("complete_jobs", { job_ids: ids }),
+    permanentlyFailJobs: (ids: string[], reason?: string) =>
+      jobsOf("permanently_fail_jobs", { job_ids: ids, error_message: reason }),
+    rescheduleJobs: (ids: string[], options: Parameters<WorkerUtils["rescheduleJobs"]>[1]) =>
+      jobsOf("reschedule_jobs", {
+        job_ids: ids,
+        run_at: options.runAt,
+        priority: options.priority,
+        attempts: options.attempts,
+        max_attempts: options.maxAttempts,
+      }),
+    /** Always keeps policies' identifiers and the tick task. */
+    cleanup: (options: CleanupOptions = { tasks: ["GC_JOB_QUEUES"] }) =>
+      cleanup({
+        ...options,
+        taskIdentifiersToKeep: [
+          ...(options.taskIdentifiersToKeep ?? []),
+          ...registry.policies.flatMap((policy) => [...tasksOf(policy)]),
+          TICK_TASK,
+        ],
+      }),
+  };
+}
+
+async function tickPolicies(
+  ticks: TickContext,
+  { policy, shard, now }: { policy?: string; shard?: string; now?: Date } = {},
+): Promise<TickResult> {
+  if (now !== undefined && !(now instanceof Date && !Number.isNaN(now.getTime()))) {
+    throw new ArgumentError(`tick: now must be a valid Date, got ${String(now)}`);
+  }
+  const total: TickResult = { claimed: 0, admitted: 0, denied: {}, durationMs: 0, nextEligibleAt: null };
+  const names = policy === undefined ? await ticks.withPgClient(ticks.engine.policyNames) : [policy];
+  for (const name of names) {
+    const pass = await tickOnce(ticks, { policy: name, shard: shard ?? null, now: now ?? null, bounded: false });
+    total.claimed += pass.claimed;
+    total.admitted += pass.admitted;
+    total.durationMs += pass.durationMs;
+    for (const [reason, n] of Object.entries(pass.denied)) total.denied[reason] = (total.denied[reason] ?? 0) + n;
+    const next = pass.nextEligibleAt;
+    if (next && (!total.nextEligibleAt || next < total.nextEligibleAt)) total.nextEligibleAt = next;
+  }
+  return total;
+}

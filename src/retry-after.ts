@@ -1,0 +1,21 @@
+import { type Duration, durationMs } from "./duration.ts";
+
+/**
+ * Thrown by a task that was told to come back later, as by a server's 429: the job's partition is held until then, and
+ * the job is retried then.
+ *
+ * @example if (response.status === 429) throw new RetryAfter("30 seconds", { reason: "429 from the server" });
+ */
+export class RetryAfter extends Error {
+  override readonly name = "RetryAfter";
+  /** When to come back. */
+  readonly until: Date;
+  readonly reason: string | undefined;
+
+  constructor(after: Duration | Date, options: { reason?: string; cause?: unknown } = {}) {
+    const until = after instanceof Date ? after : new Date(Date.now() + durationMs(after));
+    super(options.reason ?? `retry after ${until.toISOString()}`, { cause: options.cause });
+    this.until = until;
+    this.reason = options.reason;
+  }
+}

@@ -1,0 +1,251 @@
+import type { AddJobsJobSpec, Job, TaskSpec } from "graphile-worker";
+import {
+  type Engine,
+  type JobKeyMode,
+  makeEngine,
+  type PartitionState,
+  type Queryable,
+  type StageBatch,
+  type StagedRow,
+  type StageJob,
+} from "./db/engine.ts";
+import { ArgumentError } from "./errors.ts";
+import { checkOptions } from "./gates/options.ts";
+import {
+  type AnyPolicy,
+  type PolicyPayload,
+  policyDefinition,
+  resolveJob,
+  type TaskIdentifier,
+  tasksOf,
+} from "./policy.ts";
+import { schemaOf } from "./settings.ts";
+
+export type { Queryable } from "./db/engine.ts";
+
+/** Graphile Worker's TaskSpec, kind to exactOptionalPropertyTypes: `{ runAt: maybeDate }` compiles. */
+export type JobSpec = { [K in keyof TaskSpec]: TaskSpec[K] | undefined };
+
+/** A Graphile Worker Job in every field, so that code written for addJob's result keeps working. */
+export interface StagedJob extends Job {
+  staged: true;
+  policy: string;
+  /** Null while only a process that has the policy can tell. */
+  partition: string | null;
+  shard: string | null;
+}
+/** A job that was passed on to Graphile Worker: its task has no policy, or the policy is switched off. */
+export interface PlainJob extends Job {
+  staged: false;
+}
+export type AddedJob = StagedJob | PlainJob;
+
+/** `addJob("task", payload)` is Graphile Worker's own signature; `addJob(policy, payload)` is typed by the policy. */
+export interface AddJob {
+  <P extends AnyPolicy>(policy: P, payload: PolicyPayload<P>, spec?: JobSpec): Promise<StagedJob>;
+  <T extends TaskIdentifier = string>(
+    identifier: T,
+    payload: T extends keyof GraphileWorker.Tasks ? GraphileWorker.Tasks[T] : unknown,
+    spec?: JobSpec,
+  ): Promise<AddedJob>;
+}
+export type AddJobs = <TSpecs extends readonly AddJobsJobSpec[]>(
+  jobSpecs: TSpecs,
+  jobKeyPreserveRunAt?: boolean,
+) => Promise<ReadonlyArray<AddedJob>>;
+
+export type PolicyJobSpec<P extends AnyPolicy> = { policy: P; payload: PolicyPayload<P> } & JobSpec;
+
+/** One job on its way to be staged: its policy, or none to pass it on. */
+export interface JobToAdd {
+  readonly policy: AnyPolicy | undefined;
+  readonly task: string;
+  readonly payload: unknown;
+  readonly spec: JobSpec;
+}
+
+/**
+ * Stages one job of a policy. A client inside a transaction joins it; a pool gives the call a transaction of its own.
+ *
+ * @param options `schema`: this package's schema, default "dispatch_policy"
+ * @throws {PayloadError} when the payload fails the policy's schema or one of its functions; nothing is written
+ * @example await addPolicyJob(client, fetchEndpoint, { endpointId: "ep1", ratePerMinute: 60 }, { priority: 5 });
+ */
+export async function addPolicyJob<P extends AnyPolicy>(
+  client: Queryable,
+  policy: P,
+  payload: PolicyPayload<P>,
+  spec: JobSpec = {},
+  options: { schema?: string } = {},
+): Promise<StagedJob> {
+  const job = { policy, task: onlyTask(policy), payload, spec };
+  const [added] = await addJobs(makeEngine(schemaOf(options.schema)), client, [job], modeOf(spec));
+  return added as StagedJob;
+}
+
+/**
+ * Stages jobs of one or several policies in one call and one transaction; the result is in the order of the input.
+ *
+ * @throws {PayloadError} as {@link addPolicyJob}; then none of the jobs is staged
+ * @example await addPolicyJobs(client, endpoints.map((payload) => ({ policy: fetchEndpoint, payload })));
+ */
+export async function addPolicyJobs<const Ps extends readonly AnyPolicy[]>(
+  client: Queryable,
+  jobs: { readonly [K in keyof Ps]: PolicyJobSpec<Ps[K]> },
+  options: { schema?: string } = {},
+): Promise<StagedJob[]> {
+  const list = (jobs as readonly PolicyJobSpec<AnyPolicy>[]).map(({ policy, payload, ...spec }) => {
+    if (spec.jobKeyMode !== undefined) {
+      throw new ArgumentError("jobKeyMode is not for addPolicyJobs, as in Graphile Worker's addJobs: use addPolicyJob");
+    }
+    return { policy, task: onlyTask(policy), payload, spec };
+  });
+  return (await addJobs(makeEngine(schemaOf(options.schema)), client, list, "replace")) as StagedJob[];
+}
+
+/** Resolves and stages jobs in one statement. */
+export async function addJobs(
+  engine: Engine,
+  client: Queryable,
+  jobs: readonly JobToAdd[],
+  mode: JobKeyMode,
+): Promise<AddedJob[]> {
+  if (jobs.length === 0) return [];
+  const batches = batchesOf(jobs);
+  const rows = await engine.stage(client, batches, mode);
+  return rows.map((row) => toJob(row, jobs[row.n]?.payload));
+}
+
+export function modeOf(spec: JobSpec): JobKeyMode {
+  return spec.jobKey ? (spec.jobKeyMode ?? "replace") : "replace";
+}
+
+const SPEC_OPTIONS = ["queueName", "runAt", "priority", "maxAttempts", "jobKey", "jobKeyMode", "flags"];
+
+function batchesOf(jobs: readonly JobToAdd[]): StageBatch[] {
+  checkKeys(jobs);
+  const batches = new Map<AnyPolicy | undefined, OpenBatch>();
+  jobs.forEach((job, n) => {
+    checkOptions("a job", job.spec, SPEC_OPTIONS);
+    let batch = batches.get(job.policy);
+    if (!batch) {
+      batch = openBatch(job.policy);
+      batches.set(job.policy, batch);
+    }
+    addToBatch(batch, job, n);
+  });
+  return [...batches.values()].map(({ places: _p, defaults: _d, ...batch }) => batch);
+}
+
+/** A batch that is being filled: where each partition stands, and what the policy's jobs have by default. */
+interface OpenBatch extends StageBatch {
+  readonly partitions: PartitionState[];
+  readonly jobs: StageJob[];
+  readonly places: Map<string, number>;
+  readonly defaults: object;
+}
+
+function openBatch(policy: AnyPolicy | undefined): OpenBatch {
+  const { version, job } = policy ? policyDefinition(policy) : { version: 0, job: {} };
+  return { policy: policy?.identifier ?? null, version, partitions: [], jobs: [], places: new Map(), defaults: job };
+}
+
+function addToBatch(batch: OpenBatch, job: JobToAdd, n: number): void {
+  const { policy, task, payload } = job;
+  const spec: TaskSpec = { ...batch.defaults, ...given(job.spec) };
+  const { jobKeyMode: _, ...stored } = spec;
+  const staged: StageJob = { ...stored, n, task, payload: payload ?? {} };
+  if (policy) {
+    const resolved = resolveJob(policy, payload, { ...spec, task });
+    let place = batch.places.get(resolved.partition);
+    const { partitions } = batch;
+    if (place === undefined) {
+      place = partitions.length;
+      batch.places.set(resolved.partition, place);
+    }
+    // the last job of a partition in the call has the newest context
+    partitions[place] = {
+      key: resolved.partition,
+      shard: partitions[place]?.shard ?? resolved.shard,
+      context: resolved.context,
+      weight: resolved.weight,
+      limits: resolved.limits,
+    };
+    staged.p = place;
+    staged.cost = resolved.cost;
+  }
+  batch.jobs.push(staged);
+}
+
+/** Without what is undefined or null: Graphile Worker reads both as "not given". */
+function given(spec: JobSpec): TaskSpec {
+  return Object.fromEntries(Object.entries(spec).filter(([, value]) => value != null));
+}
+
+function checkKeys(jobs: readonly JobToAdd[]): void {
+  const keys = new Set<string>();
+  for (const { spec } of jobs) {
+    if (!spec.jobKey) continue;
+    if (keys.has(spec.jobKey)) {
+      throw new ArgumentError(`two jobs of one call have the jobKey ${JSON.stringify(spec.jobKey)}; add them apart`);
+    }
+    keys.add(spec.jobKey);
+  }
+}
+
+function onlyTask(policy: AnyPolicy): string {
+  const tasks = tasksOf(policy);
+  if (tasks.length > 1) {
+    throw new ArgumentError(
+      `policy "${policy.identifier}" governs several tasks (${tasks.join(", ")}): add its jobs by task identifier, ` +
+        "with utils.addJob or helpers.addJob",
+    );
+  }
+  return tasks[0] as string;
+}
+
+/** What Graphile Worker's addJob returns, with an honest value in every field. */
+function toJob(row: StagedRow, payload: unknown): AddedJob {
+  if (!row.staged) {
+    return { ...(row.job as unknown as Job), ...datesOf(row), task_identifier: row.task_identifier, staged: false };
+  }
+  return {
+    id: row.id,
+    job_queue_id: null,
+    task_id: null as unknown as number, // Graphile Worker's own number for the task: not known before admission
+    payload: payload ?? {},
+    priority: row.priority,
+    run_at: row.run_at,
+    attempts: 0,
+    max_attempts: row.max_attempts,
+    last_error: null,
+    created_at: row.created_at,
+    updated_at: row.created_at,
+    key: row.job_key,
+    revision: 0,
+    locked_at: null,
+    locked_by: null,
+    flags: row.flags === null ? null : Object.fromEntries(row.flags.map((flag) => [flag, true as const])),
+    is_available: true,
+    task_identifier: row.task_identifier,
+    staged: true,
+    policy: row.policy as string,
+    partition: row.partition,
+    shard: row.shard,
+  };
+}
+
+/** JSON carried the passed-on job's timestamps as text. */
+function datesOf(row: StagedRow): Partial<Job> {
+  const date = (key: string) => {
+    const value = row.job?.[key];
+    return value == null ? null : new Date(String(value));
+  };
+  return {
+    id: row.id,
+    run_at: row.run_at,
+    created_at: row.created_at,
+    updated_at: date("updated_at") as Date,
+    locked_at: date("locked_at"),
+  };
+}

@@ -1,0 +1,120 @@
+import type { Logger } from "graphile-worker";
+import type { Lease } from "./db/engine.ts";
+import { emit } from "./events.ts";
+import { type Pass, type TickContext, tickOnce } from "./tick.ts";
+
+/** A loop that comes back without getting anywhere (a row is locked, another router is at work) slows down to this. */
+const SLOWEST_MS = 100;
+const ERROR_PAUSE_MS = 1000;
+
+export interface TickLoopContext extends TickContext {
+  readonly logger: Logger;
+  readonly minTickIntervalMs: number;
+  readonly loopHeartbeatMs: number;
+  /** Called when routing may have brought a shard this process does not know yet. */
+  readonly onArrivals?: () => void;
+}
+
+/**
+ * Ticks one shard of a policy whenever there is something to do: until nothing more can be admitted, then it sleeps
+ * until the next partition becomes eligible, it is nudged, or its heartbeat. It never polls.
+ */
+export function startShardLoop(context: TickLoopContext, lead: { policy: string; shard: string | null }) {
+  let stopped = false;
+  let nudged = true;
+  let wake = (): void => {};
+  let slow = context.minTickIntervalMs;
+
+  const done = (async () => {
+    while (!stopped) {
+      nudged = false;
+      const pass = await attempt();
+      if (!stopped) await sleep(pauseAfter(pass));
+    }
+  })();
+
+  async function attempt(): Promise<Pass | null> {
+    try {
+      const pass = await tickOnce(context, { ...lead, now: null, bounded: true });
+      if (pass.more) context.onArrivals?.();
+      return pass;
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      if (!stopped) context.logger.warn(`Tick of ${lead.policy} failed, trying again: ${message}`, { error });
+      return null;
+    }
+  }
+
+  /** Milliseconds until the next pass; a nudge cuts it short. */
+  function pauseAfter(pass: Pass | null): number {
+    if (pass === null) return ERROR_PAUSE_MS;
+    const ready = pass.more || (pass.nextInMs !== null && pass.nextInMs <= 0);
+    slow = ready && !pass.progress ? Math.min(slow * 2, SLOWEST_MS) : context.minTickIntervalMs;
+    if (ready) return slow;
+    return Math.min(Math.max(pass.nextInMs ?? Number.POSITIVE_INFINITY, 0) + 1, context.loopHeartbeatMs);
+  }
+
+  async function sleep(ms: number): Promise<void> {
+    const least = Math.min(ms, context.minTickIntervalMs);
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, nudged ? least : ms);
+      wake = () => {
+        clearTimeout(timer);
+        setTimeout(resolve, least);
+      };
+    });
+    wake = () => {};
+  }
+
+  return {
+    lead,
+    nudge(): void {
+      nudged = true;
+      wake();
+    },
+    async stop(): Promise<void> {
+      stopped = true;
+      wake();
+      await done;
+    },
+  };
+}
+
+type ShardLoop = ReturnType<typeof startShardLoop>;
+
+/** The shard loops of a process: one for each lease it holds. */
+export function makeTickLoops(context: TickLoopContext) {
+  const loops = new Map<string, ShardLoop>();
+  const ending = new Set<Promise<void>>();
+
+  function end(key: string, loop: ShardLoop): void {
+    loops.delete(key);
+    const ended = loop.stop().finally(() => ending.delete(ended));
+    ending.add(ended);
+    emit(context.events, "dispatchPolicy:leader", { policy: loop.lead.policy, shard: loop.lead.shard ?? "", leads: false });
+  }
+
+  return {
+    /** Starts and stops loops so that they are those of the leases held. */
+    follow(leases: readonly Lease[]): void {
+      const held = new Map(leases.filter((one) => one.leads).map((one) => [`${one.policy}\n${one.shard}`, one]));
+      for (const [key, loop] of loops) if (!held.has(key)) end(key, loop);
+      for (const [key, { policy, shard }] of held) {
+        if (loops.has(key)) continue;
+        loops.set(key, startShardLoop(context, { policy, shard }));
+        emit(context.events, "dispatchPolicy:leader", { policy, shard, leads: true });
+      }
+    },
+    /** Something happened to a policy (undefined: to any). */
+    nudge(policy?: string): void {
+      for (const loop of loops.values()) if (policy === undefined || loop.lead.policy === policy) loop.nudge();
+    },
+    get size(): number {
+      return loops.size;
+    },
+    async stop(): Promise<void> {
+      for (const [key, loop] of loops) end(key, loop);
+      await Promise.all(ending);
+    },
+  };
+}

@@ -1,0 +1,157 @@
+import type { WithPgClient } from "graphile-worker";
+import type { Engine, KeylessJob } from "./db/engine.ts";
+import { type EventSink, emit } from "./events.ts";
+import { type AnyPolicy, policyDefinition, resolveJob, resolveLimits, type ResolvedJob } from "./policy.ts";
+import type { Registry } from "./registry.ts";
+
+/** Arrivals and notes one routing step takes at most. */
+const ROUTE_BATCH = 10_000;
+const KEY_BATCH = 1000;
+/** What PostgreSQL says when a lock was not to be had in time. */
+const LOCK_NOT_AVAILABLE = "55P03";
+
+export interface TickContext {
+  readonly withPgClient: WithPgClient;
+  readonly engine: Engine;
+  readonly registry: Registry;
+  readonly events: EventSink;
+  readonly partitionBatchSize: number;
+}
+
+export interface TickRequest {
+  readonly policy: string;
+  /** Null: every shard. */
+  readonly shard: string | null;
+  /** Null: the database clock. */
+  readonly now: Date | null;
+  /** Whether the policy's jobs are kept just ahead of its workers. */
+  readonly bounded: boolean;
+}
+
+/** What one admission pass did. */
+export interface TickResult {
+  /** Partitions looked at. */
+  claimed: number;
+  admitted: number;
+  /** Partitions that kept due jobs, each once, under the gate that frees last. */
+  denied: Record<string, number>;
+  durationMs: number;
+  /** When something may be admitted next; null: nothing until something happens. */
+  nextEligibleAt: Date | null;
+}
+
+/** A pass, and whether there was more to do than it did: then the caller comes back at once. */
+export interface Pass extends TickResult {
+  readonly more: boolean;
+  /** Whether anything moved on: a caller that comes back without it slows down. */
+  readonly progress: boolean;
+  /** Milliseconds by the database's clock until something may be admitted; null: nothing until something happens. */
+  readonly nextInMs: number | null;
+}
+
+/** One admission pass: completes keys, routes what arrived, admits. Each step is a transaction of its own. */
+export async function tickOnce(context: TickContext, request: TickRequest): Promise<Pass> {
+  const started = performance.now();
+  const keyed = await keyJobs(context, request.policy);
+  const routed = await route(context, request);
+  const admission = await admit(context, request);
+  const pass: Pass = {
+    claimed: admission?.claimed ?? 0,
+    admitted: admission?.admitted ?? 0,
+    denied: admission?.denied ?? {},
+    durationMs: performance.now() - started,
+    nextEligibleAt: finiteDate(admission?.next_eligible_at ?? null),
+    nextInMs: admission?.next_in_ms ?? null,
+    more: admission === null || routed !== 0 || keyed > 0 || admission.admitted > 0,
+    progress: keyed > 0 || (admission?.claimed ?? 0) > 0,
+  };
+  tell(context.events, request, pass, admission?.set_aside ?? 0);
+  return pass;
+}
+
+/** One event per transition, with its numbers. */
+function tell(events: EventSink, { policy, shard }: TickRequest, pass: Pass, setAside: number): void {
+  if (pass.claimed === 0) return;
+  const { claimed, admitted, denied, durationMs } = pass;
+  emit(events, "dispatchPolicy:tick", { policy, shard, claimed, admitted, denied, durationMs });
+  if (admitted > 0) emit(events, "dispatchPolicy:admit", { policy, shard, count: admitted });
+  for (const [reason, partitions] of Object.entries(denied)) {
+    emit(events, "dispatchPolicy:deny", { policy, shard, reason, partitions });
+  }
+  if (setAside > 0) emit(events, "dispatchPolicy:setAside", { policy, count: setAside });
+}
+
+/** Routes until a batch was not full: what is left then is locked by others. -1: another router is at work. */
+async function route(context: TickContext, request: TickRequest): Promise<number> {
+  let routed: number;
+  do {
+    routed = await context.withPgClient((client) =>
+      context.engine.route(client, request.policy, request.now, ROUTE_BATCH, request.bounded),
+    );
+  } while (routed >= ROUTE_BATCH);
+  return routed;
+}
+
+/** Null when locks were not to be had in time: busy, and to be tried again. */
+async function admit(context: TickContext, request: TickRequest) {
+  try {
+    return await context.withPgClient((client) =>
+      context.engine.admit(client, { ...request, claim: context.partitionBatchSize }),
+    );
+  } catch (error) {
+    if ((error as { code?: string }).code === LOCK_NOT_AVAILABLE) return null;
+    throw error;
+  }
+}
+
+/** Works out the partitions of jobs staged from SQL that only this process's functions can tell. */
+async function keyJobs(context: TickContext, name: string): Promise<number> {
+  const policy = context.registry.policies.find((one) => one.identifier === name);
+  if (!policy || policyDefinition(policy).resolvesInSql) return 0;
+  return context.withPgClient(async (client) => {
+    await client.query("begin");
+    try {
+      const jobs = await context.engine.keylessJobs(client, name, KEY_BATCH);
+      if (jobs.length > 0) {
+        const { version } = policyDefinition(policy);
+        await context.engine.keyJobs(client, name, version, jobs.map((job) => keyed(policy, job)));
+      }
+      await client.query("commit");
+      return jobs.length;
+    } catch (error) {
+      await client.query("rollback");
+      throw error;
+    }
+  });
+}
+
+function keyed(policy: AnyPolicy, job: KeylessJob): object {
+  try {
+    const resolved = resolveJob(policy, job.payload, {
+      task: job.task_identifier,
+      queueName: job.queue_name ?? undefined,
+      priority: job.priority,
+      runAt: job.run_at,
+      flags: job.flags ?? undefined,
+      jobKey: job.job_key ?? undefined,
+    });
+    return { id: job.staged_id, cost: resolved.cost, partition: partitionState(policy, resolved, job.partition_key) };
+  } catch (error) {
+    return { id: job.staged_id, error: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** Under an explicit key, limits that count over the partition are the key's. */
+function partitionState(policy: AnyPolicy, resolved: ResolvedJob, key: string | null) {
+  const { context, partition } = resolved;
+  if (key === null || key === partition) return { key: partition, ...pick(resolved), context };
+  return { key, ...resolveLimits(policy, context, key), context };
+}
+
+function pick({ shard, weight, limits }: ResolvedJob) {
+  return { shard, weight, limits };
+}
+
+function finiteDate(value: Date | number | null): Date | null {
+  return value instanceof Date ? value : null;
+}

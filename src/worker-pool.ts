@@ -1,0 +1,161 @@
+import os from "node:os";
+import type { Job, Logger, WithPgClient } from "graphile-worker";
+import type { Engine } from "./db/engine.ts";
+import { declarePolicies } from "./declare.ts";
+import type { EventSink } from "./events.ts";
+import { finishedJob } from "./finished-job.ts";
+import { makeReleaseQueue } from "./release.ts";
+import type { Settings } from "./settings.ts";
+import { sweepOnce } from "./sweep.ts";
+import { type TickContext, tickOnce } from "./tick.ts";
+import { makeTickLoops } from "./tick-loop.ts";
+import type { RunningJob } from "./wrap-task.ts";
+
+/** A leader renews its leases this often; a standby takes over when one has run out, within five seconds of a crash. */
+const BEAT_MS = 4000;
+const LEASE_MS = 4600;
+/** A standby bids this long after the leader's lease ends, spread so that not all do at once. */
+const BID_SPREAD_MS = 100;
+const ERROR_PAUSE_MS = 1000;
+/** How soon a loop looks for shards that arrivals may have brought. */
+const NEW_SHARD_MS = 250;
+
+export interface PoolContext {
+  readonly poolId: string;
+  /** Jobs this pool runs at once. */
+  readonly slots: number;
+  readonly tasks: readonly string[];
+  readonly withPgClient: WithPgClient;
+  readonly engine: Engine;
+  readonly settings: Settings;
+  readonly events: EventSink;
+  readonly logger: Logger;
+}
+
+/**
+ * What this package does in a worker pool beside running jobs: it heartbeats, bids for leases, ticks the shards it
+ * leads, releases what finishes, and sweeps. A one-shot pool (runOnce) only ticks at its start and after each job.
+ */
+export function makeWorkerPool(context: PoolContext) {
+  const { engine, settings, withPgClient, events, logger, poolId } = context;
+  const ticks: TickContext = {
+    withPgClient,
+    engine,
+    registry: settings.registry,
+    events,
+    partitionBatchSize: settings.partitionBatchSize,
+  };
+  const loops = makeTickLoops({
+    ...ticks,
+    logger,
+    minTickIntervalMs: settings.minTickIntervalMs,
+    loopHeartbeatMs: settings.loopHeartbeatMs,
+    onArrivals: () => beatSoon(NEW_SHARD_MS),
+  });
+  const releases = makeReleaseQueue({ withPgClient, engine, events, logger, onReleased: () => loops.nudge() });
+  let stopping = false;
+  let beating: Promise<void> = Promise.resolve();
+  let timer: NodeJS.Timeout | undefined;
+  let beatsAt = 0;
+  let sweptAt = performance.now();
+
+  async function start(oneShot: boolean): Promise<void> {
+    await declarePolicies(withPgClient, engine, settings);
+    if (oneShot) return tickUntilIdle();
+    beating = beat();
+    await beating;
+    const { policies } = settings.registry;
+    logger.info(
+      `${policies.length} policies (${policies.map((policy) => policy.identifier).join(", ") || "none"}), ` +
+        `${loops.size > 0 ? `leading ${loops.size} shards` : settings.loop ? "standing by" : "no loop"}`,
+    );
+  }
+
+  /** Ticks a policy (or all) until nothing more can be admitted. */
+  async function tickUntilIdle(policies = settings.registry.policies.map((policy) => policy.identifier)) {
+    for (const policy of policies) {
+      while ((await tickOnce(ticks, { policy, shard: null, now: null, bounded: true })).admitted > 0);
+    }
+  }
+
+  async function beat(): Promise<void> {
+    if (stopping) return;
+    let pause = ERROR_PAUSE_MS;
+    try {
+      const leases = await withPgClient((client) => engine.beat(client, describePool(), bid()));
+      if (stopping) return;
+      loops.follow(leases);
+      for (const lease of leases) if (lease.leads && lease.waiting) loops.nudge(lease.policy);
+      pause = pauseUntilBeat(leases);
+      if (loops.size > 0 && leases[0]?.leads && leases[0].busy) sweepWhenDue();
+    } catch (error) {
+      if (!stopping) logger.warn(`Heartbeat failed, trying again: ${(error as Error).message}`, { error });
+    }
+    schedule(pause);
+  }
+
+  function describePool() {
+    const { slots, tasks } = context;
+    return { id: poolId, slots, tasks, host: os.hostname(), pid: process.pid, staleAfterMs: settings.workerStaleAfterMs };
+  }
+
+  function bid() {
+    const { loop } = settings;
+    return { policies: loop?.policies ?? [], shards: loop?.shards ?? null, ttlMs: LEASE_MS, bids: loop !== null };
+  }
+
+  /** A leader renews in time; a standby comes when the first lease it does not hold runs out. */
+  function pauseUntilBeat(leases: readonly { leads: boolean; expires_in_ms: number | null }[]): number {
+    const longest = settings.loop ? BEAT_MS : settings.workerHeartbeatIntervalMs;
+    const ends = leases.filter((lease) => !lease.leads).map((lease) => Math.max(lease.expires_in_ms ?? 0, 500));
+    return Math.min(longest, settings.workerHeartbeatIntervalMs, ...ends.map((ms) => ms + Math.random() * BID_SPREAD_MS));
+  }
+
+  function schedule(ms: number): void {
+    if (stopping) return;
+    clearTimeout(timer);
+    beatsAt = performance.now() + ms;
+    timer = setTimeout(() => {
+      beating = beat();
+    }, ms);
+  }
+
+  function beatSoon(ms: number): void {
+    const shards = settings.registry.policies.some((policy) => policy["~policy"].declaration.shardBy !== undefined);
+    if (shards && beatsAt - performance.now() > ms) schedule(ms);
+  }
+
+  function sweepWhenDue(): void {
+    if (performance.now() - sweptAt < settings.sweepIntervalMs) return;
+    sweptAt = performance.now();
+    sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }).then(
+      ({ repaired }) => {
+        if (Object.values(repaired).some((n) => n > 0)) logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
+      },
+      (error) => logger.warn(`Sweep failed: ${(error as Error).message}`, { error }),
+    );
+  }
+
+  return {
+    start,
+    nudge: loops.nudge,
+    /** A job of a policy ended; resolves when its release was flushed once. */
+    release: (job: Job, running: RunningJob, error: unknown): Promise<void> =>
+      releases.push(finishedJob(job, { ...running, error }, { logger, events })),
+    tickUntilIdle,
+    /** Stops ticking, and lets another pool lead at once. */
+    async stepDown(): Promise<void> {
+      stopping = true;
+      clearTimeout(timer);
+      await Promise.allSettled([beating, loops.stop()]);
+      await withPgClient((client) => engine.stepDown(client, poolId));
+    },
+    /** Flushes the last releases; the pool is still usable then. */
+    async close(): Promise<void> {
+      await releases.close();
+      await withPgClient((client) => engine.workerGone(client, poolId));
+    },
+  };
+}
+
+export type WorkerPoolRuntime = ReturnType<typeof makeWorkerPool>;

@@ -1,0 +1,67 @@
+import type { Job, JobHelpers, TaskList } from "graphile-worker";
+import { makeEngine } from "./db/engine.ts";
+import { finishedJob } from "./finished-job.ts";
+import type { AnyPolicy } from "./policy.ts";
+import { makeReleaseQueue, type ReleaseQueue } from "./release.ts";
+import { readSettings } from "./settings.ts";
+import { makeTickTask, TICK_TASK } from "./tick-task.ts";
+import { type Observer, unwrapped, wrapTasks } from "./wrap-task.ts";
+
+/**
+ * The same tasks, governed, for hosts that take no preset: jobs they add are staged, and each job's release is flushed
+ * before its task resolves. Adds the task `dispatch_policy_tick`. There is no loop and no heartbeat: ticks come from the
+ * crontab, another process or {@link runTickLoop}.
+ *
+ * @example runTaskList(options, wrapTaskList(tasks, { policies: [fetchEndpoint] }), pgPool);
+ */
+export function wrapTaskList<T extends TaskList>(
+  tasks: T,
+  options: { policies: readonly AnyPolicy[]; schema?: string | undefined },
+): T {
+  const settings = readSettings(options);
+  const engine = makeEngine(settings.schema);
+  const events = { emit: () => false };
+  const queues = new WeakMap<object, ReleaseQueue>();
+  const observer: Observer = {
+    engine,
+    registry: settings.registry,
+    waitedLocally: () => 0,
+    started: () => {},
+    async returned(job, running, helpers, outcome) {
+      const finished = finishedJob(job, { ...running, error: outcome?.error ?? null }, { logger: helpers.logger, events });
+      const flushed = queueOf(helpers).push(finished);
+      // a failure is released once Graphile Worker has recorded it, which it does after the task rejects
+      if (finished.retry === null) await flushed;
+    },
+    unadmitted: (job, policy, helpers) => warnOnce(job, policy, helpers),
+  };
+
+  /** One queue per pool of connections. */
+  function queueOf({ withPgClient, logger }: JobHelpers): ReleaseQueue {
+    let queue = queues.get(withPgClient);
+    if (!queue) {
+      queue = makeReleaseQueue({ withPgClient, engine, events, logger, onReleased: () => {} });
+      queues.set(withPgClient, queue);
+    }
+    return queue;
+  }
+
+  let warned = false;
+  function warnOnce(job: Job, policy: AnyPolicy, { logger }: JobHelpers): void {
+    if (warned) return;
+    warned = true;
+    logger.warn(`Job ${job.id} starts without having been admitted by policy ${policy.identifier}. Said once.`);
+  }
+
+  const wrapped: TaskList = {
+    [TICK_TASK]: unwrapped(makeTickTask({
+      ...{ engine, events, registry: settings.registry },
+      partitionBatchSize: settings.partitionBatchSize,
+      tickMaxDurationMs: settings.tickMaxDurationMs,
+      minTickIntervalMs: settings.minTickIntervalMs,
+    })),
+    ...tasks,
+  };
+  wrapTasks(wrapped, observer);
+  return wrapped as T;
+}

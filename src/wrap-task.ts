@@ -1,0 +1,196 @@
+import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
+import type { Engine } from "./db/engine.ts";
+import { type AnyPolicy, type DispatchPolicyHelpers, isPolicy, policyDefinition, resolveJob } from "./policy.ts";
+import type { Registry } from "./registry.ts";
+import { RetryAfter } from "./retry-after.ts";
+import { type AddedJob, addJobs, type JobSpec, modeOf } from "./stage.ts";
+
+/** The flag that carries a job's staged id through Graphile Worker. */
+const FLAG = "dispatch_policy:";
+const WRAPPED = Symbol("wrapped by graphile-worker-dispatch-policy");
+
+/** What the wrapper learned of a running job, for its release. */
+export interface RunningJob {
+  readonly policy: AnyPolicy;
+  readonly lagMs: number;
+}
+
+/** How the wrapper tells what it saw; the preset and wrapTaskList do it each in their way. */
+export interface Observer {
+  readonly engine: Engine;
+  readonly registry: Registry;
+  /** When a job was fetched ahead of its start (localQueue), how long it has waited here since, in milliseconds. */
+  waitedLocally(job: Job): number;
+  /** A job of a policy is about to run. */
+  started(job: Job, running: RunningJob): void;
+  /** Its task returned or threw; awaited before the host hears of it. */
+  returned(job: Job, running: RunningJob, helpers: JobHelpers, outcome: { error: unknown } | null): Promise<void>;
+  /** A job of a policy's task starts that was never admitted. */
+  unadmitted(job: Job, policy: AnyPolicy, helpers: JobHelpers): void;
+}
+
+/** Wraps every task of a list in place, once. */
+export function wrapTasks(tasks: TaskList, observer: Observer): void {
+  for (const [identifier, task] of Object.entries(tasks)) {
+    if (task) tasks[identifier] = wrapTask(identifier, task as Task, observer);
+  }
+}
+
+/** A task that is to be left as it is. */
+export function unwrapped(task: Task): Task {
+  return Object.assign(task, { [WRAPPED]: true });
+}
+
+export function isWrapped(task: object): boolean {
+  return WRAPPED in task;
+}
+
+/** The task with policy-aware helpers and, where a policy governs it, its start and end observed. */
+function wrapTask(identifier: string, task: Task, observer: Observer): Task {
+  if (isWrapped(task)) return task;
+  const policy = observer.registry.ofTask(identifier);
+  return unwrapped((payload, hostHelpers) => {
+    const helpers = policyAware(hostHelpers, observer);
+    return policy ? runGoverned(policy, task, payload, helpers, observer) : task(payload as never, helpers);
+  });
+}
+
+async function runGoverned(
+  policy: AnyPolicy,
+  task: Task,
+  payload: unknown,
+  helpers: JobHelpers,
+  observer: Observer,
+): Promise<Awaited<ReturnType<Task>>> {
+  const { job } = helpers;
+  const stagedId = stagedIdOf(job);
+  helpers.dispatchPolicy = describe(policy, job, stagedId, helpers.withPgClient, observer);
+  if (stagedId === null) {
+    observer.unadmitted(job, policy, helpers);
+    return task(payload as never, helpers);
+  }
+  const running: RunningJob = { policy, lagMs: helpers.dispatchPolicy.lagMs ?? 0 };
+  if (job.attempts > 1 && policyDefinition(policy).retries === "bypass") {
+    await holdSlot(policy, job, stagedId, helpers.withPgClient, observer.engine);
+  }
+  observer.started(job, running);
+  let outcome: { error: unknown } | null = null;
+  try {
+    return await task(payload as never, helpers);
+  } catch (error) {
+    outcome = { error };
+    if (error instanceof RetryAfter) await helpers.dispatchPolicy.hold(error);
+    throw error;
+  } finally {
+    await observer.returned(job, running, helpers, outcome);
+  }
+}
+
+/** A retry that bypasses the gates counts as in flight while it runs. */
+async function holdSlot(
+  policy: AnyPolicy,
+  job: Job,
+  stagedId: string,
+  withPgClient: WithPgClient,
+  engine: Engine,
+): Promise<void> {
+  const { partition, cost } = resolveJob(policy, job.payload, { task: job.task_identifier });
+  await withPgClient((client) =>
+    engine.holdSlot(client, { policy: policy.identifier, partition, jobId: job.id, stagedId, cost }),
+  );
+}
+
+export function stagedIdOf(job: Job): string | null {
+  const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(FLAG));
+  return flag ? flag.slice(FLAG.length) : null;
+}
+
+/**
+ * The wait in Graphile Worker: from admission (or `run_at`, if later) to the start, both by the database's clock, with
+ * no query of its own. Admission wrote `created_at`, a retry's admission `run_at`; fetching wrote `locked_at`.
+ */
+function lagOf(job: Job, observer: Observer): number {
+  const readyAt = Math.max(job.run_at.getTime(), job.created_at.getTime());
+  const lockedAt = job.locked_at?.getTime() ?? readyAt;
+  return Math.max(0, lockedAt - readyAt) + observer.waitedLocally(job);
+}
+
+function describe(
+  policy: AnyPolicy,
+  job: Job,
+  stagedId: string | null,
+  withPgClient: WithPgClient,
+  observer: Observer,
+): DispatchPolicyHelpers {
+  const { engine } = observer;
+  const scopeOf = (gate: string | null) => withPgClient((client) => engine.scopeOf(client, job.id, gate));
+  return {
+    policy: policy.identifier,
+    get partition() {
+      return resolveJob(policy, job.payload, { task: job.task_identifier }).partition;
+    },
+    stagedId: stagedId ?? "",
+    attempt: job.attempts,
+    admittedAt: stagedId === null ? null : new Date(Math.max(job.created_at.getTime(), retriedAt(job))),
+    lagMs: stagedId === null ? null : lagOf(job, observer),
+    async hold(options) {
+      const until = "until" in options ? options.until : new Date(Date.now() + options.forMs);
+      const partition = (await scopeOf(null))?.partition ?? this.partition;
+      await withPgClient((client) =>
+        engine.call(client, "hold", {
+          policy: policy.identifier,
+          partition,
+          until,
+          reason: options.reason,
+          by: `job ${job.id}`,
+        }),
+      );
+    },
+    async take({ gate, key, cost }) {
+      const scope = key ?? (await scopeOf(gate))?.scope_key ?? undefined;
+      const [row] = await withPgClient((client) =>
+        engine.call<{ taken: boolean; retry_at: Date | null }>(client, "take", {
+          policy: policy.identifier,
+          gate,
+          key: scope,
+          cost,
+        }),
+      );
+      return { taken: row?.taken ?? false, retryAt: row?.retry_at ?? null };
+    },
+  };
+}
+
+/** A retry's admission set run_at; a first attempt's run_at is the caller's. */
+function retriedAt(job: Job): number {
+  return job.attempts > 1 ? job.run_at.getTime() : 0;
+}
+
+/** Helpers whose addJob(s) stage the jobs of tasks that have a policy. */
+function policyAware(helpers: JobHelpers, { engine, registry }: Observer): JobHelpers {
+  const adder = makeAdder(engine, registry, helpers.withPgClient);
+  return { ...helpers, addJob: adder.addJob as JobHelpers["addJob"], addJobs: adder.addJobs as JobHelpers["addJobs"] };
+}
+
+/** addJob and addJobs with Graphile Worker's signatures, over a registry of policies. */
+export function makeAdder(engine: Engine, registry: Registry, withPgClient: WithPgClient) {
+  return {
+    async addJob(task: string | AnyPolicy, payload: unknown, spec: JobSpec = {}): Promise<AddedJob> {
+      const policy = isPolicy(task) ? task : registry.ofTask(task);
+      const identifier = isPolicy(task) ? task.identifier : task;
+      const job = { policy, task: identifier, payload, spec };
+      const [added] = await withPgClient((client) => addJobs(engine, client, [job], modeOf(spec)));
+      return added as AddedJob;
+    },
+    addJobs(specs: readonly (JobSpec & { identifier: string; payload: unknown })[], preserveRunAt?: boolean) {
+      const jobs = specs.map(({ identifier, payload, ...spec }) => ({
+        policy: registry.ofTask(identifier),
+        task: identifier,
+        payload,
+        spec,
+      }));
+      const mode = preserveRunAt ? "preserve_run_at" : "replace";
+      return withPgClient((client) => addJobs(engine, client, jobs, mode));
+    },
+  };
+}
