@@ -64,5 +64,6 @@ as $$
   select null, m.id, false from moved m
   where m.parked_job_id is not null and not exists (select 1 from resumed r where r.staged_id = m.id)
   union all
-  select null, null, false from announced where false;
+  -- read, so that it is sent
+  select null, null, false from announced where announced is null;
 $$;

@@ -14,20 +14,22 @@ create or replace function :DISPATCH_POLICY_SCHEMA._stage(p_batches json, p_mode
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_batch json;
+  v_batch record;
 begin
   if p_mode not in ('replace', 'preserve_run_at', 'unsafe_dedupe') then
     raise exception 'Invalid job_key_mode value %, expected ''replace'', ''preserve_run_at'' or ''unsafe_dedupe''.', p_mode
       using errcode = 'GWBKM';
   end if;
-  for v_batch in select b.value from json_array_elements(p_batches) b loop
-    if v_batch ->> 'policy' is null or exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_policies p
-      where p.name = v_batch ->> 'policy' and not p.enabled
+  -- each json text is read as few times as can be: once more cost 100,000 jobs a twentieth of the call
+  for v_batch in select b.* from json_to_recordset(p_batches) b (policy text, version int, partitions json, jobs json)
+  loop
+    if v_batch.policy is null or exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_batch.policy and not p.enabled
     ) then
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_batch -> 'jobs', p_mode) s;
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_batch.jobs, p_mode) s;
     else
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(v_batch, p_mode) s;
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
+        v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs, p_mode) s;
     end if;
   end loop;
 end

@@ -1,24 +1,24 @@
--- One policy's part of a staging call.
-create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(p_batch json, p_mode text)
-returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+-- One policy's part of a staging call. What is the same for every row is a variable: asking the batch for its version
+-- once a partition made 5,000 jobs of 500 partitions take 2.2 s, where 0.2 do.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(
+  p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
+set jit = off as $$
 #variable_conflict use_column
 declare
-  v_policy text := p_batch ->> 'policy';
   v_now timestamptz := clock_timestamp();
+  v_ids regclass := pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id');
 begin
   return query
   with partition as materialized (
-    select (k.ordinality - 1)::int as p, k.value ->> 'key' as key, coalesce(k.value ->> 'shard', 'default') as shard,
-      (k.value -> 'context')::jsonb as context, (k.value ->> 'weight')::float8 as weight,
-      (k.value -> 'limits')::jsonb as limits,
-      case when k.value ->> 'key' is not null
-        then :DISPATCH_POLICY_SCHEMA._partition_id(v_policy, k.value ->> 'key') end as id
-    from json_array_elements(p_batch -> 'partitions') with ordinality k
+    select (k.ordinality - 1)::int as p, k.key, coalesce(k.shard, 'default') as shard, k.context, k.weight, k.limits,
+      case when k.key is not null then :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.key) end as id
+    from rows from (json_to_recordset(p_partitions)
+      as (key text, shard text, context jsonb, weight float8, limits jsonb)) with ordinality k
   ),
   job as materialized (
-    select nextval(pg_get_serial_sequence(
-        format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id')) as id, j.*
-    from :DISPATCH_POLICY_SCHEMA._job_records(p_batch -> 'jobs') j
+    select nextval(v_ids) as id, j.*
+    from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
     where p_mode <> 'unsafe_dedupe' or not exists (
       select from :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey"))
   ),
@@ -44,13 +44,14 @@ begin
       max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
       priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
       parked_job_id = null, retry_at = null, failures = 0, error = null
-    returning s.*
+    returning s.id, s.partition_id, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority,
+      s.flags, s.cost, s.due, s.created_at
   ),
   note as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
       policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
       min_cost)
-    select v_policy, k.id, k.key, k.shard, coalesce((p_batch ->> 'version')::int, 0), k.context, k.weight, k.limits,
+    select p_policy, k.id, k.key, k.shard, coalesce(p_version, 0), k.context, k.weight, k.limits,
       -- whole milliseconds: a clock read in JavaScript right after must not be earlier
       date_trunc('milliseconds', w.due_at), coalesce(f.priority, 32767), coalesce(f.run_at, 'infinity'),
       coalesce(f.id, 9223372036854775807), w.min_cost
@@ -66,34 +67,36 @@ begin
   ),
   keyless as (
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
-    select p.id, v_policy, j.key from put p join job j on j.id = p.id or j."jobKey" = p.job_key
+    select p.id, p_policy, j.key from put p join job j on j.id = p.id where p.partition_id is null
+    union
+    select p.id, p_policy, j.key from put p join job j on j."jobKey" = p.job_key and j.id <> p.id
     where p.partition_id is null
     on conflict (staged_id) do update set partition_key = excluded.partition_key
   ),
   told as materialized (
-    select :DISPATCH_POLICY_SCHEMA._notify(v_policy) where exists (select from put)
+    select :DISPATCH_POLICY_SCHEMA._notify(p_policy) where exists (select from put)
   )
   select j.n, true, p.id, p.task_identifier, p.queue_name, p.run_at, coalesce(p.max_attempts, 25)::int, p.job_key,
-    p.priority::int, p.flags, p.created_at, v_policy, k.key, k.shard, null::json
+    p.priority::int, p.flags, p.created_at, p_policy, k.key, k.shard, null::json
   from put p
   join job j on j.id = p.id
   left join partition k on k.p = j.p
   union all
   select j.n, true, p.id, p.task_identifier, p.queue_name, p.run_at, coalesce(p.max_attempts, 25)::int, p.job_key,
-    p.priority::int, p.flags, p.created_at, v_policy, k.key, k.shard, null::json
+    p.priority::int, p.flags, p.created_at, p_policy, k.key, k.shard, null::json
   from put p
   join job j on j."jobKey" = p.job_key and j.id <> p.id
   left join partition k on k.p = j.p
   union all
   -- unsafe_dedupe: what has this key already
   select j.n, true, e.id, j.task, e.queue_name, e.run_at, e.max_attempts, e.job_key, e.priority, e.flags, e.created_at,
-    v_policy, k.key, k.shard, null::json
-  from :DISPATCH_POLICY_SCHEMA._job_records(p_batch -> 'jobs') j
+    p_policy, k.key, k.shard, null::json
+  from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey") e
   left join partition k on k.p = j.p
   where p_mode = 'unsafe_dedupe'
   union all
-  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from told where false;
+  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from told where told is null;   -- read, so that it is sent
 end
 $$;
 
@@ -117,7 +120,7 @@ $$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._partition_id(policy text, key text) returns uuid
 language sql immutable as $$
-  select md5(length(policy) || ':' || policy || key)::uuid;
+  select md5(length(policy)::text || ':' || policy || key)::uuid;   -- without ::text it would not be inlined
 $$;
 
 -- Wakes the tick loops that wait for work of this policy. Listeners of other schemas ignore it.

@@ -1,0 +1,327 @@
+// The engine's SQL functions, for tests that decide themselves who does what when.
+import { setTimeout as delay } from "node:timers/promises";
+import type { ExecutionContext } from "ava";
+import pg from "pg";
+import { testDatabase } from "./database.ts";
+
+export type Queryable = Pick<pg.Client | pg.Pool, "query">;
+
+/** A gate as a policy would resolve it: plain numbers, and the scope key of each partition. */
+export interface TestGate {
+  readonly name: string;
+  readonly kind: "throttle" | "concurrency" | "adaptive_concurrency";
+  readonly scope: "partition" | "key" | "policy";
+  readonly numbers: Readonly<Record<string, number | null>>;
+  keyOf(partition: string): string;
+}
+
+interface ScopeOptions {
+  readonly name?: string;
+  /** Default "partition"; a function gives the scope key of a partition. */
+  readonly scope?: "partition" | "policy" | ((partition: string) => string);
+}
+
+export function concurrency(max: number, options: ScopeOptions = {}): TestGate {
+  return gate("concurrency", { max }, options);
+}
+
+export function throttle(
+  rate: number,
+  { per = 1, burst = null, ...options }: ScopeOptions & { per?: number; burst?: number | null } = {},
+): TestGate {
+  return gate("throttle", { rate, per, burst }, options);
+}
+
+export function adaptive(
+  initialMax: number,
+  {
+    min = 1,
+    max = null,
+    targetLagMs = 100,
+    ...options
+  }: ScopeOptions & { min?: number; max?: number | null; targetLagMs?: number } = {},
+): TestGate {
+  const numbers = { initial_max: initialMax, min, max, target_lag_ms: targetLagMs };
+  const factors = { ewma_alpha: 0.5, failure_decrease_factor: 0.5, overload_decrease_factor: 0.95 };
+  return gate("adaptive_concurrency", { ...numbers, ...factors }, options);
+}
+
+function gate(
+  kind: TestGate["kind"],
+  numbers: TestGate["numbers"],
+  { name = kind, scope = "partition" }: ScopeOptions,
+): TestGate {
+  if (typeof scope === "function") return { name, kind, numbers, scope: "key", keyOf: scope };
+  return { name, kind, numbers, scope, keyOf: (partition) => (scope === "partition" ? partition : "") };
+}
+
+export interface EngineOptions {
+  readonly gates: readonly TestGate[];
+  readonly policy?: string;
+  readonly halfLifeSeconds?: number | null;
+  readonly batchSize?: number;
+  readonly budget?: number | null;
+}
+
+export interface StageOptions {
+  /** Who stages: a session inside a transaction, say. Default: the pool. */
+  readonly as?: Queryable;
+  /** Limits other than the policy's. */
+  readonly gates?: readonly TestGate[];
+  readonly jobKey?: string;
+  readonly queueName?: string;
+  readonly runAt?: Date;
+  readonly priority?: number;
+  readonly cost?: number;
+  readonly weight?: number;
+}
+
+export interface Admitted {
+  readonly claimed: number;
+  readonly admitted: number;
+  readonly denied: Record<string, number>;
+  readonly set_aside: number;
+}
+
+export interface Finished {
+  readonly job: string;
+  readonly ok?: boolean;
+  readonly lagMs?: number;
+  readonly retry?: object;
+}
+
+/** A database of the test's own, with one declared policy. */
+export async function engine(t: ExecutionContext, options: EngineOptions): Promise<Engine> {
+  const { url, pool } = await testDatabase(t);
+  const world = new Engine(url, pool, options);
+  await world.declare();
+  // Teardowns run last first: sessions end, locks and all, before the pool does.
+  t.teardown(() => world.endSessions());
+  return world;
+}
+
+export class Engine {
+  readonly url: string;
+  readonly pool: pg.Pool;
+  readonly policy: string;
+  readonly #options: EngineOptions;
+  readonly #sessions: Session[] = [];
+
+  constructor(url: string, pool: pg.Pool, options: EngineOptions) {
+    this.url = url;
+    this.pool = pool;
+    this.policy = options.policy ?? "p";
+    this.#options = options;
+  }
+
+  async declare(): Promise<void> {
+    const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
+    const gates = this.#options.gates.map(({ name, kind, scope, numbers }, position) => {
+      return { name, kind, scope, position, values: numbers };
+    });
+    const definition = {
+      ...{ name: this.policy, tasks: [this.policy], version: 0, enabled: true, gates },
+      ...{ weight: 1, cost: 1, shard: "default", partitionPaths: null, resolvesInSql: false },
+      ...{ job: {}, retries: "restage", functions: {} },
+    };
+    const settings = {
+      ...{ halfLifeSeconds, admissionBatchSize: batchSize, tickAdmissionBudget: budget },
+      ...{ ahead: null, aheadAuto: false },
+    };
+    await this.pool.query("select dispatch_policy._declare_policy($1, $2, $3, clock_timestamp())", [
+      JSON.stringify(definition),
+      "hash",
+      JSON.stringify(settings),
+    ]);
+  }
+
+  /** Stages a job in each of these partitions, in order, in one call. Returns the staged ids. */
+  async stage(partitions: string | readonly string[], options: StageOptions = {}): Promise<string[]> {
+    const text = "select id from dispatch_policy._stage($1, 'replace') order by n";
+    const { rows } = await (options.as ?? this.pool).query(text, [
+      JSON.stringify([this.batch([partitions].flat(), options)]),
+    ]);
+    return rows.map(({ id }) => id);
+  }
+
+  /** What {@link stage} sends. */
+  batch(partitions: readonly string[], options: StageOptions = {}): object {
+    const { gates = this.#options.gates, jobKey, queueName, runAt, priority, cost, weight = 1 } = options;
+    const keys = [...new Set(partitions)];
+    const place = new Map(keys.map((key, index) => [key, index]));
+    return {
+      policy: this.policy,
+      version: 0,
+      partitions: keys.map((key) => {
+        return { key, shard: "default", context: {}, weight, limits: limitsOf(gates, key) };
+      }),
+      jobs: partitions.map((key, n) => {
+        return { n, task: this.policy, p: place.get(key), jobKey, queueName, runAt, priority, cost };
+      }),
+    };
+  }
+
+  /** -1: another router is at work; 0: nothing is left. */
+  async route(as: Queryable = this.pool): Promise<number> {
+    const { rows } = await as.query("select dispatch_policy._route($1, null, 10000, false) as n", [
+      this.policy,
+    ]);
+    return rows[0].n;
+  }
+
+  async admit({
+    as = this.pool,
+    claim = 50,
+    now = null,
+  }: {
+    as?: Queryable;
+    claim?: number;
+    now?: Date | null;
+  } = {}): Promise<Admitted> {
+    const { rows } = await as.query("select * from dispatch_policy._admit($1, 'default', $2, $3, false)", [
+      this.policy,
+      claim,
+      now,
+    ]);
+    return rows[0];
+  }
+
+  /** Routes and admits, `count` times over. Returns how many jobs were admitted. */
+  async passes(count = 1, claim = 50): Promise<number> {
+    let admitted = 0;
+    for (let pass = 0; pass < count; pass++) {
+      await this.route();
+      admitted += (await this.admit({ claim })).admitted;
+    }
+    return admitted;
+  }
+
+  /** Gives back what these jobs hold. Returns those that are dealt with. */
+  async release(jobs: readonly (string | Finished)[], as: Queryable = this.pool): Promise<string[]> {
+    const finished = jobs.map((job) => (typeof job === "string" ? { job } : job));
+    const { rows } = await as.query("select job_id from dispatch_policy._release($1, null)", [
+      JSON.stringify(finished),
+    ]);
+    return rows.map(({ job_id }) => job_id);
+  }
+
+  /** Completes these jobs in Graphile Worker, and releases them. */
+  async finish(jobIds: readonly string[]): Promise<string[]> {
+    await this.pool.query("select graphile_worker.complete_jobs($1)", [jobIds]);
+    return this.release(jobIds);
+  }
+
+  /** Graphile Worker's ids of the jobs in flight, oldest first. */
+  async inFlight(partition?: string): Promise<string[]> {
+    const text = `select job_id from dispatch_policy.in_flight_jobs
+      where $1::text is null or partition = $1 order by job_id`;
+    const { rows } = await this.pool.query(text, [partition]);
+    return rows.map(({ job_id }) => job_id);
+  }
+
+  /** How many jobs are staged. */
+  async staged(partition?: string): Promise<number> {
+    return this.number(
+      "select count(*)::int from dispatch_policy.staged_jobs where $1::text is null or partition = $1",
+      [partition],
+    );
+  }
+
+  /** A row of `_private_partitions`. */
+  // biome-ignore lint/suspicious/noExplicitAny: a row of any shape
+  async partition(key: string): Promise<any> {
+    const text = "select * from dispatch_policy._private_partitions where key = $1";
+    return (await this.pool.query(text, [key])).rows[0];
+  }
+
+  /** A row of `_private_limiters`; without a key the gate's only one. */
+  // biome-ignore lint/suspicious/noExplicitAny: a row of any shape
+  async limiter(gateName: string, key?: string): Promise<any> {
+    const text = `select * from dispatch_policy._private_limiters
+      where gate = $1 and ($2::text is null or scope_key = $2)`;
+    return (await this.pool.query(text, [gateName, key])).rows[0];
+  }
+
+  async number(text: string, values: unknown[] = []): Promise<number> {
+    const { rows } = await this.pool.query({ text, values, rowMode: "array" });
+    return rows[0][0];
+  }
+
+  /** Releases and admits until nothing is staged and nothing in flight. Returns the jobs that finished. */
+  async drain(): Promise<number> {
+    let finished = 0;
+    for (let idle = 0; idle < 20; ) {
+      const jobs = await this.inFlight();
+      await this.finish(jobs);
+      finished += jobs.length;
+      const admitted = await this.passes();
+      idle = jobs.length + admitted === 0 ? idle + 1 : 0;
+      if (idle > 0 && (await this.staged()) === 0) break;
+    }
+    return finished;
+  }
+
+  /** What is left behind, by what it is; all 0 once everything is drained and two more passes went by. */
+  async leftovers(): Promise<Record<string, number>> {
+    await this.passes(2);
+    const { rows } = await this.pool.query(`select
+      (select count(*)::int from dispatch_policy._private_staged_jobs) as staged,
+      (select count(*)::int from dispatch_policy._private_arrivals) as arrivals,
+      (select count(*)::int from dispatch_policy._private_in_flight_jobs) as in_flight,
+      (select count(*)::int from dispatch_policy._private_limiters where in_flight <> 0) as counters,
+      (select count(*)::int from dispatch_policy._private_limiters where reserved_for is not null) as reserved,
+      (select count(*)::int from dispatch_policy._private_freed) as notes,
+      (select count(*)::int from dispatch_policy._private_partitions where blocked_on is not null) as blocked`);
+    return rows[0];
+  }
+
+  /** Limiters whose counter differs from the in-flight rows that hold them. */
+  async wrongCounters(): Promise<number> {
+    return this.number(`select count(*)::int from dispatch_policy._private_limiters l where l.in_flight <> (
+      select count(*) from dispatch_policy._private_in_flight_jobs f where f.limiter_ids @> array[l.id])`);
+  }
+
+  /** A connection of its own, which a test can leave inside a transaction. */
+  async session(): Promise<Session> {
+    const client = new pg.Client({ connectionString: this.url });
+    client.on("error", () => {});
+    await client.connect();
+    const { rows } = await client.query("select pg_backend_pid() as pid");
+    const session = Object.assign(client, { pid: rows[0].pid as number });
+    this.#sessions.push(session);
+    return session;
+  }
+
+  async endSessions(): Promise<void> {
+    await Promise.all(this.#sessions.map((session) => session.end().catch(() => {})));
+  }
+
+  /** Resolves once this session waits for another one's lock. */
+  async waitsForLock(session: Session): Promise<void> {
+    await until(`session ${session.pid} waits for a lock`, async () => {
+      const count = await this.number("select cardinality(pg_blocking_pids($1))", [session.pid]);
+      return count > 0;
+    });
+  }
+}
+
+export type Session = pg.Client & { readonly pid: number };
+
+/** Resolves once a fact holds; fails when it does not come true in time. */
+export async function until(
+  fact: string,
+  holds: () => Promise<boolean>,
+  { withinMs = 20_000, everyMs = 5 } = {},
+): Promise<void> {
+  const deadline = performance.now() + withinMs;
+  while (!(await holds())) {
+    if (performance.now() > deadline) throw new Error(`Not within ${withinMs} ms: ${fact}`);
+    await delay(everyMs);
+  }
+}
+
+function limitsOf(gates: readonly TestGate[], partition: string): object[] {
+  return gates.map(({ name, kind, scope, numbers, keyOf }, position) => {
+    return { gate: name, kind, scope, position, key: keyOf(partition), ...numbers };
+  });
+}

@@ -1,0 +1,195 @@
+// Job keys: one job per key, wherever it is, whoever touches it at the same moment.
+import test, { type ExecutionContext } from "ava";
+import { concurrency, type Engine, engine } from "../../helpers/engine.ts";
+
+const ALL = { gates: [concurrency(9, { name: "all", scope: "policy" })] };
+const OWN = { gates: [concurrency(9)] };
+
+const jobs = (world: Engine) => world.number("select count(*)::int from graphile_worker.jobs");
+
+/** What a worker does when it takes a job. */
+const TAKE = `update graphile_worker._private_jobs
+  set locked_at = now(), locked_by = 'worker', attempts = attempts + 1 where key = 'K1'`;
+/** What it does when the job fails. */
+const FAIL = `update graphile_worker._private_jobs set locked_at = null, locked_by = null,
+  last_error = 'oops', run_at = now() + interval '3 seconds' where locked_by = 'worker'`;
+
+test("staging two keys in one transaction beside a tick does not deadlock", async (t) => {
+  const world = await engine(t, ALL);
+  await world.stage("a", { jobKey: "K1" });
+  await world.stage("a", { jobKey: "K2" });
+  await world.route();
+  const app = await world.session();
+  const ticking = await world.session();
+  await app.query("begin");
+  await world.stage("a", { jobKey: "K2", as: app });
+  await ticking.query("begin");
+  t.is((await world.admit({ as: ticking })).admitted, 1, "K1, without waiting for K2");
+  const staging = world.stage("a", { jobKey: "K1", as: app });
+  await world.waitsForLock(app);
+  await ticking.query("commit");
+  await staging;
+  await app.query("commit");
+
+  await world.passes(3);
+  t.is((await world.inFlight()).length, 2, "each key once");
+  t.is(await jobs(world), 2);
+  t.is(await world.wrongCounters(), 0);
+});
+
+test("a job that replaces an admitted, waiting job of its key counts once", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage("a", { jobKey: "K1" });
+  t.is(await world.passes(), 1);
+  await world.pool.query("select dispatch_policy.set_limit('p', 'concurrency', $1)", [{ max: 5 }]);
+  await world.stage("a", { jobKey: "K1" });
+  t.is(await world.passes(), 1);
+
+  t.is(await jobs(world), 1);
+  t.is((await world.inFlight()).length, 1);
+  t.is((await world.limiter("concurrency")).in_flight, 1);
+  await world.finish(await world.inFlight());
+  t.is((await world.limiter("concurrency")).in_flight, 0);
+});
+
+test("so does one of another partition: the slot stays where it was taken", async (t) => {
+  const world = await engine(t, OWN);
+  await world.stage("a", { jobKey: "K1" });
+  await world.passes();
+  await world.stage("b", { jobKey: "K1" });
+  await world.passes();
+
+  t.is(await jobs(world), 1);
+  t.is(await world.wrongCounters(), 0);
+  await world.finish(await world.inFlight());
+  t.is(await world.wrongCounters(), 0);
+  t.is((await world.limiter("concurrency", "a")).in_flight, 0);
+  t.is((await world.limiter("concurrency", "b")).in_flight, 0);
+});
+
+for (const parks of [false, true]) {
+  const what = parks ? "parks" : "releases";
+
+  test(`a release that ${what} a job beside a tick that replaces it from another partition waits`, async (t) => {
+    const world = await engine(t, OWN);
+    await world.stage("a", { jobKey: "K1" });
+    await world.passes();
+    const [job] = await world.inFlight();
+    await world.stage("b", { jobKey: "K1" });
+    await world.route();
+    const ticking = await world.session();
+    const releasing = await world.session();
+    await ticking.query("begin");
+    await world.admit({ as: ticking });
+    const release = world.release([finished(job!, parks)], releasing);
+    await world.waitsForLock(releasing);
+    await ticking.query("commit");
+
+    t.deepEqual(await release, [job]);
+    t.is(await world.wrongCounters(), 0);
+    t.is(await jobs(world), 1);
+    await accountedFor(t, world);
+  });
+
+  test(`a tick beside a release that ${what} the job it replaces waits, and admits`, async (t) => {
+    const world = await engine(t, OWN);
+    await world.stage("a", { jobKey: "K1" });
+    await world.passes();
+    const [job] = await world.inFlight();
+    await world.stage("b", { jobKey: "K1" });
+    await world.route();
+    const ticking = await world.session();
+    const releasing = await world.session();
+    await releasing.query("begin");
+    await world.release([finished(job!, parks)], releasing);
+    const tick = world.admit({ as: ticking });
+    if (parks) await world.waitsForLock(ticking);
+    await releasing.query("commit");
+
+    t.is((await tick).admitted, 1);
+    t.is(await world.wrongCounters(), 0);
+    t.is(await jobs(world), 1);
+    await accountedFor(t, world);
+  });
+}
+
+function finished(job: string, parks: boolean) {
+  const retry = { after: 1, task: "p", maxAttempts: 25, queueName: null };
+  return parks ? { job, ok: false, retry } : { job };
+}
+
+/** When its time has come and its job is done, nothing is left of either. */
+async function accountedFor(t: ExecutionContext, world: Engine): Promise<void> {
+  const later = new Date(Date.now() + 60_000);
+  await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [later]);
+  await world.admit({ now: later });
+  const { rows } = await world.pool.query("select id from graphile_worker.jobs");
+  await world.finish(rows.map(({ id }) => id));
+  t.is((await world.inFlight()).length, 0);
+  t.is(await world.staged(), 0);
+  t.is(await world.wrongCounters(), 0);
+  t.is(await world.number("select sum(in_flight)::int from dispatch_policy._private_limiters"), 0);
+}
+
+test("a keyed job that a worker takes while its successor is admitted: nothing lost, nothing doubled", async (t) => {
+  const world = await engine(t, ALL);
+  await world.stage("a", { jobKey: "K1" });
+  await world.passes();
+  await world.stage("a", { jobKey: "K1" });
+  await world.route();
+  const worker = await world.session();
+  await worker.query("begin");
+  await worker.query(TAKE);
+  const ticking = await world.session();
+  const tick = world.admit({ as: ticking });
+  await world.waitsForLock(ticking);
+  await worker.query("commit");
+
+  const { admitted } = await tick;
+  t.is(admitted + (await world.staged()), 1, "admitted as a second job, or back in staging");
+  t.is(await world.wrongCounters(), 0);
+  await world.passes(3);
+  t.is(await jobs(world), 2);
+  t.is(await world.staged(), 0);
+  t.is((await world.limiter("all")).in_flight, 2);
+});
+
+test("a keyed job that fails while its successor is admitted: nothing lost", async (t) => {
+  const world = await engine(t, ALL);
+  await world.stage("a", { jobKey: "K1" });
+  await world.passes();
+  await world.pool.query(TAKE);
+  await world.stage("a", { jobKey: "K1" });
+  await world.route();
+  const worker = await world.session();
+  await worker.query("begin");
+  await worker.query(FAIL);
+  const ticking = await world.session();
+  const tick = world.admit({ as: ticking });
+  await world.waitsForLock(ticking);
+  await worker.query("commit");
+
+  await tick;
+  await world.passes(3);
+  t.is(await world.staged(), 0);
+  t.is(await world.wrongCounters(), 0);
+  t.is((await world.limiter("all")).in_flight, (await world.inFlight()).length);
+  t.is(await jobs(world), (await world.inFlight()).length);
+});
+
+test("the same key staged by two sessions at once is one job", async (t) => {
+  const world = await engine(t, ALL);
+  const app = await world.session();
+  const other = await world.session();
+  await app.query("begin");
+  await world.stage("a", { jobKey: "K1", as: app });
+  const second = world.stage("b", { jobKey: "K1", as: other });
+  await world.waitsForLock(other);
+  await app.query("commit");
+  await second;
+
+  t.is(await world.passes(2), 1);
+  t.is((await world.inFlight("b")).length, 1, "the later one");
+  t.is(await world.staged(), 0);
+  t.deepEqual((await world.leftovers()).blocked, 0);
+});

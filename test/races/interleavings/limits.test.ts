@@ -1,0 +1,175 @@
+// Limits that change while ticks and releases run.
+import test from "ava";
+import { concurrency, type Engine, engine, type TestGate } from "../../helpers/engine.ts";
+
+const cap = (max: number) => [concurrency(max)];
+const all = (max: number) => [concurrency(max, { name: "all", scope: "policy" })];
+
+async function maxOf(world: Engine, gate: string): Promise<number> {
+  return (await world.limiter(gate)).max;
+}
+
+test("an arrival that commits late but was staged earlier does not bring old limits back", async (t) => {
+  const world = await engine(t, { gates: cap(1) });
+  await world.stage("a");
+  await world.route();
+  const late = await world.session();
+  await late.query("begin");
+  await world.stage("a", { as: late, gates: cap(5) });
+  await world.stage("a", { gates: cap(10) });
+  await world.route();
+  t.is(await maxOf(world, "concurrency"), 10);
+
+  await late.query("commit");
+  await world.route();
+  t.is(await maxOf(world, "concurrency"), 10);
+  t.is((await world.admit()).admitted, 3, "its job counts all the same");
+});
+
+test("nor when the newer arrival made the partition", async (t) => {
+  const world = await engine(t, { gates: cap(1) });
+  const late = await world.session();
+  await late.query("begin");
+  await world.stage("a", { as: late, gates: cap(5) });
+  await world.stage("a", { gates: cap(10) });
+  await world.route();
+
+  await late.query("commit");
+  await world.route();
+  t.is(await maxOf(world, "concurrency"), 10);
+});
+
+test("a shared limit follows the newest arrival of any partition, however late an older one commits", async (t) => {
+  const world = await engine(t, { gates: all(1) });
+  await world.stage(["a", "b"]);
+  await world.route();
+  const late = await world.session();
+  await late.query("begin");
+  await world.stage("a", { as: late, gates: all(5) });
+  await world.stage("b", { gates: all(10) });
+  await world.route();
+  t.is(await maxOf(world, "all"), 10);
+
+  await late.query("commit");
+  await world.route();
+  t.is(await maxOf(world, "all"), 10);
+});
+
+test("nor does a late arrival of a partition nobody knew yet bring a shared limit back", async (t) => {
+  const world = await engine(t, { gates: all(1) });
+  await world.stage("b");
+  await world.route();
+  const late = await world.session();
+  await late.query("begin");
+  await world.stage("new", { as: late, gates: all(5) });
+  await world.stage("b", { gates: all(10) });
+  await world.route();
+
+  await late.query("commit");
+  await world.route();
+  t.is(await maxOf(world, "all"), 10);
+});
+
+for (const [scope, limits] of [
+  ["partition", cap],
+  ["shared", all],
+] as const) {
+  test(`a ${scope} limit that was confirmed meanwhile does not go back to a late, earlier one`, async (t) => {
+    const world = await engine(t, { gates: limits(10) });
+    await world.stage("a");
+    await world.route();
+    const late = await world.session();
+    await late.query("begin");
+    await world.stage("a", { as: late, gates: limits(5) });
+    await world.stage("a");
+    await world.route();
+
+    await late.query("commit");
+    await world.route();
+    t.is((await world.limiter(limits(10)[0]!.name)).max, 10);
+  });
+}
+
+test("a shared limit another partition confirmed meanwhile comes right again with the next arrival", async (t) => {
+  const world = await engine(t, { gates: all(10) });
+  await world.stage(["a", "b"]);
+  await world.route();
+  const late = await world.session();
+  await late.query("begin");
+  await world.stage("a", { as: late, gates: all(5) });
+  await world.stage("b");
+  await world.route();
+  await late.query("commit");
+  await world.route();
+
+  await world.stage("b");
+  await world.route();
+  t.is(await maxOf(world, "all"), 10);
+});
+
+test("a partition that goes back to earlier limits gets them", async (t) => {
+  const world = await engine(t, { gates: cap(1) });
+  for (const max of [5, 10, 5]) {
+    await world.stage("a", { gates: cap(max) });
+    await world.route();
+    t.is(await maxOf(world, "concurrency"), max);
+  }
+});
+
+test("a changed scope key moves later admissions only; what is in flight gives back where it took", async (t) => {
+  const scoped = (key: string): TestGate[] => [concurrency(1, { name: "account", scope: () => key })];
+  const world = await engine(t, { gates: scoped("old") });
+  await world.stage("a");
+  await world.passes();
+  await world.stage("a", { gates: scoped("new") });
+  t.is(await world.passes(), 1);
+  t.is((await world.limiter("account", "old")).in_flight, 1);
+  t.is((await world.limiter("account", "new")).in_flight, 1);
+
+  const [first] = await world.inFlight();
+  await world.release([first!]);
+  t.is((await world.limiter("account", "old")).in_flight, 0);
+  t.is((await world.limiter("account", "new")).in_flight, 1);
+});
+
+test("routers that change limits, ticks and releases beside each other never deadlock", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const random = (below: number) => Math.floor(Math.random() * below);
+  const randomGates = () => [
+    concurrency(2 + random(3)),
+    concurrency(10 + random(3), { name: "account", scope: (key) => `${Number(key.slice(1)) % 4}` }),
+    concurrency(30 + random(3), { name: "all", scope: "policy" }),
+  ];
+  const end = Date.now() + Number(process.env.RACE_SECONDS ?? 5) * 1000;
+  const failures: Record<string, number> = {};
+  const repeat = async (what: string, act: () => Promise<unknown>) => {
+    let rounds = 0;
+    while (Date.now() < end) {
+      rounds++;
+      await act().catch((error) => {
+        const failure = `${what}: ${error.code} ${error.message}`;
+        failures[failure] = (failures[failure] ?? 0) + 1;
+      });
+    }
+    return rounds;
+  };
+  const tick = () => world.admit({ claim: 10 });
+  const release = async () => {
+    const jobs = await world.inFlight();
+    await world.release(jobs.filter(() => Math.random() < 0.3));
+  };
+  const stage = () => {
+    const keys = Array.from({ length: 20 }, () => `k${random(30)}`);
+    return world.stage(keys, { gates: randomGates() });
+  };
+  const rounds = await Promise.all([
+    repeat("stage", stage),
+    repeat("route", () => world.route()),
+    ...[1, 2, 3].map(() => repeat("tick", tick)),
+    ...[1, 2].map(() => repeat("release", release)),
+  ]);
+
+  t.deepEqual(failures, {});
+  t.true(rounds.every((n) => n > 10), rounds.join());
+  t.is(await world.wrongCounters(), 0);
+});

@@ -1,0 +1,152 @@
+// Two saturated scopes that overlap without nesting: partition `p` needs both, its rivals one each. Without slots kept
+// for it, `p` never meets both free at once: 0 of 600.
+import test, { type ExecutionContext } from "ava";
+import { concurrency, type Engine, engine, type TestGate, throttle } from "../../helpers/engine.ts";
+
+const RELEASES = Number(process.env.RACE_RELEASES ?? 240);
+const JOBS_OF_P = 50;
+
+/** Rivals of `p` at the account and at the region; each has the other scope to itself. */
+const scopeOf =
+  (letter: "a" | "r", shared: string) =>
+  (partition: string): string =>
+    partition.startsWith(letter) || partition.startsWith("p") ? shared : `alone ${partition}`;
+const account = concurrency(2, { name: "account", scope: scopeOf("a", "acc") });
+const region = concurrency(2, { name: "region", scope: scopeOf("r", "reg") });
+
+const RIVALS = ["a1", "a2", "a3", "r1", "r2", "r3"];
+
+async function saturated(t: ExecutionContext, gates: readonly TestGate[], jobs = RELEASES / 4) {
+  const world = await engine(t, { gates });
+  for (const rival of RIVALS) await world.stage(Array(jobs).fill(rival));
+  await world.passes(4);
+  return world;
+}
+
+/** Single releases, at account and region in turn, with ticks between. Returns how many jobs of `watched` finished. */
+async function releaseInTurn(world: Engine, releases: number, watched = "p"): Promise<number> {
+  let finished = 0;
+  for (let release = 0; release < releases; release++) {
+    const { rows } = await world.pool.query(
+      `select job_id, partition from dispatch_policy.in_flight_jobs
+       where partition like $1 or partition like 'p%' order by job_id limit 1`,
+      [release % 2 ? "a%" : "r%"],
+    );
+    for (const { job_id, partition } of rows) {
+      await world.release([job_id]);
+      if (partition === watched) finished++;
+    }
+    await world.passes(2);
+  }
+  return finished;
+}
+
+/** Two thirds of what is fair among `rivals` partitions at one scope, which every second release frees. */
+function aShare(rivals: number): number {
+  return Math.min(JOBS_OF_P, Math.floor(((RELEASES / 2 / rivals) * 2) / 3));
+}
+
+async function drainsCleanly(t: ExecutionContext, world: Engine): Promise<void> {
+  await world.drain();
+  t.deepEqual(await world.leftovers(), {
+    ...{ staged: 0, arrivals: 0, in_flight: 0, counters: 0, reserved: 0, notes: 0, blocked: 0 },
+  });
+}
+
+for (const [order, gates] of [
+  ["account before region", [account, region]],
+  ["region before account", [region, account]],
+] as const) {
+  test(`a partition that needs two saturated scopes gets its share, ${order}`, async (t) => {
+    const world = await saturated(t, gates);
+    await world.stage(Array(JOBS_OF_P).fill("p"));
+    const finished = await releaseInTurn(world, RELEASES);
+    t.log(`${finished} of ${JOBS_OF_P} after ${RELEASES} releases`);
+    t.true(finished >= aShare(4), `${finished} of ${JOBS_OF_P}`);
+    await drainsCleanly(t, world);
+  });
+}
+
+test("several partitions that need both scopes all get their share", async (t) => {
+  const world = await saturated(t, [account, region]);
+  await world.stage(["p1", "p2"].flatMap((key) => Array(JOBS_OF_P).fill(key)));
+  await releaseInTurn(world, RELEASES);
+  for (const key of ["p1", "p2"]) {
+    const left = (await world.staged(key)) + (await world.inFlight(key)).length;
+    t.true(JOBS_OF_P - left >= aShare(5), `${key} has ${left} of ${JOBS_OF_P} left`);
+  }
+  await drainsCleanly(t, world);
+});
+
+test("with three overlapping scopes, too", async (t) => {
+  const tier = concurrency(2, { name: "tier", scope: scopeOf("a", "tier") });
+  const world = await saturated(t, [account, region, tier]);
+  await world.stage(Array(JOBS_OF_P).fill("p"));
+  const finished = await releaseInTurn(world, RELEASES);
+  t.true(finished >= aShare(4), `${finished} of ${JOBS_OF_P}`);
+  await drainsCleanly(t, world);
+});
+
+for (const [stop, how] of [
+  ["paused", "select dispatch_policy.pause('p', partition => 'p')"],
+  ["held", "select dispatch_policy.hold('p', 'p', now() + interval '1 hour')"],
+  ["removed", "delete from dispatch_policy._private_staged_jobs where task_identifier = 'p' and partition_id = $1"],
+] as const) {
+  test(`a slot kept for a partition that is ${stop} meanwhile goes to its rivals`, async (t) => {
+    const world = await saturated(t, [account, region], 20);
+    await world.stage(Array(JOBS_OF_P).fill("p"));
+    await world.route();
+    t.true(await keepsSlot(world, (await world.partition("p")).id), "a slot is kept");
+
+    await world.pool.query(how, how.includes("$1") ? [(await world.partition("p")).id] : []);
+    // of a removal the engine learns when it looks at the partition next
+    await releaseInTurn(world, stop === "removed" ? 4 : 0);
+    await world.release(await world.inFlight("p"));
+    await world.passes(4);
+    t.is((await world.limiter("account", "acc")).in_flight, 2);
+    t.is((await world.limiter("region", "reg")).in_flight, 2);
+    if (stop !== "removed") await world.pool.query("select dispatch_policy.resume('p', partition => 'p')");
+    await drainsCleanly(t, world);
+  });
+}
+
+/** Releases until a slot is kept for this partition. */
+async function keepsSlot(world: Engine, id: string): Promise<boolean> {
+  for (let release = 0; release < 40; release++) {
+    await releaseInTurn(world, 1 + (release % 2));
+    const kept = "select count(*)::int from dispatch_policy._private_limiters where reserved_for = $1";
+    if ((await world.number(kept, [id])) > 0) return true;
+  }
+  return false;
+}
+
+for (const first of ["account", "rate"] as const) {
+  test(`a throttled scope that overlaps a saturated one starves nobody either, ${first} first`, async (t) => {
+    const rate = throttle(20, { name: "rate", burst: 1, scope: scopeOf("r", "reg") });
+    const world = await engine(t, { gates: first === "rate" ? [rate, account] : [account, rate] });
+    for (const rival of RIVALS) await world.stage(Array(300).fill(rival));
+    let now = Date.now();
+    const passAt = async () => {
+      now += 5;
+      await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [new Date(now)]);
+      await world.admit({ now: new Date(now) });
+    };
+    for (let pass = 0; pass < 4; pass++) await passAt();
+    await world.stage(Array(JOBS_OF_P).fill("p"));
+    let finished = 0;
+    // a release every 35 ms, a token every 50 ms, and a pass every 5 ms: they seldom coincide
+    for (let release = 0; release < RELEASES / 2; release++) {
+      const { rows } = await world.pool.query(
+        `select job_id, partition from dispatch_policy.in_flight_jobs
+         where partition like 'a%' or partition = 'p' order by job_id limit 1`,
+      );
+      for (const { job_id, partition } of rows) {
+        await world.release([job_id]);
+        if (partition === "p") finished++;
+      }
+      for (let pass = 0; pass < 7; pass++) await passAt();
+    }
+    t.log(`${finished} of ${JOBS_OF_P} after ${RELEASES / 2} releases`);
+    t.true(finished >= aShare(4), `${finished} of ${JOBS_OF_P}`);
+  });
+}

@@ -1,0 +1,122 @@
+// Pauses and holds beside ticks.
+import test from "ava";
+import { concurrency, engine } from "../../helpers/engine.ts";
+
+const GATES = { gates: [concurrency(5, { name: "all", scope: "policy" })] };
+const PAUSE_A = "select * from dispatch_policy.pause('p', partition => 'a')";
+const RESUME_A = "select * from dispatch_policy.resume('p', partition => 'a')";
+
+test("a pause that is rolled back never happened, and delays nobody else meanwhile", async (t) => {
+  const world = await engine(t, GATES);
+  await world.stage(["a", "b"]);
+  await world.route();
+  const operator = await world.session();
+  await operator.query("begin");
+  await operator.query(PAUSE_A);
+  t.is((await world.admit()).admitted, 1, "that of b");
+  await operator.query("rollback");
+
+  t.is(await world.passes(), 1);
+});
+
+test("a pause whose transaction is open keeps no arrival from being staged or routed later", async (t) => {
+  const world = await engine(t, GATES);
+  await world.stage("a");
+  await world.route();
+  const operator = await world.session();
+  await operator.query("begin");
+  await operator.query(PAUSE_A);
+  await world.stage("a");
+  t.true((await world.route()) > 0, "left for the next pass");
+  await operator.query("rollback");
+
+  t.is(await world.passes(), 2);
+});
+
+test("pausing a waiting partition that rolls back leaves it waiting, and woken like others", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  await world.stage("holder");
+  await world.passes();
+  await world.stage("a");
+  await world.passes();
+  const operator = await world.session();
+  await operator.query("begin");
+  await operator.query(PAUSE_A);
+  // room comes while nobody can see whether it waits
+  await world.release(await world.inFlight());
+  t.is(await world.passes(2), 0);
+  await operator.query("rollback");
+
+  t.is(await world.passes(2), 1);
+});
+
+test("a partition that does not exist yet can be paused, and resumed", async (t) => {
+  const world = await engine(t, GATES);
+  await world.pool.query(PAUSE_A);
+  await world.stage(["a", "b"]);
+  t.is(await world.passes(2), 1);
+  t.is((await world.inFlight("b")).length, 1);
+
+  await world.pool.query(RESUME_A);
+  t.is(await world.passes(), 1);
+});
+
+test("so can one whose pause was routed before its first job came", async (t) => {
+  const world = await engine(t, GATES);
+  await world.pool.query(PAUSE_A);
+  await world.route();
+  await world.stage("a");
+  t.is(await world.passes(2), 0);
+
+  await world.pool.query(RESUME_A);
+  t.is(await world.passes(), 1);
+  t.is((await world.limiter("all")).in_flight, 1, "under its limits");
+});
+
+test("a pause of a partition that does not exist, resumed before any job came, leaves nothing", async (t) => {
+  const world = await engine(t, GATES);
+  await world.pool.query(PAUSE_A);
+  await world.pool.query(RESUME_A);
+  await world.stage("a");
+  t.is(await world.passes(), 1);
+});
+
+test("a pause beside the transaction that creates the partition holds", async (t) => {
+  const world = await engine(t, GATES);
+  await world.stage("a");
+  const routing = await world.session();
+  await routing.query("begin");
+  await world.route(routing);
+  await world.pool.query(PAUSE_A);
+  await routing.query("commit");
+
+  t.is(await world.passes(2), 0);
+  await world.pool.query(RESUME_A);
+  t.is(await world.passes(), 1);
+});
+
+test("a resume beside the router that is applying the pause holds", async (t) => {
+  const world = await engine(t, GATES);
+  await world.pool.query(PAUSE_A);
+  const routing = await world.session();
+  await routing.query("begin");
+  await world.route(routing);
+  const resuming = await world.session();
+  const resume = resuming.query(RESUME_A);
+  await world.waitsForLock(resuming);
+  await routing.query("commit");
+  await resume;
+
+  await world.stage("a");
+  t.is(await world.passes(2), 1);
+});
+
+test("a hold ends by itself", async (t) => {
+  const world = await engine(t, GATES);
+  await world.stage("a");
+  await world.route();
+  await world.pool.query("select dispatch_policy.hold('p', 'a', now() + interval '1 hour')");
+  t.is(await world.passes(2), 0);
+
+  t.is((await world.admit({ now: new Date(Date.now() + 3_601_000) })).admitted, 1);
+});

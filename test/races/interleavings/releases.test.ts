@@ -1,0 +1,81 @@
+// Releases beside others that look at the same rows.
+import test from "ava";
+import { concurrency, engine } from "../../helpers/engine.ts";
+
+test("a release waits for a session that looks at the in-flight row: skipped, its slot would leak", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage("a");
+  await world.passes();
+  const jobs = await world.inFlight();
+  const looking = await world.session();
+  await looking.query("begin");
+  await looking.query("select from dispatch_policy._private_in_flight_jobs for update");
+  const releasing = await world.session();
+  const release = world.release(jobs, releasing);
+  await world.waitsForLock(releasing);
+  await looking.query("rollback");
+
+  t.deepEqual(await release, jobs);
+  t.deepEqual(await world.inFlight(), []);
+  t.is((await world.limiter("concurrency")).in_flight, 0);
+});
+
+test("two releases of the same job give its slot back once", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage(["a", "a"]);
+  await world.passes();
+  const [job] = await world.inFlight();
+  const first = await world.session();
+  const second = await world.session();
+  await first.query("begin");
+  await world.release([job!], first);
+  const again = world.release([job!], second);
+  await world.waitsForLock(second);
+  await first.query("commit");
+
+  t.deepEqual(await again, [job], "dealt with");
+  t.is((await world.limiter("concurrency")).in_flight, 1);
+});
+
+test("releases of the same jobs in different order do not deadlock", async (t) => {
+  const world = await engine(t, { gates: [concurrency(50)] });
+  for (let round = 0; round < 20; round++) {
+    await world.stage(["a", "b", "c", "d"].flatMap((key) => Array(5).fill(key)));
+    await world.passes();
+    const jobs = await world.inFlight();
+    await Promise.all([world.release(jobs), world.release([...jobs].reverse()), world.release(jobs.slice(5))]);
+    t.deepEqual(await world.inFlight(), []);
+  }
+  t.is(await world.wrongCounters(), 0);
+});
+
+test("a job whose limiters changed while its release waited stays for the next flush", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage(["a", "b"]);
+  await world.passes();
+  const [job] = await world.inFlight("a");
+  const other = await world.session();
+  await other.query("begin");
+  await other.query("select from dispatch_policy._private_limiters for update");
+  const releasing = await world.session();
+  const release = world.release([job!], releasing);
+  await world.waitsForLock(releasing);
+  // admitted again under other limits meanwhile
+  await other.query(
+    `update dispatch_policy._private_in_flight_jobs f set limiter_ids = q.limiter_ids
+     from dispatch_policy._private_partitions q where q.key = 'b' and f.job_id = $1`,
+    [job],
+  );
+  await other.query("commit");
+
+  t.deepEqual(await release, []);
+  t.deepEqual(await world.release([job!]), [job]);
+});
+
+test("a job nobody holds is dealt with, and changes nothing", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage("a");
+  await world.passes();
+  t.deepEqual(await world.release(["999999999"]), ["999999999"]);
+  t.is((await world.limiter("concurrency")).in_flight, 1);
+});

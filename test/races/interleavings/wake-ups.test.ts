@@ -1,0 +1,192 @@
+// Room in a limiter must reach somebody who can use it, in fair order, whoever was told of it first.
+import test, { type ExecutionContext } from "ava";
+import { concurrency, type Engine, engine } from "../../helpers/engine.ts";
+
+/** One slot over the whole policy, held by a job of `holder`; `first` waits before `second`. */
+async function oneSlotTaken(t: ExecutionContext, [first, second]: [string, string]): Promise<Engine> {
+  const world = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  await world.stage("holder");
+  t.is(await world.passes(), 1);
+  await world.stage([first, second]);
+  t.is(await world.passes(2), 0);
+  await wakesBefore(world, first, second);
+  return world;
+}
+
+async function wakesBefore(world: Engine, ...keys: string[]): Promise<void> {
+  for (const [place, key] of keys.entries()) {
+    await world.pool.query(
+      "update dispatch_policy._private_partitions set fair_key = $2 where key = $1 and blocked_on is not null",
+      [key, place - 1e6],
+    );
+  }
+}
+
+test("a partition that went to sleep does not swallow the next partition's wake-up", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  await world.stage("a");
+  t.is(await world.passes(), 1);
+  t.is((await world.partition("a")).blocked_on, null);
+  await world.stage("b");
+  t.is(await world.passes(), 0);
+
+  await world.release(await world.inFlight("a"));
+  t.is(await world.passes(2), 1);
+});
+
+test("a wake-up spent on a drained partition is not lost for the next one", async (t) => {
+  const world = await oneSlotTaken(t, ["drained", "waiting"]);
+  await world.pool.query("delete from dispatch_policy._private_staged_jobs where partition_id = $1", [
+    (await world.partition("drained")).id,
+  ]);
+
+  await world.release(await world.inFlight("holder"));
+  await world.passes(3);
+  t.is((await world.inFlight("waiting")).length, 1);
+});
+
+test("a wake-up spent on a partition that is paused before its tick is not lost", async (t) => {
+  const world = await oneSlotTaken(t, ["paused", "waiting"]);
+
+  await world.release(await world.inFlight("holder"));
+  await world.route();
+  t.is((await world.partition("paused")).blocked_on, null, "woken");
+  await world.pool.query("select dispatch_policy.pause('p', partition => 'paused')");
+  await world.passes(3);
+  t.is((await world.inFlight("waiting")).length, 1);
+});
+
+test("a wake-up spent on a partition that is held before its tick is not lost", async (t) => {
+  const world = await oneSlotTaken(t, ["held", "waiting"]);
+
+  await world.release(await world.inFlight("holder"));
+  await world.route();
+  await world.pool.query("select dispatch_policy.hold('p', 'held', now() + interval '1 hour')");
+  await world.passes(3);
+  t.is((await world.inFlight("waiting")).length, 1);
+});
+
+test("a wake-up spent on a partition whose other limiter is full is not lost", async (t) => {
+  const region = concurrency(1, { name: "region", scope: (key) => (key === "w" ? "south" : key) });
+  const all = concurrency(1, { name: "all", scope: "policy" });
+  const world = await engine(t, { gates: [all] });
+  await world.stage(["south", "south"], { gates: [{ ...region, keyOf: () => "south" }] });
+  await world.passes();
+  await world.stage("x");
+  t.is(await world.passes(), 1, "both limiters are full");
+  await world.stage("w", { gates: [region, all] });
+  await world.stage("waiting");
+  await world.passes(3);
+  // by chance noted as waiting for the limiter that is freed
+  const { id } = await world.limiter("all");
+  await world.pool.query("update dispatch_policy._private_partitions set blocked_on = $1 where key = 'w'", [
+    id,
+  ]);
+  await wakesBefore(world, "w", "waiting");
+
+  await world.release(await world.inFlight("x"));
+  await world.passes(4);
+  t.is((await world.inFlight("waiting")).length, 1);
+});
+
+test("the slot of a job that was removed before it ran goes to whoever waits", async (t) => {
+  const world = await oneSlotTaken(t, ["a", "b"]);
+  const [job] = await world.inFlight("holder");
+  await world.pool.query("select dispatch_policy.complete_jobs(array[$1::bigint])", [job]);
+
+  const { rows } = await world.pool.query("select job_id from dispatch_policy._sweep_in_flight('0 seconds')");
+  await world.release(rows.map(({ job_id }) => job_id));
+  t.is(await world.passes(), 1);
+});
+
+test("arrivals do not push a waiting partition back", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1000)], batchSize: 1 });
+  const keys = Array.from({ length: 100 }, (_, i) => `k${i}`);
+  for (let round = 0; round < 10; round++) await world.stage(keys);
+  await world.route();
+  for (let tick = 0; tick < 60; tick++) {
+    await world.stage("k99");
+    await world.passes(1, 5);
+  }
+  // 60 ticks of 5 partitions: three rounds over 100
+  t.is((await world.inFlight("k0")).length, 3);
+  t.is((await world.inFlight("k99")).length, 3);
+});
+
+test("a router beside another says busy, never that nothing is left", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const other = await world.session();
+  await other.query("begin");
+  t.is(await world.route(other), 0);
+  await world.stage("a");
+
+  t.is(await world.route(), -1);
+  await other.query("commit");
+  t.is(await world.route(), 1);
+  t.is((await world.admit()).admitted, 1);
+});
+
+test("a router leaves the arrivals of a partition a tick has locked, and says so", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage("a");
+  await world.route();
+  const ticking = await world.session();
+  await ticking.query("begin");
+  await world.admit({ as: ticking });
+  await world.stage(["a", "b"]);
+
+  t.is(await world.route(), 2, "one consumed, one left: come back");
+  await ticking.query("commit");
+  t.is(await world.route(), 1);
+  t.is((await world.admit()).admitted, 2);
+});
+
+test("waiters are woken in an order comparable across time, not by raw admits of different ages", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  await world.stage(["hot", "b", "c"].flatMap((key) => Array(90).fill(key)));
+  await world.passes(5);
+  // an hour ago and half-lives of a minute: really nothing
+  await world.pool.query(`update dispatch_policy._private_partitions set decayed_admits = 1000,
+    decayed_at = now() - interval '1 hour',
+    fair_key = dispatch_policy._fair_key(1000, weight, 60, now() - interval '1 hour') where key = 'hot'`);
+  const served: Record<string, number> = { hot: 0, b: 0, c: 0 };
+  for (let slot = 0; slot < 120; slot++) {
+    for (const key of Object.keys(served)) {
+      const jobs = await world.inFlight(key);
+      served[key]! += jobs.length;
+      await world.release(jobs);
+    }
+    await world.passes();
+  }
+  for (const [key, jobs] of Object.entries(served)) t.true(jobs >= 30, `${key} of ${JSON.stringify(served)}`);
+});
+
+test("a limit overridden to 0 comes back by itself, and with it those who wait for it", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5, { name: "all", scope: "policy" })] });
+  await world.stage("holder");
+  t.is(await world.passes(), 1);
+  await world.pool.query("select dispatch_policy.set_limit('p', 'all', $1, until => $2)", [
+    { max: 0 },
+    new Date(Date.now() + 3_600_000),
+  ]);
+  await world.stage(["a", "b"]);
+  t.is(await world.passes(2), 0);
+  t.not((await world.partition("a")).blocked_on, null);
+  t.is((await world.partition("a")).denied_reason, "max_zero");
+
+  const later = new Date(Date.now() + 3_601_000);
+  await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [later]);
+  t.is((await world.admit({ now: later })).admitted, 2);
+});
+
+test("the loop is told when an override ends", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  const end = new Date(Date.now() + 3_600_000);
+  await world.stage("a");
+  await world.route();
+  await world.pool.query("select dispatch_policy.set_limit('p', 'all', $1, until => $2)", [{ max: 0 }, end]);
+  await world.passes(2);
+
+  const { rows } = await world.pool.query("select dispatch_policy._next_eligible_at('p', 'default') as at");
+  t.deepEqual(rows[0].at, end);
+});

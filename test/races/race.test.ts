@@ -1,0 +1,39 @@
+// Many of everything at once, in processes of their own: four that tick, four that enqueue (two leave transactions
+// open), two that run jobs, and one that knows nothing of the engine and watches. RACE_JOBS or RACE_SECONDS for more.
+import test, { type ExecutionContext } from "ava";
+import { engine } from "../helpers/engine.ts";
+import { FAULTS, type FaultName, plant } from "./race/faults.ts";
+import { race } from "./race/run.ts";
+import { MOST_IN_ALL, OPTIONS } from "./race/world.ts";
+
+const SECONDS = Number(process.env.RACE_SECONDS ?? 0);
+const JOBS = Number(process.env.RACE_JOBS ?? 3000);
+const JOBS_UNTIL_A_FAULT_SHOWS = 3000;
+
+async function world(t: ExecutionContext) {
+  t.timeout(SECONDS * 1000 + 300_000 + JOBS * 20);
+  return engine(t, OPTIONS);
+}
+
+test.serial("processes race: no overrun, no deadlock, nothing lost, no counter left", async (t) => {
+  const outcome = await race(await world(t), { jobs: JOBS, seconds: SECONDS });
+  t.log(JSON.stringify(outcome));
+  t.deepEqual(outcome.problems, []);
+  t.is(outcome.mostInAll, MOST_IN_ALL, "the limit was reached");
+});
+
+const shows: Record<FaultName, RegExp> = {
+  "a limiter that is not locked": /overrun/,
+  "a release that is lost": /stalled|left: counters/,
+  "a wake-up written by the releaser, past locked partitions, in place of a note": /stalled|deadlock/,
+};
+
+for (const name of Object.keys(FAULTS) as FaultName[]) {
+  test.serial(`the race finds ${name}`, async (t) => {
+    const it = await world(t);
+    await plant(it, name);
+    const { problems } = await race(it, { jobs: JOBS_UNTIL_A_FAULT_SHOWS, seconds: 0 });
+    t.log(problems.join("; "));
+    t.regex(problems.join("; "), shows[name]);
+  });
+}

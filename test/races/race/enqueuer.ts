@@ -1,0 +1,50 @@
+// Stages jobs, in transactions of which some stay open for a while and some roll back.
+import { setTimeout as delay } from "node:timers/promises";
+import { connect, isOver, orders, randomPartition, repeat, report } from "./world.ts";
+
+const MOST_STAGED = 5000;
+const holdsOpen = orders.place % 2 === 1;
+const engine = connect();
+const end = Date.now() + orders.seconds * 1000;
+let left = orders.jobs;
+
+while (!isOver() && (orders.seconds > 0 ? Date.now() < end : left > 0)) {
+  await stageSome().catch((error) => report({ failure: `enqueuer: ${error.code} ${error.message}` }));
+  if (Math.random() < 0.05) await room();
+}
+report({ done: true });
+await repeat(() => delay(50));
+await engine.pool.end();
+
+async function stageSome(): Promise<void> {
+  const app = await engine.pool.connect();
+  try {
+    await app.query("begin");
+    const ids = await engine.stage(some(), { as: app });
+    if (holdsOpen && Math.random() < 0.2) {
+      await delay(Math.random() * 60);
+      ids.push(...(await engine.stage(some(), { as: app })));
+    }
+    if (Math.random() < 0.05) {
+      await app.query("rollback");
+      return;
+    }
+    await app.query("commit");
+    left -= ids.length;
+    report({ staged: ids });
+  } catch (error) {
+    await app.query("rollback").catch(() => {});
+    throw error;
+  } finally {
+    app.release();
+  }
+}
+
+function some(): string[] {
+  return Array.from({ length: 1 + Math.floor(Math.random() * 40) }, randomPartition);
+}
+
+/** Lets the others catch up. */
+async function room(): Promise<void> {
+  while (!isOver() && (await engine.staged()) > MOST_STAGED) await delay(100);
+}

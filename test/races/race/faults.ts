@@ -1,0 +1,48 @@
+// Engines that are wrong in one place each. A race that lets one of them pass is too weak.
+import type { Engine } from "../../helpers/engine.ts";
+
+interface Fault {
+  readonly of: string;
+  readonly from: RegExp;
+  readonly to: string;
+}
+
+export const FAULTS = {
+  "a limiter that is not locked": {
+    of: "_lock_limiters",
+    from: /\bfor no key update\b/,
+    to: "",
+  },
+  "a release that is lost": {
+    of: "_give_back",
+    from: /(from gone g cross join unnest\(g\.limiter_ids\) u \(id\)) group by/,
+    to: "$1 where mod(g.job_id, 200) <> 0 group by",
+  },
+  "a wake-up written by the releaser, past locked partitions, in place of a note": {
+    of: "_give_back",
+    from: /noted as \([\s\S]*?returning policy_id\s*\)/,
+    to: `noted as (
+      update dispatch_policy._private_partitions p set denied_until = '-infinity', blocked_on = null
+      where p.id = any(array(
+        select w.id from freed f join per_limiter n on n.id = f.id cross join lateral (
+          select q.id from dispatch_policy._private_partitions q where q.blocked_on = f.id
+          order by q.fair_key limit n.jobs for no key update skip locked
+        ) w
+      ))
+      returning p.policy_id
+    )`,
+  },
+} as const satisfies Record<string, Fault>;
+
+export type FaultName = keyof typeof FAULTS;
+
+export async function plant(engine: Engine, name: FaultName): Promise<void> {
+  const { of, from, to } = FAULTS[name];
+  const { rows } = await engine.pool.query("select pg_get_functiondef($1::regproc) as text", [
+    `dispatch_policy.${of}`,
+  ]);
+  const sound: string = rows[0].text;
+  const faulty = sound.replace(from, to);
+  if (faulty === sound) throw new Error(`Nothing to plant "${name}" in: ${of} has changed`);
+  await engine.pool.query(faulty);
+}

@@ -1,0 +1,137 @@
+// Starts the processes of a race, waits until every job ran or nothing moves any more, and judges.
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Engine } from "../../helpers/engine.ts";
+import { MOST_IN_ALL, MOST_OF_A_PARTITION, type Orders, type Report } from "./world.ts";
+
+const PROCESSES = { observer: 1, worker: 2, ticker: 4, enqueuer: 4 } as const;
+const STALLED_AFTER_MS = 6000;
+
+export interface Course {
+  /** Jobs to stage, or 0: for `seconds`. */
+  readonly jobs: number;
+  readonly seconds: number;
+}
+
+export interface Outcome {
+  /** What went wrong; empty: nothing. */
+  readonly problems: readonly string[];
+  readonly jobs: number;
+  readonly seconds: number;
+  readonly jobsPerSecond: number;
+  readonly mostInAll: number;
+  readonly mostOfAPartition: number;
+}
+
+export async function race(engine: Engine, course: Course): Promise<Outcome> {
+  const folder = await mkdtemp(path.join(os.tmpdir(), "race-"));
+  const books = new Books();
+  const started = Date.now();
+  const children = start(engine.url, path.join(folder, "observer"), course, books);
+  try {
+    await untilDoneOrStalled(books);
+  } finally {
+    await end(children);
+    await rm(folder, { recursive: true, force: true });
+  }
+  const seconds = (books.lastEndAt - started) / 1000;
+  if (books.stalledWith === 0) await checkLeftovers(engine, books);
+  const { mostInAll, mostOfAPartition } = books;
+  const jobs = books.ended.size;
+  const jobsPerSecond = Math.round(jobs / seconds);
+  return { problems: books.problems(), jobs, seconds, jobsPerSecond, mostInAll, mostOfAPartition };
+}
+
+/** What the processes reported. */
+class Books {
+  readonly staged = new Set<string>();
+  readonly ended = new Set<string>();
+  readonly failures = new Map<string, number>();
+  doubled = 0;
+  enqueuersDone = 0;
+  mostInAll = 0;
+  mostOfAPartition = 0;
+  lastEndAt = Date.now();
+  stalledWith = 0;
+
+  add({ failure, staged, done, seen }: Report): void {
+    if (failure !== undefined) this.fail(failure);
+    if (done) this.enqueuersDone++;
+    for (const id of staged ?? []) this.staged.add(id);
+    if (seen === undefined) return;
+    for (const id of seen.ended) this.ended.add(id);
+    if (seen.ended.length > 0) this.lastEndAt = Date.now();
+    this.doubled += seen.doubled.length;
+    this.mostInAll = seen.mostInAll;
+    this.mostOfAPartition = seen.mostOfAPartition;
+  }
+
+  fail(failure: string): void {
+    this.failures.set(failure, (this.failures.get(failure) ?? 0) + 1);
+  }
+
+  problems(): string[] {
+    const unasked = [...this.ended].filter((id) => !this.staged.has(id)).length;
+    const found = [
+      this.mostInAll > MOST_IN_ALL && `overrun: ${this.mostInAll} at once, ${MOST_IN_ALL} allowed`,
+      this.mostOfAPartition > MOST_OF_A_PARTITION &&
+        `overrun: ${this.mostOfAPartition} of a partition at once, ${MOST_OF_A_PARTITION} allowed`,
+      this.stalledWith > 0 && `stalled: ${this.stalledWith} jobs never ran`,
+      this.doubled > 0 && `doubled: ${this.doubled} jobs started twice`,
+      unasked > 0 && `unasked: ${unasked} jobs ran whose staging was rolled back`,
+      ...[...this.failures].map(([failure, times]) => `failed: ${times} × ${failure}`),
+    ];
+    return found.filter((problem) => problem !== false);
+  }
+}
+
+function start(url: string, socket: string, { jobs, seconds }: Course, books: Books): ChildProcess[] {
+  const share = Math.ceil(jobs / PROCESSES.enqueuer);
+  return Object.entries(PROCESSES).flatMap(([name, count]) => {
+    const role = name as Orders["role"];
+    return Array.from({ length: count }, (_, place) => {
+      const orders: Orders = { role, place, url, socket, jobs: share, seconds };
+      const child = fork(new URL(`${role}.ts`, import.meta.url), [JSON.stringify(orders)], { execArgv: [] });
+      child.on("message", (report) => books.add(report as Report));
+      child.on("exit", (code) => code && books.fail(`${role} exited with ${code}`));
+      return child;
+    });
+  });
+}
+
+async function untilDoneOrStalled(books: Books): Promise<void> {
+  for (;;) {
+    const left = books.staged.size - books.ended.size;
+    if (books.enqueuersDone === PROCESSES.enqueuer && left === 0) return;
+    if (Date.now() - books.lastEndAt > STALLED_AFTER_MS) {
+      books.stalledWith = Math.max(left, 1);
+      return;
+    }
+    await delay(100);
+  }
+}
+
+async function end(children: readonly ChildProcess[]): Promise<void> {
+  // flushes first: a job that ended is released
+  await delay(300);
+  await Promise.all(
+    children.map(async (child) => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      const exit = once(child, "exit");
+      if (child.connected) child.send("end");
+      const late = setTimeout(() => child.kill("SIGKILL"), 5000);
+      await exit;
+      clearTimeout(late);
+    }),
+  );
+}
+
+async function checkLeftovers(engine: Engine, books: Books): Promise<void> {
+  for (const [what, count] of Object.entries(await engine.leftovers())) {
+    if (count !== 0) books.fail(`${count} left: ${what}`);
+  }
+}

@@ -1,0 +1,51 @@
+// Runs admitted jobs for a random moment, and tells the observer of each start and end: of the start once it has the
+// job, of the end before it gives anything back. So what the observer sees running at once is never too much.
+import { once } from "node:events";
+import net from "node:net";
+import readline from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
+import { connect, orders, repeat } from "./world.ts";
+
+const WORKERS = 2;
+const engine = connect();
+const observer = net.connect(orders.socket);
+await once(observer, "connect");
+const answers = readline.createInterface(observer)[Symbol.asyncIterator]();
+
+const running = new Set<string>();
+let finished: { job: string; staged: string; partition: string }[] = [];
+
+await Promise.all([repeat(takeJobs), repeat(flush)]);
+observer.destroy();
+await engine.pool.end();
+
+/** Each worker process takes the jobs whose id leaves its place as remainder. */
+async function takeJobs(): Promise<void> {
+  const { rows } = await engine.pool.query(
+    `select job_id, staged_id, partition from dispatch_policy.in_flight_jobs
+     where task_identifier is not null and mod(job_id, $1) = $2`,
+    [WORKERS, orders.place],
+  );
+  for (const { job_id: job, staged_id: staged, partition } of rows) {
+    if (running.has(job)) continue;
+    running.add(job);
+    observer.write(`+ ${staged} ${partition}\n`);
+    setTimeout(() => finished.push({ job, staged, partition }), Math.random() * 20);
+  }
+  await delay(2);
+}
+
+async function flush(): Promise<void> {
+  if (finished.length === 0) return void (await delay(2));
+  const batch = finished;
+  finished = [];
+  observer.write(`- ${batch.map(({ staged, partition }) => `${staged} ${partition}`).join(" ")}\n`);
+  await answers.next();
+  const jobs = batch.map(({ job }) => job);
+  await engine.pool.query("select graphile_worker.complete_jobs($1)", [jobs]);
+  for (let left = jobs; left.length > 0; ) {
+    const done = new Set(await engine.release(left));
+    left = left.filter((job) => !done.has(job));
+  }
+  for (const job of jobs) running.delete(job);
+}
