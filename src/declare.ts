@@ -8,7 +8,11 @@ const STARTED_AT = new Date(Date.now() - performance.now());
 const PAGE = 1000;
 
 /** Records this process's policies in the database; partitions of a policy that changed are resolved anew. */
-export async function declarePolicies(withPgClient: WithPgClient, engine: Engine, settings: Settings): Promise<void> {
+export async function declarePolicies(
+  withPgClient: WithPgClient,
+  engine: Engine,
+  settings: Settings,
+): Promise<void> {
   for (const policy of settings.registry.policies) {
     const definition = { ...policyDefinition(policy) };
     definition.enabled &&= settings.enabled;
@@ -30,10 +34,16 @@ async function resolveAgain(
 ): Promise<void> {
   let after: string | null = null;
   for (;;) {
-    const page = await withPgClient((client) => engine.partitionsAfter(client, policy.identifier, after, PAGE));
+    const page = await withPgClient((client) =>
+      engine.partitionsAfter(client, policy.identifier, after, PAGE),
+    );
     const last = page.at(-1);
     if (!last) return;
-    const partitions = page.map(({ key, context }) => ({ key, context, ...resolveLimits(policy, context, key) }));
+    const partitions = page.map(({ key, context }) => ({
+      key,
+      context,
+      ...resolveLimits(policy, context, key),
+    }));
     await withPgClient((client) => engine.resolveAgain(client, policy.identifier, version, partitions));
     after = last.id;
   }

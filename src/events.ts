@@ -54,6 +54,10 @@ export function policyEvents(events: Listenable): {
 }
 
 /** Emits to whoever listens; a listener that throws is its own problem, as in Graphile Worker. */
-export function emit<K extends keyof PolicyEventMap>(sink: EventSink, name: K, event: PolicyEventMap[K]): void {
+export function emit<K extends keyof PolicyEventMap>(
+  sink: EventSink,
+  name: K,
+  event: PolicyEventMap[K],
+): void {
   sink.emit(name, event);
 }

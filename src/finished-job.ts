@@ -35,7 +35,11 @@ function retryOf(
   const backoff = backoffOf(policy, error, job, logger);
   const move = backoff && backoff.partition !== undefined ? backoff.partition : null;
   if (backoff === false) {
-    emit(events, "dispatchPolicy:giveUp", { policy: policy.identifier, jobId: job.id, attempt: job.attempts });
+    emit(events, "dispatchPolicy:giveUp", {
+      policy: policy.identifier,
+      jobId: job.id,
+      attempt: job.attempts,
+    });
     return { giveUp: true };
   }
   if (policyDefinition(policy).retries === "bypass") {
@@ -51,12 +55,19 @@ function retryOf(
 }
 
 /** A back-off that throws is the policy's mistake, not the job's: it is retried as Graphile Worker would. */
-function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger): ResolvedBackoff | false | null {
+function backoffOf(
+  policy: AnyPolicy,
+  error: unknown,
+  job: Job,
+  logger: Logger,
+): ResolvedBackoff | false | null {
   if (error instanceof RetryAfter) return { afterMs: Math.max(error.until.getTime() - Date.now(), 0) };
   try {
     return resolveBackoff(policy, error, job.attempts, job);
   } catch (mistake) {
-    logger.error(`Job ${job.id}: ${(mistake as Error).message}; using Graphile Worker's own back-off`, { error: mistake });
+    logger.error(`Job ${job.id}: ${(mistake as Error).message}; using Graphile Worker's own back-off`, {
+      error: mistake,
+    });
     return null;
   }
 }

@@ -47,7 +47,12 @@ export interface Operate {
   status(options?: {
     policy?: string;
   }): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }>;
-  partitions(query?: { policy?: string; search?: string; after?: string; limit?: number }): Promise<readonly unknown[]>;
+  partitions(query?: {
+    policy?: string;
+    search?: string;
+    after?: string;
+    limit?: number;
+  }): Promise<readonly unknown[]>;
   /** Switches a policy off at run time: adds pass through, and ticks empty its staging ungated. */
   disable(options: { policy: string } & Why): Promise<Changed>;
   enable(options: { policy: string } & Why): Promise<Changed>;
@@ -129,19 +134,42 @@ function installSchema(worker: WorkerUtils, settings: Settings, workerSchema: st
 /** Looks through a preset and those it extends for this package's options; the outermost wins, as in graphile-config. */
 export function presetOptions(preset: GraphileConfig.Preset): DispatchPolicyOptions | undefined {
   if (preset.dispatchPolicy) return preset.dispatchPolicy;
-  return [...(preset.extends ?? [])].reverse().map(presetOptions).find((found) => found !== undefined);
+  return [...(preset.extends ?? [])]
+    .reverse()
+    .map(presetOptions)
+    .find((found) => found !== undefined);
 }
 
 function workerSchemaOf(options: PolicyUtilsOptions): string {
   const inPreset = (preset: GraphileConfig.Preset): string | undefined =>
-    preset.worker?.schema ?? [...(preset.extends ?? [])].reverse().map(inPreset).find((found) => found !== undefined);
-  return options.schema ?? inPreset(options.preset ?? {}) ?? process.env.GRAPHILE_WORKER_SCHEMA ?? "graphile_worker";
+    preset.worker?.schema ??
+    [...(preset.extends ?? [])]
+      .reverse()
+      .map(inPreset)
+      .find((found) => found !== undefined);
+  return (
+    options.schema ??
+    inPreset(options.preset ?? {}) ??
+    process.env.GRAPHILE_WORKER_SCHEMA ??
+    "graphile_worker"
+  );
 }
 
-function assemble(worker: WorkerUtils, engine: Engine, settings: Settings, install: () => Promise<void>): PolicyUtils {
+function assemble(
+  worker: WorkerUtils,
+  engine: Engine,
+  settings: Settings,
+  install: () => Promise<void>,
+): PolicyUtils {
   const { withPgClient } = worker;
   const { registry, partitionBatchSize } = settings;
-  const ticks: TickContext = { withPgClient, engine, registry, events: { emit: () => false }, partitionBatchSize };
+  const ticks: TickContext = {
+    withPgClient,
+    engine,
+    registry,
+    events: { emit: () => false },
+    partitionBatchSize,
+  };
   const context = { withPgClient, engine, ticks };
   const adder = makeAdder(engine, registry, withPgClient);
   let released = false;
@@ -219,11 +247,17 @@ async function tickPolicies(
   const total: TickResult = { claimed: 0, admitted: 0, denied: {}, durationMs: 0, nextEligibleAt: null };
   const names = policy === undefined ? await ticks.withPgClient(ticks.engine.policyNames) : [policy];
   for (const name of names) {
-    const pass = await tickOnce(ticks, { policy: name, shard: shard ?? null, now: now ?? null, bounded: false });
+    const pass = await tickOnce(ticks, {
+      policy: name,
+      shard: shard ?? null,
+      now: now ?? null,
+      bounded: false,
+    });
     total.claimed += pass.claimed;
     total.admitted += pass.admitted;
     total.durationMs += pass.durationMs;
-    for (const [reason, n] of Object.entries(pass.denied)) total.denied[reason] = (total.denied[reason] ?? 0) + n;
+    for (const [reason, n] of Object.entries(pass.denied))
+      total.denied[reason] = (total.denied[reason] ?? 0) + n;
     const next = pass.nextEligibleAt;
     if (next && (!total.nextEligibleAt || next < total.nextEligibleAt)) total.nextEligibleAt = next;
   }

@@ -1,4 +1,12 @@
-import type { CompiledSharedOptions, Job, Task, TaskList, WithPgClient, Worker, WorkerPool } from "graphile-worker";
+import type {
+  CompiledSharedOptions,
+  Job,
+  Task,
+  TaskList,
+  WithPgClient,
+  Worker,
+  WorkerPool,
+} from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
 import { migrate } from "./db/migrate.ts";
 import type { EventSink } from "./events.ts";
@@ -64,7 +72,11 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
           for (const job of (result as { forceFailedJobs?: Job[] } | undefined)?.forceFailedJobs ?? []) {
             host?.ended(event.workerPool.id, job, new Error(event.message));
           }
-          await settled(host?.pools.get(event.workerPool.id)?.close(), event.ctx.logger, "releasing failed jobs");
+          await settled(
+            host?.pools.get(event.workerPool.id)?.close(),
+            event.ctx.logger,
+            "releasing failed jobs",
+          );
           return result as never;
         },
       },
@@ -78,7 +90,11 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
 }
 
 /** Shutdown goes on whatever happens here: a sweep or another process takes over what was left. */
-async function settled(step: Promise<void> | undefined, logger: CompiledSharedOptions["logger"], what: string) {
+async function settled(
+  step: Promise<void> | undefined,
+  logger: CompiledSharedOptions["logger"],
+  what: string,
+) {
   let timer: NodeJS.Timeout | undefined;
   const deadline = new Promise<never>((_, reject) => {
     timer = setTimeout(reject, SHUTDOWN_STEP_MS, new Error(`no answer within ${SHUTDOWN_STEP_MS} ms`));
@@ -150,7 +166,11 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     return started;
   }
 
-  async function openPool(workerPool: WorkerPool, withPgClient: WithPgClient, tasks: TaskList): Promise<void> {
+  async function openPool(
+    workerPool: WorkerPool,
+    withPgClient: WithPgClient,
+    tasks: TaskList,
+  ): Promise<void> {
     const pool = makeWorkerPool({
       poolId: workerPool.id,
       slots: compiled.resolvedPreset.worker.concurrentJobs,
@@ -171,16 +191,18 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     }
   }
 
-  const tickTask = unwrapped(makeTickTask({
-    ...{ engine, events, registry: settings.registry },
-    partitionBatchSize: settings.partitionBatchSize,
-    tickMaxDurationMs: settings.tickMaxDurationMs,
-    minTickIntervalMs: settings.minTickIntervalMs,
-    async afterwards(withPgClient) {
-      const { partitionInactiveAfterMs } = settings;
-      await sweepOnce({ withPgClient, engine, events, partitionInactiveAfterMs });
-    },
-  }));
+  const tickTask = unwrapped(
+    makeTickTask({
+      ...{ engine, events, registry: settings.registry },
+      partitionBatchSize: settings.partitionBatchSize,
+      tickMaxDurationMs: settings.tickMaxDurationMs,
+      minTickIntervalMs: settings.minTickIntervalMs,
+      async afterwards(withPgClient) {
+        const { partitionInactiveAfterMs } = settings;
+        await sweepOnce({ withPgClient, engine, events, partitionInactiveAfterMs });
+      },
+    }),
+  );
   wrapTaskLists(compiled, observer, tickTask, logger);
   listen(compiled, settings.schema, (poolId, policy) => pools.get(poolId)?.nudge(policy));
   compiled.events.on("localQueue:getJobs:complete", ({ jobs }) => {
@@ -210,7 +232,9 @@ function wrapTaskLists(
     if (!own) tasks[TICK_TASK] = tickTask;
     else if (!isWrapped(own) && !warned) {
       warned = true;
-      logger.warn(`There is a task named ${TICK_TASK} already: it is kept, and this package's own is not used`);
+      logger.warn(
+        `There is a task named ${TICK_TASK} already: it is kept, and this package's own is not used`,
+      );
     }
     wrapTasks(tasks, observer);
   };
@@ -220,7 +244,9 @@ function wrapTaskLists(
     wrap(taskList);
     (compiled as { _rawOptions: unknown })._rawOptions = { ...options, taskList };
   }
-  compiled.events.on("localQueue:init", ({ localQueue }) => wrap((localQueue as unknown as { tasks: TaskList }).tasks));
+  compiled.events.on("localQueue:init", ({ localQueue }) =>
+    wrap((localQueue as unknown as { tasks: TaskList }).tasks),
+  );
   compiled.events.on("worker:create", ({ tasks }) => wrap(tasks));
 }
 

@@ -22,7 +22,7 @@ export interface ReleaseContext {
  * What a flush could not deal with, and a flush that failed, is tried again until it is done or the queue is closed.
  */
 export function makeReleaseQueue(context: ReleaseContext) {
-  let waiting: FinishedJob[] = [];
+  const waiting: FinishedJob[] = [];
   let flushing: Promise<void> | null = null;
   let closed = false;
   let wake = (): void => {};
@@ -68,7 +68,10 @@ export function makeReleaseQueue(context: ReleaseContext) {
       context.onReleased();
       return batch.filter((job) => !done.has(job.job));
     } catch (error) {
-      context.logger.warn(`Could not release ${batch.length} finished jobs, trying again: ${messageOf(error)}`, { error });
+      context.logger.warn(
+        `Could not release ${batch.length} finished jobs, trying again: ${messageOf(error)}`,
+        { error },
+      );
       return batch;
     }
   }
@@ -85,7 +88,9 @@ export function makeReleaseQueue(context: ReleaseContext) {
       wake();
       while (flushing) await flushing;
       if (waiting.length > 0) {
-        context.logger.warn(`${waiting.length} finished jobs were not released at shutdown; a sweep will do it`);
+        context.logger.warn(
+          `${waiting.length} finished jobs were not released at shutdown; a sweep will do it`,
+        );
       }
     },
   };

@@ -1,5 +1,5 @@
-import { makePolicyUtils, type PolicyUtilsOptions, presetOptions } from "./policy-utils.ts";
 import { makeEngine } from "./db/engine.ts";
+import { makePolicyUtils, type PolicyUtilsOptions, presetOptions } from "./policy-utils.ts";
 import { readSettings } from "./settings.ts";
 import { startShardLoop } from "./tick-loop.ts";
 

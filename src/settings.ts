@@ -24,7 +24,10 @@ export interface DispatchPolicyOptions {
   /** `false`: adds pass through, and ticks empty staging ungated. Default true. */
   enabled?: boolean | undefined;
   /** Whether worker processes run the tick loop, and for what. Default true; false leaves admission to the crontab. */
-  loop?: boolean | { policies?: readonly string[] | undefined; shards?: readonly string[] | undefined } | undefined;
+  loop?:
+    | boolean
+    | { policies?: readonly string[] | undefined; shards?: readonly string[] | undefined }
+    | undefined;
   defaults?:
     | {
         /** How fast a partition's past admissions stop counting against it. Default "1 minute". */
@@ -155,7 +158,9 @@ export function policySettings(policy: AnyPolicy, settings: Settings): PolicySet
   };
 }
 
-export type PolicySettings = Omit<Settings["defaults"], "halfLifeSeconds"> & { halfLifeSeconds: number | null };
+export type PolicySettings = Omit<Settings["defaults"], "halfLifeSeconds"> & {
+  halfLifeSeconds: number | null;
+};
 
 function duration(options: DispatchPolicyOptions, key: keyof typeof DURATIONS): number {
   return durationMs(optional(key, options[key], positiveDuration) ?? DURATIONS[key]);
@@ -167,7 +172,8 @@ function readDefaults(defaults: DispatchPolicyOptions["defaults"] = {}): Setting
   if (tickAdmissionBudget != null) check("defaults.tickAdmissionBudget", tickAdmissionBudget, anInteger);
   if (ahead != null) check("defaults.ahead", ahead, wholeNumber(0, 2 ** 30));
   return {
-    halfLifeSeconds: durationMs(optional("defaults.halfLife", halfLife, positiveDuration) ?? "1 minute") / 1000,
+    halfLifeSeconds:
+      durationMs(optional("defaults.halfLife", halfLife, positiveDuration) ?? "1 minute") / 1000,
     tickAdmissionBudget: tickAdmissionBudget ?? null,
     admissionBatchSize: optional("defaults.admissionBatchSize", admissionBatchSize, anInteger) ?? 100,
     ahead: ahead ?? null,

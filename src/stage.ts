@@ -96,7 +96,9 @@ export async function addPolicyJobs<const Ps extends readonly AnyPolicy[]>(
 ): Promise<StagedJob[]> {
   const list = (jobs as readonly PolicyJobSpec<AnyPolicy>[]).map(({ policy, payload, ...spec }) => {
     if (spec.jobKeyMode !== undefined) {
-      throw new ArgumentError("jobKeyMode is not for addPolicyJobs, as in Graphile Worker's addJobs: use addPolicyJob");
+      throw new ArgumentError(
+        "jobKeyMode is not for addPolicyJobs, as in Graphile Worker's addJobs: use addPolicyJob",
+      );
     }
     return { policy, task: onlyTask(policy), payload, spec };
   });
@@ -147,7 +149,14 @@ interface OpenBatch extends StageBatch {
 
 function openBatch(policy: AnyPolicy | undefined): OpenBatch {
   const { version, job } = policy ? policyDefinition(policy) : { version: 0, job: {} };
-  return { policy: policy?.identifier ?? null, version, partitions: [], jobs: [], places: new Map(), defaults: job };
+  return {
+    policy: policy?.identifier ?? null,
+    version,
+    partitions: [],
+    jobs: [],
+    places: new Map(),
+    defaults: job,
+  };
 }
 
 function addToBatch(batch: OpenBatch, job: JobToAdd, n: number): void {
@@ -187,7 +196,9 @@ function checkKeys(jobs: readonly JobToAdd[]): void {
   for (const { spec } of jobs) {
     if (!spec.jobKey) continue;
     if (keys.has(spec.jobKey)) {
-      throw new ArgumentError(`two jobs of one call have the jobKey ${JSON.stringify(spec.jobKey)}; add them apart`);
+      throw new ArgumentError(
+        `two jobs of one call have the jobKey ${JSON.stringify(spec.jobKey)}; add them apart`,
+      );
     }
     keys.add(spec.jobKey);
   }
@@ -207,7 +218,12 @@ function onlyTask(policy: AnyPolicy): string {
 /** What Graphile Worker's addJob returns, with an honest value in every field. */
 function toJob(row: StagedRow, payload: unknown): AddedJob {
   if (!row.staged) {
-    return { ...(row.job as unknown as Job), ...datesOf(row), task_identifier: row.task_identifier, staged: false };
+    return {
+      ...(row.job as unknown as Job),
+      ...datesOf(row),
+      task_identifier: row.task_identifier,
+      staged: false,
+    };
   }
   return {
     id: row.id,

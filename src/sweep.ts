@@ -23,7 +23,9 @@ export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repa
   const { engine, withPgClient, events } = context;
   const jobs = await releaseMissing(context);
   const counters = await withPgClient((client) => engine.sweepCounters(client));
-  const { woken: asleep, unblocked: blocked } = await withPgClient((client) => engine.sweepPartitions(client));
+  const { woken: asleep, unblocked: blocked } = await withPgClient((client) =>
+    engine.sweepPartitions(client),
+  );
   await withPgClient((client) => engine.collectPartitions(client, context.partitionInactiveAfterMs));
   const repaired = { jobs, counters, asleep, blocked };
   emit(events, "dispatchPolicy:sweep", { repaired });

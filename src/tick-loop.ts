@@ -91,13 +91,19 @@ export function makeTickLoops(context: TickLoopContext) {
     loops.delete(key);
     const ended = loop.stop().finally(() => ending.delete(ended));
     ending.add(ended);
-    emit(context.events, "dispatchPolicy:leader", { policy: loop.lead.policy, shard: loop.lead.shard ?? "", leads: false });
+    emit(context.events, "dispatchPolicy:leader", {
+      policy: loop.lead.policy,
+      shard: loop.lead.shard ?? "",
+      leads: false,
+    });
   }
 
   return {
     /** Starts and stops loops so that they are those of the leases held. */
     follow(leases: readonly Lease[]): void {
-      const held = new Map(leases.filter((one) => one.leads).map((one) => [`${one.policy}\n${one.shard}`, one]));
+      const held = new Map(
+        leases.filter((one) => one.leads).map((one) => [`${one.policy}\n${one.shard}`, one]),
+      );
       for (const [key, loop] of loops) if (!held.has(key)) end(key, loop);
       for (const [key, { policy, shard }] of held) {
         if (loops.has(key)) continue;
@@ -107,7 +113,8 @@ export function makeTickLoops(context: TickLoopContext) {
     },
     /** Something happened to a policy (undefined: to any). */
     nudge(policy?: string): void {
-      for (const loop of loops.values()) if (policy === undefined || loop.lead.policy === policy) loop.nudge();
+      for (const loop of loops.values())
+        if (policy === undefined || loop.lead.policy === policy) loop.nudge();
     },
     get size(): number {
       return loops.size;

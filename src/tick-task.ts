@@ -32,7 +32,12 @@ export function makeTickTask(context: TickTaskContext): Task {
     const lasts = options.for === undefined ? 0 : durationMs(options.for as never);
     const ticks = { ...context, withPgClient: helpers.withPgClient };
     do {
-      const nextInMs = await tickAll(ticks, options, started + Math.max(context.tickMaxDurationMs, lasts), helpers.abortSignal);
+      const nextInMs = await tickAll(
+        ticks,
+        options,
+        started + Math.max(context.tickMaxDurationMs, lasts),
+        helpers.abortSignal,
+      );
       const left = started + lasts - performance.now();
       if (left <= 0 || helpers.abortSignal?.aborted || (await isLed(ticks, options))) break;
       await sleep(Math.min(nextInMs ?? 1000, left, 1000), helpers.abortSignal);
@@ -94,6 +99,13 @@ function stripCron(options: unknown): unknown {
 function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    signal?.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
   });
 }

@@ -1,7 +1,7 @@
 import type { WithPgClient } from "graphile-worker";
 import type { Engine, KeylessJob } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
-import { type AnyPolicy, policyDefinition, resolveJob, resolveLimits, type ResolvedJob } from "./policy.ts";
+import { type AnyPolicy, policyDefinition, type ResolvedJob, resolveJob, resolveLimits } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 
 /** Arrivals and notes one routing step takes at most. */
@@ -114,7 +114,12 @@ async function keyJobs(context: TickContext, name: string): Promise<number> {
       const jobs = await context.engine.keylessJobs(client, name, KEY_BATCH);
       if (jobs.length > 0) {
         const { version } = policyDefinition(policy);
-        await context.engine.keyJobs(client, name, version, jobs.map((job) => keyed(policy, job)));
+        await context.engine.keyJobs(
+          client,
+          name,
+          version,
+          jobs.map((job) => keyed(policy, job)),
+        );
       }
       await client.query("commit");
       return jobs.length;
@@ -135,7 +140,11 @@ function keyed(policy: AnyPolicy, job: KeylessJob): object {
       flags: job.flags ?? undefined,
       jobKey: job.job_key ?? undefined,
     });
-    return { id: job.staged_id, cost: resolved.cost, partition: partitionState(policy, resolved, job.partition_key) };
+    return {
+      id: job.staged_id,
+      cost: resolved.cost,
+      partition: partitionState(policy, resolved, job.partition_key),
+    };
   } catch (error) {
     return { id: job.staged_id, error: error instanceof Error ? error.message : String(error) };
   }

@@ -52,7 +52,13 @@ export function makeWorkerPool(context: PoolContext) {
     loopHeartbeatMs: settings.loopHeartbeatMs,
     onArrivals: () => beatSoon(NEW_SHARD_MS),
   });
-  const releases = makeReleaseQueue({ withPgClient, engine, events, logger, onReleased: () => loops.nudge() });
+  const releases = makeReleaseQueue({
+    withPgClient,
+    engine,
+    events,
+    logger,
+    onReleased: () => loops.nudge(),
+  });
   let stopping = false;
   let beating: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
@@ -96,19 +102,37 @@ export function makeWorkerPool(context: PoolContext) {
 
   function describePool() {
     const { slots, tasks } = context;
-    return { id: poolId, slots, tasks, host: os.hostname(), pid: process.pid, staleAfterMs: settings.workerStaleAfterMs };
+    return {
+      id: poolId,
+      slots,
+      tasks,
+      host: os.hostname(),
+      pid: process.pid,
+      staleAfterMs: settings.workerStaleAfterMs,
+    };
   }
 
   function bid() {
     const { loop } = settings;
-    return { policies: loop?.policies ?? [], shards: loop?.shards ?? null, ttlMs: LEASE_MS, bids: loop !== null };
+    return {
+      policies: loop?.policies ?? [],
+      shards: loop?.shards ?? null,
+      ttlMs: LEASE_MS,
+      bids: loop !== null,
+    };
   }
 
   /** A leader renews in time; a standby comes when the first lease it does not hold runs out. */
   function pauseUntilBeat(leases: readonly { leads: boolean; expires_in_ms: number | null }[]): number {
     const longest = settings.loop ? BEAT_MS : settings.workerHeartbeatIntervalMs;
-    const ends = leases.filter((lease) => !lease.leads).map((lease) => Math.max(lease.expires_in_ms ?? 0, 500));
-    return Math.min(longest, settings.workerHeartbeatIntervalMs, ...ends.map((ms) => ms + Math.random() * BID_SPREAD_MS));
+    const ends = leases
+      .filter((lease) => !lease.leads)
+      .map((lease) => Math.max(lease.expires_in_ms ?? 0, 500));
+    return Math.min(
+      longest,
+      settings.workerHeartbeatIntervalMs,
+      ...ends.map((ms) => ms + Math.random() * BID_SPREAD_MS),
+    );
   }
 
   function schedule(ms: number): void {
@@ -121,7 +145,9 @@ export function makeWorkerPool(context: PoolContext) {
   }
 
   function beatSoon(ms: number): void {
-    const shards = settings.registry.policies.some((policy) => policy["~policy"].declaration.shardBy !== undefined);
+    const shards = settings.registry.policies.some(
+      (policy) => policy["~policy"].declaration.shardBy !== undefined,
+    );
     if (shards && beatsAt - performance.now() > ms) schedule(ms);
   }
 
@@ -130,7 +156,8 @@ export function makeWorkerPool(context: PoolContext) {
     sweptAt = performance.now();
     sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }).then(
       ({ repaired }) => {
-        if (Object.values(repaired).some((n) => n > 0)) logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
+        if (Object.values(repaired).some((n) => n > 0))
+          logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
       },
       (error) => logger.warn(`Sweep failed: ${(error as Error).message}`, { error }),
     );

@@ -28,7 +28,11 @@ export function wrapTaskList<T extends TaskList>(
     waitedLocally: () => 0,
     started: () => {},
     async returned(job, running, helpers, outcome) {
-      const finished = finishedJob(job, { ...running, error: outcome?.error ?? null }, { logger: helpers.logger, events });
+      const finished = finishedJob(
+        job,
+        { ...running, error: outcome?.error ?? null },
+        { logger: helpers.logger, events },
+      );
       const flushed = queueOf(helpers).push(finished);
       // a failure is released once Graphile Worker has recorded it, which it does after the task rejects
       if (finished.retry === null) await flushed;
@@ -50,16 +54,20 @@ export function wrapTaskList<T extends TaskList>(
   function warnOnce(job: Job, policy: AnyPolicy, { logger }: JobHelpers): void {
     if (warned) return;
     warned = true;
-    logger.warn(`Job ${job.id} starts without having been admitted by policy ${policy.identifier}. Said once.`);
+    logger.warn(
+      `Job ${job.id} starts without having been admitted by policy ${policy.identifier}. Said once.`,
+    );
   }
 
   const wrapped: TaskList = {
-    [TICK_TASK]: unwrapped(makeTickTask({
-      ...{ engine, events, registry: settings.registry },
-      partitionBatchSize: settings.partitionBatchSize,
-      tickMaxDurationMs: settings.tickMaxDurationMs,
-      minTickIntervalMs: settings.minTickIntervalMs,
-    })),
+    [TICK_TASK]: unwrapped(
+      makeTickTask({
+        ...{ engine, events, registry: settings.registry },
+        partitionBatchSize: settings.partitionBatchSize,
+        tickMaxDurationMs: settings.tickMaxDurationMs,
+        minTickIntervalMs: settings.minTickIntervalMs,
+      }),
+    ),
     ...tasks,
   };
   wrapTasks(wrapped, observer);

@@ -1,6 +1,12 @@
 import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
 import type { Engine } from "./db/engine.ts";
-import { type AnyPolicy, type DispatchPolicyHelpers, isPolicy, policyDefinition, resolveJob } from "./policy.ts";
+import {
+  type AnyPolicy,
+  type DispatchPolicyHelpers,
+  isPolicy,
+  policyDefinition,
+  resolveJob,
+} from "./policy.ts";
 import type { Registry } from "./registry.ts";
 import { RetryAfter } from "./retry-after.ts";
 import { type AddedJob, addJobs, type JobSpec, modeOf } from "./stage.ts";
@@ -24,7 +30,12 @@ export interface Observer {
   /** A job of a policy is about to run. */
   started(job: Job, running: RunningJob): void;
   /** Its task returned or threw; awaited before the host hears of it. */
-  returned(job: Job, running: RunningJob, helpers: JobHelpers, outcome: { error: unknown } | null): Promise<void>;
+  returned(
+    job: Job,
+    running: RunningJob,
+    helpers: JobHelpers,
+    outcome: { error: unknown } | null,
+  ): Promise<void>;
   /** A job of a policy's task starts that was never admitted. */
   unadmitted(job: Job, policy: AnyPolicy, helpers: JobHelpers): void;
 }
@@ -169,7 +180,11 @@ function retriedAt(job: Job): number {
 /** Helpers whose addJob(s) stage the jobs of tasks that have a policy. */
 function policyAware(helpers: JobHelpers, { engine, registry }: Observer): JobHelpers {
   const adder = makeAdder(engine, registry, helpers.withPgClient);
-  return { ...helpers, addJob: adder.addJob as JobHelpers["addJob"], addJobs: adder.addJobs as JobHelpers["addJobs"] };
+  return {
+    ...helpers,
+    addJob: adder.addJob as JobHelpers["addJob"],
+    addJobs: adder.addJobs as JobHelpers["addJobs"],
+  };
 }
 
 /** addJob and addJobs with Graphile Worker's signatures, over a registry of policies. */

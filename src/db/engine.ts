@@ -115,7 +115,13 @@ export function makeEngine(schemaName: string) {
         mode,
       ]),
 
-    declare: (client: Queryable, definition: PolicyDefinition, hash: string, settings: object, startedAt: Date) =>
+    declare: (
+      client: Queryable,
+      definition: PolicyDefinition,
+      hash: string,
+      settings: object,
+      startedAt: Date,
+    ) =>
       first<{ in_force: boolean; changed: boolean }>(
         client,
         `select * from ${schema}._declare_policy($1, $2, $3, $4)`,
@@ -130,7 +136,11 @@ export function makeEngine(schemaName: string) {
       ),
 
     resolveAgain: (client: Queryable, policy: string, version: number, partitions: readonly object[]) =>
-      rows(client, `select ${schema}._resolve_again($1, $2, $3)`, [policy, version, JSON.stringify(partitions)]),
+      rows(client, `select ${schema}._resolve_again($1, $2, $3)`, [
+        policy,
+        version,
+        JSON.stringify(partitions),
+      ]),
 
     keylessJobs: (client: Queryable, policy: string, limit: number) =>
       rows<KeylessJob>(client, `select * from ${schema}._keyless_jobs($1, $2)`, [policy, limit]),
@@ -183,7 +193,14 @@ export function makeEngine(schemaName: string) {
     /** A pool's heartbeat, its bids for leases, and what its loops need to know before they sleep. */
     beat: (
       client: Queryable,
-      pool: { id: string; slots: number; tasks: readonly string[]; host: string; pid: number; staleAfterMs: number },
+      pool: {
+        id: string;
+        slots: number;
+        tasks: readonly string[];
+        host: string;
+        pid: number;
+        staleAfterMs: number;
+      },
       bid: { policies: readonly string[]; shards: readonly string[] | null; ttlMs: number; bids: boolean },
     ) =>
       rows<Lease>(
@@ -205,9 +222,9 @@ export function makeEngine(schemaName: string) {
       ),
 
     policyNames: async (client: Queryable) =>
-      (await rows<{ name: string }>(client, `select name from ${schema}._private_policies order by name`)).map(
-        (row) => row.name,
-      ),
+      (
+        await rows<{ name: string }>(client, `select name from ${schema}._private_policies order by name`)
+      ).map((row) => row.name),
 
     /** The leases of these policies as they are, without bidding. */
     leases: (client: Queryable, policies: readonly string[]) =>
@@ -216,7 +233,8 @@ export function makeEngine(schemaName: string) {
     workerGone: (client: Queryable, poolId: string) =>
       rows(client, `select ${schema}._worker_gone($1)`, [poolId]),
 
-    stepDown: (client: Queryable, holder: string) => rows(client, `select ${schema}._step_down($1)`, [holder]),
+    stepDown: (client: Queryable, holder: string) =>
+      rows(client, `select ${schema}._step_down($1)`, [holder]),
 
     scopeOf: (client: Queryable, jobId: string, gate: string | null) =>
       first<{ policy: string; partition: string; scope_key: string | null } | undefined>(

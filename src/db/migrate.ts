@@ -11,7 +11,10 @@ import { type Schemas, type SqlFile, sqlFiles, withSchemas } from "./sql-files.t
  *
  * @throws SchemaVersionError when the database was migrated by a newer version of this package.
  */
-export async function migrate(client: ClientBase, names: { workerSchema: string; schema: string }): Promise<void> {
+export async function migrate(
+  client: ClientBase,
+  names: { workerSchema: string; schema: string },
+): Promise<void> {
   const schemas: Schemas = { worker: names.workerSchema, own: names.schema };
   const migrations = sqlFiles("migrations");
   const routines = [...sqlFiles("functions"), ...sqlFiles("views")];
@@ -30,11 +33,18 @@ export async function migrate(client: ClientBase, names: { workerSchema: string;
   }
 }
 
-async function isCurrent(client: ClientBase, schemas: Schemas, latest: number, hash: string): Promise<boolean> {
+async function isCurrent(
+  client: ClientBase,
+  schemas: Schemas,
+  latest: number,
+  hash: string,
+): Promise<boolean> {
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
   const { rows } = await client.query("select to_regclass($1) is not null as there", [table]);
   if (!rows[0].there) return false;
-  const { rows: last } = await client.query(`select id, routines_hash from ${table} order by id desc limit 1`);
+  const { rows: last } = await client.query(
+    `select id, routines_hash from ${table} order by id desc limit 1`,
+  );
   return last[0]?.id === latest && last[0]?.routines_hash === hash;
 }
 
@@ -49,7 +59,11 @@ async function bootstrap(client: ClientBase, schemas: Schemas): Promise<void> {
   );
 }
 
-async function applyMigrations(client: ClientBase, schemas: Schemas, migrations: readonly SqlFile[]): Promise<void> {
+async function applyMigrations(
+  client: ClientBase,
+  schemas: Schemas,
+  migrations: readonly SqlFile[],
+): Promise<void> {
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
   const { rows } = await client.query(`select coalesce(max(id), 0) as id from ${table}`);
   const there: number = rows[0].id;
@@ -59,7 +73,10 @@ async function applyMigrations(client: ClientBase, schemas: Schemas, migrations:
   }
   for (const migration of migrations.filter((file) => numberOf(file) > there)) {
     await client.query(withSchemas(migration.text, schemas));
-    await client.query(`insert into ${table} (id, name) values ($1, $2)`, [numberOf(migration), migration.name]);
+    await client.query(`insert into ${table} (id, name) values ($1, $2)`, [
+      numberOf(migration),
+      migration.name,
+    ]);
   }
 }
 
@@ -75,7 +92,9 @@ async function applyRoutines(
     await client.query(withSchemas(file.text, schemas));
   }
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
-  await client.query(`update ${table} set routines_hash = $1 where id = (select max(id) from ${table})`, [hash]);
+  await client.query(`update ${table} set routines_hash = $1 where id = (select max(id) from ${table})`, [
+    hash,
+  ]);
 }
 
 function numberOf(file: SqlFile): number {

@@ -14,7 +14,10 @@ export async function call<T>(
   verb: string,
   args: Record<string, unknown>,
 ): Promise<T> {
-  const [row] = await asOurs(() => withPgClient((client) => engine.call<T>(client, verb, args)), { withPgClient, engine });
+  const [row] = await asOurs(() => withPgClient((client) => engine.call<T>(client, verb, args)), {
+    withPgClient,
+    engine,
+  });
   return row as T;
 }
 
@@ -29,7 +32,9 @@ async function asOurs<T>(run: () => Promise<T>, { withPgClient, engine }: Operat
     const { code, message } = error as { code?: string; message: string };
     if (code === UNKNOWN_POLICY) {
       const known = await withPgClient(engine.policyNames);
-      throw new UnknownPolicyError(/unknown policy '?(.*?)'?;/.exec(message)?.[1] ?? "", known, { cause: error });
+      throw new UnknownPolicyError(/unknown policy '?(.*?)'?;/.exec(message)?.[1] ?? "", known, {
+        cause: error,
+      });
     }
     if (code !== undefined && BAD_ARGUMENT.has(code)) {
       throw new ArgumentError(message.replace(/^dispatch_policy: /, ""), { cause: error });

@@ -6,7 +6,10 @@ import { type Changed, type PartitionTarget, type Until, untilOf, type Why } fro
  *
  * @example await utils.hold({ policy: "fetch_endpoint", partition: "ep1", forMs: 30_000, reason: "429" });
  */
-export async function hold(context: OperateContext, options: PartitionTarget & Until & Why): Promise<Changed> {
+export async function hold(
+  context: OperateContext,
+  options: PartitionTarget & Until & Why,
+): Promise<Changed> {
   const { policy, partition, reason, by } = options;
   return call<Changed>(context, "hold", { policy, partition, until: untilOf("hold", options), reason, by });
 }

@@ -1,4 +1,4 @@
-import { durationSeconds, type Duration } from "../duration.ts";
+import { type Duration, durationSeconds } from "../duration.ts";
 import { call, type OperateContext } from "./call.ts";
 import type { Changed, LimiterTarget, Why } from "./targets.ts";
 

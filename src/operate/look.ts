@@ -40,7 +40,10 @@ export async function explain(
       partition = job.partition as string | undefined;
     }
     const where = "where policy = $1 and partition = $2";
-    const [state = {}] = await engine.view<Row>(client, "partitions", where, [policy ?? null, partition ?? null]);
+    const [state = {}] = await engine.view<Row>(client, "partitions", where, [
+      policy ?? null,
+      partition ?? null,
+    ]);
     return { ...state, ...job, reason: reasonOf(state, job) };
   });
 }

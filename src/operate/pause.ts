@@ -6,7 +6,10 @@ import { type Changed, checkTarget, type Target, type Why } from "./targets.ts";
  *
  * @example await utils.pause({ policy: "fetch_endpoint", partition: "ep1", reason: "incident 12", by: "ana" });
  */
-export async function pause(context: OperateContext, options: Target & Why & { until?: Date }): Promise<Changed> {
+export async function pause(
+  context: OperateContext,
+  options: Target & Why & { until?: Date },
+): Promise<Changed> {
   checkTarget("pause", options);
   return call<Changed>(context, "pause", { ...options });
 }

@@ -2,7 +2,8 @@ import { ArgumentError } from "../errors.ts";
 import { call, type OperateContext } from "./call.ts";
 import type { Changed, PolicyTarget, Why } from "./targets.ts";
 
-export type RemoveOptions = ({ ids: readonly string[] } | { jobKey: string } | PolicyTarget) & Why & { dryRun?: boolean };
+export type RemoveOptions = ({ ids: readonly string[] } | { jobKey: string } | PolicyTarget) &
+  Why & { dryRun?: boolean };
 
 /**
  * Removes staged jobs: by id, by job key, or all of a policy or partition. Jobs that were admitted stay.
@@ -16,7 +17,17 @@ export async function remove(context: OperateContext, options: RemoveOptions): P
   } & Partial<PolicyTarget> &
     Why & { dryRun?: boolean };
   if (ids === undefined && jobKey === undefined && policy === undefined) {
-    throw new ArgumentError("remove: expected { ids }, { jobKey } or { policy, partition? }, got none of them");
+    throw new ArgumentError(
+      "remove: expected { ids }, { jobKey } or { policy, partition? }, got none of them",
+    );
   }
-  return call<Changed>(context, "remove", { ids, job_key: jobKey, policy, partition, reason, by, dry_run: dryRun });
+  return call<Changed>(context, "remove", {
+    ids,
+    job_key: jobKey,
+    policy,
+    partition,
+    reason,
+    by,
+    dry_run: dryRun,
+  });
 }

@@ -34,9 +34,11 @@ export async function status(
     );
     const workers = await engine.view<Record<string, unknown>>(client, "workers", "order by pool_id");
     return {
-      policies: policies.map(({ policy, version, staged, in_flight, partitions, paused, enabled, orphaned }) => {
-        return { policy, version, staged, inFlight: in_flight, partitions, paused, enabled, orphaned };
-      }),
+      policies: policies.map(
+        ({ policy, version, staged, in_flight, partitions, paused, enabled, orphaned }) => {
+          return { policy, version, staged, inFlight: in_flight, partitions, paused, enabled, orphaned };
+        },
+      ),
       workers: workers.map(({ pool_id, slots, tasks, alive, heartbeat_at }) => {
         return { poolId: pool_id, slots, tasks, alive, heartbeatAt: heartbeat_at } as WorkerStatus;
       }),

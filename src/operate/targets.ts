@@ -20,12 +20,18 @@ export interface Changed {
 export function checkTarget(verb: string, target: Target): void {
   const { policy, all } = target as { policy?: unknown; all?: unknown };
   if ((typeof policy === "string") === (all === true)) {
-    throw new ArgumentError(`${verb}: expected { policy } or { all: true }, got policy ${show(policy)}, all ${show(all)}`);
+    throw new ArgumentError(
+      `${verb}: expected { policy } or { all: true }, got policy ${show(policy)}, all ${show(all)}`,
+    );
   }
 }
 
 export function untilOf(verb: string, until: Until): Date {
-  if ("until" in until && until.until instanceof Date && !Number.isNaN(until.until.getTime())) return until.until;
-  if ("forMs" in until && Number.isFinite(until.forMs) && until.forMs > 0) return new Date(Date.now() + until.forMs);
-  throw new ArgumentError(`${verb}: expected { until: Date } or { forMs: more than 0 }, got ${JSON.stringify(until)}`);
+  if ("until" in until && until.until instanceof Date && !Number.isNaN(until.until.getTime()))
+    return until.until;
+  if ("forMs" in until && Number.isFinite(until.forMs) && until.forMs > 0)
+    return new Date(Date.now() + until.forMs);
+  throw new ArgumentError(
+    `${verb}: expected { until: Date } or { forMs: more than 0 }, got ${JSON.stringify(until)}`,
+  );
 }

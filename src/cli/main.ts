@@ -1,0 +1,45 @@
+#!/usr/bin/env node
+import { migrateCommand } from "./migrate.ts";
+
+/** One command a file; each says what it takes and does. */
+const COMMANDS: Record<string, { summary: string; run(args: string[]): Promise<void> }> = {
+  migrate: migrateCommand,
+};
+
+const USAGE = `Usage: graphile-worker-dispatch-policy <command> [options]
+
+Commands:
+${Object.entries(COMMANDS)
+  .map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`)
+  .join("\n")}
+
+Options of every command:
+  -c, --connection URL   PostgreSQL connection; default: DATABASE_URL
+  --schema NAME          Graphile Worker's schema; default: GRAPHILE_WORKER_SCHEMA, else graphile_worker
+  --policy-schema NAME   this package's schema; default: DISPATCH_POLICY_SCHEMA, else dispatch_policy
+`;
+
+async function main([name, ...args]: string[]): Promise<number> {
+  const command = COMMANDS[name ?? ""];
+  if (name === undefined || name === "--help" || name === "-h") {
+    process.stdout.write(USAGE);
+    return name === undefined ? 2 : 0;
+  }
+  if (!command) {
+    process.stderr.write(`unknown command "${name}"\n\n${USAGE}`);
+    return 2;
+  }
+  if (args.includes("--help") || args.includes("-h")) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
+  try {
+    await command.run(args);
+    return 0;
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+    return 1;
+  }
+}
+
+process.exitCode = await main(process.argv.slice(2));
