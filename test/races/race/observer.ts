@@ -1,8 +1,9 @@
 // Knows nothing of the engine: counts what workers say they started and ended.
+import { once } from "node:events";
 import net from "node:net";
 import readline from "node:readline";
-import { orders, repeat, report } from "./world.ts";
 import { setTimeout as delay } from "node:timers/promises";
+import { orders, repeat, report } from "./world.ts";
 
 const started = new Set<string>();
 const ofPartition = new Map<string, number>();
@@ -24,6 +25,7 @@ const server = net.createServer((worker) => {
   worker.on("error", () => {});
 });
 server.listen(orders.socket);
+await once(server, "listening");
 
 await repeat(async () => {
   report({ seen: { ended, doubled, mostInAll, mostOfAPartition } });

@@ -8,7 +8,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Engine } from "../../helpers/engine.ts";
 import { MOST_IN_ALL, MOST_OF_A_PARTITION, type Orders, type Report } from "./world.ts";
 
-const PROCESSES = { observer: 1, worker: 2, ticker: 4, enqueuer: 4 } as const;
+const PROCESSES = { worker: 2, ticker: 4, enqueuer: 4 } as const;
 const STALLED_AFTER_MS = 6000;
 
 export interface Course {
@@ -31,11 +31,12 @@ export async function race(engine: Engine, course: Course): Promise<Outcome> {
   const folder = await mkdtemp(path.join(os.tmpdir(), "race-"));
   const books = new Books();
   const started = Date.now();
-  const children = start(engine.url, path.join(folder, "observer"), course, books);
+  const fleet = new Fleet(engine.url, path.join(folder, "observer"), course, books);
   try {
+    await fleet.start();
     await untilDoneOrStalled(books);
   } finally {
-    await end(children);
+    await fleet.end();
     await rm(folder, { recursive: true, force: true });
   }
   const seconds = (books.lastEndAt - started) / 1000;
@@ -89,18 +90,46 @@ class Books {
   }
 }
 
-function start(url: string, socket: string, { jobs, seconds }: Course, books: Books): ChildProcess[] {
-  const share = Math.ceil(jobs / PROCESSES.enqueuer);
-  return Object.entries(PROCESSES).flatMap(([name, count]) => {
-    const role = name as Orders["role"];
-    return Array.from({ length: count }, (_, place) => {
-      const orders: Orders = { role, place, url, socket, jobs: share, seconds };
-      const child = fork(new URL(`${role}.ts`, import.meta.url), [JSON.stringify(orders)], { execArgv: [] });
-      child.on("message", (report) => books.add(report as Report));
-      child.on("exit", (code) => code && books.fail(`${role} exited with ${code}`));
-      return child;
-    });
-  });
+class Fleet {
+  readonly #children: ChildProcess[] = [];
+  readonly #orders: Omit<Orders, "role" | "place">;
+  readonly #books: Books;
+
+  constructor(url: string, socket: string, { jobs, seconds }: Course, books: Books) {
+    this.#orders = { url, socket, jobs: Math.ceil(jobs / PROCESSES.enqueuer), seconds };
+    this.#books = books;
+  }
+
+  async start(): Promise<void> {
+    await once(this.#fork("observer", 0), "message");
+    for (const [role, count] of Object.entries(PROCESSES)) {
+      for (let place = 0; place < count; place++) this.#fork(role as Orders["role"], place);
+    }
+  }
+
+  async end(): Promise<void> {
+    // flushes first: a job that ended is released
+    await delay(300);
+    await Promise.all(this.#children.map(endOf));
+  }
+
+  #fork(role: Orders["role"], place: number): ChildProcess {
+    const orders: Orders = { ...this.#orders, role, place };
+    const child = fork(new URL(`${role}.ts`, import.meta.url), [JSON.stringify(orders)], { execArgv: [] });
+    child.on("message", (report) => this.#books.add(report as Report));
+    child.on("exit", (code) => code && this.#books.fail(`${role} exited with ${code}`));
+    this.#children.push(child);
+    return child;
+  }
+}
+
+async function endOf(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = once(child, "exit");
+  if (child.connected) child.send("end");
+  const late = setTimeout(() => child.kill("SIGKILL"), 5000);
+  await exit;
+  clearTimeout(late);
 }
 
 async function untilDoneOrStalled(books: Books): Promise<void> {
@@ -113,21 +142,6 @@ async function untilDoneOrStalled(books: Books): Promise<void> {
     }
     await delay(100);
   }
-}
-
-async function end(children: readonly ChildProcess[]): Promise<void> {
-  // flushes first: a job that ended is released
-  await delay(300);
-  await Promise.all(
-    children.map(async (child) => {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      const exit = once(child, "exit");
-      if (child.connected) child.send("end");
-      const late = setTimeout(() => child.kill("SIGKILL"), 5000);
-      await exit;
-      clearTimeout(late);
-    }),
-  );
 }
 
 async function checkLeftovers(engine: Engine, books: Books): Promise<void> {

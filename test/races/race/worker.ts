@@ -12,7 +12,8 @@ const observer = net.connect(orders.socket);
 await once(observer, "connect");
 const answers = readline.createInterface(observer)[Symbol.asyncIterator]();
 
-const running = new Set<string>();
+// for good: an answer of the database may be older than the release of a job it names
+const taken = new Set<string>();
 let finished: { job: string; staged: string; partition: string }[] = [];
 
 await Promise.all([repeat(takeJobs), repeat(flush)]);
@@ -27,8 +28,8 @@ async function takeJobs(): Promise<void> {
     [WORKERS, orders.place],
   );
   for (const { job_id: job, staged_id: staged, partition } of rows) {
-    if (running.has(job)) continue;
-    running.add(job);
+    if (taken.has(job)) continue;
+    taken.add(job);
     observer.write(`+ ${staged} ${partition}\n`);
     setTimeout(() => finished.push({ job, staged, partition }), Math.random() * 20);
   }
@@ -47,5 +48,4 @@ async function flush(): Promise<void> {
     const done = new Set(await engine.release(left));
     left = left.filter((job) => !done.has(job));
   }
-  for (const job of jobs) running.delete(job);
 }

@@ -1,0 +1,137 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import test from "ava";
+import { runMigrations } from "graphile-worker";
+import pg from "pg";
+import { migrate } from "../../src/db/migrate.ts";
+import { makePolicyUtils, SchemaVersionError } from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { greet } from "../helpers/policies.ts";
+import { silent } from "../helpers/silent.ts";
+
+const names = { workerSchema: "graphile_worker", schema: "dispatch_policy" };
+const run = promisify(execFile);
+
+/** Everything the catalogue knows of a schema, in a form that can be compared. */
+async function describeSchema(client: pg.ClientBase | pg.Pool, schema: string): Promise<string[]> {
+  const { rows } = await client.query(
+    `select 'column ' || table_name || '.' || column_name || ' ' || data_type || ' ' || is_nullable || ' '
+        || coalesce(column_default, generation_expression, '') as line
+      from information_schema.columns where table_schema = $1
+     union all select 'index ' || indexdef from pg_indexes where schemaname = $1
+     union all select 'check ' || conrelid::regclass || ' ' || pg_get_constraintdef(oid) from pg_constraint
+      where connamespace = $1::regnamespace
+     union all select 'function ' || pg_get_functiondef(p.oid) from pg_proc p
+      where p.pronamespace = $1::regnamespace and p.prokind = 'f'
+     union all select 'view ' || viewname || ' ' || definition from pg_views where schemaname = $1
+     union all select 'storage ' || relname || ' ' || reloptions::text from pg_class
+      where relnamespace = $1::regnamespace and reloptions is not null
+     order by 1`,
+    [schema],
+  );
+  return rows.map((row) => row.line);
+}
+
+test("a fresh database equals one whose functions and views were older", async (t) => {
+  const fresh = await testDatabase(t);
+  const upgraded = await testDatabase(t);
+  const client = await upgraded.pool.connect();
+  t.teardown(() => client.release());
+  await client.query(`update dispatch_policy._private_migrations set routines_hash = 'of an older release';
+    create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 0::smallint';
+    create or replace function dispatch_policy._throttle_capacity(rate float8, burst float8) returns float8
+      language sql as 'select 1::float8';`);
+  await migrate(client, names);
+  t.deepEqual(
+    await describeSchema(upgraded.pool, "dispatch_policy"),
+    await describeSchema(fresh.pool, "dispatch_policy"),
+  );
+});
+
+test("migrating again changes nothing and takes no lock", async (t) => {
+  const { pool } = await testDatabase(t);
+  const other = await pool.connect();
+  const client = await pool.connect();
+  t.teardown(() => {
+    other.release();
+    client.release();
+  });
+  await other.query("begin; select pg_advisory_xact_lock(hashtext('dispatch_policy.migrate'), 1)");
+  await migrate(client, names);
+  await other.query("rollback");
+  t.pass();
+});
+
+test("several processes may start at once on an empty database", async (t) => {
+  const { url } = await testDatabase(t, { migrated: false });
+  const all = await Promise.all(
+    Array.from({ length: 4 }, () =>
+      makePolicyUtils({ connectionString: url, policies: [greet], logger: silent }),
+    ),
+  );
+  const [status] = await Promise.all(all.map((utils) => utils.status()));
+  t.is(status?.policies.length, 1);
+  await Promise.all(all.map((utils) => utils.release()));
+});
+
+for (const schema of ["Upper Case", `with "quotes"`, "it's", "dollar$1"]) {
+  test(`works in schemas named ${schema}`, async (t) => {
+    const { url, pool } = await testDatabase(t, { migrated: false });
+    const worker = `${schema} worker`;
+    const utils = await makePolicyUtils({
+      connectionString: url,
+      schema: worker,
+      policySchema: schema,
+      policies: [greet],
+      logger: silent,
+    });
+    t.teardown(() => utils.release());
+    await utils.addJob(greet, { name: "Ana" });
+    const { rows } = await pool.query(
+      `select * from ${pg.escapeIdentifier(schema)}.add_job('greet', '{"name": "Bo"}')`,
+    );
+    t.is(rows[0].partition, "Bo");
+    t.is((await utils.tick({ policy: "greet" })).admitted, 2);
+    const jobs = await pool.query(`select * from ${pg.escapeIdentifier(worker)}.jobs`);
+    t.is(jobs.rows.length, 2);
+    t.deepEqual(await utils.pause({ policy: "greet", partition: "Ana" }), { matched: 1, changed: 1 });
+    t.deepEqual((await utils.sweep()).repaired, { jobs: 0, counters: 0, asleep: 0, blocked: 0 });
+  });
+}
+
+test("refuses politely when the database is newer, and changes nothing", async (t) => {
+  const { url, pool } = await testDatabase(t);
+  await pool.query(
+    "insert into dispatch_policy._private_migrations (id, name) values (999, '000999_later.sql')",
+  );
+  const before = await describeSchema(pool, "dispatch_policy");
+  const error = await t.throwsAsync(
+    makePolicyUtils({ connectionString: url, policies: [], logger: silent }),
+    {
+      instanceOf: SchemaVersionError,
+    },
+  );
+  t.regex(error?.message ?? "", /is at migration 999.*upgrade graphile-worker-dispatch-policy/);
+  t.deepEqual(await describeSchema(pool, "dispatch_policy"), before);
+});
+
+test("the command migrates an empty database", async (t) => {
+  const { url, pool } = await testDatabase(t, { migrated: false });
+  const main = new URL("../../src/cli/main.ts", import.meta.url).pathname;
+  const { stdout } = await run(process.execPath, [main, "migrate", "--connection", url]);
+  t.is(stdout, "Schemas are up to date.\n");
+  t.is((await pool.query("select * from dispatch_policy.policies")).rows.length, 0);
+  const refused = await t.throwsAsync(run(process.execPath, [main, "migrat"]));
+  t.regex(String((refused as { stderr?: string }).stderr), /unknown command "migrat"/);
+});
+
+test("is installed with Graphile Worker's own migration through the preset", async (t) => {
+  const { url, pool } = await testDatabase(t, { migrated: false });
+  const { dispatchPolicyPreset } = await import("../../src/index.ts");
+  const preset = {
+    extends: [dispatchPolicyPreset({ policies: [greet] })],
+    worker: { connectionString: url, logger: silent },
+  };
+  await runMigrations({ preset });
+  t.is((await pool.query("select * from dispatch_policy.policies")).rows.length, 0);
+});
