@@ -2,12 +2,19 @@ import { createHash } from "node:crypto";
 import type { ClientBase } from "pg";
 import pg from "pg";
 import { SchemaVersionError } from "../errors.ts";
-import { type Schemas, type SqlFile, sqlFiles, withSchemas } from "./sql-files.ts";
+import { packageVersion, type Schemas, type SqlFile, sqlFiles, withSchemas } from "./sql-files.ts";
+
+interface State {
+  /** The last migration; 0 when there is none. */
+  readonly migration: number;
+  readonly hash: string | null;
+  readonly version: readonly number[];
+}
 
 /**
  * Brings the schema up to date: migrations that are not there yet, then functions and views where they differ. All in
- * one transaction under an advisory lock, so several processes may start at once. Graphile Worker's own schema must be
- * there.
+ * one transaction under an advisory lock, so several processes may start at once. Functions of a later release stay: in a
+ * rolling upgrade an old process that restarts must not bring its own back. Graphile Worker's own schema must be there.
  *
  * @throws SchemaVersionError when the database was migrated by a newer version of this package.
  */
@@ -19,13 +26,16 @@ export async function migrate(
   const migrations = sqlFiles("migrations");
   const routines = [...sqlFiles("functions"), ...sqlFiles("views")];
   const hash = hashOf(routines, schemas);
-  if (await isCurrent(client, schemas, numberOf(migrations.at(-1) as SqlFile), hash)) return;
+  const latest = numberOf(migrations.at(-1) as SqlFile);
+  const known = await readState(client, schemas);
+  if (known?.migration === latest && !isOutdated(known, hash)) return;
   await client.query("begin");
   try {
     await client.query("select pg_advisory_xact_lock(hashtext($1), 1)", [`${schemas.own}.migrate`]);
     await bootstrap(client, schemas);
     await applyMigrations(client, schemas, migrations);
-    await applyRoutines(client, schemas, routines, hash);
+    const state = await readState(client, schemas);
+    if (state && isOutdated(state, hash)) await applyRoutines(client, schemas, routines, hash);
     await client.query("commit");
   } catch (error) {
     await client.query("rollback");
@@ -33,19 +43,23 @@ export async function migrate(
   }
 }
 
-async function isCurrent(
-  client: ClientBase,
-  schemas: Schemas,
-  latest: number,
-  hash: string,
-): Promise<boolean> {
+/** Null where there is no schema of ours yet. */
+async function readState(client: ClientBase, schemas: Schemas): Promise<State | null> {
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
   const { rows } = await client.query("select to_regclass($1) is not null as there", [table]);
-  if (!rows[0].there) return false;
+  if (!rows[0].there) return null;
   const { rows: last } = await client.query(
-    `select id, routines_hash from ${table} order by id desc limit 1`,
+    `select id, routines_hash as hash, routines_version as version from ${table} order by id desc limit 1`,
   );
-  return last[0]?.id === latest && last[0]?.routines_hash === hash;
+  return { migration: last[0]?.id ?? 0, hash: last[0]?.hash ?? null, version: last[0]?.version ?? [] };
+}
+
+/** Whether this package's functions and views are to be put in: they differ, and are not older. */
+function isOutdated({ hash: there, version }: State, hash: string): boolean {
+  if (there === hash) return false;
+  const own = packageVersion();
+  const first = own.findIndex((part, i) => part !== (version[i] ?? 0));
+  return first === -1 || (own[first] as number) > (version[first] ?? 0);
 }
 
 async function bootstrap(client: ClientBase, schemas: Schemas): Promise<void> {
@@ -53,7 +67,8 @@ async function bootstrap(client: ClientBase, schemas: Schemas): Promise<void> {
     withSchemas(
       `create schema if not exists :DISPATCH_POLICY_SCHEMA;
        create table if not exists :DISPATCH_POLICY_SCHEMA._private_migrations (
-         id int primary key, name text not null, at timestamptz not null default now(), routines_hash text);`,
+         id int primary key, name text not null, at timestamptz not null default now(),
+         routines_hash text, routines_version int[]);`,
       schemas,
     ),
   );
@@ -65,8 +80,7 @@ async function applyMigrations(
   migrations: readonly SqlFile[],
 ): Promise<void> {
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
-  const { rows } = await client.query(`select coalesce(max(id), 0) as id from ${table}`);
-  const there: number = rows[0].id;
+  const there = (await readState(client, schemas))?.migration ?? 0;
   const latest = numberOf(migrations.at(-1) as SqlFile);
   if (there > latest) {
     throw new SchemaVersionError({ schema: schemas.own, found: there, expected: latest });

@@ -41,6 +41,13 @@ export function withSchemas(text: string, schemas: Schemas): string {
     );
 }
 
+/** This package's version, as [major, minor, patch]. */
+export function packageVersion(): readonly number[] {
+  const text = readFileSync(path.join(sqlFolder(), "..", "package.json"), "utf8");
+  const { version } = JSON.parse(text) as { version: string };
+  return version.split(/[.-]/).slice(0, 3).map(Number);
+}
+
 /** sql/ lies beside package.json: two folders up from the sources, three from what is built. */
 function sqlFolder(): string {
   let folder = path.dirname(fileURLToPath(import.meta.url));

@@ -37,7 +37,7 @@ test("a fresh database equals one whose functions and views were older", async (
   const upgraded = await testDatabase(t);
   const client = await upgraded.pool.connect();
   t.teardown(() => client.release());
-  await client.query(`update dispatch_policy._private_migrations set routines_hash = 'of an older release';
+  await client.query(`update dispatch_policy._private_migrations set routines_hash = 'of an older release', routines_version = '{0,0,1}';
     create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 0::smallint';
     create or replace function dispatch_policy._throttle_capacity(rate float8, burst float8) returns float8
       language sql as 'select 1::float8';`);
@@ -113,6 +113,18 @@ test("refuses politely when the database is newer, and changes nothing", async (
   );
   t.regex(error?.message ?? "", /is at migration 999.*upgrade graphile-worker-dispatch-policy/);
   t.deepEqual(await describeSchema(pool, "dispatch_policy"), before);
+});
+
+test("functions of a later release are left alone by an older process", async (t) => {
+  const { pool } = await testDatabase(t);
+  const client = await pool.connect();
+  t.teardown(() => client.release());
+  await client.query(`update dispatch_policy._private_migrations
+      set routines_hash = 'of a later release', routines_version = '{999,0,0}';
+    create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 7::smallint'`);
+  await migrate(client, names);
+  const { rows } = await client.query("select dispatch_policy._breadth('policy') as breadth");
+  t.is(rows[0].breadth, 7);
 });
 
 test("the command migrates an empty database", async (t) => {
