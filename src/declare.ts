@@ -14,8 +14,7 @@ export async function declarePolicies(
   settings: Settings,
 ): Promise<void> {
   for (const policy of settings.registry.policies) {
-    const definition = { ...policyDefinition(policy) };
-    definition.enabled &&= settings.enabled;
+    const definition = policyDefinition(policy);
     const own = policySettings(policy, settings);
     const hash = definitionHash(definition);
     const { in_force, changed } = await withPgClient((client) =>

@@ -85,13 +85,8 @@ export interface PolicyUtils extends WorkerUtils, Operate {
  * await utils.release();
  */
 export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<PolicyUtils> {
-  const { policies, policySchema, ...workerOptions } = options;
-  const fromPreset = presetOptions(options.preset ?? {});
-  const settings = readSettings({
-    ...fromPreset,
-    policies: policies ?? fromPreset?.policies ?? [],
-    schema: policySchema ?? fromPreset?.schema,
-  });
+  const { policies: _p, policySchema: _s, ...workerOptions } = options;
+  const settings = utilsSettings(options);
   const worker = await makeWorkerUtils(workerOptions as WorkerUtilsOptions);
   try {
     const engine = makeEngine(settings.schema);
@@ -131,8 +126,16 @@ function installSchema(worker: WorkerUtils, settings: Settings, workerSchema: st
   return worker.withPgClient((client) => migrate(client, { workerSchema, schema: settings.schema }));
 }
 
+/** The settings of a process that adds or operates: its preset's, with what is given beside it. */
+export function utilsSettings(options: PolicyUtilsOptions): Settings {
+  const fromPreset = presetOptions(options.preset ?? {});
+  const policies = options.policies ?? fromPreset?.policies ?? [];
+  const schema = options.policySchema ?? fromPreset?.schema;
+  return readSettings({ ...fromPreset, policies, schema }, fromPreset !== undefined);
+}
+
 /** Looks through a preset and those it extends for this package's options; the outermost wins, as in graphile-config. */
-export function presetOptions(preset: GraphileConfig.Preset): DispatchPolicyOptions | undefined {
+function presetOptions(preset: GraphileConfig.Preset): DispatchPolicyOptions | undefined {
   if (preset.dispatchPolicy) return preset.dispatchPolicy;
   return [...(preset.extends ?? [])]
     .reverse()
@@ -170,7 +173,7 @@ function assemble(
     events: { emit: () => false },
     partitionBatchSize,
   };
-  const context = { withPgClient, engine, ticks };
+  const context = { withPgClient, engine };
   const adder = makeAdder(engine, registry, withPgClient);
   let released = false;
   const release = async () => {

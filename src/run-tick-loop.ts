@@ -1,6 +1,5 @@
 import { makeEngine } from "./db/engine.ts";
-import { makePolicyUtils, type PolicyUtilsOptions, presetOptions } from "./policy-utils.ts";
-import { readSettings } from "./settings.ts";
+import { makePolicyUtils, type PolicyUtilsOptions, utilsSettings } from "./policy-utils.ts";
 import { startShardLoop } from "./tick-loop.ts";
 
 export interface RunTickLoopOptions extends PolicyUtilsOptions {
@@ -19,12 +18,7 @@ export interface RunTickLoopOptions extends PolicyUtilsOptions {
  * @example await runTickLoop({ connectionString, policies: [fetchEndpoint], signal: controller.signal });
  */
 export async function runTickLoop({ policy, shard, signal, ...options }: RunTickLoopOptions): Promise<void> {
-  const fromPreset = presetOptions(options.preset ?? {});
-  const settings = readSettings({
-    ...fromPreset,
-    policies: options.policies ?? fromPreset?.policies ?? [],
-    schema: options.policySchema ?? fromPreset?.schema,
-  });
+  const settings = utilsSettings(options);
   const utils = await makePolicyUtils(options);
   try {
     const { withPgClient, logger } = utils;

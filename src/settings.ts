@@ -68,6 +68,8 @@ export interface DispatchPolicyOptions {
 /** The options, checked, with defaults filled in and durations in milliseconds. */
 export interface Settings {
   readonly registry: Registry;
+  /** False in a process that has policies but no preset, and so does not know how they are to be ticked. */
+  readonly fromPreset: boolean;
   readonly schema: string;
   readonly enabled: boolean;
   readonly loop: { policies: readonly string[]; shards: readonly string[] | null } | null;
@@ -114,12 +116,13 @@ const anInteger = wholeNumber(1, 2 ** 31 - 1);
 const listOfPolicies: Rule = { expects: "an array of policies", accepts: Array.isArray };
 
 /** @throws {ArgumentError} naming key, value and expectation */
-export function readSettings(options: DispatchPolicyOptions): Settings {
+export function readSettings(options: DispatchPolicyOptions, fromPreset = true): Settings {
   checkOptions("dispatchPolicyPreset", options, OPTIONS);
   check("policies", options.policies, listOfPolicies);
   const registry = makeRegistry(options.policies);
   const settings: Settings = {
     registry,
+    fromPreset,
     schema: schemaOf(options.schema),
     enabled: optional("enabled", options.enabled, aBoolean) ?? true,
     loop: readLoop(options.loop, registry),
@@ -145,22 +148,40 @@ export function schemaOf(schema: string | undefined): string {
   return name;
 }
 
-/** A policy's settings as the database keeps them: its own, else the preset's. */
+/** What a process tells the database of how a policy is to be ticked. */
+export interface PolicySettings {
+  halfLifeSeconds?: number | null | undefined;
+  tickAdmissionBudget?: number | null | undefined;
+  admissionBatchSize?: number | undefined;
+  ahead?: number | null | undefined;
+  aheadAuto?: boolean | undefined;
+  enabled?: boolean | undefined;
+}
+
+/**
+ * A policy's settings: its own, else the preset's. A process that has the policy but no preset knows only the policy's
+ * own; the rest it leaves as the workers declared it.
+ */
 export function policySettings(policy: AnyPolicy, settings: Settings): PolicySettings {
   const own = policyDefinition(policy);
-  const { defaults } = settings;
+  const { defaults, fromPreset } = settings;
+  if (!fromPreset) {
+    return {
+      halfLifeSeconds: own.halfLifeSeconds,
+      tickAdmissionBudget: own.tickAdmissionBudget ?? undefined,
+      admissionBatchSize: own.admissionBatchSize ?? undefined,
+      enabled: own.enabled ? undefined : false,
+    };
+  }
   return {
     halfLifeSeconds: own.halfLifeSeconds === undefined ? defaults.halfLifeSeconds : own.halfLifeSeconds,
     tickAdmissionBudget: own.tickAdmissionBudget ?? defaults.tickAdmissionBudget,
     admissionBatchSize: own.admissionBatchSize ?? defaults.admissionBatchSize,
     ahead: defaults.ahead,
     aheadAuto: defaults.aheadAuto,
+    enabled: own.enabled && settings.enabled,
   };
 }
-
-export type PolicySettings = Omit<Settings["defaults"], "halfLifeSeconds"> & {
-  halfLifeSeconds: number | null;
-};
 
 function duration(options: DispatchPolicyOptions, key: keyof typeof DURATIONS): number {
   return durationMs(optional(key, options[key], positiveDuration) ?? DURATIONS[key]);

@@ -2,7 +2,8 @@
 -- Returns whether this definition is now in force, and whether it differs from the one before (then partitions are
 -- resolved anew from their stored contexts).
 --
---   p_settings   { "halfLifeSeconds", "admissionBatchSize", "tickAdmissionBudget", "ahead", "aheadAuto" }, defaults filled in
+--   p_settings   { "halfLifeSeconds", "admissionBatchSize", "tickAdmissionBudget", "ahead", "aheadAuto", "enabled" };
+--     what a process does not know (it has the policy, but no preset) it leaves out: that stays as it is
 create or replace function :DISPATCH_POLICY_SCHEMA._declare_policy(
   p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz
 ) returns table (in_force boolean, changed boolean) language plpgsql as $$
@@ -21,14 +22,20 @@ begin
     ahead_auto, retries, declared_enabled)
   values (
     v_name, (p_definition ->> 'version')::int, p_definition, p_hash, p_started_at,
-    (p_settings ->> 'halfLifeSeconds')::float8, (p_settings ->> 'admissionBatchSize')::int,
-    (p_settings ->> 'tickAdmissionBudget')::int, (p_settings ->> 'ahead')::int, (p_settings ->> 'aheadAuto')::boolean,
-    p_definition ->> 'retries', (p_definition ->> 'enabled')::boolean)
+    case when p_settings ? 'halfLifeSeconds' then (p_settings ->> 'halfLifeSeconds')::float8 else 60 end,
+    coalesce((p_settings ->> 'admissionBatchSize')::int, 100), (p_settings ->> 'tickAdmissionBudget')::int,
+    (p_settings ->> 'ahead')::int, coalesce((p_settings ->> 'aheadAuto')::boolean, true),
+    p_definition ->> 'retries', coalesce((p_settings ->> 'enabled')::boolean, true))
   on conflict (name) do update set
     version = excluded.version, definition = excluded.definition, definition_hash = excluded.definition_hash,
-    declared_at = excluded.declared_at, half_life = excluded.half_life, batch_size = excluded.batch_size,
-    admission_budget = excluded.admission_budget, ahead = excluded.ahead, ahead_auto = excluded.ahead_auto,
-    retries = excluded.retries, declared_enabled = excluded.declared_enabled
+    declared_at = excluded.declared_at, retries = excluded.retries,
+    half_life = case when p_settings ? 'halfLifeSeconds' then excluded.half_life else p.half_life end,
+    batch_size = case when p_settings ? 'admissionBatchSize' then excluded.batch_size else p.batch_size end,
+    admission_budget =
+      case when p_settings ? 'tickAdmissionBudget' then excluded.admission_budget else p.admission_budget end,
+    ahead = case when p_settings ? 'aheadAuto' then excluded.ahead else p.ahead end,
+    ahead_auto = case when p_settings ? 'aheadAuto' then excluded.ahead_auto else p.ahead_auto end,
+    declared_enabled = case when p_settings ? 'enabled' then excluded.declared_enabled else p.declared_enabled end
   where (excluded.version, excluded.declared_at) >= (p.version, p.declared_at)
   returning p.id into v_id;
   if v_id is null then

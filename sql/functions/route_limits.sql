@@ -4,7 +4,8 @@
 -- late one holds until the next arrival; to record each confirmation would write a hot limiter on every pass).
 -- Whoever waits for a changed limiter is told.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
+  p_now timestamptz
 ) returns void language plpgsql as $$
 declare
   v_changes jsonb;
@@ -47,10 +48,10 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
       -- what the old rate brought by now stays, within the new capacity
       tokens = case when l.kind = 'throttle' then least(
-        :DISPATCH_POLICY_SCHEMA._throttle_tokens(l.tokens, l.refilled_at, l.rate, l.per, l.burst, clock_timestamp()),
+        :DISPATCH_POLICY_SCHEMA._throttle_tokens(l.tokens, l.refilled_at, l.rate, l.per, l.burst, p_now),
         :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.rate, c.burst)) end,
       refilled_at = case when l.kind = 'throttle' then
-        :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, clock_timestamp()) end,
+        :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now) end,
       rate = c.rate, per = c.per, burst = c.burst, max = c.max, initial_max = c.initial_max,
       target_lag_ms = c.target_lag_ms, min = c.min, ewma_alpha = c.ewma_alpha,
       failure_decrease_factor = c.failure_decrease_factor, overload_decrease_factor = c.overload_decrease_factor,

@@ -55,7 +55,7 @@ begin
       arrival_id, version)
     select (p_policy).id, w.gate, w.key, w.kind, :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position, w.rate, w.per,
       w.burst, case when w.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.rate, w.burst) end,
-      case when w.kind = 'throttle' then clock_timestamp() end, w.max,
+      null, w.max,   -- a full bucket needs no mark
       w.initial_max, w.target_lag_ms, w.min, w.ewma_alpha, w.failure_decrease_factor, w.overload_decrease_factor,
       w.initial_max, w.arrival_id, w.arrival_version
     from limiter w

@@ -27,6 +27,11 @@ begin
       select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_batch.policy and not p.enabled
     ) then
       return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_batch.jobs, p_mode) s;
+    elsif length(v_batch.jobs::text) < 10000 and json_array_length(v_batch.jobs) = 1
+      and v_batch.jobs -> 0 ->> 'jobKey' is null
+    then
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(
+        v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs) s;
     else
       return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
         v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs, p_mode) s;

@@ -1,5 +1,4 @@
 import { ArgumentError } from "../errors.ts";
-import type { TickContext } from "../tick.ts";
 import { call, type OperateContext } from "./call.ts";
 import type { Changed, PolicyTarget, Why } from "./targets.ts";
 
@@ -17,7 +16,7 @@ export type AdmitOptions = PolicyTarget & ({ count: number } | { drain: true }) 
  * @example await utils.admit({ policy: "fetch_endpoint", partition: "ep1", count: 5 });
  */
 export async function admit(
-  context: OperateContext & { ticks: TickContext },
+  context: OperateContext,
   options: AdmitOptions,
 ): Promise<Changed & { notDue: number }> {
   const { policy, partition, reason, by } = options;
@@ -25,7 +24,6 @@ export async function admit(
   if (!Number.isSafeInteger(count) || count < 1) {
     throw new ArgumentError(`admit: count must be a whole number, 1 or more, got ${count}`);
   }
-  await context.ticks.withPgClient((client) => context.engine.route(client, policy, null, MOST, false));
   if (options.dryRun) return dryRun(context, { policy, partition, count });
   const total = { matched: 0, changed: 0, notDue: 0 };
   for (let left = count; left > 0; ) {

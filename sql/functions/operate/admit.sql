@@ -19,6 +19,7 @@ begin
     raise exception 'dispatch_policy: admit: count is %, expected 1 or more', coalesce(admit.count::text, 'null')
       using errcode = 'DPARG';
   end if;
+  perform :DISPATCH_POLICY_SCHEMA._route(admit.policy, admit.now, 10000, false);
   v_partition_ids := array(
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.policy_id = v_policy.id and q.due_at <= v_now

@@ -1,0 +1,63 @@
+import type { Measures, Percentiles } from "./measure.ts";
+
+const GOAL = 0.85;
+
+export function showProgress(
+  mode: string,
+  { seconds, added, done, refused }: { seconds: number; added: number; done: number; refused: number },
+): void {
+  console.log(
+    `${mode.padEnd(9)} ${seconds.toFixed(0).padStart(3)} s   ${count(added)} added   ${count(done)} served   ` +
+      `${count(added - done)} waiting or running   ${count(refused)} refused`,
+  );
+}
+
+export function showTable(governed: Measures, plain: Measures): void {
+  const row = (label: string, of: (measures: Measures) => string) =>
+    console.log(`${label.padEnd(46)}${of(governed).padStart(18)}${of(plain).padStart(18)}`);
+  console.log(`\n${"".padEnd(46)}${"with the policy".padStart(18)}${"plain".padStart(18)}`);
+  row("jobs done", ({ done, jobs }) => `${count(done)} / ${count(jobs)}`);
+  row("violations: too fast", ({ tooFast }) => count(tooFast));
+  row("violations: too many at once", ({ tooMany }) => count(tooMany));
+  row("highest concurrency at one endpoint (limit 5)", ({ highest }) => count(highest));
+  row("use made of the allowed rate", ({ use }) => percent(use));
+  row("  by the endpoint that made least of it", ({ leastUse }) => percent(leastUse));
+  row("add to start, quiet endpoints, p50 / p95", ({ quiet }) => times(quiet));
+  row("add to start, loudest endpoint, p50 / p95", ({ loudest }) => times(loudest));
+  row("seconds", ({ seconds }) => seconds.toFixed(1));
+}
+
+/** What went wrong in a run that has a policy; empty when all is well. */
+export function failures({ done, jobs, twice, tooFast, tooMany, highest, use }: Measures): string[] {
+  const found = [];
+  if (done < jobs) found.push(`${count(jobs - done)} jobs were lost or not done in time`);
+  if (tooFast + tooMany > 0) found.push(`${count(tooFast + tooMany)} violations`);
+  if (highest > 5) found.push(`${highest} requests at once at one endpoint`);
+  if (twice > 0) console.log(`\nNote: ${twice} jobs ran twice (Graphile Worker runs jobs at least once).`);
+  if (use < GOAL) console.log(`\nNote: less than ${percent(GOAL)} of the allowed rate was used.`);
+  return found;
+}
+
+export function showNextSteps(): void {
+  console.log(`
+What to try next:
+  examples/demo/policy.ts   change rate, burst or max, run again: the server will tell when it is too much
+  examples/webhooks         a small project with preset, policies, tasks, crontab: node scripts/postgres.ts -- node examples/webhooks/main.ts
+  README.md                 the five-minute start in a project of your own`);
+}
+
+function count(value: number): string {
+  return value.toLocaleString("en-US");
+}
+
+function percent(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}
+
+function times({ p50, p95 }: Percentiles): string {
+  return `${time(p50)} / ${time(p95)}`;
+}
+
+function time(ms: number): string {
+  return ms < 1000 ? `${ms.toFixed(0)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}

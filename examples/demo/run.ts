@@ -1,0 +1,101 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { makeWorkerUtils } from "graphile-worker";
+import { makePolicyUtils } from "../../src/index.ts";
+import { start, stop } from "./children.ts";
+import { withDatabase } from "./database.ts";
+import { visitEndpoint } from "./policy.ts";
+import { showProgress } from "./report.ts";
+import type { Report } from "./server.ts";
+import type { Burst } from "./storm.ts";
+
+/** What one run of the storm came to. */
+export interface Outcome {
+  readonly storm: readonly Burst[];
+  /** When each endpoint's jobs were added, in milliseconds since 1970. */
+  readonly addedAt: ReadonlyMap<number, number>;
+  readonly report: Report;
+  readonly seconds: number;
+  readonly endedAt: number;
+}
+
+export type Mode = "governed" | "plain";
+
+/** Runs the storm until every job was served, or time is up. */
+export function runStorm(mode: Mode, storm: readonly Burst[], atMostSeconds: number): Promise<Outcome> {
+  return withDatabase(mode, async (url) => {
+    const utils = await makeUtils(mode, url);
+    const [serverProcess, { port }] = await start<{ port: number }>("./server.ts");
+    const server = `http://127.0.0.1:${port}`;
+    const workers = await Promise.all([1, 2].map(() => start("./worker.ts", [mode, url, server])));
+    try {
+      const began = now();
+      const timer = new AbortController();
+      const adding = addAll(utils, storm, timer.signal);
+      const report = await watch(mode, storm, server, began, atMostSeconds, adding.addedAt);
+      timer.abort();
+      await adding.done;
+      const endedAt = now();
+      return { storm, addedAt: adding.addedAt, report, seconds: (endedAt - began) / 1000, endedAt };
+    } finally {
+      await Promise.all(workers.map(([worker]) => stop(worker)));
+      await utils.release();
+      serverProcess.kill();
+    }
+  });
+}
+
+/** The same calls either way: with a policy they stage, without they go straight to Graphile Worker. */
+function makeUtils(mode: Mode, connectionString: string) {
+  if (mode === "plain") return makeWorkerUtils({ connectionString }).then(migrated);
+  return makePolicyUtils({ connectionString, policies: [visitEndpoint] });
+}
+
+async function migrated<Utils extends { migrate(): Promise<void> }>(utils: Utils): Promise<Utils> {
+  await utils.migrate();
+  return utils;
+}
+
+type AddJobs = (specs: { identifier: string; payload: unknown }[]) => Promise<unknown>;
+
+/** Adds each endpoint's jobs when their time has come. */
+function addAll(utils: { addJobs: unknown }, storm: readonly Burst[], signal: AbortSignal) {
+  const addedAt = new Map<number, number>();
+  const addJobs = utils.addJobs as AddJobs;
+  const add = async ({ endpoint, at, visits }: Burst) => {
+    await delay(at * 1000, undefined, { signal });
+    addedAt.set(endpoint, now());
+    await addJobs(visits.map((payload) => ({ identifier: "visit_endpoint", payload })));
+  };
+  const done = Promise.all(storm.map(add)).catch((error) => {
+    if (!signal.aborted) throw error;
+  });
+  return { addedAt, done };
+}
+
+/** Looks at the server every half second, and says every two how it stands. */
+async function watch(
+  mode: Mode,
+  storm: readonly Burst[],
+  server: string,
+  began: number,
+  atMostSeconds: number,
+  addedAt: ReadonlyMap<number, number>,
+): Promise<Report> {
+  const jobs = storm.reduce((sum, { visits }) => sum + visits.length, 0);
+  for (let look = 1; ; look++) {
+    await delay(500);
+    const report = (await (await fetch(`${server}/report`)).json()) as Report;
+    const done = report.seen.filter(({ served }) => served).length;
+    const seconds = (now() - began) / 1000;
+    const ended = done >= jobs || seconds >= atMostSeconds;
+    if (look % 4 === 0 || ended) {
+      const added = storm.reduce((sum, one) => sum + (addedAt.has(one.endpoint) ? one.visits.length : 0), 0);
+      showProgress(mode, { seconds, added, done, refused: report.tooFast + report.tooMany });
+    }
+    if (ended) return report;
+  }
+}
+
+function now(): number {
+  return performance.timeOrigin + performance.now();
+}

@@ -1,0 +1,39 @@
+/** A process of its own: a Graphile Worker, with the preset (`governed`) or without (`plain`). */
+import { Logger, type Task, WorkerPreset, run } from "graphile-worker";
+import { dispatchPolicyPreset, RetryAfter } from "../../src/index.ts";
+import { type Visit, visitEndpoint } from "./policy.ts";
+
+const [mode, connectionString, server] = process.argv.slice(2);
+const governed = mode === "governed";
+
+/** Says what goes wrong, unless it is what plain workers are here to show. */
+const logger = new Logger(() => (level, message) => {
+  if (governed && (level === "error" || level === "warning")) console.error(`worker: ${message}`);
+});
+
+const visit: Task = async (payload) => {
+  const { endpoint, job } = payload as Visit;
+  const response = await fetch(`${server}/visit/${endpoint}/${job}`, { method: "POST" });
+  await response.arrayBuffer();
+  if (response.status === 429) throw new RetryAfter("1 second", { reason: "429 from the server" });
+};
+
+const runner = await run({
+  preset: {
+    extends: [WorkerPreset, ...(governed ? [dispatchPolicyPreset({ policies: [visitEndpoint] })] : [])],
+    worker: { connectionString, concurrentJobs: 50, maxPoolSize: 12, logger },
+  },
+  taskList: { visit_endpoint: visit },
+  crontab: governed ? "* * * * * dispatch_policy_tick ?jobKey=dispatch_policy_tick" : "",
+  noHandleSignals: true,
+});
+
+process.on("message", () => stop());
+process.on("disconnect", () => process.exit());
+process.on("SIGINT", () => {}); // the demo's main process ends this one
+process.send?.("ready");
+
+async function stop(): Promise<void> {
+  await runner.stop();
+  process.exit();
+}

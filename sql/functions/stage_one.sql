@@ -1,0 +1,47 @@
+-- A staging call of one job without a job key, the most frequent one: the same rows as _stage_batch writes, by small
+-- statements. Starting its large one took two thirds of the call (2.0 ms; so 0.8, as graphile_worker.add_job).
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_one(
+  p_policy text, p_version int, p_partitions json, p_jobs json
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_job record;
+  v_partition record;
+  v_partition_id uuid;
+  v_staged record;
+begin
+  select * into v_job from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j;
+  select * into v_partition from json_to_record(p_partitions -> v_job.p)
+    as k (key text, shard text, context jsonb, weight float8, limits jsonb);
+  if v_partition.key is not null then
+    v_partition_id := :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, v_partition.key);
+  end if;
+  insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
+    partition_id, task_identifier, payload, queue_name, run_at, max_attempts, preserve_run_at, priority, flags, cost,
+    due, created_at)
+  values (
+    v_partition_id, v_job.task, coalesce(v_job.payload, '{}'), v_job."queueName", coalesce(v_job."runAt", now()),
+    v_job."maxAttempts"::smallint, false, coalesce(v_job.priority, 0)::smallint, v_job.flags, coalesce(v_job.cost, 1),
+    coalesce(v_job."runAt", now()) <= v_now, v_now)
+  returning s.id, s.run_at, s.max_attempts, s.priority, s.cost, s.due into v_staged;
+  if v_partition_id is null then
+    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
+    values (v_staged.id, p_policy, v_job.key);
+  else
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+      policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
+      min_cost)
+    values (
+      p_policy, v_partition_id, v_partition.key, coalesce(v_partition.shard, 'default'), coalesce(p_version, 0),
+      v_partition.context, v_partition.weight, v_partition.limits, date_trunc('milliseconds', v_staged.run_at),
+      case when v_staged.due then v_staged.priority else 32767 end,
+      case when v_staged.due then v_staged.run_at else 'infinity' end,
+      case when v_staged.due then v_staged.id else 9223372036854775807 end, v_staged.cost);
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._notify(p_policy);
+  return query select v_job.n, true, v_staged.id, v_job.task, v_job."queueName", v_staged.run_at,
+    coalesce(v_staged.max_attempts, 25)::int, null::text, v_staged.priority::int, v_job.flags, v_now, p_policy,
+    v_partition.key, case when v_job.p is not null then coalesce(v_partition.shard, 'default') end, null::json;
+end
+$$;
