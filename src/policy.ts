@@ -100,9 +100,17 @@ export function tasksOf(policy: AnyPolicy): readonly string[] {
   return declarationOf(policy).tasks;
 }
 
-/** A policy as JSON, made anew by each call. */
+const definitions = new WeakMap<Declaration, PolicyDefinition>();
+
+/** A policy as JSON. Made once: it hashes every function's text, and is asked for with each job added. */
 export function policyDefinition(policy: AnyPolicy): PolicyDefinition {
-  return describeDeclaration(declarationOf(policy));
+  const declaration = declarationOf(policy);
+  let definition = definitions.get(declaration);
+  if (!definition) {
+    definition = Object.freeze(describeDeclaration(declaration));
+    definitions.set(declaration, definition);
+  }
+  return definition;
 }
 
 /**

@@ -1,20 +1,13 @@
-import type {
-  CompiledSharedOptions,
-  Job,
-  Task,
-  TaskList,
-  WithPgClient,
-  Worker,
-  WorkerPool,
-} from "graphile-worker";
+import type { CompiledSharedOptions, Job, TaskList, WithPgClient, Worker, WorkerPool } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
 import { migrate } from "./db/migrate.ts";
 import type { EventSink } from "./events.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "./settings.ts";
 import { sweepOnce } from "./sweep.ts";
-import { makeTickTask, TICK_TASK } from "./tick-task.ts";
+import { makeTickTask } from "./tick-task.ts";
+import { beforeEachFetch, listen, wrapTaskLists } from "./worker-internals.ts";
 import { makeWorkerPool, type WorkerPoolRuntime } from "./worker-pool.ts";
-import { isWrapped, type Observer, type RunningJob, stagedIdOf, unwrapped, wrapTasks } from "./wrap-task.ts";
+import { type Observer, type RunningJob, stagedIdOf, unwrapped } from "./wrap-task.ts";
 
 declare global {
   namespace GraphileConfig {
@@ -24,7 +17,6 @@ declare global {
   }
 }
 
-const CHANNEL = "dispatch_policy";
 const SHUTDOWN_STEP_MS = 5000;
 /** One-shot pools (runOnce, runTaskListOnce): no loop, no heartbeat, no listener. */
 const ONE_SHOT = /^otpool-/;
@@ -68,16 +60,16 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
         },
         async poolForcefulShutdown(next, event) {
           const host = hosts.get(event.ctx.events);
-          const result = await next();
-          for (const job of (result as { forceFailedJobs?: Job[] } | undefined)?.forceFailedJobs ?? []) {
-            host?.ended(event.workerPool.id, job, new Error(event.message));
+          try {
+            const result = await next();
+            for (const job of (result as { forceFailedJobs?: Job[] } | undefined)?.forceFailedJobs ?? []) {
+              host?.ended(event.workerPool.id, job, new Error(event.message));
+            }
+            return result as never;
+          } finally {
+            const closed = host?.pools.get(event.workerPool.id)?.close();
+            await settled(closed, event.ctx.logger, "releasing failed jobs");
           }
-          await settled(
-            host?.pools.get(event.workerPool.id)?.close(),
-            event.ctx.logger,
-            "releasing failed jobs",
-          );
-          return result as never;
         },
       },
       hooks: {
@@ -130,15 +122,6 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     registry: settings.registry,
     waitedLocally: (job) => performance.now() - (fetchedAt.get(job) ?? performance.now()),
     started: (job, state) => void running.set(job, state),
-    async returned(job, state, _helpers, outcome) {
-      const pool = pools.get(job.locked_by ?? "");
-      // A one-shot pool asks for its next job at once and ends when there is none: release and admit before that.
-      // What failed waits for Graphile Worker to record it; what a batch's parts came to is not known yet.
-      if (!pool || !ONE_SHOT.test(job.locked_by ?? "") || outcome || Array.isArray(job.payload)) return;
-      running.delete(job);
-      await pool.release(job, state, null);
-      await pool.tickUntilIdle([state.policy.identifier]);
-    },
     unadmitted(job, policy) {
       if (warnedOfUnadmitted) return;
       warnedOfUnadmitted = true;
@@ -204,6 +187,10 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     }),
   );
   wrapTaskLists(compiled, observer, tickTask, logger);
+  beforeEachFetch(compiled, () => {
+    const oneShots = [...pools].filter(([id]) => ONE_SHOT.test(id));
+    return oneShots.length === 0 ? null : Promise.all(oneShots.map(([, pool]) => pool.catchUp()));
+  });
   listen(compiled, settings.schema, (poolId, policy) => pools.get(poolId)?.nudge(policy));
   compiled.events.on("localQueue:getJobs:complete", ({ jobs }) => {
     for (const job of jobs) if (stagedIdOf(job) !== null) fetchedAt.set(job, performance.now());
@@ -214,60 +201,4 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     starting.delete(workerPool.id);
   });
   return { pools, startPool, ended };
-}
-
-/**
- * Graphile Worker has no per-job middleware. Between them these three cover every way to run tasks: the list among the
- * options, the local queue's, and each worker's. The first and second are internals, guarded by the host matrix test.
- */
-function wrapTaskLists(
-  compiled: CompiledSharedOptions,
-  observer: Observer,
-  tickTask: Task,
-  logger: CompiledSharedOptions["logger"],
-): void {
-  let warned = false;
-  const wrap = (tasks: TaskList): void => {
-    const own = tasks[TICK_TASK];
-    if (!own) tasks[TICK_TASK] = tickTask;
-    else if (!isWrapped(own) && !warned) {
-      warned = true;
-      logger.warn(
-        `There is a task named ${TICK_TASK} already: it is kept, and this package's own is not used`,
-      );
-    }
-    wrapTasks(tasks, observer);
-  };
-  const options = compiled._rawOptions as { taskList?: TaskList };
-  if (options.taskList) {
-    const taskList = { ...options.taskList };
-    wrap(taskList);
-    (compiled as { _rawOptions: unknown })._rawOptions = { ...options, taskList };
-  }
-  compiled.events.on("localQueue:init", ({ localQueue }) =>
-    wrap((localQueue as unknown as { tasks: TaskList }).tasks),
-  );
-  compiled.events.on("worker:create", ({ tasks }) => wrap(tasks));
-}
-
-/** Listens on Graphile Worker's own client: a pool of two connections must do. */
-function listen(
-  { events, logger }: CompiledSharedOptions,
-  schema: string,
-  onNotification: (poolId: string, policy: string | undefined) => void,
-): void {
-  events.on("pool:listen:success", ({ workerPool, client }) => {
-    // a moment later: Graphile Worker sends its own LISTEN first
-    setImmediate(() => {
-      client.query(`listen ${CHANNEL}`).then(
-        () => onNotification(workerPool.id, undefined), // what was said while nobody listened
-        (error: Error) => logger.debug(`dispatch-policy: listen failed: ${error.message}`),
-      );
-    });
-  });
-  events.on("pool:listen:notification", ({ workerPool, message }) => {
-    if (message.channel !== CHANNEL) return;
-    const said = JSON.parse(message.payload ?? "{}") as { schema?: string; policy?: string };
-    if (said.schema === schema) onNotification(workerPool.id, said.policy);
-  });
 }

@@ -2,11 +2,15 @@ import type { Logger, WithPgClient } from "graphile-worker";
 import type { Engine, FinishedJob } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
 
-/** Jobs in one flush at most. */
+/** Fresh jobs in one flush at most. */
 const BATCH = 1000;
-/** Jobs whose failure Graphile Worker is about to record come again after this, growing while nothing helps. */
-const FIRST_RETRY_MS = 10;
-const LAST_RETRY_MS = 1000;
+/** Jobs that a flush left come again after this, twice as long each time: mostly their failure is about to be recorded. */
+const FIRST_PAUSE_MS = 10;
+const LONGEST_PAUSE_MS = 1000;
+/** How long a queue that is closed goes on trying. */
+const LAST_TRIES_MS = 3000;
+/** What pg says when nobody can flush any more. */
+const POOL_ENDED = "Cannot use a pool after calling end on the pool";
 
 export interface ReleaseContext {
   readonly withPgClient: WithPgClient;
@@ -14,7 +18,16 @@ export interface ReleaseContext {
   readonly events: EventSink;
   readonly logger: Logger;
   /** Called after each flush: capacity may be free. */
-  readonly onReleased: () => void;
+  readonly onReleased?: () => void;
+  /** Whether what waits for its next try keeps the process alive; false where nobody closes the queue. */
+  readonly keepsAlive?: boolean;
+}
+
+interface Entry {
+  readonly job: FinishedJob;
+  tries: number;
+  /** Tells whoever pushed it that its group was flushed. */
+  readonly flushed: () => void;
 }
 
 /**
@@ -22,82 +35,103 @@ export interface ReleaseContext {
  * What a flush could not deal with, and a flush that failed, is tried again until it is done or the queue is closed.
  */
 export function makeReleaseQueue(context: ReleaseContext) {
-  const waiting: FinishedJob[] = [];
+  const { logger, events, keepsAlive = true } = context;
+  const fresh: Entry[] = [];
+  const left: Entry[] = [];
+  let leftUntil = 0;
+  let failures = 0;
   let flushing: Promise<void> | null = null;
-  let closed = false;
+  let closesAt = Number.POSITIVE_INFINITY;
   let wake = (): void => {};
 
-  /** Adds a finished job; resolves when its group was flushed (not when it was dealt with). */
+  /** Adds a finished job; resolves when its group was flushed once (not when it was dealt with). */
   function push(job: FinishedJob): Promise<void> {
-    waiting.push(job);
-    wake();
+    const flushed = new Promise<void>((resolve) => fresh.push({ job, tries: 0, flushed: resolve }));
     flushing ??= flushAll().finally(() => {
       flushing = null;
     });
-    return flushing;
+    wake();
+    return flushed;
   }
 
   async function flushAll(): Promise<void> {
     await Promise.resolve(); // what finishes in the same turn goes together
-    let delay = FIRST_RETRY_MS;
-    while (waiting.length > 0) {
-      const left = await flush(waiting.splice(0, BATCH));
-      const fresh = waiting.length > 0;
-      waiting.push(...left);
-      if (left.length === 0) delay = FIRST_RETRY_MS;
-      if (left.length === 0 || fresh) continue;
-      if (closed && delay > LAST_RETRY_MS) return;
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, delay);
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-      delay = closed ? delay * 2 : Math.min(delay * 2, LAST_RETRY_MS);
+    while (fresh.length + left.length > 0 && performance.now() < closesAt) {
+      const due = fresh.length === 0 || performance.now() >= leftUntil ? left.splice(0) : [];
+      await flush([...fresh.splice(0, BATCH), ...due]);
+      if (failures > 0) await pause(pauseAfter(failures), false);
+      else if (fresh.length === 0 && left.length > 0) await pause(leftUntil - performance.now(), true);
     }
   }
 
-  /** Returns the jobs that have to come again. */
-  async function flush(batch: FinishedJob[]): Promise<FinishedJob[]> {
+  async function flush(batch: readonly Entry[]): Promise<void> {
     const started = performance.now();
+    const jobs = batch.map(({ job }) => job);
     try {
-      const done = new Set(await context.withPgClient((client) => context.engine.release(client, batch)));
+      const done = new Set(await context.withPgClient((client) => context.engine.release(client, jobs)));
+      failures = 0;
       const durationMs = performance.now() - started;
-      if (done.size > 0) emit(context.events, "dispatchPolicy:release", { jobs: done.size, durationMs });
-      context.onReleased();
-      return batch.filter((job) => !done.has(job.job));
+      if (done.size > 0) emit(events, "dispatchPolicy:release", { jobs: done.size, durationMs });
+      comeAgain(batch.filter(({ job }) => !done.has(job.job)));
+      context.onReleased?.();
     } catch (error) {
-      context.logger.warn(
-        `Could not release ${batch.length} finished jobs, trying again: ${messageOf(error)}`,
-        { error },
-      );
-      return batch;
+      failures++;
+      const ended = isPoolEnded(error);
+      const message = error instanceof Error ? error.message : String(error);
+      const next = ended ? "a sweep will do it" : "trying again";
+      logger.warn(`Could not release ${jobs.length} finished jobs, ${next}: ${message}`, { error });
+      if (!ended) comeAgain(batch);
     }
+    for (const { flushed } of batch) flushed();
+  }
+
+  /** The newest of those that are left decides when: an older one must not slow down what is about to be done. */
+  function comeAgain(entries: readonly Entry[]): void {
+    if (entries.length === 0) return;
+    for (const entry of entries) entry.tries++;
+    const soonest = performance.now() + pauseAfter(Math.min(...entries.map(({ tries }) => tries)));
+    leftUntil = left.length === 0 ? soonest : Math.min(leftUntil, soonest);
+    left.push(...entries);
+  }
+
+  /** Fresh jobs cut it short if `interruptible`, closing does in any case. */
+  function pause(ms: number, interruptible: boolean): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      if (!keepsAlive) timer.unref();
+      wake = () => {
+        if (!interruptible && closesAt === Number.POSITIVE_INFINITY) return;
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  /** Resolves when nothing is waiting. */
+  async function idle(): Promise<void> {
+    while (flushing) await flushing;
   }
 
   return {
     push,
-    /** Resolves when nothing is waiting. */
-    idle: async (): Promise<void> => {
-      while (flushing) await flushing;
-    },
-    /** Flushes what is left, with a last few tries, and reports what could not be dealt with. */
+    idle,
+    /** Flushes what is left, trying for a few seconds, and reports what could not be dealt with. */
     close: async (): Promise<void> => {
-      closed = true;
+      closesAt = Math.min(closesAt, performance.now() + LAST_TRIES_MS);
       wake();
-      while (flushing) await flushing;
-      if (waiting.length > 0) {
-        context.logger.warn(
-          `${waiting.length} finished jobs were not released at shutdown; a sweep will do it`,
-        );
-      }
+      await idle();
+      if (fresh.length + left.length === 0) return;
+      logger.warn(`${fresh.length + left.length} finished jobs were not released; a sweep will do it`);
     },
   };
 }
 
 export type ReleaseQueue = ReturnType<typeof makeReleaseQueue>;
 
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+function pauseAfter(tries: number): number {
+  return Math.min(FIRST_PAUSE_MS * 2 ** (tries - 1), LONGEST_PAUSE_MS);
+}
+
+function isPoolEnded(error: unknown): boolean {
+  return error instanceof Error && error.message === POOL_ENDED;
 }

@@ -5,7 +5,9 @@ import { type Pass, type TickContext, tickOnce } from "./tick.ts";
 
 /** A loop that comes back without getting anywhere (a row is locked, another router is at work) slows down to this. */
 const SLOWEST_MS = 100;
-const ERROR_PAUSE_MS = 1000;
+/** A pass that failed comes again after this, twice as long each time; nothing but stopping cuts it short. */
+const FIRST_ERROR_PAUSE_MS = 250;
+const LONGEST_ERROR_PAUSE_MS = 5000;
 
 export interface TickLoopContext extends TickContext {
   readonly logger: Logger;
@@ -24,21 +26,26 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
   let nudged = true;
   let wake = (): void => {};
   let slow = context.minTickIntervalMs;
+  let failures = 0;
 
   const done = (async () => {
     while (!stopped) {
       nudged = false;
       const pass = await attempt();
-      if (!stopped) await sleep(pauseAfter(pass));
+      if (stopped) return;
+      if (pass) await sleep(pauseAfter(pass), context.minTickIntervalMs);
+      else await sleep(errorPause(), errorPause());
     }
   })();
 
   async function attempt(): Promise<Pass | null> {
     try {
       const pass = await tickOnce(context, { ...lead, now: null, bounded: true });
+      failures = 0;
       if (pass.more) context.onArrivals?.();
       return pass;
     } catch (error) {
+      failures++;
       const message = error instanceof Error ? error.message : String(error);
       if (!stopped) context.logger.warn(`Tick of ${lead.policy} failed, trying again: ${message}`, { error });
       return null;
@@ -46,24 +53,30 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
   }
 
   /** Milliseconds until the next pass; a nudge cuts it short. */
-  function pauseAfter(pass: Pass | null): number {
-    if (pass === null) return ERROR_PAUSE_MS;
+  function pauseAfter(pass: Pass): number {
     const ready = pass.more || (pass.nextInMs !== null && pass.nextInMs <= 0);
     slow = ready && !pass.progress ? Math.min(slow * 2, SLOWEST_MS) : context.minTickIntervalMs;
     if (ready) return slow;
     return Math.min(Math.max(pass.nextInMs ?? Number.POSITIVE_INFINITY, 0) + 1, context.loopHeartbeatMs);
   }
 
-  async function sleep(ms: number): Promise<void> {
-    const least = Math.min(ms, context.minTickIntervalMs);
-    await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, nudged ? least : ms);
+  function errorPause(): number {
+    return Math.min(FIRST_ERROR_PAUSE_MS * 2 ** (failures - 1), LONGEST_ERROR_PAUSE_MS);
+  }
+
+  /** Sleeps `ms`, or when nudged `leastMs` at least. */
+  function sleep(ms: number, leastMs: number): Promise<void> {
+    const asleepAt = performance.now();
+    return new Promise((resolve) => {
+      let timer = setTimeout(resolve, nudged ? Math.min(ms, leastMs) : ms);
+      let woken = nudged;
       wake = () => {
+        if (woken && !stopped) return;
+        woken = true;
         clearTimeout(timer);
-        setTimeout(resolve, least);
+        timer = setTimeout(resolve, stopped ? 0 : Math.min(ms, leastMs - (performance.now() - asleepAt)));
       };
     });
-    wake = () => {};
   }
 
   return {

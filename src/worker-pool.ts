@@ -1,4 +1,5 @@
 import os from "node:os";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Job, Logger, WithPgClient } from "graphile-worker";
 import type { Engine } from "./db/engine.ts";
 import { declarePolicies } from "./declare.ts";
@@ -17,6 +18,10 @@ const LEASE_MS = 4600;
 /** A standby bids this long after the leader's lease ends, spread so that not all do at once. */
 const BID_SPREAD_MS = 100;
 const ERROR_PAUSE_MS = 1000;
+/** As long as a timer can be. */
+const NO_HEARTBEAT_MS = 2 ** 31 - 1;
+/** How long a one-shot pool waits for its last jobs to be released before it looks for the next. */
+const CATCH_UP_MS = 5000;
 /** How soon a loop looks for shards that arrivals may have brought. */
 const NEW_SHARD_MS = 250;
 
@@ -49,7 +54,8 @@ export function makeWorkerPool(context: PoolContext) {
     ...ticks,
     logger,
     minTickIntervalMs: settings.minTickIntervalMs,
-    loopHeartbeatMs: settings.loopHeartbeatMs,
+    // the beat looks for all loops in one statement, and nudges those that have something to do
+    loopHeartbeatMs: NO_HEARTBEAT_MS,
     onArrivals: () => beatSoon(NEW_SHARD_MS),
   });
   const releases = makeReleaseQueue({
@@ -77,21 +83,21 @@ export function makeWorkerPool(context: PoolContext) {
     );
   }
 
-  /** Ticks a policy (or all) until nothing more can be admitted. */
-  async function tickUntilIdle(policies = settings.registry.policies.map((policy) => policy.identifier)) {
-    for (const policy of policies) {
+  /** Ticks every policy until nothing more can be admitted. */
+  async function tickUntilIdle(): Promise<void> {
+    for (const { identifier: policy } of settings.registry.policies) {
       while ((await tickOnce(ticks, { policy, shard: null, now: null, bounded: true })).admitted > 0);
     }
   }
 
   async function beat(): Promise<void> {
-    if (stopping) return;
     let pause = ERROR_PAUSE_MS;
     try {
       const leases = await withPgClient((client) => engine.beat(client, describePool(), bid()));
       if (stopping) return;
       loops.follow(leases);
-      for (const lease of leases) if (lease.leads && lease.waiting) loops.nudge(lease.policy);
+      for (const { policy, leads, waiting, next_in_ms } of leases)
+        if (leads && (waiting || (next_in_ms ?? 1) <= 0)) loops.nudge(policy);
       pause = pauseUntilBeat(leases);
       if (loops.size > 0 && leases[0]?.leads && leases[0].busy) sweepWhenDue();
     } catch (error) {
@@ -124,7 +130,7 @@ export function makeWorkerPool(context: PoolContext) {
 
   /** A leader renews in time; a standby comes when the first lease it does not hold runs out. */
   function pauseUntilBeat(leases: readonly { leads: boolean; expires_in_ms: number | null }[]): number {
-    const longest = settings.loop ? BEAT_MS : settings.workerHeartbeatIntervalMs;
+    const longest = settings.loop ? Math.min(BEAT_MS, settings.loopHeartbeatMs) : Number.POSITIVE_INFINITY;
     const ends = leases
       .filter((lease) => !lease.leads)
       .map((lease) => Math.max(lease.expires_in_ms ?? 0, 500));
@@ -169,7 +175,11 @@ export function makeWorkerPool(context: PoolContext) {
     /** A job of a policy ended; resolves when its release was flushed once. */
     release: (job: Job, running: RunningJob, error: unknown): Promise<void> =>
       releases.push(finishedJob(job, { ...running, error }, { logger, events })),
-    tickUntilIdle,
+    /** For a one-shot pool that is about to look for its next job: releases what finished, and admits what may then go. */
+    async catchUp(): Promise<void> {
+      await Promise.race([releases.idle(), delay(CATCH_UP_MS, undefined, { ref: false })]);
+      await tickUntilIdle();
+    },
     /** Stops ticking, and lets another pool lead at once. */
     async stepDown(): Promise<void> {
       stopping = true;

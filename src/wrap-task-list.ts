@@ -27,12 +27,9 @@ export function wrapTaskList<T extends TaskList>(
     registry: settings.registry,
     waitedLocally: () => 0,
     started: () => {},
-    async returned(job, running, helpers, outcome) {
-      const finished = finishedJob(
-        job,
-        { ...running, error: outcome?.error ?? null },
-        { logger: helpers.logger, events },
-      );
+    async returned(job, running, helpers, thrown) {
+      const ended = { ...running, error: thrown && (thrown.error ?? new Error("thrown without an error")) };
+      const finished = finishedJob(job, ended, { logger: helpers.logger, events });
       const flushed = queueOf(helpers).push(finished);
       // a failure is released once Graphile Worker has recorded it, which it does after the task rejects
       if (finished.retry === null) await flushed;
@@ -44,7 +41,7 @@ export function wrapTaskList<T extends TaskList>(
   function queueOf({ withPgClient, logger }: JobHelpers): ReleaseQueue {
     let queue = queues.get(withPgClient);
     if (!queue) {
-      queue = makeReleaseQueue({ withPgClient, engine, events, logger, onReleased: () => {} });
+      queue = makeReleaseQueue({ withPgClient, engine, events, logger, keepsAlive: false });
       queues.set(withPgClient, queue);
     }
     return queue;
@@ -70,6 +67,6 @@ export function wrapTaskList<T extends TaskList>(
     ),
     ...tasks,
   };
-  wrapTasks(wrapped, observer);
+  wrapTasks(wrapped, () => observer);
   return wrapped as T;
 }

@@ -29,21 +29,24 @@ export interface Observer {
   waitedLocally(job: Job): number;
   /** A job of a policy is about to run. */
   started(job: Job, running: RunningJob): void;
-  /** Its task returned or threw; awaited before the host hears of it. */
-  returned(
+  /** Its task returned (null) or threw; awaited before the host hears of it. */
+  returned?(
     job: Job,
     running: RunningJob,
     helpers: JobHelpers,
-    outcome: { error: unknown } | null,
+    thrown: { error: unknown } | null,
   ): Promise<void>;
   /** A job of a policy's task starts that was never admitted. */
   unadmitted(job: Job, policy: AnyPolicy, helpers: JobHelpers): void;
 }
 
+/** Gives the observer of a running job; undefined leaves the job alone. */
+export type ObserverOf = (helpers: JobHelpers) => Observer | undefined;
+
 /** Wraps every task of a list in place, once. */
-export function wrapTasks(tasks: TaskList, observer: Observer): void {
+export function wrapTasks(tasks: TaskList, observerOf: ObserverOf): void {
   for (const [identifier, task] of Object.entries(tasks)) {
-    if (task) tasks[identifier] = wrapTask(identifier, task as Task, observer);
+    if (task) tasks[identifier] = wrapTask(identifier, task as Task, observerOf);
   }
 }
 
@@ -57,11 +60,13 @@ export function isWrapped(task: object): boolean {
 }
 
 /** The task with policy-aware helpers and, where a policy governs it, its start and end observed. */
-function wrapTask(identifier: string, task: Task, observer: Observer): Task {
+function wrapTask(identifier: string, task: Task, observerOf: ObserverOf): Task {
   if (isWrapped(task)) return task;
-  const policy = observer.registry.ofTask(identifier);
-  return unwrapped((payload, hostHelpers) => {
-    const helpers = policyAware(hostHelpers, observer);
+  return unwrapped((payload, helpers) => {
+    const observer = observerOf(helpers);
+    if (!observer) return task(payload as never, helpers);
+    makePolicyAware(helpers, observer);
+    const policy = observer.registry.ofTask(identifier);
     return policy ? runGoverned(policy, task, payload, helpers, observer) : task(payload as never, helpers);
   });
 }
@@ -75,25 +80,37 @@ async function runGoverned(
 ): Promise<Awaited<ReturnType<Task>>> {
   const { job } = helpers;
   const stagedId = stagedIdOf(job);
-  helpers.dispatchPolicy = describe(policy, job, stagedId, helpers.withPgClient, observer);
-  if (stagedId === null) {
-    observer.unadmitted(job, policy, helpers);
-    return task(payload as never, helpers);
+  const own = describe(policy, job, stagedId, helpers.withPgClient, observer);
+  helpers.dispatchPolicy = own;
+  const running: RunningJob = { policy, lagMs: own.lagMs ?? 0 };
+  if (stagedId === null) observer.unadmitted(job, policy, helpers);
+  else {
+    if (job.attempts > 1 && policyDefinition(policy).retries === "bypass") {
+      await holdSlot(policy, job, stagedId, helpers.withPgClient, observer.engine);
+    }
+    observer.started(job, running);
   }
-  const running: RunningJob = { policy, lagMs: helpers.dispatchPolicy.lagMs ?? 0 };
-  if (job.attempts > 1 && policyDefinition(policy).retries === "bypass") {
-    await holdSlot(policy, job, stagedId, helpers.withPgClient, observer.engine);
-  }
-  observer.started(job, running);
-  let outcome: { error: unknown } | null = null;
+  let thrown: { error: unknown } | null = null;
   try {
     return await task(payload as never, helpers);
   } catch (error) {
-    outcome = { error };
-    if (error instanceof RetryAfter) await helpers.dispatchPolicy.hold(error);
+    thrown = { error };
+    if (error instanceof RetryAfter) await holdFor(error, own, helpers);
     throw error;
   } finally {
-    await observer.returned(job, running, helpers, outcome);
+    if (stagedId !== null) await observer.returned?.(job, running, helpers, thrown);
+  }
+}
+
+/** The task's own error is what the host is to hear of, also when the partition cannot be held. */
+async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: JobHelpers): Promise<void> {
+  try {
+    await own.hold(retry);
+  } catch (error) {
+    helpers.logger.warn(
+      `Could not hold the partition of job ${helpers.job.id}: ${(error as Error).message}`,
+      { error },
+    );
   }
 }
 
@@ -177,14 +194,11 @@ function retriedAt(job: Job): number {
   return job.attempts > 1 ? job.run_at.getTime() : 0;
 }
 
-/** Helpers whose addJob(s) stage the jobs of tasks that have a policy. */
-function policyAware(helpers: JobHelpers, { engine, registry }: Observer): JobHelpers {
+/** Makes helpers, which Graphile Worker makes for each job, stage the jobs of tasks that have a policy. */
+function makePolicyAware(helpers: JobHelpers, { engine, registry }: Observer): void {
   const adder = makeAdder(engine, registry, helpers.withPgClient);
-  return {
-    ...helpers,
-    addJob: adder.addJob as JobHelpers["addJob"],
-    addJobs: adder.addJobs as JobHelpers["addJobs"],
-  };
+  helpers.addJob = adder.addJob as JobHelpers["addJob"];
+  helpers.addJobs = adder.addJobs as JobHelpers["addJobs"];
 }
 
 /** addJob and addJobs with Graphile Worker's signatures, over a registry of policies. */

@@ -17,9 +17,15 @@ export interface Measures {
   readonly seconds: number;
 }
 
+/** A wait in milliseconds; `open`: it was not over when the run ended. */
+export interface Wait {
+  readonly ms: number;
+  readonly open: boolean;
+}
+
 export interface Percentiles {
-  readonly p50: number;
-  readonly p95: number;
+  readonly p50: Wait;
+  readonly p95: Wait;
 }
 
 export function measure(outcome: Outcome): Measures {
@@ -70,14 +76,17 @@ function waits(
   { addedAt, endedAt }: Outcome,
   servedAt: ReadonlyMap<number, number>,
   { endpoint, visits }: Burst,
-): number[] {
+): Wait[] {
   const from = addedAt.get(endpoint) ?? endedAt;
-  return visits.map(({ job }) => (servedAt.get(job) ?? endedAt) - from);
+  return visits.map(({ job }) => {
+    const at = servedAt.get(job);
+    return { ms: (at ?? endedAt) - from, open: at === undefined };
+  });
 }
 
-function percentiles(values: number[]): Percentiles {
-  const sorted = values.toSorted((a, b) => a - b);
-  const at = (share: number) => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
+function percentiles(waits: Wait[]): Percentiles {
+  const sorted = waits.toSorted((a, b) => a.ms - b.ms);
+  const at = (share: number) => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)]!;
   return { p50: at(0.5), p95: at(0.95) };
 }
 

@@ -1,4 +1,4 @@
-import type { Measures, Percentiles } from "./measure.ts";
+import type { Measures, Percentiles, Wait } from "./measure.ts";
 
 const GOAL = 0.85;
 
@@ -58,6 +58,7 @@ function times({ p50, p95 }: Percentiles): string {
   return `${time(p50)} / ${time(p95)}`;
 }
 
-function time(ms: number): string {
+function time({ ms, open }: Wait): string {
+  if (open) return `> ${(ms / 1000).toFixed(1)} s`;
   return ms < 1000 ? `${ms.toFixed(0)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }

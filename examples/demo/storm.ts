@@ -10,22 +10,28 @@ export interface Burst {
 }
 
 const BUSY_AT_ONCE = 20;
-/** From the last start to quiet, generously. */
+/** One endpoint in five is loud. */
+const LOUD_SHARE = 0.2;
+/** From an endpoint's last start to its quiet, generously. */
 const SETTLING_SECONDS = 2;
 
 /**
- * The k-th endpoint gets 1/k of what the loudest gets, at least 2. Each comes when one of 20 places is free: an
- * endpoint keeps its place for as long as its allowed rate takes for its jobs.
+ * The k-th of the loud endpoints gets 1 / k^0.8 of what the loudest gets; each of the others 1 to 5 jobs, no more than
+ * may go at once. Each comes when one of 20 places is free, and keeps it for as long as its allowed rate takes: more
+ * are never busy at a time, so that 100 worker slots are enough.
  */
 export function makeStorm(endpoints: number, loudest: number): Burst[] {
-  const places = new Array<number>(BUSY_AT_ONCE).fill(0);
+  const places = Array.from({ length: BUSY_AT_ONCE }, (_, place) => place / 10);
   let job = 0;
-  return Array.from({ length: endpoints }, (_, index) => {
-    const count = Math.max(2, Math.round(loudest / (index + 1)));
-    const place = places.indexOf(Math.min(...places));
-    const at = places[place]!;
-    places[place] = at + Math.max(0, count - POLICY.burst) / POLICY.perSecond + SETTLING_SECONDS;
-    const visits = Array.from({ length: count }, () => ({ endpoint: index, job: job++ }));
-    return { endpoint: index, at, visits };
+  return Array.from({ length: endpoints }, (_, endpoint) => {
+    const count = jobsOf(endpoint, endpoints, loudest);
+    const at = Math.min(...places);
+    places[places.indexOf(at)] = at + Math.max(0, count - POLICY.burst) / POLICY.perSecond + SETTLING_SECONDS;
+    return { endpoint, at, visits: Array.from({ length: count }, () => ({ endpoint, job: job++ })) };
   });
+}
+
+function jobsOf(endpoint: number, endpoints: number, loudest: number): number {
+  if (endpoint >= endpoints * LOUD_SHARE) return 1 + (endpoint % 5);
+  return Math.round(loudest / (endpoint + 1) ** 0.8);
 }

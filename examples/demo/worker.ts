@@ -1,9 +1,9 @@
 /** A process of its own: a Graphile Worker, with the preset (`governed`) or without (`plain`). */
-import { Logger, type Task, WorkerPreset, run } from "graphile-worker";
+import { Logger, run, type Task, WorkerPreset } from "graphile-worker";
 import { dispatchPolicyPreset, RetryAfter } from "../../src/index.ts";
 import { type Visit, visitEndpoint } from "./policy.ts";
 
-const [mode, connectionString, server] = process.argv.slice(2);
+const [mode, connectionString = "", server] = process.argv.slice(2);
 const governed = mode === "governed";
 
 /** Says what goes wrong, unless it is what plain workers are here to show. */
@@ -21,7 +21,7 @@ const visit: Task = async (payload) => {
 const runner = await run({
   preset: {
     extends: [WorkerPreset, ...(governed ? [dispatchPolicyPreset({ policies: [visitEndpoint] })] : [])],
-    worker: { connectionString, concurrentJobs: 50, maxPoolSize: 12, logger },
+    worker: { connectionString, concurrentJobs: 50, maxPoolSize: 50, logger },
   },
   taskList: { visit_endpoint: visit },
   crontab: governed ? "* * * * * dispatch_policy_tick ?jobKey=dispatch_policy_tick" : "",

@@ -6,14 +6,15 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
 ) returns table (
   id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
   rate float8, per float8, capacity float8, tokens float8, slots int, cap int, in_flight int,
-  reserved_for uuid
+  reserved_for uuid, reserved_until timestamptz
 ) language sql stable as $$
   with override as materialized (
     select o.gate, o.scope_key, o.set from :DISPATCH_POLICY_SCHEMA._private_overrides o
     where o.policy_id = p_policy_id and o.from_at <= p_now and p_now < o.until_at
   ),
   effective as (
-    select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.reserved_for,
+    select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight,
+      case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
       l.tokens, l.refilled_at,
       coalesce((o.set ->> 'rate')::float8, l.rate) as rate,
       coalesce((o.set ->> 'per')::float8, l.per) as per,
@@ -47,6 +48,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     e.cap, e.in_flight,
     -- a reservation counts while its partition waits or is about to be looked at
     (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now)
+      where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now),
+    e.reserved_until
   from effective e;
 $$;

@@ -26,8 +26,10 @@ begin
       using errcode = 'invalid_transaction_state';
   end if;
   v_limiter_ids := array(
-    select distinct u.id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f cross join unnest(f.limiter_ids) u (id)
-    where f.job_id = any(v_job_ids));
+    select distinct u.id from (
+      select distinct f.limiter_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      where f.job_id = any(v_job_ids)
+    ) f cross join unnest(f.limiter_ids) u (id));
   perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
   where l.id = any(v_limiter_ids) order by l.id for no key update;
   v_now := coalesce(p_now, clock_timestamp());
@@ -42,7 +44,7 @@ $$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._finished(p_jobs json)
 returns table (job bigint, ok boolean, "lagMs" float8, retry json, ordinality bigint) language sql stable as $$
-  select (j.value ->> 'job')::bigint, coalesce((j.value ->> 'ok')::boolean, true), (j.value ->> 'lagMs')::float8,
-    case when json_typeof(j.value -> 'retry') = 'object' then j.value -> 'retry' end, j.ordinality
-  from json_array_elements(p_jobs) with ordinality j;
+  select j.job, coalesce(j.ok, true), j."lagMs", case when json_typeof(j.retry) = 'object' then j.retry end, j.ordinality
+  from rows from (json_to_recordset(p_jobs) as (job bigint, ok boolean, "lagMs" float8, retry json))
+    with ordinality j (job, ok, "lagMs", retry, ordinality);
 $$;

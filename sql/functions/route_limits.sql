@@ -6,7 +6,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_now timestamptz
-) returns void language plpgsql as $$
+) returns void language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
   v_changes jsonb;
 begin
@@ -15,7 +16,7 @@ begin
     -- not one its partition has already passed by: a limiter keeps no arrival that merely confirmed its numbers
     join :DISPATCH_POLICY_SCHEMA._private_partitions p
       on p.id = a.partition_id and (a.version, a.id) >= (p.version, p.arrival_id)
-    where a.limits is not null
+    where a.limits is not null and p.id = any(array(select x.partition_id from unnest(p_arrivals) x))
     order by a.partition_id, a.version desc, a.id desc
   ),
   wanted as materialized (
@@ -27,10 +28,13 @@ begin
   select jsonb_object_agg(l.id, jsonb_build_object('arrival_id', w.arrival_id, 'version', w.version, 'n', w.numbers))
   into v_changes
   from wanted w
-  join :DISPATCH_POLICY_SCHEMA._private_limiters l
-    on l.policy_id = (p_policy).id and l.gate = w.gate and l.scope_key = w.key
+  -- "limit 1": one look at the index each, whatever the planner believes (it read all limiters of the policy)
+  cross join lateral (
+    select x as numbers, x.id, x.version, x.arrival_id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    where x.policy_id = (p_policy).id and x.gate = w.gate and x.scope_key = w.key limit 1
+  ) l
   where (w.version, w.arrival_id) > (l.version, l.arrival_id)
-    and :DISPATCH_POLICY_SCHEMA._numbers_differ(l, w.numbers);
+    and :DISPATCH_POLICY_SCHEMA._numbers_differ(l.numbers, w.numbers);
   if v_changes is null then
     return;
   end if;
@@ -58,7 +62,8 @@ begin
       current_max = least(greatest(l.current_max, c.min), coalesce(c.max, l.current_max)),
       arrival_id = c.arrival_id, version = c.version
     from change c
-    where l.id = c.id and (c.version, c.arrival_id) > (l.version, l.arrival_id)
+    where l.id = c.id and l.id = any(array(select k::bigint from jsonb_object_keys(v_changes) k))
+      and (c.version, c.arrival_id) > (l.version, l.arrival_id)
     returning l.id
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
@@ -69,11 +74,11 @@ $$;
 create or replace function :DISPATCH_POLICY_SCHEMA._numbers_differ(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, numbers jsonb
 ) returns boolean language sql immutable as $$
+  -- a bare expression, so that it is inlined: as a query it took 20 us for each limiter of each arrival
   select (limiter.rate, limiter.per, limiter.burst, limiter.max, limiter.initial_max, limiter.target_lag_ms,
       limiter.min, limiter.ewma_alpha, limiter.failure_decrease_factor, limiter.overload_decrease_factor)
-    is distinct from (n.rate, n.per, n.burst, n.max, n.initial_max, n.target_lag_ms,
-      n.min, n.ewma_alpha, n.failure_decrease_factor, n.overload_decrease_factor)
-  from jsonb_to_record(numbers) n (
-    rate float8, per float8, burst float8, max int, initial_max int, target_lag_ms float8, min int,
-    ewma_alpha float8, failure_decrease_factor float8, overload_decrease_factor float8);
+    is distinct from ((numbers ->> 'rate')::float8, (numbers ->> 'per')::float8, (numbers ->> 'burst')::float8,
+      (numbers ->> 'max')::int, (numbers ->> 'initial_max')::int, (numbers ->> 'target_lag_ms')::float8,
+      (numbers ->> 'min')::int, (numbers ->> 'ewma_alpha')::float8,
+      (numbers ->> 'failure_decrease_factor')::float8, (numbers ->> 'overload_decrease_factor')::float8);
 $$;

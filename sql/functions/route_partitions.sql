@@ -2,7 +2,9 @@
 -- date: work lowers `due_at` and the head; a later arrival (or a higher version) replaces context and limits.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_partitions(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
-) returns void language plpgsql as $$
+) returns void language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
+as $$                                       -- as _allocate: 1,000 arrivals were joined by nested loops
 begin
   with arrival as materialized (select a.* from unnest(p_arrivals) a),
   newest as materialized (
@@ -23,7 +25,8 @@ begin
     where a.pause is not null order by a.partition_id, a.id desc
   ),
   known as materialized (
-    select p.id, p.limits, p.arrival_id, p.version from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id
+    from :DISPATCH_POLICY_SCHEMA._private_partitions p
     where p.id = any(array(select w.partition_id from work w))
   ),
   -- whose limits have to be looked up: new partitions, and those whose limits changed
@@ -44,9 +47,12 @@ begin
     select distinct on (w.gate, w.key) w.* from wanted w order by w.gate, w.key, w.arrival_version desc, w.arrival_id desc
   ),
   there as materialized (
+    -- "limit 1": one look at the index each, whatever the planner believes (it read all limiters of the policy)
     select l.id, l.gate, l.scope_key from limiter w
-    join :DISPATCH_POLICY_SCHEMA._private_limiters l
-      on l.policy_id = (p_policy).id and l.gate = w.gate and l.scope_key = w.key
+    cross join lateral (
+      select x.id, x.gate, x.scope_key from :DISPATCH_POLICY_SCHEMA._private_limiters x
+      where x.policy_id = (p_policy).id and x.gate = w.gate and x.scope_key = w.key limit 1
+    ) l
   ),
   made as (
     insert into :DISPATCH_POLICY_SCHEMA._private_limiters (
@@ -90,9 +96,8 @@ begin
     from work w
     join known k on k.id = w.partition_id
     join lateral (
-      select x.*, (x.head_priority, x.head_run_at, x.head_id) < (q.head_priority, q.head_run_at, q.head_id) as lower
-      from first x join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = x.partition_id
-      where x.partition_id = w.partition_id
+      select x.*, (x.head_priority, x.head_run_at, x.head_id) < (k.head_priority, k.head_run_at, k.head_id) as lower
+      from first x where x.partition_id = w.partition_id
     ) f on true
     join lateral (
       select x.*, x.limits is not null and (x.version, x.id) > (k.version, k.arrival_id) as newer from newest x
@@ -100,7 +105,7 @@ begin
     ) n on true
     left join limiter_ids i on i.partition_id = w.partition_id
     left join stop s on s.partition_id = w.partition_id
-    where p.id = w.partition_id
+    where p.id = w.partition_id and p.id = any(array(select x.partition_id from work x))
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
     id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,

@@ -76,7 +76,7 @@ returns table (woken int, unblocked int) language sql volatile as $$
     where q.denied_until = 'infinity' and (
       q.blocked_on is null or l.id is null
       or (l.kind = 'throttle' and l.wake_at is null and n.tokens >= 1)
-      or (l.kind <> 'throttle' and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
+      or (l.kind <> 'throttle' and l.wake_at is null and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
         where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)
     order by q.id limit 10000 for no key update of q skip locked

@@ -58,13 +58,14 @@ begin
   timed as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = o.next_wake_at
     from (
-      select o.id, case when o.waiting > o.woken then greatest(
-        p_now + interval '1 millisecond',
-        :DISPATCH_POLICY_SCHEMA._throttle_ready_at(o.tokens, o.rate, o.per, o.capacity, o.room + 1, p_now)) end
-        as next_wake_at
+      select o.id, case
+          when o.kind = 'throttle' then case when o.waiting > o.woken then greatest(
+            p_now + interval '1 millisecond',
+            :DISPATCH_POLICY_SCHEMA._throttle_ready_at(o.tokens, o.rate, o.per, o.capacity, o.room + 1, p_now)) end
+          when o.woken < least(o.waiting, o.room) then p_now + interval '1 millisecond'
+          when o.reserved_for is not null then o.reserved_until end as next_wake_at
       from outcome o
-      where o.kind = 'throttle'
-        and o.id = any(array(
+      where o.id = any(array(
           select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
           where x.id = any(v_limiter_ids) and x.wake_at is not null for no key update skip locked))
     ) o

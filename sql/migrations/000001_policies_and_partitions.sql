@@ -67,10 +67,11 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   sampled_released bigint not null default 0,
   sampled_at timestamptz,
   finished_per_second float8 not null default 0,
-  -- a shared throttle's waiters are woken then
+  -- waiters are woken then: the next token of a shared throttle, the end of a reservation
   wake_at timestamptz,
-  -- the partition for which one slot is kept while it waits for another scope
+  -- the partition for which one slot is kept while it waits for another scope, and until when
   reserved_for uuid,
+  reserved_until timestamptz,
   -- where the numbers come from: an arrival takes effect only when it is later
   arrival_id bigint not null default 0,
   version int not null default 0,
@@ -110,6 +111,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   decayed_at timestamptz not null default clock_timestamp(),
   fair_key float8 not null default 0,
   admitted_total bigint not null default 0,
+  admitted_at timestamptz not null default '-infinity',       -- last
   created_at timestamptz not null default clock_timestamp(),
   -- a waiter has due work and is neither paused nor held
   check (blocked_on is null

@@ -244,7 +244,7 @@ export class Engine {
 
   async number(text: string, values: unknown[] = []): Promise<number> {
     const { rows } = await this.pool.query({ text, values, rowMode: "array" });
-    return rows[0][0];
+    return rows[0]?.[0];
   }
 
   /** Releases and admits until nothing is staged and nothing in flight. Returns the jobs that finished. */

@@ -59,7 +59,8 @@ for (const { cap, pauses } of [
       else await delay(1);
     };
     const watch = async () => {
-      const { rows } = await it.pool.query(`select count(*)::int as jobs, count(distinct partition)::int as partitions,
+      const { rows } =
+        await it.pool.query(`select count(*)::int as jobs, count(distinct partition)::int as partitions,
         coalesce(max(count(*)) over (), 0)::int as most from dispatch_policy.in_flight_jobs group by partition`);
       const jobs = rows.reduce((sum, row) => sum + row.jobs, 0);
       if (jobs > cap || (rows[0]?.most ?? 0) > 2) seen.overruns++;

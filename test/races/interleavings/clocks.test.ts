@@ -35,9 +35,10 @@ async function emptyBucket(t: ExecutionContext, now: number, aheadMs: number): P
   const world = await engine(t, { gates: [throttle(10, { name: "all", scope: "policy" })] });
   await world.stage(Array(50).fill("a"));
   await world.route();
-  await world.pool.query("update dispatch_policy._private_limiters set tokens = 0, refilled_at = $1 where gate = 'all'", [
-    new Date(now + aheadMs),
-  ]);
+  await world.pool.query(
+    "update dispatch_policy._private_limiters set tokens = 0, refilled_at = $1 where gate = 'all'",
+    [new Date(now + aheadMs)],
+  );
   return world;
 }
 
@@ -72,7 +73,9 @@ test("a clock that goes backwards is no time passed", async (t) => {
 });
 
 test("the time is read after the locks: a tick that waited for one lets no throttle overrun", async (t) => {
-  const world = await engine(t, { gates: [throttle(1, { per: 0.05, burst: 1, name: "all", scope: "policy" })] });
+  const world = await engine(t, {
+    gates: [throttle(1, { per: 0.05, burst: 1, name: "all", scope: "policy" })],
+  });
   await world.stage(Array(50).fill("a"));
   await world.route();
   const other = await world.session();

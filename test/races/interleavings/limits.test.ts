@@ -170,6 +170,9 @@ test("routers that change limits, ticks and releases beside each other never dea
   ]);
 
   t.deepEqual(failures, {});
-  t.true(rounds.every((n) => n > 10), rounds.join());
+  t.true(
+    rounds.every((n) => n > 10),
+    rounds.join(),
+  );
   t.is(await world.wrongCounters(), 0);
 });

@@ -90,7 +90,10 @@ test("with three overlapping scopes, too", async (t) => {
 for (const [stop, how] of [
   ["paused", "select dispatch_policy.pause('p', partition => 'p')"],
   ["held", "select dispatch_policy.hold('p', 'p', now() + interval '1 hour')"],
-  ["removed", "delete from dispatch_policy._private_staged_jobs where task_identifier = 'p' and partition_id = $1"],
+  [
+    "removed",
+    "delete from dispatch_policy._private_staged_jobs where task_identifier = 'p' and partition_id = $1",
+  ],
 ] as const) {
   test(`a slot kept for a partition that is ${stop} meanwhile goes to its rivals`, async (t) => {
     const world = await saturated(t, [account, region], 20);
@@ -150,3 +153,46 @@ for (const first of ["account", "rate"] as const) {
     t.true(finished >= aShare(4), `${finished} of ${JOBS_OF_P}`);
   });
 }
+
+test("a slot kept for a partition whose other scope stays full is lent out, and kept again later", async (t) => {
+  const slow = concurrency(1, { name: "endpoint", scope: (key) => (key === "p" ? "slow" : key) });
+  const one = concurrency(1, { name: "account", scope: () => "acc" });
+  const world = await engine(t, { gates: [one, slow] });
+  // another account's job takes the endpoint, for hours
+  await world.stage("other", {
+    gates: [
+      { ...one, keyOf: () => "other" },
+      { ...slow, keyOf: () => "slow" },
+    ],
+  });
+  t.is(await world.passes(2), 1);
+  await world.stage("p");
+  await world.stage(["a1", "a2"].flatMap((key) => Array(60).fill(key)));
+
+  // 120 s, in which a job of a1 or a2 that got the slot takes half a second
+  let clock = Date.now() + 1000;
+  let finished = 0;
+  const pass = async () => {
+    await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [new Date(clock)]);
+    await world.admit({ now: new Date(clock) });
+  };
+  for (const end = clock + 120_000; clock < end; clock += 500) {
+    const jobs = [...(await world.inFlight("a1")), ...(await world.inFlight("a2"))];
+    t.true(jobs.length <= 1);
+    await world.release(jobs);
+    finished += jobs.length;
+    await pass();
+    await pass();
+  }
+  t.log(`${finished} jobs finished`);
+  t.true(finished >= 100, `${finished}`);
+
+  await world.release(await world.inFlight("other"));
+  for (let round = 0; (await world.inFlight("p")).length === 0; round++) {
+    t.true(round < 10, "p runs soon");
+    await world.release([...(await world.inFlight("a1")), ...(await world.inFlight("a2"))]);
+    clock += 500;
+    await pass();
+    await pass();
+  }
+});

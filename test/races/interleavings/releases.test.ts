@@ -43,7 +43,11 @@ test("releases of the same jobs in different order do not deadlock", async (t) =
     await world.stage(["a", "b", "c", "d"].flatMap((key) => Array(5).fill(key)));
     await world.passes();
     const jobs = await world.inFlight();
-    await Promise.all([world.release(jobs), world.release([...jobs].reverse()), world.release(jobs.slice(5))]);
+    await Promise.all([
+      world.release(jobs),
+      world.release([...jobs].reverse()),
+      world.release(jobs.slice(5)),
+    ]);
     t.deepEqual(await world.inFlight(), []);
   }
   t.is(await world.wrongCounters(), 0);

@@ -33,11 +33,11 @@ async function takeJobs(): Promise<void> {
     observer.write(`+ ${staged} ${partition}\n`);
     setTimeout(() => finished.push({ job, staged, partition }), Math.random() * 20);
   }
-  await delay(2);
+  await delay(8);
 }
 
 async function flush(): Promise<void> {
-  if (finished.length === 0) return void (await delay(2));
+  if (finished.length === 0) return void (await delay(4));
   const batch = finished;
   finished = [];
   observer.write(`- ${batch.map(({ staged, partition }) => `${staged} ${partition}`).join(" ")}\n`);

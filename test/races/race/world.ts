@@ -7,10 +7,7 @@ export const MOST_OF_A_PARTITION = 3;
 const PARTITIONS = 50;
 
 export const OPTIONS: EngineOptions = {
-  gates: [
-    concurrency(MOST_OF_A_PARTITION),
-    concurrency(MOST_IN_ALL, { name: "all", scope: "policy" }),
-  ],
+  gates: [concurrency(MOST_OF_A_PARTITION), concurrency(MOST_IN_ALL, { name: "all", scope: "policy" })],
 };
 
 /** What the parent tells every process. */

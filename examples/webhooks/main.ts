@@ -1,0 +1,40 @@
+/**
+ * The whole project in one go, against the database that DATABASE_URL names: a receiver, a producer and a worker.
+ *
+ *   node scripts/postgres.ts -- node examples/webhooks/main.ts
+ *
+ * The worker alone, as in production:
+ *
+ *   npx graphile-worker --config examples/webhooks/graphile.config.ts
+ */
+import { run } from "graphile-worker";
+import pg from "pg";
+import { makePolicyUtils, policyEvents } from "../../src/index.ts";
+import preset from "./graphile.config.ts";
+import { announceReleases, payOrder, signUp } from "./producer.ts";
+import { startReceiver } from "./receiver.ts";
+
+const RELEASES = 30;
+const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL });
+const receiver = await startReceiver();
+const utils = await makePolicyUtils({ preset }); // creates both schemas
+try {
+  await announceReleases(pool, receiver.url, RELEASES);
+  await signUp(pool, receiver.url);
+  await payOrder(pool, receiver.url);
+  const { policies } = await utils.status();
+  console.log(`staged before any worker runs: ${policies[0]?.staged}`);
+
+  const runner = await run({ preset });
+  policyEvents(runner.events).on("dispatchPolicy:admit", ({ count }) => console.log(`admitted ${count}`));
+  await receiver.until(RELEASES + 2);
+  await runner.stop();
+
+  const first = (type: string) => receiver.received.findIndex((event) => event.type === type) + 1;
+  console.log(`received ${receiver.received.length} events`);
+  console.log(`the quiet customer's came as number ${first("customer.created")} and ${first("order.paid")}`);
+} finally {
+  await utils.release();
+  await pool.end();
+  receiver.close();
+}

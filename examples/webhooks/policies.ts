@@ -1,0 +1,27 @@
+import { definePolicy, exponential } from "../../src/index.ts";
+
+export interface Delivery {
+  customer: string;
+  url: string;
+  event: { id: number; type: string };
+}
+
+/**
+ * Each customer's endpoint takes 10 deliveries per second, in bursts of 5, and 5 at once. A customer with several
+ * endpoints has 8 at once over all of them, and everybody together 200 per second.
+ */
+export const deliverWebhook = definePolicy("deliver_webhook", {
+  context: (payload) => {
+    const { customer, url } = payload as Delivery;
+    return { customer, host: new URL(url).host };
+  },
+  partitionBy: (ctx) => `${ctx.customer} ${ctx.host}`,
+  gates: ({ throttle, concurrency }) => [
+    throttle({ rate: 10, per: "1 second", burst: 5 }),
+    concurrency({ max: 5 }),
+    concurrency({ name: "customer", scope: (ctx) => ctx.customer, max: 8 }),
+    throttle({ name: "everybody", scope: "policy", rate: 200, per: "1 second" }),
+  ],
+  job: { maxAttempts: 8 },
+  backoff: exponential({ base: 1, power: 4 }), // 1, 2, 17, 82 … seconds after the first, second … failure
+});

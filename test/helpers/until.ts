@@ -1,0 +1,16 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+/** Resolves to a fact once it holds (is neither false, null nor undefined); fails when it does not come true in time. */
+export async function until<T>(
+  fact: string,
+  look: () => Promise<T> | T,
+  { withinMs = 20_000, everyMs = 10 } = {},
+): Promise<NonNullable<T>> {
+  const deadline = performance.now() + withinMs;
+  for (;;) {
+    const found = await look();
+    if (found !== false && found != null) return found;
+    if (performance.now() > deadline) throw new Error(`Not within ${withinMs} ms: ${fact}`);
+    await delay(everyMs);
+  }
+}
