@@ -32,8 +32,7 @@ function retryOf(
   { policy, error }: { policy: AnyPolicy; error: unknown },
   { logger, events }: { logger: Logger; events: EventSink },
 ): FinishedJob["retry"] {
-  const backoff = backoffOf(policy, error, job, logger);
-  const move = backoff && backoff.partition !== undefined ? backoff.partition : null;
+  const { backoff, move } = backoffOf(policy, error, job, logger);
   if (backoff === false) {
     emit(events, "dispatchPolicy:giveUp", {
       policy: policy.identifier,
@@ -50,25 +49,29 @@ function retryOf(
     after: backoff ? backoff.afterMs / 1000 : Math.exp(Math.min(job.attempts, 10)),
     priority: backoff?.priority ?? job.priority,
     maxAttempts: job.max_attempts,
-    ...(move === null ? {} : { move: movedTo(move, policy, job) }),
+    move,
   };
 }
 
+interface Answer {
+  readonly backoff: ResolvedBackoff | false | null;
+  readonly move?: object;
+}
+
 /** A back-off that throws is the policy's mistake, not the job's: it is retried as Graphile Worker would. */
-function backoffOf(
-  policy: AnyPolicy,
-  error: unknown,
-  job: Job,
-  logger: Logger,
-): ResolvedBackoff | false | null {
-  if (error instanceof RetryAfter) return { afterMs: Math.max(error.until.getTime() - Date.now(), 0) };
+function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger): Answer {
+  if (error instanceof RetryAfter) {
+    return { backoff: { afterMs: Math.max(error.until.getTime() - Date.now(), 0) } };
+  }
   try {
-    return resolveBackoff(policy, error, job.attempts, job);
+    const backoff = resolveBackoff(policy, error, job.attempts, job);
+    const partition = backoff ? backoff.partition : undefined;
+    return partition === undefined ? { backoff } : { backoff, move: movedTo(partition, policy, job) };
   } catch (mistake) {
     logger.error(`Job ${job.id}: ${(mistake as Error).message}; using Graphile Worker's own back-off`, {
       error: mistake,
     });
-    return null;
+    return { backoff: null };
   }
 }
 

@@ -5,6 +5,7 @@ import { migrate } from "./db/migrate.ts";
 import { declarePolicies } from "./declare.ts";
 import { ArgumentError } from "./errors.ts";
 import { type AdmitOptions, admit } from "./operate/admit.ts";
+import { asOurs } from "./operate/call.ts";
 import { hold } from "./operate/hold.ts";
 import { clearLimit, type LimitValues, limits, type Override, setLimit } from "./operate/limits.ts";
 import { explain, partitions, type Reason } from "./operate/look.ts";
@@ -250,12 +251,8 @@ async function tickPolicies(
   const total: TickResult = { claimed: 0, admitted: 0, denied: {}, durationMs: 0, nextEligibleAt: null };
   const names = policy === undefined ? await ticks.withPgClient(ticks.engine.policyNames) : [policy];
   for (const name of names) {
-    const pass = await tickOnce(ticks, {
-      policy: name,
-      shard: shard ?? null,
-      now: now ?? null,
-      bounded: false,
-    });
+    const request = { policy: name, shard: shard ?? null, now: now ?? null, bounded: false };
+    const pass = await asOurs(() => tickOnce(ticks, request), ticks);
     total.claimed += pass.claimed;
     total.admitted += pass.admitted;
     total.durationMs += pass.durationMs;

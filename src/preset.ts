@@ -191,7 +191,10 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     const oneShots = [...pools].filter(([id]) => ONE_SHOT.test(id));
     return oneShots.length === 0 ? null : Promise.all(oneShots.map(([, pool]) => pool.catchUp()));
   });
-  listen(compiled, settings.schema, (poolId, policy) => pools.get(poolId)?.nudge(policy));
+  listen(compiled, settings.schema, (poolId, { policy, vacant }) => {
+    if (vacant) pools.get(poolId)?.bidSoon();
+    else pools.get(poolId)?.nudge(policy);
+  });
   compiled.events.on("localQueue:getJobs:complete", ({ jobs }) => {
     for (const job of jobs) if (stagedIdOf(job) !== null) fetchedAt.set(job, performance.now());
   });

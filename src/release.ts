@@ -17,14 +17,15 @@ export interface ReleaseContext {
   readonly engine: Engine;
   readonly events: EventSink;
   readonly logger: Logger;
-  /** Called after each flush: capacity may be free. */
-  readonly onReleased?: () => void;
+  /** Called after each flush: capacity of these policies may be free. */
+  readonly onReleased?: (policies: ReadonlySet<string>) => void;
   /** Whether what waits for its next try keeps the process alive; false where nobody closes the queue. */
   readonly keepsAlive?: boolean;
 }
 
 interface Entry {
   readonly job: FinishedJob;
+  readonly policy: string;
   tries: number;
   /** Tells whoever pushed it that its group was flushed. */
   readonly flushed: () => void;
@@ -45,8 +46,8 @@ export function makeReleaseQueue(context: ReleaseContext) {
   let wake = (): void => {};
 
   /** Adds a finished job; resolves when its group was flushed once (not when it was dealt with). */
-  function push(job: FinishedJob): Promise<void> {
-    const flushed = new Promise<void>((resolve) => fresh.push({ job, tries: 0, flushed: resolve }));
+  function push(job: FinishedJob, policy: string): Promise<void> {
+    const flushed = new Promise<void>((resolve) => fresh.push({ job, policy, tries: 0, flushed: resolve }));
     flushing ??= flushAll().finally(() => {
       flushing = null;
     });
@@ -73,7 +74,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
       const durationMs = performance.now() - started;
       if (done.size > 0) emit(events, "dispatchPolicy:release", { jobs: done.size, durationMs });
       comeAgain(batch.filter(({ job }) => !done.has(job.job)));
-      context.onReleased?.();
+      context.onReleased?.(new Set(batch.map(({ policy }) => policy)));
     } catch (error) {
       failures++;
       const ended = isPoolEnded(error);
@@ -97,7 +98,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
   /** Fresh jobs cut it short if `interruptible`, closing does in any case. */
   function pause(ms: number, interruptible: boolean): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
+      const timer = setTimeout(resolve, Math.max(ms, 0));
       if (!keepsAlive) timer.unref();
       wake = () => {
         if (!interruptible && closesAt === Number.POSITIVE_INFINITY) return;

@@ -1,6 +1,10 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Logger, WithPgClient } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
 import { makePolicyUtils, type PolicyUtilsOptions, utilsSettings } from "./policy-utils.ts";
 import { startShardLoop } from "./tick-loop.ts";
+
+const LISTEN_AGAIN_MS = 1000;
 
 export interface RunTickLoopOptions extends PolicyUtilsOptions {
   /** Default: every policy in the database when the loop starts. */
@@ -33,25 +37,43 @@ export async function runTickLoop({ policy, shard, signal, ...options }: RunTick
         { policy: name, shard: shard ?? null },
       ),
     );
-    await withPgClient(async (client) => {
-      client.on("notification", () => {
-        for (const loop of loops) loop.nudge();
-      });
-      await client.query("listen dispatch_policy");
-      for (const loop of loops) loop.nudge();
-      await aborted(signal);
-      client.removeAllListeners("notification");
-      await client.query("unlisten dispatch_policy");
-    });
-    await Promise.all(loops.map((loop) => loop.stop()));
+    const nudge = () => loops.forEach((loop) => void loop.nudge());
+    try {
+      while (!signal.aborted) await listenUntilLost(withPgClient, nudge, signal, logger);
+    } finally {
+      await Promise.all(loops.map((loop) => loop.stop()));
+    }
   } finally {
     await utils.release();
   }
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    signal.addEventListener("abort", () => resolve(), { once: true });
-  });
+/** Passes notifications on until the signal aborts or the connection is lost; ticks go on meanwhile, by their heartbeat. */
+async function listenUntilLost(
+  withPgClient: WithPgClient,
+  onNotification: () => void,
+  signal: AbortSignal,
+  logger: Logger,
+): Promise<void> {
+  try {
+    await withPgClient(async (client) => {
+      const over = Promise.withResolvers<void>();
+      const abort = () => over.resolve();
+      client.on("notification", onNotification).once("error", over.reject).once("end", over.resolve);
+      signal.addEventListener("abort", abort);
+      try {
+        await client.query("listen dispatch_policy");
+        onNotification(); // what was said while nobody listened
+        if (!signal.aborted) await over.promise;
+        await client.query("unlisten dispatch_policy");
+      } finally {
+        client.off("notification", onNotification).off("error", over.reject).off("end", over.resolve);
+        signal.removeEventListener("abort", abort);
+      }
+    });
+  } catch (error) {
+    if (signal.aborted) return;
+    logger.warn(`dispatch-policy: listening failed, trying again: ${(error as Error).message}`, { error });
+    await delay(LISTEN_AGAIN_MS, undefined, { signal }).catch(() => {});
+  }
 }

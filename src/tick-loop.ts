@@ -66,15 +66,16 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
 
   /** Sleeps `ms`, or when nudged `leastMs` at least. */
   function sleep(ms: number, leastMs: number): Promise<void> {
-    const asleepAt = performance.now();
+    const since = performance.now();
+    const least = Math.min(ms, leastMs);
     return new Promise((resolve) => {
-      let timer = setTimeout(resolve, nudged ? Math.min(ms, leastMs) : ms);
+      let timer = setTimeout(resolve, nudged ? least : ms);
       let woken = nudged;
       wake = () => {
         if (woken && !stopped) return;
         woken = true;
         clearTimeout(timer);
-        timer = setTimeout(resolve, stopped ? 0 : Math.min(ms, leastMs - (performance.now() - asleepAt)));
+        timer = setTimeout(resolve, stopped ? 0 : Math.max(least - (performance.now() - since), 0));
       };
     });
   }

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { Task, WithPgClient } from "graphile-worker";
 import { durationMs, isDuration } from "./duration.ts";
 import { ArgumentError } from "./errors.ts";
@@ -97,15 +98,5 @@ function stripCron(options: unknown): unknown {
 }
 
 function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener(
-      "abort",
-      () => {
-        clearTimeout(timer);
-        resolve();
-      },
-      { once: true },
-    );
-  });
+  return delay(ms, undefined, { signal }).catch(() => {}); // aborted: the caller looks
 }

@@ -78,13 +78,13 @@ function setOptions(
 export function listen(
   { events, logger }: CompiledSharedOptions,
   schema: string,
-  onNotification: (poolId: string, policy: string | undefined) => void,
+  onNotification: (poolId: string, said: Partial<Notification>) => void,
 ): void {
   events.on("pool:listen:success", ({ workerPool, client }) => {
     // a moment later: Graphile Worker sends its own LISTEN first
     setImmediate(() => {
       client.query(`listen ${CHANNEL}`).then(
-        () => onNotification(workerPool.id, undefined), // what was said while nobody listened
+        () => onNotification(workerPool.id, {}), // what was said while nobody listened
         (error: Error) => logger.debug(`dispatch-policy: listen failed: ${error.message}`),
       );
     });
@@ -94,14 +94,20 @@ export function listen(
   events.on("pool:listen:notification", ({ workerPool, message }) => {
     if (message.channel !== CHANNEL) return;
     const said = readNotification(message.payload);
-    if (said?.schema === schema) onNotification(workerPool.id, said.policy);
+    if (said?.schema === schema) onNotification(workerPool.id, said);
   });
 }
 
+/** What this package's SQL tells the tick loops. */
+interface Notification {
+  readonly schema: string;
+  readonly policy: string;
+  /** Its leader stepped down. */
+  readonly vacant?: boolean;
+}
+
 /** Anybody may notify on the channel: what is not ours is undefined. */
-export function readNotification(
-  payload: string | undefined,
-): { schema: string; policy: string } | undefined {
+function readNotification(payload: string | undefined): Notification | undefined {
   try {
     return JSON.parse(payload ?? "") ?? undefined;
   } catch {

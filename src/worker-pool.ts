@@ -13,8 +13,8 @@ import { makeTickLoops } from "./tick-loop.ts";
 import type { RunningJob } from "./wrap-task.ts";
 
 /** A leader renews its leases this often; a standby takes over when one has run out, within five seconds of a crash. */
-const BEAT_MS = 4000;
-const LEASE_MS = 4600;
+const BEAT_MS = 3500;
+const LEASE_MS = 4200;
 /** A standby bids this long after the leader's lease ends, spread so that not all do at once. */
 const BID_SPREAD_MS = 100;
 const ERROR_PAUSE_MS = 1000;
@@ -63,7 +63,7 @@ export function makeWorkerPool(context: PoolContext) {
     engine,
     events,
     logger,
-    onReleased: () => loops.nudge(),
+    onReleased: (policies) => policies.forEach(loops.nudge),
   });
   let stopping = false;
   let beating: Promise<void> = Promise.resolve();
@@ -146,7 +146,7 @@ export function makeWorkerPool(context: PoolContext) {
     clearTimeout(timer);
     beatsAt = performance.now() + ms;
     timer = setTimeout(() => {
-      beating = beat();
+      beating = beating.then(beat);
     }, ms);
   }
 
@@ -165,16 +165,20 @@ export function makeWorkerPool(context: PoolContext) {
         if (Object.values(repaired).some((n) => n > 0))
           logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
       },
-      (error) => logger.warn(`Sweep failed: ${(error as Error).message}`, { error }),
+      (error) => stopping || logger.warn(`Sweep failed: ${(error as Error).message}`, { error }),
     );
   }
 
   return {
     start,
     nudge: loops.nudge,
+    /** A leader stepped down: this pool bids for what it led. */
+    bidSoon(): void {
+      if (settings.loop) schedule(Math.random() * BID_SPREAD_MS);
+    },
     /** A job of a policy ended; resolves when its release was flushed once. */
     release: (job: Job, running: RunningJob, error: unknown): Promise<void> =>
-      releases.push(finishedJob(job, { ...running, error }, { logger, events })),
+      releases.push(finishedJob(job, { ...running, error }, { logger, events }), running.policy.identifier),
     /** For a one-shot pool that is about to look for its next job: releases what finished, and admits what may then go. */
     async catchUp(): Promise<void> {
       await Promise.race([releases.idle(), delay(CATCH_UP_MS, undefined, { ref: false })]);

@@ -5,7 +5,7 @@ import type { AnyPolicy } from "./policy.ts";
 import { makeReleaseQueue, type ReleaseQueue } from "./release.ts";
 import { readSettings } from "./settings.ts";
 import { makeTickTask, TICK_TASK } from "./tick-task.ts";
-import { type Observer, unwrapped, wrapTasks } from "./wrap-task.ts";
+import { type Observer, type Outcome, unwrapped, wrapTasks } from "./wrap-task.ts";
 
 /**
  * The same tasks, governed, for hosts that take no preset: jobs they add are staged, and each job's release is flushed
@@ -27,10 +27,10 @@ export function wrapTaskList<T extends TaskList>(
     registry: settings.registry,
     waitedLocally: () => 0,
     started: () => {},
-    async returned(job, running, helpers, thrown) {
-      const ended = { ...running, error: thrown && (thrown.error ?? new Error("thrown without an error")) };
+    async returned(job, running, helpers, outcome) {
+      const ended = { ...running, error: await failureOf(job, outcome) };
       const finished = finishedJob(job, ended, { logger: helpers.logger, events });
-      const flushed = queueOf(helpers).push(finished);
+      const flushed = queueOf(helpers).push(finished, running.policy.identifier);
       // a failure is released once Graphile Worker has recorded it, which it does after the task rejects
       if (finished.retry === null) await flushed;
     },
@@ -69,4 +69,15 @@ export function wrapTaskList<T extends TaskList>(
   };
   wrapTasks(wrapped, () => observer);
   return wrapped as T;
+}
+
+/** What Graphile Worker is about to make of it: a batch fails when one of its parts was rejected. */
+async function failureOf({ payload }: Job, outcome: Outcome): Promise<unknown> {
+  if ("error" in outcome) return outcome.error ?? new Error(String(outcome.error));
+  const { result } = outcome;
+  if (!Array.isArray(payload) || !Array.isArray(result) || payload.length !== result.length) return null;
+  const parts = await Promise.allSettled(result);
+  const errors = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
+  if (errors.length === 0) return null;
+  return new Error(`Batch failures:\n${errors.map((error) => error?.message ?? String(error)).join("\n")}`);
 }

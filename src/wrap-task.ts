@@ -21,6 +21,8 @@ export interface RunningJob {
   readonly lagMs: number;
 }
 
+export type Outcome = { readonly result: Awaited<ReturnType<Task>> } | { readonly error: unknown };
+
 /** How the wrapper tells what it saw; the preset and wrapTaskList do it each in their way. */
 export interface Observer {
   readonly engine: Engine;
@@ -29,13 +31,8 @@ export interface Observer {
   waitedLocally(job: Job): number;
   /** A job of a policy is about to run. */
   started(job: Job, running: RunningJob): void;
-  /** Its task returned (null) or threw; awaited before the host hears of it. */
-  returned?(
-    job: Job,
-    running: RunningJob,
-    helpers: JobHelpers,
-    thrown: { error: unknown } | null,
-  ): Promise<void>;
+  /** Its task returned or threw; awaited before the host hears of it. */
+  returned?(job: Job, running: RunningJob, helpers: JobHelpers, outcome: Outcome): Promise<void>;
   /** A job of a policy's task starts that was never admitted. */
   unadmitted(job: Job, policy: AnyPolicy, helpers: JobHelpers): void;
 }
@@ -78,27 +75,37 @@ async function runGoverned(
   helpers: JobHelpers,
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
-  const { job } = helpers;
+  const { job, withPgClient } = helpers;
   const stagedId = stagedIdOf(job);
-  const own = describe(policy, job, stagedId, helpers.withPgClient, observer);
+  const { engine } = observer;
+  if (stagedId !== null && job.attempts > 1 && policyDefinition(policy).retries === "bypass") {
+    await holdSlot(policy, job, stagedId, withPgClient, engine);
+  }
+  // a retry may have been moved
+  const place =
+    job.attempts > 1 ? await withPgClient((client) => engine.scopeOf(client, job.id, null)) : undefined;
+  const own = describe(policy, job, stagedId, place?.partition, withPgClient, observer);
   helpers.dispatchPolicy = own;
   const running: RunningJob = { policy, lagMs: own.lagMs ?? 0 };
   if (stagedId === null) observer.unadmitted(job, policy, helpers);
-  else {
-    if (job.attempts > 1 && policyDefinition(policy).retries === "bypass") {
-      await holdSlot(policy, job, stagedId, helpers.withPgClient, observer.engine);
-    }
-    observer.started(job, running);
-  }
-  let thrown: { error: unknown } | null = null;
+  else observer.started(job, running);
+  const outcome = await runTask(task, payload, helpers, own);
+  if (stagedId !== null) await observer.returned?.(job, running, helpers, outcome);
+  if ("error" in outcome) throw outcome.error;
+  return outcome.result;
+}
+
+async function runTask(
+  task: Task,
+  payload: unknown,
+  helpers: JobHelpers,
+  own: DispatchPolicyHelpers,
+): Promise<Outcome> {
   try {
-    return await task(payload as never, helpers);
+    return { result: await task(payload as never, helpers) };
   } catch (error) {
-    thrown = { error };
     if (error instanceof RetryAfter) await holdFor(error, own, helpers);
-    throw error;
-  } finally {
-    if (stagedId !== null) await observer.returned?.(job, running, helpers, thrown);
+    return { error };
   }
 }
 
@@ -147,6 +154,7 @@ function describe(
   policy: AnyPolicy,
   job: Job,
   stagedId: string | null,
+  partition: string | undefined,
   withPgClient: WithPgClient,
   observer: Observer,
 ): DispatchPolicyHelpers {
@@ -155,7 +163,7 @@ function describe(
   return {
     policy: policy.identifier,
     get partition() {
-      return resolveJob(policy, job.payload, { task: job.task_identifier }).partition;
+      return partition ?? resolveJob(policy, job.payload, { task: job.task_identifier }).partition;
     },
     stagedId: stagedId ?? "",
     attempt: job.attempts,
@@ -163,11 +171,11 @@ function describe(
     lagMs: stagedId === null ? null : lagOf(job, observer),
     async hold(options) {
       const until = "until" in options ? options.until : new Date(Date.now() + options.forMs);
-      const partition = (await scopeOf(null))?.partition ?? this.partition;
+      const where = (await scopeOf(null))?.partition ?? this.partition;
       await withPgClient((client) =>
         engine.call(client, "hold", {
           policy: policy.identifier,
-          partition,
+          partition: where,
           until,
           reason: options.reason,
           by: `job ${job.id}`,

@@ -33,7 +33,10 @@ for (const each of [200, 2000, 20_000]) {
   const world = await ready(each);
   const timings = await ticks(world);
   if (smallest.length === 0) smallest = timings;
-  say(`tick with ${50 * each} jobs staged in its partitions`, { tick: medians(timings), times: ratio(timings, smallest) });
+  say(`tick with ${50 * each} jobs staged in its partitions`, {
+    tick: medians(timings),
+    times: ratio(timings, smallest),
+  });
   await world.close();
 }
 
@@ -61,10 +64,14 @@ const repeat = async (text: string, values: unknown[] = []) => {
   for (let round = 0; round < 21; round++) timings.push(await world.timed(() => world.query(text, values)));
   return medians(timings);
 };
-await world.query("update dispatch_policy._private_partitions set due_at = 'infinity', denied_until = '-infinity', blocked_on = null where eligible_at <= now()");
+await world.query(
+  "update dispatch_policy._private_partitions set due_at = 'infinity', denied_until = '-infinity', blocked_on = null where eligible_at <= now()",
+);
 say("beside them", {
   emptyTick: await repeat("select * from dispatch_policy._admit($1, null, 50, null, false)", [world.task]),
   nextEligibleAt: await repeat("select dispatch_policy._next_eligible_at($1, null)", [world.task]),
-  lease: await repeat("select * from dispatch_policy._lease('me', array[$1], null, '15 s', true)", [world.task]),
+  lease: await repeat("select * from dispatch_policy._lease('me', array[$1], null, '15 s', true)", [
+    world.task,
+  ]),
 });
 await world.close();

@@ -31,13 +31,15 @@ for (const partitions of [1, 1000, JOBS]) {
 const world = await makeWorld();
 const one = world.batches([{ key: "one" }]);
 const ways = {
-  addJobOfGraphileWorker: () => world.query("select id from graphile_worker.add_job($1, $2)", ["other", '{"key":"one"}']),
+  addJobOfGraphileWorker: () =>
+    world.query("select id from graphile_worker.add_job($1, $2)", ["other", '{"key":"one"}']),
   stage: () => world.stageText(one),
-  addJobInSql: () => world.query("select id from dispatch_policy.add_job($1, $2)", [world.task, '{"key":"one"}']),
+  addJobInSql: () =>
+    world.query("select id from dispatch_policy.add_job($1, $2)", [world.task, '{"key":"one"}']),
 };
-const timings: Record<string, Timing[]> = {};
+const timings: Record<string, Timing[]> = Object.fromEntries(Object.keys(ways).map((way) => [way, []]));
 for (let round = 0; round < 200; round++)
-  for (const [way, run] of Object.entries(ways)) (timings[way] ??= []).push(await world.timed(run));
+  for (const [way, run] of Object.entries(ways)) timings[way]!.push(await world.timed(run));
 for (const [way, times] of Object.entries(timings))
   say(`one job by ${way}`, {
     took: medians(times),

@@ -31,7 +31,8 @@ for (const [partitions, each] of [
     );
     route.push(await world.timed(() => world.route()));
     const pass = await world.timed(() => world.admit(partitions));
-    if (pass.result.admitted !== total) throw new Error(`admitted ${JSON.stringify(pass.result)}, not ${total}`);
+    if (pass.result.admitted !== total)
+      throw new Error(`admitted ${JSON.stringify(pass.result)}, not ${total}`);
     admit.push(pass);
   }
   say(`tick of ${total} jobs over ${partitions} partitions`, {

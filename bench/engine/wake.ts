@@ -22,7 +22,9 @@ for (const waiting of [1000, 10_000, 100_000]) {
   const route: Timing[] = [];
   const tick: Timing[] = [];
   for (let turn = 0; turn < 40; turn++) {
-    const jobs = await world.query<{ job_id: string }>("select job_id from dispatch_policy._private_in_flight_jobs");
+    const jobs = await world.query<{ job_id: string }>(
+      "select job_id from dispatch_policy._private_in_flight_jobs",
+    );
     if (jobs.length !== 1) throw new Error(`${jobs.length} in flight`);
     release.push(await world.timed(() => world.release(jobs.map(({ job_id }) => job_id))));
     route.push(await world.timed(() => world.route()));
@@ -36,7 +38,9 @@ for (const waiting of [1000, 10_000, 100_000]) {
   await world.close();
 }
 
-const world = await makeWorld({ gates: [{ gate: "all", kind: "throttle", scope: "policy", rate: 50, per: 1 }] });
+const world = await makeWorld({
+  gates: [{ gate: "all", kind: "throttle", scope: "policy", rate: 50, per: 1 }],
+});
 await world.stage(jobsOf(keys(10_000)));
 await world.routeAll();
 await world.settle();

@@ -112,9 +112,16 @@ export async function makeWorld({
   const stageText = (text: string) =>
     query("select count(*) as count from dispatch_policy._stage($1, 'replace')", [text]);
   const route = async (max = 10_000): Promise<number> =>
-    (await query<{ n: number }>("select dispatch_policy._route($1, null, $2, false) as n", [task, max]))[0]!.n;
+    (await query<{ n: number }>("select dispatch_policy._route($1, null, $2, false) as n", [task, max]))[0]!
+      .n;
   const admit = async (claim = 50, now: string | null = null): Promise<Pass> =>
-    (await query<Pass & pg.QueryResultRow>("select * from dispatch_policy._admit($1, null, $2, $3, false)", [task, claim, now]))[0]!;
+    (
+      await query<Pass & pg.QueryResultRow>("select * from dispatch_policy._admit($1, null, $2, $3, false)", [
+        task,
+        claim,
+        now,
+      ])
+    )[0]!;
 
   return {
     ...database,
@@ -190,7 +197,8 @@ export function medians(timings: readonly Timing[]): string {
 
 /** How many times as long `a` took as `b`, by processor time where it is known. */
 export function ratio(a: readonly Timing[], b: readonly Timing[]): number {
-  const of = (timings: readonly Timing[]) => median(timings.map(({ ms, cpu }) => (Number.isNaN(cpu) ? ms : cpu)));
+  const of = (timings: readonly Timing[]) =>
+    median(timings.map(({ ms, cpu }) => (Number.isNaN(cpu) ? ms : cpu)));
   return Number((of(a) / of(b)).toFixed(2));
 }
 

@@ -8,7 +8,7 @@ const here = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 export default {
   extends: [WorkerPreset, dispatchPolicyPreset({ policies: [deliverWebhook] })],
   worker: {
-    connectionString: process.env.DATABASE_URL,
+    connectionString: process.env.DATABASE_URL ?? "postgres:///webhooks",
     concurrentJobs: 10,
     taskDirectory: here("./tasks"),
     crontabFile: here("./crontab"),

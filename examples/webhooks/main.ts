@@ -7,7 +7,7 @@
  *
  *   npx graphile-worker --config examples/webhooks/graphile.config.ts
  */
-import { run } from "graphile-worker";
+import { Logger, run } from "graphile-worker";
 import pg from "pg";
 import { makePolicyUtils, policyEvents } from "../../src/index.ts";
 import preset from "./graphile.config.ts";
@@ -15,7 +15,10 @@ import { announceReleases, payOrder, signUp } from "./producer.ts";
 import { startReceiver } from "./receiver.ts";
 
 const RELEASES = 30;
-const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL });
+const errorsOnly = new Logger(() => (level, message) => {
+  if (level === "error") console.log(message.split("\n")[0]);
+});
+const pool = new pg.Pool({ connectionString: preset.worker.connectionString });
 const receiver = await startReceiver();
 const utils = await makePolicyUtils({ preset }); // creates both schemas
 try {
@@ -25,11 +28,13 @@ try {
   const { policies } = await utils.status();
   console.log(`staged before any worker runs: ${policies[0]?.staged}`);
 
-  const runner = await run({ preset });
-  policyEvents(runner.events).on("dispatchPolicy:admit", ({ count }) => console.log(`admitted ${count}`));
+  const runner = await run({ preset: { extends: [preset], worker: { logger: errorsOnly } } });
+  const passes: number[] = [];
+  policyEvents(runner.events).on("dispatchPolicy:admit", ({ count }) => passes.push(count));
   await receiver.until(RELEASES + 2);
   await runner.stop();
 
+  console.log(`admitted, pass by pass: ${passes.join(" ")}`);
   const first = (type: string) => receiver.received.findIndex((event) => event.type === type) + 1;
   console.log(`received ${receiver.received.length} events`);
   console.log(`the quiet customer's came as number ${first("customer.created")} and ${first("order.paid")}`);

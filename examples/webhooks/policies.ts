@@ -1,20 +1,20 @@
+import { z } from "zod";
 import { definePolicy, exponential } from "../../src/index.ts";
 
-export interface Delivery {
-  customer: string;
-  url: string;
-  event: { id: number; type: string };
-}
+/** Checked when a job is added; what is wrong is refused there. */
+const delivery = z.object({
+  customer: z.string(),
+  url: z.url(),
+  event: z.object({ id: z.number(), type: z.string() }),
+});
 
 /**
  * Each customer's endpoint takes 10 deliveries per second, in bursts of 5, and 5 at once. A customer with several
  * endpoints has 8 at once over all of them, and everybody together 200 per second.
  */
 export const deliverWebhook = definePolicy("deliver_webhook", {
-  context: (payload) => {
-    const { customer, url } = payload as Delivery;
-    return { customer, host: new URL(url).host };
-  },
+  payload: delivery,
+  context: ({ customer, url }) => ({ customer, host: new URL(url).host }),
   partitionBy: (ctx) => `${ctx.customer} ${ctx.host}`,
   gates: ({ throttle, concurrency }) => [
     throttle({ rate: 10, per: "1 second", burst: 5 }),

@@ -10,6 +10,7 @@ begin
     raise exception 'dispatch_policy: partition_keys has % entries, specs has %; expected one key (or null) per job',
       cardinality(p_partition_keys), cardinality(p_specs) using errcode = 'DPARG';
   end if;
+  perform :DISPATCH_POLICY_SCHEMA._check_key(k.key) from unnest(p_partition_keys) k (key);
   with spec as (
     select s.ordinality as n, s.*, p_partition_keys[s.ordinality] as partition_key
     from unnest(p_specs) with ordinality s
@@ -75,7 +76,19 @@ begin
     raise exception 'dispatch_policy: the payload of % has no string or number at partitionBy path %', p_task,
       p_definition -> 'partitionPaths' ->> (array_position(v_keys, null) - 1) using errcode = 'DPKEY';
   end if;
-  return case when cardinality(v_keys) = 1 then v_keys[1] else to_json(v_keys)::text end;
+  return :DISPATCH_POLICY_SCHEMA._check_key(
+    case when cardinality(v_keys) = 1 then v_keys[1] else to_json(v_keys)::text end);
+end
+$$;
+
+-- The key itself, unless it is too long.
+create or replace function :DISPATCH_POLICY_SCHEMA._check_key(p_key text) returns text language plpgsql immutable as $$
+begin
+  if octet_length(p_key) > 1024 then
+    raise exception 'dispatch_policy: partition key of % bytes, expected at most 1024: %…', octet_length(p_key),
+      left(p_key, 60) using errcode = 'DPKEY';
+  end if;
+  return p_key;
 end
 $$;
 

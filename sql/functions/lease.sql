@@ -43,7 +43,8 @@ begin
   for v_policy in
     delete from :DISPATCH_POLICY_SCHEMA._private_leases l where l.holder = p_holder returning l.policy
   loop
-    perform :DISPATCH_POLICY_SCHEMA._notify(v_policy);
+    perform pg_notify('dispatch_policy', json_build_object(
+      'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', v_policy, 'vacant', true)::text);
   end loop;
 end
 $$;

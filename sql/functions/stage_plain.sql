@@ -20,9 +20,9 @@ begin
     select row_number() over () as place, j.* from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
   )
   select j.n, false, a.id, j.task, j."queueName", a.run_at, a.max_attempts::int, a.key, a.priority::int, j.flags,
-    a.created_at, null::text, null::text, null::text, row_to_json(a)
+    a.created_at, null::text, null::text, null::text, row_to_json(a.job)
   from (
-    select x.*, row_number() over () as place from :GRAPHILE_WORKER_SCHEMA.add_jobs(
+    select x.*, x as job, row_number() over () as place from :GRAPHILE_WORKER_SCHEMA.add_jobs(
       array(select row(j.task, j.payload, j."queueName", j."runAt", j."maxAttempts"::smallint, j."jobKey",
           j.priority::smallint, j.flags):::GRAPHILE_WORKER_SCHEMA.job_spec from spec j order by j.place),
       p_mode = 'preserve_run_at') x

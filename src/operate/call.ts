@@ -25,7 +25,8 @@ export async function call<T>(
 const UNKNOWN_POLICY = "DPPOL";
 const BAD_ARGUMENT = new Set(["DPARG", "DPKEY"]);
 
-async function asOurs<T>(run: () => Promise<T>, { withPgClient, engine }: OperateContext): Promise<T> {
+/** Runs what calls SQL; its refusals become this package's errors. */
+export async function asOurs<T>(run: () => Promise<T>, { withPgClient, engine }: OperateContext): Promise<T> {
   try {
     return await run();
   } catch (error) {

@@ -12,7 +12,7 @@ import type {
   PolicyOptions,
   PolicyUtils,
 } from "../../src/index.ts";
-import { definePolicy, dispatchPolicyPreset, makePolicyUtils } from "../../src/index.ts";
+import { type concurrency, definePolicy, dispatchPolicyPreset, makePolicyUtils } from "../../src/index.ts";
 import { testDatabase } from "./database.ts";
 import { until } from "./engine.ts";
 import { silent } from "./silent.ts";
@@ -88,7 +88,10 @@ export function policyOf(name: string, words: Words = {}): AnyPolicy {
 }
 
 /** A policy that plain SQL can evaluate: keyed by the path `key`, with constant limits. */
-export function sqlPolicyOf(name: string, words: Pick<PolicyOptions<string, undefined, object>, "gates">) {
+export function sqlPolicyOf(
+  name: string,
+  words: { gates?: readonly ReturnType<typeof concurrency>[] } = {},
+): AnyPolicy {
   return definePolicy(name, { partitionBy: "key", ...words });
 }
 
@@ -136,7 +139,12 @@ export class Scenario {
   /** Utils with connections of their own, as another process would have. */
   async makeUtils(policies?: readonly AnyPolicy[]): Promise<PolicyUtils> {
     const how = policies ? { policies } : { preset: this.preset };
-    const utils = await makePolicyUtils({ connectionString: this.url, maxPoolSize: 6, logger: silent, ...how });
+    const utils = await makePolicyUtils({
+      connectionString: this.url,
+      maxPoolSize: 6,
+      logger: silent,
+      ...how,
+    });
     this.t.teardown(() => utils.release());
     return utils;
   }
@@ -173,7 +181,12 @@ export class Scenario {
         shard ?? null,
         now ?? null,
       ]);
-      const { claimed, admitted, denied, next_eligible_at: next } = row as never as Pass & {
+      const {
+        claimed,
+        admitted,
+        denied,
+        next_eligible_at: next,
+      } = row as never as Pass & {
         next_eligible_at: Date | null;
       };
       return { claimed, admitted, denied, nextEligibleAt: next };
@@ -289,6 +302,8 @@ export class Scenario {
   async hands(slots = 20, task = this.policy): Promise<Hands> {
     const hands = new Hands(this);
     await this.worker({ tasks: { [task]: hands.task }, loop: false, slots });
+    // teardowns run last first: a worker stops once its jobs have ended
+    this.t.teardown(() => hands.letGo());
     return hands;
   }
 }
@@ -297,6 +312,7 @@ export class Scenario {
 export class Hands {
   readonly #world: Scenario;
   readonly #running = new Map<string, { job: Job; key: string; end(error?: Error): void }>();
+  #letGo = false;
   /** Most at once. */
   most = 0;
 
@@ -305,10 +321,15 @@ export class Hands {
   }
 
   readonly task: Task = async (payload, { job }) => {
+    if (this.#letGo) return;
     try {
       await new Promise<void>((resolve, reject) => {
         const { key } = (Array.isArray(payload) ? payload[0] : payload) as Payload;
-        this.#running.set(job.id, { job, key: String(key), end: (error) => (error ? reject(error) : resolve()) });
+        this.#running.set(job.id, {
+          job,
+          key: String(key),
+          end: (error) => (error ? reject(error) : resolve()),
+        });
         this.most = Math.max(this.most, this.#running.size);
       });
     } finally {
@@ -316,8 +337,15 @@ export class Hands {
     }
   };
 
+  letGo(): void {
+    this.#letGo = true;
+    for (const { end } of this.#running.values()) end();
+  }
+
   running(key?: string): Job[] {
-    return [...this.#running.values()].filter((one) => key === undefined || one.key === key).map((one) => one.job);
+    return [...this.#running.values()]
+      .filter((one) => key === undefined || one.key === key)
+      .map((one) => one.job);
   }
 
   /** Resolves once so many jobs run. */
@@ -329,7 +357,8 @@ export class Hands {
   async end(count: number, how: "well" | "badly" = "well", key?: string): Promise<void> {
     await this.run(count, key);
     const ending = this.running(key).slice(0, count);
-    for (const job of ending) this.#running.get(job.id)?.end(how === "badly" ? new Error("badly") : undefined);
+    for (const job of ending)
+      this.#running.get(job.id)?.end(how === "badly" ? new Error("badly") : undefined);
     await until("their slots are back", async () => {
       const left = await this.#world.inFlight();
       return !left.some(({ job_id }) => ending.some((job) => job.id === job_id));

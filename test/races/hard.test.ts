@@ -6,7 +6,7 @@ import { concurrency, type Engine, engine } from "../helpers/engine.ts";
 
 const JOBS = Number(process.env.HARD_JOBS ?? 300);
 const PARTITIONS = Math.ceil(JOBS / 12);
-const STALLED_AFTER_MS = 5000;
+const STALLED_AFTER_MS = 10_000;
 const MINUTES = 60_000;
 
 const number = (partition: string) => Number(partition.slice(1));

@@ -184,9 +184,7 @@ test("scenario 25: a throttle beside it takes tokens for what went", async (t) =
 
 test("scenario 25: one cap over several partitions of an account", async (t) => {
   const it = await scenario(t, {
-    gates: [
-      adaptiveConcurrency<Ctx>({ initialMax: 6, targetLagMs: 60_000, scope: (ctx) => ctx.account }),
-    ],
+    gates: [adaptiveConcurrency<Ctx>({ initialMax: 6, targetLagMs: 60_000, scope: (ctx) => ctx.account })],
   });
   const hands = await it.hands();
   await it.stage("10@a 10@b 10@c", { account: "x" }, once);

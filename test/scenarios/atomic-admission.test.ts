@@ -187,7 +187,10 @@ test("scenario 12: past a full cap, an empty bucket, a pause and a hold", async 
   await it.utils.pause({ policy: "p", partition: "k" });
   t.is((await it.utils.admit({ policy: "p", count: 15 })).changed, 15);
   t.is((await it.limiter("concurrency")).in_flight, 15);
-  t.true((await it.limiter("throttle")).tokens >= 0 && (await it.limiter("throttle")).tokens < 0.1, "stops at 0");
+  t.true(
+    (await it.limiter("throttle")).tokens >= 0 && (await it.limiter("throttle")).tokens < 0.1,
+    "stops at 0",
+  );
   t.is((await it.utils.admit({ policy: "p", partition: "k", drain: true })).changed, 5);
   t.is(await it.staged(), 0);
 });
@@ -205,9 +208,12 @@ for (const count of [0, -1, 1.5, Number.NaN]) {
     await it.stage("1@k");
     await t.throwsAsync(it.utils.admit({ policy: "p", partition: "k", count }), { message: /count/ });
     if (Number.isInteger(count))
-      await t.throwsAsync(it.rows("select * from dispatch_policy.admit('p', $1, partition => 'k')", [count]), {
-        message: /count/,
-      });
+      await t.throwsAsync(
+        it.rows("select * from dispatch_policy.admit('p', $1, partition => 'k')", [count]),
+        {
+          message: /count/,
+        },
+      );
     t.is(await it.staged(), 1);
   });
 }

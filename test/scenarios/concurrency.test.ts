@@ -6,6 +6,8 @@ import { type Ctx, FULL, type Scenario, scenario, VIAS } from "../helpers/scenar
 import { silent } from "../helpers/silent.ts";
 
 const five = { gates: [concurrency<Ctx>({ max: 5 })] };
+const gate = { policy: "p", gate: "concurrency" };
+const k = { policy: "p", partition: "k" };
 const byContext = { gates: [concurrency<Ctx>({ max: (ctx) => ctx.max })] };
 
 for (const via of VIAS) {
@@ -87,7 +89,9 @@ for (const via of VIAS) {
 
   test(`scenario 22: an override of a key that has no limiter yet, from SQL (${via})`, async (t) => {
     const it = await scenario(t, five, { via });
-    await it.rows("select * from dispatch_policy.set_limit('p', 'concurrency', '{\"max\": 1}', key => 'new')");
+    await it.rows(
+      "select * from dispatch_policy.set_limit('p', 'concurrency', '{\"max\": 1}', key => 'new')",
+    );
     await it.stage("10@new 10@k");
     t.is((await it.tick()).admitted, 6);
     t.deepEqual(await it.inFlightBy(), { k: 5, new: 1 });
@@ -160,6 +164,61 @@ test("scenario 22: with a throttle beside it, slots that come back need tokens t
   t.is((await it.tick(20)).admitted, 1);
 });
 
+/** A worker with its loop, whose jobs note when they start. */
+async function started(it: Scenario): Promise<{ key: string; at: number }[]> {
+  const starts: { key: string; at: number }[] = [];
+  const task: Task = async (payload) =>
+    void starts.push({ key: (payload as { key: string }).key, at: Date.now() });
+  await it.worker({ tasks: { p: task } });
+  return starts;
+}
+
+for (const [what, stop] of [
+  ["an override to 0", (it: Scenario, until: Date) => it.utils.setLimit({ ...gate, set: { max: 0 }, until })],
+  ["a pause of the policy", (it: Scenario, until: Date) => it.utils.pause({ policy: "p", until })],
+  ["a pause of the partition", (it: Scenario, until: Date) => it.utils.pause({ ...k, until })],
+  ["a hold", (it: Scenario, until: Date) => it.utils.hold({ ...k, until })],
+] as const) {
+  test(`scenario 22: ${what} ends by itself where a loop runs`, async (t) => {
+    const it = await scenario(t, five);
+    await it.stage("1@k");
+    await it.tickNow();
+    await it.finish(1);
+    const until1 = new Date(Date.now() + 1500);
+    await stop(it, until1);
+    const starts = await started(it);
+    await it.stage("3@k");
+    await until("all have started", async () => starts.length === 3, { withinMs: 8000 });
+    for (const { at } of starts) t.true(at >= until1.getTime() - 5, `${at - until1.getTime()} ms after`);
+  });
+}
+
+test("scenario 22: a cleared override and a resumed partition go on at once where a loop runs", async (t) => {
+  const it = await scenario(t, five);
+  const starts = await started(it);
+  await it.utils.setLimit({ ...gate, set: { max: 0 } });
+  await it.utils.pause({ policy: "p", partition: "l" });
+  await it.stage("2@k 2@l");
+  await until("they wait", async () => (await it.limiter("concurrency", "k"))?.max === 0);
+  await it.utils.clearLimit(gate);
+  await until("k has started", async () => starts.length === 2, { withinMs: 5000 });
+  await it.utils.resume({ policy: "p", partition: "l" });
+  await until("l has started", async () => starts.length === 4, { withinMs: 5000 });
+  t.deepEqual(
+    starts.map(({ key }) => key),
+    ["k", "k", "l", "l"],
+  );
+});
+
+test("scenario 22: a job of a time to come starts then, where a loop runs", async (t) => {
+  const it = await scenario(t, five);
+  const starts = await started(it);
+  const runAt = new Date(Date.now() + 1200);
+  await it.stage("1@k", {}, { runAt });
+  await until("it has started", async () => starts.length === 1, { withinMs: 8000 });
+  t.true((starts[0]?.at ?? 0) >= runAt.getTime() - 5);
+});
+
 /** Starts loops in processes' stead: each with connections of its own. */
 function startLoops(it: Scenario, count: number, signal: AbortSignal): Promise<unknown> {
   const preset = it.preset;
@@ -199,7 +258,10 @@ test.serial("scenario 23: a cap that 1,000 partitions share is kept, and used", 
   };
   const end = new AbortController();
   const loops = startLoops(it, 4, end.signal);
-  const workers = [await it.worker({ tasks: { p: task }, slots: 20 }), await it.worker({ tasks: { p: task }, slots: 20 })];
+  const workers = [
+    await it.worker({ tasks: { p: task }, slots: 20 }),
+    await it.worker({ tasks: { p: task }, slots: 20 }),
+  ];
   await until("all slots are taken", async () => running === 20);
 
   count(0);

@@ -99,7 +99,10 @@ test("scenario 16: what is hot cools down", async (t) => {
   // 4 decays to 1 in two half-lives: hot's nth job stands behind cold's (n + 1)th
   await it.tick(20);
   const { hot, cold } = await it.inFlightBy();
-  t.deepEqual([hot, cold], [5, 5].map((n, i) => n + (hot === 5 ? 0 : i === 0 ? -1 : 1)));
+  t.deepEqual(
+    [hot, cold],
+    [5, 5].map((n, i) => n + (hot === 5 ? 0 : i === 0 ? -1 : 1)),
+  );
 });
 
 test("scenario 16: without fairness the past does not count", async (t) => {

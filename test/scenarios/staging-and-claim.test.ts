@@ -1,6 +1,6 @@
 import test from "ava";
 import { addPolicyJob, addPolicyJobs, concurrency, definePolicy, throttle } from "../../src/index.ts";
-import { policyOf, type Ctx, FULL, scenario, sqlPolicyOf, VIAS } from "../helpers/scenario.ts";
+import { type Ctx, FULL, policyOf, scenario, sqlPolicyOf, VIAS } from "../helpers/scenario.ts";
 
 const HOUR = 3600;
 const inAnHour = () => new Date(Date.now() + HOUR * 1000);
@@ -32,7 +32,11 @@ test("scenario 1: the first job makes the partition and its limiter, and the new
   await it.tickNow();
   await late.query("commit");
   await it.tickNow();
-  t.is((await it.limiter("concurrency", "ep1")).max, 10, "a late commit of an earlier staging changes nothing");
+  t.is(
+    (await it.limiter("concurrency", "ep1")).max,
+    10,
+    "a late commit of an earlier staging changes nothing",
+  );
   t.is((await it.partition("ep1")).context.max, 10);
   t.is(await it.staged("ep1"), 4);
 });
@@ -256,30 +260,33 @@ test("scenario 7: job keys in opposite order do not deadlock either", async (t) 
   t.is(await it.staged(), 100);
 });
 
-test.serial("scenario 7: nobody waits for an application transaction that staged a job and stays open", async (t) => {
-  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1000 })] });
-  await it.stage("1@k");
-  await it.tickNow();
-  const application = await it.transaction();
-  await addPolicyJob(application, it.own, { key: "k" });
-  const openUntil = performance.now() + (FULL ? 3000 : 300);
-  let slowest = 0;
-  const timed = async (act: () => Promise<unknown>) => {
-    const started = performance.now();
-    await act();
-    slowest = Math.max(slowest, performance.now() - started);
-  };
-  let rounds = 0;
-  do {
-    await timed(() => it.stage("1@k 1@other"));
-    await timed(() => it.tickNow());
-    rounds++;
-  } while (performance.now() < openUntil);
-  t.is((await it.inFlight()).length, 1 + 2 * rounds, "each round's jobs are admitted");
-  t.true(slowest < 250, `the slowest took ${slowest} ms`);
-  await application.query("commit");
-  t.is((await it.tickNow()).admitted, 1);
-});
+test.serial(
+  "scenario 7: nobody waits for an application transaction that staged a job and stays open",
+  async (t) => {
+    const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1000 })] });
+    await it.stage("1@k");
+    await it.tickNow();
+    const application = await it.transaction();
+    await addPolicyJob(application, it.own, { key: "k" });
+    const openUntil = performance.now() + (FULL ? 3000 : 300);
+    let slowest = 0;
+    const timed = async (act: () => Promise<unknown>) => {
+      const started = performance.now();
+      await act();
+      slowest = Math.max(slowest, performance.now() - started);
+    };
+    let rounds = 0;
+    do {
+      await timed(() => it.stage("1@k 1@other"));
+      await timed(() => it.tickNow());
+      rounds++;
+    } while (performance.now() < openUntil);
+    t.is((await it.inFlight()).length, 1 + 2 * rounds, "each round's jobs are admitted");
+    t.true(slowest < 250, `the slowest took ${slowest} ms`);
+    await application.query("commit");
+    t.is((await it.tickNow()).admitted, 1);
+  },
+);
 
 for (const via of VIAS) {
   test(`scenario 8: by priority, lower first, then run_at, then age (${via})`, async (t) => {

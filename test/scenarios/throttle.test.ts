@@ -1,6 +1,8 @@
 import test from "ava";
-import { throttle } from "../../src/index.ts";
+import { runTickLoop, throttle } from "../../src/index.ts";
+import { until } from "../helpers/engine.ts";
 import { CLOCKS, type Ctx, FULL, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
+import { silent } from "../helpers/silent.ts";
 
 const near = (value: number, expected: number, within: number) => Math.abs(value - expected) <= within;
 const tokens = async (it: Scenario, gate = "throttle") => (await it.limiter(gate)).tokens;
@@ -55,7 +57,10 @@ for (const clock of CLOCKS) {
       await it.stage("10@k");
       const first = await it.tick();
       t.is(first.admitted, 2);
-      t.true(near((Number(first.nextEligibleAt) - Number(it.at(0))) / 1000, 0.2, 0.05), "half a token is left");
+      t.true(
+        near((Number(first.nextEligibleAt) - Number(it.at(0))) / 1000, 0.2, 0.05),
+        "half a token is left",
+      );
       if (clock === "soon" || clock === "tomorrow") t.true(near(await tokens(it), 0.5, 0.001));
       t.is((await it.tick(0.2)).admitted, 1);
     });
@@ -172,6 +177,32 @@ for (const via of VIAS) {
     t.true(near(sum, 60, 1), `${sum}`);
   });
 }
+
+test("scenario 19: where a loop runs, jobs start as tokens come", async (t) => {
+  const it = await scenario(t, { gates: [throttle<Ctx>({ rate: 5, per: "1 second" })] });
+  const starts: number[] = [];
+  await it.worker({ tasks: { p: async () => void starts.push(performance.now()) } });
+  await it.stage("10@k");
+  await until("all have started", async () => starts.length === 10);
+  const last = (starts[9] ?? 0) - (starts[0] ?? 0);
+  t.true(last >= 900 && last < 3000, `the last one ${last} ms after the first`);
+});
+
+test("scenario 21: the same by runTickLoop, with a worker", async (t) => {
+  const it = await scenario(t, { gates: [throttle<Ctx>({ scope: "policy", rate: 20, per: "1 second" })] });
+  const starts: number[] = [];
+  const end = new AbortController();
+  const loops = [1, 2].map(() =>
+    runTickLoop({ preset: it.preset, connectionString: it.url, logger: silent, signal: end.signal }),
+  );
+  await it.worker({ tasks: { p: async () => void starts.push(performance.now()) }, loop: false, slots: 30 });
+  await it.stage(Array.from({ length: 40 }, (_, n) => `1@k${n}`).join(" "));
+  await until("all have started", async () => starts.length === 40);
+  end.abort();
+  await Promise.all(loops);
+  const last = (starts[39] ?? 0) - (starts[0] ?? 0);
+  t.true(last >= 850 && last < 4000, `the last one ${last} ms after the first`);
+});
 
 test.serial("scenario 21: a throttle over the whole policy, four loops over two shards", async (t) => {
   const seconds = FULL ? 10 : 2;

@@ -1,9 +1,8 @@
 import { RetryAfter } from "../../../src/index.ts";
-import { type Delivery, deliverWebhook } from "../policies.ts";
+import { deliverWebhook } from "../policies.ts";
 
 /** Posts one event. A 429 holds the endpoint's partition, not the worker; any other error is retried by the back-off. */
-export default deliverWebhook.task(async (payload) => {
-  const { url, event } = payload as Delivery;
+export default deliverWebhook.task(async ({ url, event }) => {
   const response = await fetch(url, { method: "POST", body: JSON.stringify(event) });
   if (response.status === 429) {
     const seconds = Number(response.headers.get("retry-after") ?? 1);

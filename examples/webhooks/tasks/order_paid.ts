@@ -1,10 +1,15 @@
 import type { Task } from "graphile-worker";
-import type { Delivery } from "../policies.ts";
+import type { PolicyPayload } from "../../../src/index.ts";
+import type { deliverWebhook } from "../policies.ts";
 
 /** Has no policy and runs as always. The job it adds has one, and is staged. */
 const orderPaid: Task = async (payload, helpers) => {
   const { customer, url, order } = payload as { customer: string; url: string; order: number };
-  const delivery: Delivery = { customer, url, event: { id: order, type: "order.paid" } };
+  const delivery: PolicyPayload<typeof deliverWebhook> = {
+    customer,
+    url,
+    event: { id: order, type: "order.paid" },
+  };
   await helpers.addJob("deliver_webhook", delivery);
 };
 

@@ -21,8 +21,12 @@ begin
     left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
     where (remove.ids is null or s.id = any(remove.ids))
       and (remove.job_key is null or s.job_key = remove.job_key)
-      and (remove.policy is null or p.name = remove.policy)
-      and (remove.partition is null or q.key = remove.partition)
+      -- what was just staged has no partition yet, only its id
+      and (remove.policy is null or p.name = remove.policy or (q.id is null and s.task_identifier in (
+        select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+        join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = t.policy_id where x.name = remove.policy)))
+      and (remove.partition is null or q.key = remove.partition or (q.id is null
+        and s.partition_id = :DISPATCH_POLICY_SCHEMA._partition_id(remove.policy, remove.partition)))
     order by s.id for update of s skip locked);
   matched := cardinality(v_ids);
   changed := 0;

@@ -67,8 +67,10 @@ test("a queue name that an open transaction brought in makes a tick busy, and no
   const tick = t.throwsAsync(world.admit({ as: ticking }), { code: "55P03" });
   await world.waitsForLock(ticking);
 
-  // it holds what the policy's releases need, and gives up soon
-  t.deepEqual(await world.release([running!]), [running]);
+  // it holds what the policy's releases need, and gives up soon: 250 ms
+  const releasing = await world.session();
+  await releasing.query("set lock_timeout = '1500ms'");
+  t.deepEqual(await world.release([running!], releasing), [running]);
   await tick;
   t.is(await world.staged(), 1, "busy, not a bad row");
   t.is(await world.number(`select count(*)::int from ${STAGED} where failures > 0`), 0);

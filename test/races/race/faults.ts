@@ -15,7 +15,7 @@ export const FAULTS = {
   },
   "a release that is lost": {
     of: "_give_back",
-    from: /(from gone g cross join unnest\(g\.limiter_ids\) u \(id\)) group by/,
+    from: /(per_limiter as materialized \([^;]*?from gone g) group by/,
     to: "$1 where mod(g.job_id, 200) <> 0 group by",
   },
   "a wake-up written by the releaser, past locked partitions, in place of a note": {

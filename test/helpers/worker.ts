@@ -1,0 +1,103 @@
+// A worker under the preset, in this process, on a database of its own.
+import type { ExecutionContext } from "ava";
+import { Logger, type Runner, run, type TaskList, WorkerPreset } from "graphile-worker";
+import type pg from "pg";
+import { type AnyPolicy, dispatchPolicyPreset, makePolicyUtils, type PolicyUtils } from "../../src/index.ts";
+import { type TestDatabase, testDatabase } from "./database.ts";
+import { silent } from "./silent.ts";
+import { until } from "./until.ts";
+
+type DispatchPolicyOptions = Parameters<typeof dispatchPolicyPreset>[0];
+
+export interface WorkerOptions {
+  readonly policies: readonly AnyPolicy[];
+  readonly tasks?: TaskList;
+  /** Default: a database of the test's own. */
+  readonly database?: TestDatabase;
+  readonly worker?: GraphileConfig.WorkerOptions;
+  readonly preset?: Omit<DispatchPolicyOptions, "policies">;
+}
+
+export interface Line {
+  readonly level: string;
+  readonly message: string;
+  readonly scope: Record<string, unknown>;
+  readonly meta: unknown;
+}
+
+/** A job's event of Graphile Worker, with the job as it was then. */
+export interface Happened {
+  readonly event: string;
+  readonly id: string;
+  readonly attempt: number;
+  readonly priority: number;
+  readonly payload: unknown;
+  readonly error: string | undefined;
+}
+
+export interface TestWorker {
+  readonly database: TestDatabase;
+  readonly pool: pg.Pool;
+  readonly runner: Runner;
+  readonly utils: PolicyUtils;
+  /** What was logged so far. */
+  readonly log: readonly Line[];
+  /** What happened to jobs so far: job:start, job:success, job:error, job:failed. */
+  readonly happened: readonly Happened[];
+  /** The one row of a query. */
+  // biome-ignore lint/suspicious/noExplicitAny: a row of any shape
+  row(text: string, values?: unknown[]): Promise<any>;
+  /** Resolves once this happened to so many jobs. */
+  sees(event: string, count?: number): Promise<readonly Happened[]>;
+  /** Resolves once nothing is in flight and every counter says so. */
+  everythingIsReleased(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Polls so rarely that what a test waits for does not come from polling. */
+const POLL_MS = 60_000;
+
+export async function startWorker(t: ExecutionContext, options: WorkerOptions): Promise<TestWorker> {
+  const database = options.database ?? (await testDatabase(t));
+  const { pool } = database;
+  const log: Line[] = [];
+  const happened: Happened[] = [];
+  const logger = new Logger((scope) => (level, message, meta) => {
+    log.push({ level, message, meta, scope: scope as Record<string, unknown> });
+  });
+  const { policies, tasks = {} } = options;
+  const preset: GraphileConfig.Preset = {
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies, ...options.preset })],
+    worker: { concurrentJobs: 4, pollInterval: POLL_MS, logger, ...options.worker },
+  };
+  const runner = await run({ preset, pgPool: pool, noHandleSignals: true, taskList: tasks });
+  for (const event of ["job:start", "job:success", "job:error", "job:failed"] as const) {
+    runner.events.on(event, ({ job: { id, attempts, priority, payload }, ...rest }) => {
+      const { error } = rest as { error?: Error };
+      happened.push({ event, id, attempt: attempts, priority, payload, error: error?.message });
+    });
+  }
+  const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
+  let stopping: Promise<void> | undefined;
+  const stop = () => {
+    stopping ??= Promise.resolve(runner.stop()).then(() => utils.release());
+    return stopping;
+  };
+  t.teardown(stop);
+  const row: TestWorker["row"] = async (text, values) => (await pool.query(text, values)).rows[0];
+  return {
+    ...{ database, pool, runner, utils, log, happened, row, stop },
+    sees: (event, count = 1) =>
+      until(`${event}, ${count} times`, () => {
+        const such = happened.filter((one) => one.event === event);
+        return such.length >= count ? such : null;
+      }),
+    everythingIsReleased: async () => {
+      await until("everything is released", async () => {
+        const { n } = await row(`select (select count(*) from dispatch_policy.in_flight_jobs)
+          + (select coalesce(sum(in_flight), 0) from dispatch_policy.limiters) as n`);
+        return Number(n) === 0;
+      });
+    },
+  };
+}

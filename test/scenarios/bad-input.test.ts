@@ -1,0 +1,301 @@
+// Design, section 7: a clear error, and nothing is lost.
+import test from "ava";
+import { makeWorkerUtils } from "graphile-worker";
+import { z } from "zod";
+import {
+  ArgumentError,
+  addPolicyJob,
+  addPolicyJobs,
+  concurrency,
+  definePolicy,
+  dispatchPolicyPreset,
+  makePolicyUtils,
+  PayloadError,
+  SchemaVersionError,
+  throttle,
+  UnknownPolicyError,
+} from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { until } from "../helpers/engine.ts";
+import { type Ctx, policyOf, type Scenario, scenario, sqlPolicyOf } from "../helpers/scenario.ts";
+import { silent } from "../helpers/silent.ts";
+
+const checked = definePolicy("checked", {
+  payload: z.object({ tenant: z.string(), size: z.number().positive() }),
+  context: (payload) => ({ tenant: payload.tenant }),
+  partitionBy: (ctx) => ctx.tenant,
+});
+
+const anything = async (it: Scenario): Promise<number> => {
+  const [row] = await it.rows(`select (select count(*)::int from dispatch_policy.staged_jobs)
+    + (select count(*)::int from graphile_worker.jobs) + (select count(*)::int from dispatch_policy.partitions) as n`);
+  return row.n;
+};
+
+test("a payload that fails its schema stages nothing, by every way to add", async (t) => {
+  const it = await scenario(t, checked, { others: [policyOf("p")] });
+  const good = { tenant: "a", size: 1 };
+  const bad = { tenant: "a", size: -1 };
+  const add = [
+    () => it.utils.addJob(checked, bad),
+    () => it.utils.addJob("checked", bad),
+    () => it.utils.addJobs([good, bad].map((payload) => ({ identifier: "checked", payload }))),
+    () =>
+      it.utils.addJobs([
+        { identifier: "plain", payload: {} },
+        { identifier: "p", payload: { key: "k" } },
+        { identifier: "checked", payload: bad },
+      ]),
+    () => addPolicyJob(it.pool, checked, bad),
+    () =>
+      addPolicyJobs(
+        it.pool,
+        [good, bad, good].map((payload) => ({ policy: checked, payload })),
+      ),
+  ];
+  for (const one of add) {
+    const error = await t.throwsAsync(one, { instanceOf: PayloadError, message: /checked.*size/s });
+    t.is(error.issues.length, 1);
+  }
+  t.is(await anything(it), 0);
+  await it.utils.addJob(checked, good);
+  t.is(await it.staged(), 1);
+});
+
+test("a refused job leaves the caller's transaction usable, and rolls back with it", async (t) => {
+  const it = await scenario(t, checked);
+  const client = await it.transaction();
+  await addPolicyJob(client, checked, { tenant: "a", size: 1 });
+  await t.throwsAsync(addPolicyJob(client, checked, { tenant: "a", size: -1 }), { instanceOf: PayloadError });
+  await addPolicyJob(client, checked, { tenant: "a", size: 2 });
+  t.is(await it.staged(), 0);
+  await client.query("commit");
+  t.is(await it.staged(), 2);
+});
+
+test("a context function that throws: the error names the policy, and has the cause", async (t) => {
+  const cause = new Error("no such tenant");
+  const it = await scenario(t, {
+    context: () => {
+      throw cause;
+    },
+  });
+  const error = await t.throwsAsync(it.stage("2@k"), {
+    instanceOf: PayloadError,
+    message: /"p".*context.*no such tenant/,
+  });
+  t.is(error.cause, cause);
+  t.is(await anything(it), 0);
+});
+
+for (const [what, words] of [
+  [
+    "partitionBy",
+    {
+      partitionBy: () => {
+        throw new Error("broken");
+      },
+    },
+  ],
+  [
+    "shardBy",
+    {
+      shardBy: () => {
+        throw new Error("broken");
+      },
+    },
+  ],
+  [
+    "cost",
+    {
+      cost: () => {
+        throw new Error("broken");
+      },
+    },
+  ],
+  [
+    "a gate's value",
+    {
+      gates: [
+        throttle<Ctx>({
+          rate: () => {
+            throw new Error("broken");
+          },
+          per: "1 second",
+        }),
+      ],
+    },
+  ],
+  [
+    "a gate's scope",
+    {
+      gates: [
+        concurrency<Ctx>({
+          scope: () => {
+            throw new Error("broken");
+          },
+          max: 1,
+        }),
+      ],
+    },
+  ],
+] as const) {
+  test(`${what} that throws stages nothing`, async (t) => {
+    const it = await scenario(t, words as object);
+    await t.throwsAsync(it.stage("2@k"), { instanceOf: PayloadError, message: /"p".*broken/ });
+    t.is(await anything(it), 0);
+  });
+}
+
+test("an unknown policy in an operator's call: an error that lists the known ones", async (t) => {
+  const it = await scenario(t, {}, { others: [policyOf("zebra")] });
+  const policy = "quite_different";
+  for (const [verb, call] of Object.entries({
+    pause: () => it.utils.pause({ policy }),
+    "pause of a partition": () => it.utils.pause({ policy, partition: "k" }),
+    resume: () => it.utils.resume({ policy }),
+    hold: () => it.utils.hold({ policy, partition: "k", forMs: 1000 }),
+    admit: () => it.utils.admit({ policy, count: 1 }),
+    remove: () => it.utils.remove({ policy }),
+    setLimit: () => it.utils.setLimit({ policy, gate: "concurrency", set: { max: 1 } }),
+    clearLimit: () => it.utils.clearLimit({ policy, gate: "concurrency" }),
+    take: () => it.utils.take({ policy, gate: "throttle" }),
+    disable: () => it.utils.disable({ policy }),
+    tick: () => it.utils.tick({ policy }),
+  })) {
+    const error = await t.throwsAsync(call, undefined, verb);
+    t.regex(error.message, /quite_different.*p.*zebra/s, verb);
+    t.true(error instanceof UnknownPolicyError, verb);
+  }
+  for (const call of ["pause($1)", "tick($1)", "admit($1, 1)", "remove(policy => $1)"])
+    await t.throwsAsync(it.rows(`select * from dispatch_policy.${call}`, [policy]), {
+      message: /unknown.*'p'.*'zebra'/,
+    });
+});
+
+test("an operator's call that is wrong otherwise says what is right", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  const limit = { policy: "p", gate: "concurrency" };
+  for (const [call, message] of [
+    [() => it.utils.pause({} as never), /policy/],
+    [() => it.utils.pause({ policy: undefined } as never), /policy/],
+    [() => it.utils.setLimit({ ...limit, gate: "concurency", set: { max: 1 } }), /concurrency/],
+    [() => it.utils.setLimit({ ...limit, set: { rate: 1 } }), /max/],
+    [() => it.utils.setLimit({ ...limit, set: { max: -1 } }), /max/],
+    [() => it.utils.setLimit({ ...limit, set: {} }), /set/],
+    [() => it.utils.setLimit({ ...limit, set: { max: 1 }, from: new Date(2), until: new Date(1) }), /from/],
+    [() => it.utils.take({ ...limit, gate: "concurrency", key: "k" }), /throttle/],
+    [() => it.utils.hold({ policy: "p", partition: "k", forMs: -1 }), /forMs/],
+    [() => it.utils.tick({ now: new Date(Number.NaN) }), /now/],
+    [() => it.utils.remove({} as never), /ids/],
+  ] as [() => Promise<unknown>, RegExp][]) {
+    await t.throwsAsync(call, { instanceOf: ArgumentError, message });
+  }
+});
+
+test("two policies of one name or over one task are refused", async (t) => {
+  const it = await scenario(t);
+  const bad = [
+    [policyOf("p"), policyOf("p")],
+    [policyOf("p"), policyOf("q", { tasks: ["p"] })],
+    [policyOf("x", { tasks: ["a", "b"] }), policyOf("y", { tasks: ["b", "c"] })],
+  ];
+  for (const policies of bad) {
+    await t.throwsAsync(makePolicyUtils({ connectionString: it.url, policies, logger: silent }), {
+      instanceOf: ArgumentError,
+      message: /two policies/,
+    });
+    t.throws(() => dispatchPolicyPreset({ policies }), { message: /two policies/ });
+  }
+});
+
+test("two dispatchPolicyPresets in one tree are refused", async (t) => {
+  const it = await scenario(t);
+  const preset = { extends: [it.preset, dispatchPolicyPreset({ policies: [policyOf("q")] })] };
+  await t.throwsAsync(makeWorkerUtils({ connectionString: it.url, preset, logger: silent }));
+});
+
+test("a policy that is gone from the code goes on under its stored limits, and status says orphaned", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 2 })] });
+  await it.stage("5@k");
+  await it.utils.release();
+  const later = await it.makeUtils([policyOf("q")]);
+  t.is((await later.tick()).admitted, 2);
+  const { policies } = await later.status();
+  t.like(
+    policies.find((one) => one.policy === "p"),
+    { orphaned: true, staged: 3, inFlight: 2 },
+  );
+  const [job] = await it.inFlight();
+  await later.completeJobs([job?.job_id ?? ""]);
+  await later.sweep();
+  t.is((await later.tick({ policy: "p" })).admitted, 1);
+});
+
+test("status says orphaned no longer once a worker has the task", async (t) => {
+  const it = await scenario(t);
+  const orphaned = async () => (await it.utils.status({ policy: "p" })).policies[0]?.orphaned;
+  t.true(await orphaned());
+  await it.worker({ tasks: { p: async () => {} } });
+  await until("a worker has it", async () => (await orphaned()) === false);
+});
+
+test("a database that is newer than the package is left alone, with a clear message", async (t) => {
+  const it = await scenario(t);
+  await it.rows(
+    "insert into dispatch_policy._private_migrations (id, name) values (999999, 'of a later release')",
+  );
+  const error = await t.throwsAsync(
+    makePolicyUtils({ connectionString: it.url, policies: [policyOf("p")], logger: silent }),
+    { instanceOf: SchemaVersionError, message: /999999.*upgrade/ },
+  );
+  t.is(error.found, 999999);
+});
+
+test("a connection that is lost: adding fails loudly, and works again afterwards", async (t) => {
+  const it = await scenario(t);
+  const client = await it.transaction();
+  await addPolicyJob(client, it.own, { key: "k" });
+  await it.rows(
+    "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+  );
+  await t.throwsAsync(addPolicyJob(client, it.own, { key: "k" }));
+  t.is(await it.staged(), 0, "what was not committed is gone");
+  await until("the pool has recovered", () =>
+    it.stage("1@k").then(
+      () => true,
+      () => false,
+    ),
+  );
+  t.is(await it.staged(), 1);
+});
+
+test("a server that is not there: making utils and adding fail loudly", async (t) => {
+  const url = "postgres://postgres@127.0.0.1:1/none";
+  await t.throwsAsync(makePolicyUtils({ connectionString: url, policies: [policyOf("p")], logger: silent }));
+});
+
+test("a key that is too long, a NUL, a NaN cost, a negative weight: from TypeScript and SQL", async (t) => {
+  const it = await scenario(t, policyOf("p"), { others: [sqlPolicyOf("s", {})] });
+  for (const payload of [
+    { key: "x".repeat(1025) },
+    { key: "a\0b" },
+    { key: "k", cost: Number.NaN },
+    { key: "k", weight: -1 },
+  ])
+    await t.throwsAsync(it.utils.addJob("p", payload), { instanceOf: PayloadError, message: /"p"/ });
+  for (const payload of [
+    `{"key": "${"x".repeat(1025)}"}`,
+    `{"key": "a\\u0000b"}`,
+    `{"key": null}`,
+    "[]",
+    "3",
+  ])
+    await t.throwsAsync(it.rows("select dispatch_policy.add_job('s', $1)", [payload]), undefined, payload);
+  t.is(await anything(it), 0);
+});
+
+test("a database that was never set up: adding says so", async (t) => {
+  const { pool } = await testDatabase(t, { migrated: false });
+  await t.throwsAsync(addPolicyJob(pool, policyOf("p"), { key: "k" }), { message: /dispatch_policy/ });
+});
