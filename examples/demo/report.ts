@@ -1,3 +1,4 @@
+import { POLICY, SERVER } from "./limits.ts";
 import type { Measures, Percentiles, Wait } from "./measure.ts";
 
 const GOAL = 0.85;
@@ -14,17 +15,20 @@ export function showProgress(
 
 export function showTable(governed: Measures, plain: Measures): void {
   const row = (label: string, of: (measures: Measures) => string) =>
-    console.log(`${label.padEnd(46)}${of(governed).padStart(18)}${of(plain).padStart(18)}`);
-  console.log(`\n${"".padEnd(46)}${"with the policy".padStart(18)}${"plain".padStart(18)}`);
+    console.log(`${label.padEnd(46)}${of(governed).padStart(20)}${of(plain).padStart(20)}`);
+  console.log(`\n${"".padEnd(46)}${"with the policy".padStart(20)}${"plain".padStart(20)}`);
   row("jobs done", ({ done, jobs }) => `${count(done)} / ${count(jobs)}`);
   row("violations: too fast", ({ tooFast }) => count(tooFast));
   row("violations: too many at once", ({ tooMany }) => count(tooMany));
-  row("highest concurrency at one endpoint (limit 5)", ({ highest }) => count(highest));
+  row(`highest concurrency at one endpoint (limit ${SERVER.atOnce})`, ({ highest }) => count(highest));
   row("use made of the allowed rate", ({ use }) => percent(use));
   row("  by the endpoint that made least of it", ({ leastUse }) => percent(leastUse));
   row("add to start, quiet endpoints, p50 / p95", ({ quiet }) => times(quiet));
   row("add to start, loudest endpoint, p50 / p95", ({ loudest }) => times(loudest));
   row("seconds", ({ seconds }) => seconds.toFixed(1));
+  console.log(`
+Allowed rate: of each endpoint with more than ${POLICY.burst} jobs, ${POLICY.burst} + ${POLICY.perSecond} per second while it had work waiting.
+Plain jobs that were refused wait for Graphile Worker's back-off; ">" had not got in when the run ended.`);
 }
 
 /** What went wrong in a run that has a policy; empty when all is well. */
@@ -32,17 +36,25 @@ export function failures({ done, jobs, twice, tooFast, tooMany, highest, use }: 
   const found = [];
   if (done < jobs) found.push(`${count(jobs - done)} jobs were lost or not done in time`);
   if (tooFast + tooMany > 0) found.push(`${count(tooFast + tooMany)} violations`);
-  if (highest > 5) found.push(`${highest} requests at once at one endpoint`);
+  if (highest > SERVER.atOnce) found.push(`${highest} requests at once at one endpoint`);
   if (twice > 0) console.log(`\nNote: ${twice} jobs ran twice (Graphile Worker runs jobs at least once).`);
   if (use < GOAL) console.log(`\nNote: less than ${percent(GOAL)} of the allowed rate was used.`);
   return found;
+}
+
+export function showVerdict(found: string[]): void {
+  console.log(
+    found.length > 0
+      ? `\nFAILED with the policy: ${found.join("; ")}`
+      : "\nWith the policy: no violation, no job lost.",
+  );
 }
 
 export function showNextSteps(): void {
   console.log(`
 What to try next:
   examples/demo/policy.ts   change rate, burst or max, run again: the server will tell when it is too much
-  examples/webhooks         a small project with preset, policies, tasks, crontab: node scripts/postgres.ts -- node examples/webhooks/main.ts
+  examples/webhooks         a small project: node scripts/postgres.ts -- node examples/webhooks/main.ts
   README.md                 the five-minute start in a project of your own`);
 }
 

@@ -23,24 +23,28 @@ export type Mode = "governed" | "plain";
 /** Endpoints and jobs from here on are not the storm's. */
 const WARM_UP = 1_000_000;
 
-/** Runs the storm until every job was served, or time is up. */
-export function runStorm(mode: Mode, storm: readonly Burst[], atMostSeconds: number): Promise<Outcome> {
+/** Runs the storm until every job was served, or time is up. An aborted `signal` ends it early, cleaned up. */
+export function runStorm(
+  mode: Mode,
+  storm: readonly Burst[],
+  atMostSeconds: number,
+  signal?: AbortSignal,
+): Promise<Outcome> {
   return withDatabase(mode, async (url) => {
     const utils = await makeUtils(mode, url);
     const [serverProcess, { port }] = await start<{ port: number }>("./server.ts");
     const server = `http://127.0.0.1:${port}`;
+    const timer = new AbortController();
     const workers = await Promise.all([1, 2].map(() => start("./worker.ts", [mode, url, server])));
     try {
-      await warmUp(utils, server);
+      await warmUp(utils, server, signal);
       const began = now();
-      const timer = new AbortController();
       const adding = addAll(utils, storm, timer.signal);
-      const report = await watch(mode, storm, server, began, atMostSeconds, adding.addedAt);
-      timer.abort();
-      await adding.done;
+      const report = await watch(mode, storm, server, began, atMostSeconds, adding.addedAt, signal);
       const endedAt = now();
       return { storm, addedAt: adding.addedAt, report, seconds: (endedAt - began) / 1000, endedAt };
     } finally {
+      timer.abort();
       await Promise.all(workers.map(([worker]) => stop(worker)));
       await utils.release();
       serverProcess.kill();
@@ -63,11 +67,11 @@ async function migrated<Utils extends { migrate(): Promise<void> }>(utils: Utils
  * Opens connections and makes plans before the clock starts: five jobs for each of some endpoints that the storm leaves
  * alone. They count neither as jobs nor as time; a violation of theirs would count.
  */
-async function warmUp(utils: { addJobs: unknown }, server: string): Promise<void> {
+async function warmUp(utils: { addJobs: unknown }, server: string, signal?: AbortSignal): Promise<void> {
   const visits = Array.from({ length: 100 }, (_, n) => ({ endpoint: WARM_UP + (n % 20), job: WARM_UP + n }));
   await (utils.addJobs as AddJobs)(visits.map(asJob));
-  while ((await reportOf(server)).seen.length < visits.length) await delay(100);
-  await delay(1000); // until the buckets are full again
+  while ((await reportOf(server)).seen.length < visits.length) await delay(100, undefined, { signal });
+  await delay(1000, undefined, { signal }); // until the buckets are full again
 }
 
 function asJob(payload: Visit): { identifier: string; payload: Visit } {
@@ -103,10 +107,11 @@ async function watch(
   began: number,
   atMostSeconds: number,
   addedAt: ReadonlyMap<number, number>,
+  signal?: AbortSignal,
 ): Promise<Report> {
   const jobs = storm.reduce((sum, { visits }) => sum + visits.length, 0);
   for (let look = 1; ; look++) {
-    await delay(500);
+    await delay(500, undefined, { signal });
     const report = stormOnly(await reportOf(server));
     const done = report.seen.filter(({ served }) => served).length;
     const seconds = (now() - began) / 1000;

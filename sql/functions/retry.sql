@@ -10,7 +10,9 @@ declare
 begin
   select coalesce(array_agg(j.id) filter (where j.locked_at is not null), '{}'),
     coalesce(array_agg(j.id order by j.id) filter (where j.locked_at is null and j.attempts < j.max_attempts
-      and (f.retry ->> 'after') is not null and (f.retry ->> 'native') is null), '{}')
+      and (f.retry ->> 'after') is not null and (f.retry ->> 'native') is null
+      -- a job that holds nothing (its row was swept, or it was retried past the gates) could not be admitted again
+      and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id)), '{}')
   into v_locked, v_parked
   from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
