@@ -1,4 +1,12 @@
-import type { CompiledSharedOptions, Job, TaskList, WithPgClient, Worker, WorkerPool } from "graphile-worker";
+import type {
+  CompiledSharedOptions,
+  Job,
+  Logger,
+  TaskList,
+  WithPgClient,
+  Worker,
+  WorkerPool,
+} from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
 import { migrate } from "./db/migrate.ts";
 import type { EventSink } from "./events.ts";
@@ -53,10 +61,11 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
           await migrate(event.client, { workerSchema: event.ctx.workerSchema, schema: settings.schema });
         },
         async poolGracefulShutdown(next, event) {
-          const pool = hosts.get(event.ctx.events)?.pools.get(event.workerPool.id);
-          await settled(pool?.stepDown(), event.ctx.logger, "stepping down");
+          const host = hosts.get(event.ctx.events);
+          const pool = host?.pools.get(event.workerPool.id);
+          await settled(pool?.stepDown(), host?.logger, "stepping down");
           await next();
-          await settled(pool?.close(), event.ctx.logger, "releasing the last jobs");
+          await settled(pool?.close(), host?.logger, "releasing the last jobs");
         },
         async poolForcefulShutdown(next, event) {
           const host = hosts.get(event.ctx.events);
@@ -68,7 +77,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
             return result as never;
           } finally {
             const closed = host?.pools.get(event.workerPool.id)?.close();
-            await settled(closed, event.ctx.logger, "releasing failed jobs");
+            await settled(closed, host?.logger, "releasing failed jobs");
           }
         },
       },
@@ -82,11 +91,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
 }
 
 /** Shutdown goes on whatever happens here: a sweep or another process takes over what was left. */
-async function settled(
-  step: Promise<void> | undefined,
-  logger: CompiledSharedOptions["logger"],
-  what: string,
-) {
+async function settled(step: Promise<void> | undefined, logger: Logger | undefined, what: string) {
   let timer: NodeJS.Timeout | undefined;
   const deadline = new Promise<never>((_, reject) => {
     timer = setTimeout(reject, SHUTDOWN_STEP_MS, new Error(`no answer within ${SHUTDOWN_STEP_MS} ms`));
@@ -94,13 +99,14 @@ async function settled(
   try {
     await Promise.race([step, deadline]);
   } catch (error) {
-    logger.warn(`dispatch-policy: ${what} failed at shutdown: ${(error as Error).message}`, { error });
+    logger?.warn(`${what} failed at shutdown: ${(error as Error).message}`, { error });
   } finally {
     clearTimeout(timer);
   }
 }
 
 interface Host {
+  readonly logger: Logger;
   readonly pools: Map<string, WorkerPoolRuntime>;
   startPool(worker: Worker, withPgClient: WithPgClient, tasks: TaskList): Promise<void>;
   ended(poolId: string, job: Job, error: unknown): void;
@@ -191,7 +197,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     const oneShots = [...pools].filter(([id]) => ONE_SHOT.test(id));
     return oneShots.length === 0 ? null : Promise.all(oneShots.map(([, pool]) => pool.catchUp()));
   });
-  listen(compiled, settings.schema, (poolId, { policy, vacant }) => {
+  listen(compiled, settings.schema, logger, (poolId, { policy, vacant }) => {
     if (vacant) pools.get(poolId)?.bidSoon();
     else pools.get(poolId)?.nudge(policy);
   });
@@ -203,5 +209,5 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     pools.delete(workerPool.id);
     starting.delete(workerPool.id);
   });
-  return { pools, startPool, ended };
+  return { logger, pools, startPool, ended };
 }

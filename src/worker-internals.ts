@@ -1,4 +1,11 @@
-import type { CompiledSharedOptions, JobHelpers, SharedOptions, Task, TaskList } from "graphile-worker";
+import type {
+  CompiledSharedOptions,
+  JobHelpers,
+  Logger,
+  SharedOptions,
+  Task,
+  TaskList,
+} from "graphile-worker";
 import { TICK_TASK } from "./tick-task.ts";
 import { isWrapped, type Observer, wrapTasks } from "./wrap-task.ts";
 
@@ -22,7 +29,7 @@ export function wrapTaskLists(
   compiled: CompiledSharedOptions,
   observer: Observer,
   tickTask: Task,
-  logger: CompiledSharedOptions["logger"],
+  logger: Logger,
 ): void {
   let warned = false;
   const wrap = (tasks: TaskList): void => {
@@ -76,8 +83,9 @@ function setOptions(
 
 /** Listens on Graphile Worker's own client: a pool of two connections must do. */
 export function listen(
-  { events, logger }: CompiledSharedOptions,
+  { events }: CompiledSharedOptions,
   schema: string,
+  logger: Logger,
   onNotification: (poolId: string, said: Partial<Notification>) => void,
 ): void {
   events.on("pool:listen:success", ({ workerPool, client }) => {
@@ -85,7 +93,7 @@ export function listen(
     setImmediate(() => {
       client.query(`listen ${CHANNEL}`).then(
         () => onNotification(workerPool.id, {}), // what was said while nobody listened
-        (error: Error) => logger.debug(`dispatch-policy: listen failed: ${error.message}`),
+        (error: Error) => logger.debug(`Listening failed: ${error.message}`),
       );
     });
   });

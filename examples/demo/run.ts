@@ -40,7 +40,8 @@ export function runStorm(
       await warmUp(utils, server, signal);
       const began = now();
       const adding = addAll(utils, storm, timer.signal);
-      const report = await watch(mode, storm, server, began, atMostSeconds, adding.addedAt, signal);
+      const watching = watch(mode, storm, server, began, atMostSeconds, adding.addedAt, signal);
+      const [report] = await Promise.all([watching, adding.done]);
       const endedAt = now();
       return { storm, addedAt: adding.addedAt, report, seconds: (endedAt - began) / 1000, endedAt };
     } finally {

@@ -12,8 +12,9 @@ begin
   end if;
   perform :DISPATCH_POLICY_SCHEMA._check_key(k.key) from unnest(p_partition_keys) k (key);
   with spec as (
-    select s.ordinality as n, s.*, p_partition_keys[s.ordinality] as partition_key
-    from unnest(p_specs) with ordinality s
+    -- side by side: an array subscript walks the array for each job
+    select s.* from rows from (unnest(p_specs), unnest(coalesce(p_partition_keys, '{}'))) with ordinality
+      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, partition_key, n)
   ),
   placed as (
     select s.*, p.name as policy, p.definition,

@@ -1,0 +1,392 @@
+// A worker's start and stop, who leads the ticks, and what operators do from elsewhere.
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import test, { type ExecutionContext } from "ava";
+import { run, runOnce, runTaskList, WorkerPreset } from "graphile-worker";
+import pg from "pg";
+import {
+  addPolicyJob,
+  addPolicyJobs,
+  definePolicy,
+  dispatchPolicyPreset,
+  makePolicyUtils,
+  policyEvents,
+} from "../../src/index.ts";
+import { RUNS, work } from "../fixtures/governed/work.ts";
+import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker, type TestWorker } from "../helpers/worker.ts";
+
+const WORKER = fileURLToPath(new URL("../fixtures/governed/worker.ts", import.meta.url));
+/** Well under a leader's beat of 3.5 s: what comes sooner was told, not found out. */
+const TOLD_MS = 2500;
+
+const one = definePolicy("work", {
+  partitionBy: "account",
+  gates: ({ concurrency }) => [concurrency({ max: 1 })],
+});
+const sharded = definePolicy("work", {
+  context: (payload) => payload as { shard: string },
+  partitionBy: (ctx) => ctx.shard,
+  shardBy: (ctx) => ctx.shard,
+});
+const account = { account: "a" };
+
+/** A task that runs until it is told to end. */
+function latch() {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { task: () => promise, open: resolve };
+}
+
+async function leases({ pool }: TestDatabase): Promise<{ shard: string; holder: string }[]> {
+  const text =
+    "select shard, holder from dispatch_policy._private_leases where expires_at > clock_timestamp()";
+  return (await pool.query(`${text} order by shard`)).rows;
+}
+
+function leads(worker: TestWorker): Promise<unknown> {
+  return until("it leads", async () => {
+    const { rows } = await worker.pool.query("select pool_id from dispatch_policy._private_workers");
+    const line = worker.log.find(({ message }) => message.includes("leading"));
+    return rows.length > 0 && line !== undefined;
+  });
+}
+
+test("a graceful stop waits for running jobs, releases them, and leaves no lease behind", async (t) => {
+  const { task, open } = latch();
+  const worker = await startWorker(t, { policies: [one], tasks: { work: task } });
+  await worker.utils.addJob(one, account);
+  await worker.sees("job:start");
+  const stopped = worker.stop();
+  await until("it stepped down", async () => (await leases(worker.database)).length === 0);
+  open();
+  await stopped;
+  await worker.everythingIsReleased();
+  const { n } = await worker.row("select count(*)::int as n from dispatch_policy._private_workers");
+  t.is(n, 0);
+  t.is(worker.happened.at(-1)?.event, "job:success");
+});
+
+test("when the leader stops, another process leads at once", async (t) => {
+  const database = await testDatabase(t);
+  const first = await startWorker(t, { policies: [one], database, tasks: { work: async () => {} } });
+  await leads(first);
+  const second = await startWorker(t, { policies: [one], database, tasks: { work: async () => {} } });
+  const [lease] = await leases(database);
+  await until("the second stands by", () =>
+    second.log.some(({ message }) => message.includes("standing by")),
+  );
+  const before = performance.now();
+  await first.stop();
+  await until("the second leads", async () => {
+    const [now] = await leases(database);
+    return now && now.holder !== lease?.holder;
+  });
+  const took = performance.now() - before;
+  t.true(took < TOLD_MS, `${took} ms`);
+  await second.utils.addJob(one, account);
+  await second.sees("job:success");
+});
+
+test("a forceful stop fails the jobs that still run, and releases them", async (t) => {
+  const { task, open } = latch();
+  t.teardown(open);
+  const worker = await startWorker(t, { policies: [one], tasks: { work: task } });
+  await worker.utils.addJob(one, account);
+  await worker.sees("job:start");
+  await worker.runner.kill("the test says so");
+  await worker.everythingIsReleased();
+  const job = await worker.row(
+    "select locked_at, attempts, run_at = 'infinity' as parked from graphile_worker.jobs",
+  );
+  t.deepEqual(job, { locked_at: null, attempts: 1, parked: true });
+  await worker.runner.promise.catch(() => {});
+});
+
+test.serial("kill -9 of the leader: another process takes over within 5 seconds", async (t) => {
+  const database = await testDatabase(t);
+  await database.pool.query(RUNS);
+  const leader = await startProcess(t, database, "leads");
+  await startProcess(t, database, "runs");
+  const [lease] = await leases(database);
+  leader.kill("SIGKILL");
+  const killed = performance.now();
+  await addPolicyJobs(database.pool, [{ policy: work, payload: { account: "a" } }]);
+  await until("another leads", async () => {
+    const [now] = await leases(database);
+    return now && now.holder !== lease?.holder;
+  });
+  const took = performance.now() - killed;
+  t.true(took < 5000, `${took} ms`);
+  await until("the job ran", async () => {
+    const { rows } = await database.pool.query("select from runs where finished_at is not null");
+    return rows.length === 1;
+  });
+});
+
+/** A worker process that said this. */
+async function startProcess(t: ExecutionContext, { url }: TestDatabase, said: string): Promise<ChildProcess> {
+  const env = { ...process.env, DATABASE_URL: url, NO_LOG_SUCCESS: "1" };
+  const child = spawn(process.execPath, [WORKER], { env, stdio: ["ignore", "pipe", "inherit"] });
+  t.teardown(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  });
+  for await (const line of createInterface({ input: child.stdout })) if (line === said) return child;
+  throw new Error(`worker process ended without saying "${said}"`);
+}
+
+test("two processes lead a shard each, and a new shard finds a leader", async (t) => {
+  const database = await testDatabase(t);
+  const start = (shards: string[]) =>
+    startWorker(t, {
+      policies: [sharded],
+      database,
+      tasks: { work: async () => {} },
+      preset: { loop: { shards } },
+    });
+  const first = await start(["s1", "s3"]);
+  await first.utils.addJobs(["s1", "s2"].map((shard) => ({ identifier: "work", payload: { shard } })));
+  await start(["s2", "s3"]);
+  const led = await until("both shards are led", async () => {
+    const held = await leases(database);
+    return ["s1", "s2"].every((shard) => held.some((lease) => lease.shard === shard)) ? held : null;
+  });
+  const holder = (shard: string) => led.find((lease) => lease.shard === shard)?.holder;
+  t.not(holder("s1"), holder("s2"));
+  await until("both jobs ran", async () => (await jobsLeft(database)) === 0);
+  const before = performance.now();
+  await first.utils.addJob(sharded, { shard: "s3" });
+  await until("the new shard's job ran", async () => (await jobsLeft(database)) === 0);
+  t.true(performance.now() - before < 5000, `${performance.now() - before} ms`);
+});
+
+async function jobsLeft({ pool }: TestDatabase): Promise<number> {
+  const { rows } = await pool.query("select count(*)::int as n from dispatch_policy.jobs");
+  return rows[0].n;
+}
+
+test("a second preset in a tree is an error", async (t) => {
+  const { pool } = await testDatabase(t);
+  const other = definePolicy("other", { partitionBy: "account" });
+  const preset = {
+    extends: [
+      WorkerPreset,
+      dispatchPolicyPreset({ policies: [one] }),
+      dispatchPolicyPreset({ policies: [other] }),
+    ],
+    worker: { logger: silent },
+  };
+  await t.throwsAsync(run({ preset, pgPool: pool, taskList: {}, noHandleSignals: true }), {
+    message: /DispatchPolicyPlugin/,
+  });
+});
+
+for (const [how, policy, preset] of [
+  ["in the preset", one, { enabled: false }],
+  ["of a policy", definePolicy("work", { partitionBy: "account", enabled: false }), {}],
+] as const) {
+  test(`enabled: false ${how}: adds pass through`, async (t) => {
+    const worker = await startWorker(t, { policies: [policy], preset, tasks: { work: async () => {} } });
+    await until("it is off", async () => {
+      const found = await worker.row("select enabled from dispatch_policy.policies");
+      return found && !found.enabled;
+    });
+    // what waits since before is let go ungated
+    const added = await worker.pool.query(
+      "select staged from dispatch_policy.add_job('work', '{\"account\": \"a\"}')",
+    );
+    t.false(added.rows[0].staged);
+    await worker.sees("job:success");
+  });
+}
+
+test("disable lets everything go at once, enable governs again", async (t) => {
+  const { task, open } = latch();
+  t.teardown(open);
+  const worker = await startWorker(t, { policies: [one], tasks: { work: task } });
+  await worker.utils.addJobs([1, 2, 3].map(() => ({ identifier: "work", payload: account })));
+  await worker.sees("job:start");
+  await worker.utils.disable({ policy: "work" });
+  await worker.sees("job:start", 3);
+  const passed = await worker.utils.addJob("work", account);
+  t.false(passed.staged);
+  await worker.sees("job:start", 4);
+  await worker.utils.enable({ policy: "work" });
+  const staged = await worker.utils.addJob("work", account);
+  t.true(staged.staged);
+  open();
+  await worker.sees("job:success", 5);
+  await worker.everythingIsReleased();
+});
+
+test("a pool of two connections will do", async (t) => {
+  const { url, pool } = await testDatabase(t);
+  const small = new pg.Pool({ connectionString: url, max: 2 });
+  small.on("error", () => {});
+  small.on("connect", (client) => client.on("error", () => {}));
+  const preset = {
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })],
+    worker: { concurrentJobs: 4, pollInterval: 60_000, logger: silent },
+  };
+  const runner = await run({
+    preset,
+    pgPool: small,
+    noHandleSignals: true,
+    taskList: { work: async () => {} },
+  });
+  await addPolicyJobs(
+    pool,
+    Array.from({ length: 10 }, (_, n) => ({ policy: one, payload: { account: n % 3 } })),
+  );
+  await until(
+    "all ran",
+    async () => (await pool.query("select from dispatch_policy.jobs")).rows.length === 0,
+  );
+  await runner.stop();
+  await small.end();
+  t.pass();
+});
+
+test("what operators do elsewhere takes effect at once", async (t) => {
+  const worker = await startWorker(t, { policies: [one], tasks: { work: async () => {} } });
+  await leads(worker);
+  const elsewhere = await makePolicyUtils({ pgPool: worker.pool, policies: [one], logger: silent });
+  t.teardown(() => elsewhere.release());
+  let ran = 0;
+  const runsSoon = async (what: string, act: () => Promise<unknown>) => {
+    const before = performance.now();
+    await act();
+    await worker.sees("job:success", ++ran);
+    const took = performance.now() - before;
+    t.true(took < TOLD_MS, `${what}: ${took} ms`);
+    await worker.everythingIsReleased();
+  };
+  const waits = () =>
+    until("it waits", async () => (await worker.row("select from dispatch_policy.staged_jobs")) != null);
+
+  await runsSoon("add", () => elsewhere.addJob(one, account));
+  for (const target of [{ policy: "work" }, { policy: "work", partition: "a" }]) {
+    await elsewhere.pause(target);
+    await elsewhere.addJob(one, account);
+    await waits();
+    await runsSoon("resume", () => elsewhere.resume(target));
+  }
+  await elsewhere.hold({ policy: "work", partition: "a", forMs: 3_600_000 });
+  await elsewhere.addJob(one, account);
+  await waits();
+  await runsSoon("resume after a hold", () => elsewhere.resume({ policy: "work", partition: "a" }));
+  await elsewhere.setLimit({ policy: "work", gate: "concurrency", set: { max: 0 } });
+  await elsewhere.addJob(one, account);
+  await waits();
+  await runsSoon("setLimit", () =>
+    elsewhere.setLimit({ policy: "work", gate: "concurrency", set: { max: 1 } }),
+  );
+});
+
+test("an idle process asks at most 20 times a minute", async (t) => {
+  const worker = await startWorker(t, {
+    policies: [one, definePolicy("other", { context: () => ({}), partitionBy: () => "a" })],
+  });
+  await leads(worker);
+  const queries: string[] = [];
+  const { query } = pg.Client.prototype;
+  t.teardown(() => {
+    pg.Client.prototype.query = query;
+  });
+  const own = new URL(worker.database.url).pathname.slice(1);
+  const counted = async (ms: number) => {
+    queries.length = 0;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    setTimeout(resolve, ms);
+    await promise;
+    return queries.length;
+  };
+  pg.Client.prototype.query = function (this: pg.Client, ...args: unknown[]) {
+    const [first] = args as [string | { text?: string }];
+    const text = typeof first === "string" ? first : (first.text ?? "");
+    if ((this as unknown as { database: string }).database === own && text.includes("dispatch_policy"))
+      queries.push(text);
+    return (query as (...args: unknown[]) => unknown).apply(this, args);
+  } as typeof query;
+  await counted(1000); // what starting still does
+  const seconds = 20;
+  const n = await counted(seconds * 1000);
+  t.true(n <= (20 * seconds) / 60 + 1, `${n} in ${seconds} s: ${queries.join("\n")}`);
+});
+
+test("pools of two presets that run one list of tasks each release their jobs", async (t) => {
+  const tasks = { work: async () => {} };
+  const start = async () => {
+    const { pool } = await testDatabase(t);
+    const preset = {
+      extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })],
+      worker: { logger: silent, pollInterval: 60_000 },
+    };
+    const workerPool = runTaskList({ preset, noHandleSignals: true }, tasks, pool);
+    t.teardown(() => workerPool.gracefulShutdown());
+    return pool;
+  };
+  for (const pool of [await start(), await start()]) {
+    await until(
+      "it is declared",
+      async () => (await pool.query("select from dispatch_policy.policies")).rows[0],
+    );
+    for (const n of [1, 2, 3]) await addPolicyJob(pool, one, { account: "a", n });
+    await until("all ran", async () => {
+      const { rows } = await pool.query(
+        "select from dispatch_policy.jobs union all select from dispatch_policy.in_flight_jobs",
+      );
+      return rows.length === 0;
+    });
+  }
+  t.pass();
+});
+
+test("runOnce goes on after a failure", async (t) => {
+  const { pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [one], logger: silent });
+  await utils.addJobs([1, 2, 3, 4].map((n) => ({ identifier: "work", payload: { account: "a", n } })));
+  await utils.release();
+  const ran: number[] = [];
+  const preset = {
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })],
+    worker: { logger: silent, concurrentJobs: 1 },
+  };
+  const task = async (payload: unknown) => {
+    const { n } = payload as { n: number };
+    ran.push(n);
+    if (n < 3) throw new Error("broken");
+  };
+  await runOnce({ preset, pgPool: pool, noHandleSignals: true, taskList: { work: task } });
+  t.deepEqual(ran, [1, 2, 3, 4]);
+});
+
+test("a worker that cannot start is shut down, and says why", async (t) => {
+  const { pool } = await testDatabase(t);
+  await pool.query("drop schema dispatch_policy cascade");
+  const said: string[] = [];
+  const { Logger } = await import("graphile-worker");
+  const logger = new Logger(() => (level, message) => void (level === "error" && said.push(message)));
+  const preset = { extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })], worker: { logger } };
+  // runTaskList migrates nothing
+  const workerPool = runTaskList({ preset, noHandleSignals: true }, { work: async () => {} }, pool);
+  await workerPool.promise;
+  t.true(
+    said.some((message) => message.includes("Cannot start")),
+    said.join("\n"),
+  );
+});
+
+test("who leads is told by an event", async (t) => {
+  const worker = await startWorker(t, { policies: [one] });
+  const told: unknown[] = [];
+  policyEvents(worker.runner.events).on("dispatchPolicy:leader", (event) => void told.push(event));
+  await leads(worker);
+  await worker.stop();
+  t.deepEqual(told.at(-1), { policy: "work", shard: "default", leads: false });
+});
