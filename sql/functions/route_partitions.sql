@@ -21,8 +21,9 @@ begin
     order by a.partition_id, a.head_priority, a.head_run_at, a.head_id
   ),
   stop as materialized (
-    select distinct on (a.partition_id) a.partition_id, a.pause from arrival a
-    where a.pause is not null order by a.partition_id, a.id desc
+    select a.partition_id, max((a.pause ->> 'until')::timestamptz) as paused_until,
+      max((a.pause ->> 'held')::timestamptz) as held_until, (array_agg(a.pause order by a.id desc))[1] as pause
+    from arrival a where a.pause is not null group by a.partition_id
   ),
   known as materialized (
     select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id
@@ -88,7 +89,8 @@ begin
       limits = case when n.newer then n.limits else p.limits end,
       limiter_ids = case when n.newer and n.limits is distinct from p.limits
         then coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id else p.limiter_ids end,
-      paused_until = coalesce((s.pause ->> 'until')::timestamptz, p.paused_until),
+      paused_until = coalesce(s.paused_until, p.paused_until),
+      held_until = coalesce(s.held_until, p.held_until),
       stopped_by = case when s.pause is null then p.stopped_by else s.pause ->> 'by' end,
       stop_reason = case when s.pause is null then p.stop_reason else s.pause ->> 'reason' end,
       denied_until = case when s.pause is null then p.denied_until else '-infinity' end,
@@ -109,12 +111,12 @@ begin
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
     id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
-    head_priority, head_run_at, head_id, paused_until, stopped_by, stop_reason)
+    head_priority, head_run_at, head_id, paused_until, held_until, stopped_by, stop_reason)
   select w.partition_id, (p_policy).id, n.key, coalesce(w.shard, 'default'), coalesce(n.context, '{}'),
     coalesce(n.limits, '[]'), coalesce(n.weight, 1), least(1, w.min_cost),
     coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id, case when n.limits is null then 0 else n.id end, n.version,
     w.due_at, f.head_priority, f.head_run_at, f.head_id,
-    coalesce((s.pause ->> 'until')::timestamptz, '-infinity'), s.pause ->> 'by', s.pause ->> 'reason'
+    coalesce(s.paused_until, '-infinity'), coalesce(s.held_until, '-infinity'), s.pause ->> 'by', s.pause ->> 'reason'
   from work w
   join newest n on n.partition_id = w.partition_id
   join first f on f.partition_id = w.partition_id

@@ -9,6 +9,9 @@ declare
   v_woken int;
   v_limiter_ids bigint[];
 begin
+  if not (p_policy).enabled then
+    return :DISPATCH_POLICY_SCHEMA._wake_all((p_policy).id, p_max);
+  end if;
   perform :DISPATCH_POLICY_SCHEMA._announce_overrides(p_policy, p_now);
   v_limiter_ids := array(
     select f.limiter_id from (
@@ -100,4 +103,23 @@ create or replace function :DISPATCH_POLICY_SCHEMA._announce_overrides(
   join :DISPATCH_POLICY_SCHEMA._private_limiters l
     on l.policy_id = (p_policy).id and l.gate = o.gate and (o.scope_key is null or l.scope_key = o.scope_key)
   where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id);
+$$;
+
+-- A policy that is switched off has no limits to wait for: full limiters have no room to announce.
+create or replace function :DISPATCH_POLICY_SCHEMA._wake_all(p_policy_id int, p_max int) returns int
+language sql volatile as $$
+  delete from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = p_policy_id;
+  update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = null
+  where l.id = any(array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    where x.policy_id = p_policy_id and x.wake_at is not null for no key update skip locked));
+  with woken as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null
+    where p.id = any(array(
+      select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where q.policy_id = p_policy_id and q.denied_until > '-infinity' and q.due_at < 'infinity'
+      order by q.id limit p_max for no key update skip locked))
+    returning 1
+  )
+  select count(*)::int from woken;
 $$;

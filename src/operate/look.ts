@@ -1,4 +1,5 @@
-import { ArgumentError } from "../errors.ts";
+import type { Engine, Queryable } from "../db/engine.ts";
+import { ArgumentError, UnknownPolicyError } from "../errors.ts";
 import type { OperateContext } from "./call.ts";
 import type { PartitionTarget } from "./targets.ts";
 
@@ -25,6 +26,7 @@ type Row = Record<string, unknown>;
  * Why a job or a partition waits: its row of the public views, with the reason. Null when nothing holds it back, or when
  * it is not staged.
  *
+ * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
  * @example const { reason } = await utils.explain({ policy: "fetch_endpoint", partition: "ep1" });
  */
 export async function explain(
@@ -44,14 +46,14 @@ export async function explain(
       policy ?? null,
       partition ?? null,
     ]);
-    return { ...state, ...job, reason: reasonOf(state, job) };
+    if (policy !== undefined && Object.keys(state).length === 0) await checkPolicy(client, engine, policy);
+    return { ...state, ...job, reason: (job.reason ?? state.reason ?? null) as Reason | null };
   });
 }
 
-function reasonOf(state: Row, job: Row): Reason | null {
-  if (state.paused === true) return "paused";
-  if (state.held_until instanceof Date && state.held_until > new Date()) return "held";
-  return ((job.reason ?? state.denied_reason) as Reason | null | undefined) ?? null;
+async function checkPolicy(client: Queryable, engine: Engine, policy: string): Promise<void> {
+  const known = await engine.policyNames(client);
+  if (!known.includes(policy)) throw new UnknownPolicyError(policy, known);
 }
 
 /** Partitions by policy and key, in the order of their keys; `after` is the last key of the page before. */

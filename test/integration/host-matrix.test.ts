@@ -3,7 +3,15 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
-import { run, runOnce, runTaskList, runTaskListOnce, WorkerPreset } from "graphile-worker";
+import {
+  type CompiledSharedOptions,
+  run,
+  runOnce,
+  runTaskList,
+  runTaskListOnce,
+  type TaskList,
+  WorkerPreset,
+} from "graphile-worker";
 import type pg from "pg";
 import {
   addPolicyJobs,
@@ -146,6 +154,68 @@ for (const mode of Object.keys(MODES) as Mode[]) {
     );
   }
 }
+
+test("what this package relies on inside Graphile Worker is as it expects", async (t) => {
+  const { pool } = await testDatabase(t);
+  const ran: { signal: AbortSignal; asked: number }[] = [];
+  let asked = 0;
+  const tasks: TaskList = {
+    look: async (_payload, { abortSignal }) => void ran.push({ signal: abortSignal, asked }),
+  };
+  const found: { options?: unknown; queue?: unknown; worker?: unknown; signal?: AbortSignal } = {};
+  const look: GraphileConfig.Plugin = {
+    name: "LookPlugin",
+    worker: {
+      middleware: {
+        // biome-ignore lint/suspicious/noExplicitAny: generic in the options of whoever starts up
+        init(next): any {
+          const compiled = next() as CompiledSharedOptions;
+          found.options = (compiled._rawOptions as { taskList?: unknown }).taskList;
+          const { events } = compiled;
+          events.on("pool:create", ({ workerPool }) => {
+            found.signal = workerPool.abortSignal;
+          });
+          events.on("localQueue:init", ({ localQueue }) => {
+            found.queue = (localQueue as unknown as { tasks: unknown }).tasks;
+          });
+          events.on("worker:create", (event) => {
+            found.worker = event.tasks;
+          });
+          return compiled;
+        },
+      },
+    },
+  };
+  const runner = await run({
+    preset: {
+      extends: [WorkerPreset],
+      plugins: [look],
+      worker: { ...workerOptions("localQueue"), concurrentJobs: 1 },
+    },
+    pgPool: pool,
+    noHandleSignals: true,
+    taskList: tasks,
+    forbiddenFlags: () => {
+      asked++;
+      return null;
+    },
+  });
+  t.teardown(() => runner.stop());
+  t.is(found.options, tasks, "_rawOptions.taskList");
+  t.is(found.queue, tasks, "localQueue.tasks");
+  t.is(found.worker, tasks, "worker:create");
+
+  // reschedule_jobs tells nobody: a worker is woken by what this package sends
+  const later = "select id from graphile_worker.add_job('look', run_at => now() + interval '1 hour')";
+  for (let job = 1; job <= 2; job++) {
+    const { id } = (await pool.query(later)).rows[0];
+    await pool.query("select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now())", [id]);
+    await pool.query(`select pg_notify('jobs:insert', '{"r": 0.5, "count": 1}')`);
+    await until("the job ran", () => ran.length === job, { withinMs: SOON_MS });
+  }
+  t.is(ran[0]?.signal, found.signal, "helpers.abortSignal is the pool's");
+  t.true(ran[1]!.asked > ran[0]!.asked, "forbidden flags are asked for before each fetch");
+});
 
 async function makeWorld(t: ExecutionContext, mode: Mode): Promise<World> {
   const { url, pool } = await testDatabase(t);

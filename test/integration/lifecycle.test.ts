@@ -92,18 +92,29 @@ test("when the leader stops, another process leads at once", async (t) => {
 });
 
 test("a forceful stop fails the jobs that still run, and releases them", async (t) => {
-  const { task, open } = latch();
-  t.teardown(open);
-  const worker = await startWorker(t, { policies: [one], tasks: { work: task } });
-  await worker.utils.addJob(one, account);
-  await worker.sees("job:start");
-  await worker.runner.kill("the test says so");
-  await worker.everythingIsReleased();
-  const job = await worker.row(
-    "select locked_at, attempts, run_at = 'infinity' as parked from graphile_worker.jobs",
+  const { pool } = await testDatabase(t);
+  const { task } = latch(); // never opens
+  const preset = {
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })],
+    worker: { logger: silent, pollInterval: 60_000 },
+  };
+  const workerPool = runTaskList({ preset, noHandleSignals: true }, { work: task }, pool);
+  const ended = workerPool.promise.catch(() => {}); // says that it was not graceful
+  await until(
+    "it is declared",
+    async () => (await pool.query("select from dispatch_policy.policies")).rows[0],
   );
-  t.deepEqual(job, { locked_at: null, attempts: 1, parked: true });
-  await worker.runner.promise.catch(() => {});
+  await addPolicyJob(pool, one, account);
+  const job = async () => (await pool.query("select * from graphile_worker.jobs")).rows[0];
+  await until("it runs", async () => (await job())?.locked_at);
+  await workerPool.forcefulShutdown("the test says so");
+  t.like(await job(), { locked_at: null, attempts: 1, last_error: "the test says so", priority: 32767 });
+  const { rows } =
+    await pool.query(`select (select count(*)::int from dispatch_policy.in_flight_jobs) as in_flight,
+    (select sum(in_flight)::int from dispatch_policy.limiters) as counted,
+    (select count(*)::int from dispatch_policy.staged_jobs) as staged`);
+  t.deepEqual(rows[0], { in_flight: 0, counted: 0, staged: 1 });
+  await ended;
 });
 
 test.serial("kill -9 of the leader: another process takes over within 5 seconds", async (t) => {

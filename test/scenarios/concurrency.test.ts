@@ -257,6 +257,7 @@ test.serial("scenario 23: a cap that 1,000 partitions share is kept, and used", 
     count(-1);
   };
   const end = new AbortController();
+  t.teardown(() => end.abort());
   const loops = startLoops(it, 4, end.signal);
   const workers = [
     await it.worker({ tasks: { p: task }, slots: 20 }),

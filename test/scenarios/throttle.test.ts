@@ -192,6 +192,7 @@ test("scenario 21: the same by runTickLoop, with a worker", async (t) => {
   const it = await scenario(t, { gates: [throttle<Ctx>({ scope: "policy", rate: 20, per: "1 second" })] });
   const starts: number[] = [];
   const end = new AbortController();
+  t.teardown(() => end.abort());
   const loops = [1, 2].map(() =>
     runTickLoop({ preset: it.preset, connectionString: it.url, logger: silent, signal: end.signal }),
   );
@@ -217,6 +218,7 @@ test.serial("scenario 21: a throttle over the whole policy, four loops over two 
     await it.stage(keys.join(" "), { shard });
   }
   const end = new AbortController();
+  t.teardown(() => end.abort());
   const loops = ["a", "a", "b", "b"].map(async (shard) => {
     const utils = await it.makeUtils();
     while (!end.signal.aborted) await utils.tick({ policy: "p", shard });

@@ -50,7 +50,7 @@ begin
   if not found then
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, pause)
     values (p_policy, v_id, p_partition, jsonb_build_object(
-      'until', greatest(p_paused_until, p_held_until), 'by', coalesce(p_by, session_user), 'reason', p_reason));
+      'until', p_paused_until, 'held', p_held_until, 'by', coalesce(p_by, session_user), 'reason', p_reason));
   end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
   select v_policy.id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l

@@ -1,4 +1,5 @@
--- Switches a policy off or on at run time. Off: jobs are added past it, and ticks empty its staging ungated.
+-- Switches a policy off or on at run time. Off: jobs are added past it, and ticks empty its staging ungated; the next
+-- one wakes whoever waits.
 create or replace function :DISPATCH_POLICY_SCHEMA.switch_policy(
   policy text, enabled boolean, reason text default null, by text default null
 ) returns table (matched int, changed int) language plpgsql as $$
@@ -10,11 +11,6 @@ begin
   where p.id = v_policy.id;
   matched := 1;
   changed := case when v_policy.enabled is distinct from switch_policy.enabled then 1 else 0 end;
-  -- who waits for a limiter need not wait any longer
-  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-  select v_policy.id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.policy_id = v_policy.id
-    and exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id);
   perform :DISPATCH_POLICY_SCHEMA._audit('switch_policy', switch_policy.policy, null, null, null,
     jsonb_build_object('enabled', switch_policy.enabled), switch_policy.reason, switch_policy.by, matched, changed);
   perform :DISPATCH_POLICY_SCHEMA._notify(switch_policy.policy);

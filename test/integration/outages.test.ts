@@ -1,0 +1,117 @@
+// What goes wrong in the database for a while: it is tried again, not too often, and nothing is lost.
+import test from "ava";
+import { run, WorkerPreset } from "graphile-worker";
+import pg from "pg";
+import { addPolicyJob, definePolicy, dispatchPolicyPreset, runTickLoop } from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker, type TestWorker } from "../helpers/worker.ts";
+
+const work = definePolicy("work", {
+  partitionBy: "account",
+  gates: ({ concurrency }) => [concurrency({ max: 1 })],
+});
+const account = { account: "a" };
+
+const THEIRS = "application_name = 'cut' and datname = current_database()";
+
+function cutAll(pool: pg.Pool): Promise<unknown> {
+  return pool.query(`select pg_terminate_backend(pid) from pg_stat_activity where ${THEIRS}`);
+}
+
+function warnings({ log }: TestWorker, text: string): number {
+  return log.filter(({ level, message }) => level === "warning" && message.includes(text)).length;
+}
+
+test("a tick that fails every time does not spin, however often it is nudged, and recovers", async (t) => {
+  const worker = await startWorker(t, { policies: [work], tasks: { work: async () => {} } });
+  await until("it leads", () => worker.log.some(({ message }) => message.includes("leading")));
+  await worker.pool.query("alter function dispatch_policy._admit rename to _admit_away");
+  const before = performance.now();
+  for (let n = 0; n < 50; n++) await worker.utils.addJob(work, account);
+  await until("it failed twice", () => warnings(worker, "Tick of work failed") >= 2);
+  const seconds = (performance.now() - before) / 1000;
+  t.true(warnings(worker, "Tick of work failed") <= 4 + seconds, worker.log.length.toString());
+  await worker.pool.query("alter function dispatch_policy._admit_away rename to _admit");
+  await worker.sees("job:success", 50);
+});
+
+test("a release that fails is tried again, and gives the slot back", async (t) => {
+  const worker = await startWorker(t, { policies: [work], tasks: { work: async () => {} } });
+  await worker.pool.query("alter function dispatch_policy._release rename to _release_away");
+  await worker.utils.addJob(work, account);
+  await worker.utils.addJob(work, account);
+  await worker.sees("job:success");
+  await until("it failed", () => warnings(worker, "Could not release") >= 2);
+  await worker.pool.query("alter function dispatch_policy._release_away rename to _release");
+  await worker.sees("job:success", 2);
+  await worker.everythingIsReleased();
+  t.pass();
+});
+
+test("every connection is cut: the worker goes on", async (t) => {
+  const { url, pool } = await testDatabase(t);
+  const cut = new pg.Pool({ connectionString: url, application_name: "cut" });
+  cut.on("error", () => {});
+  cut.on("connect", (client) => client.on("error", () => {}));
+  const preset = {
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [work] })],
+    worker: { logger: silent, pollInterval: 500 },
+  };
+  const runner = await run({
+    preset,
+    pgPool: cut,
+    noHandleSignals: true,
+    taskList: { work: async () => {} },
+  });
+  t.teardown(async () => {
+    await runner.stop();
+    await cut.end();
+  });
+  await until(
+    "it leads",
+    async () => (await pool.query("select from dispatch_policy._private_leases")).rows[0],
+  );
+  for (let round = 0; round < 3; round++) {
+    await cutAll(pool);
+    await addPolicyJob(pool, work, account);
+    await until(
+      "the job ran",
+      async () => (await pool.query("select from dispatch_policy.jobs")).rows.length === 0,
+      {
+        withinMs: 30_000,
+      },
+    );
+  }
+  t.pass();
+});
+
+test("runTickLoop goes on, and listens again", async (t) => {
+  const { url, pool } = await testDatabase(t);
+  const cut = new pg.Pool({ connectionString: url, application_name: "cut" });
+  cut.on("error", () => {});
+  cut.on("connect", (client) => client.on("error", () => {}));
+  const controller = new AbortController();
+  const loop = runTickLoop({ pgPool: cut, policies: [work], logger: silent, signal: controller.signal });
+  const listens = () =>
+    until("it listens", async () => {
+      const text = `select from pg_stat_activity where ${THEIRS} and query = 'listen dispatch_policy'`;
+      return (await pool.query(text)).rows.length > 0;
+    });
+  await listens();
+  await cutAll(pool);
+  await listens();
+  await addPolicyJob(pool, work, account);
+  await until(
+    "the job is admitted",
+    async () => (await pool.query("select from graphile_worker.jobs")).rows[0],
+    {
+      withinMs: 10_000,
+    },
+  );
+  controller.abort();
+  await loop;
+  await cut.end();
+  t.pass();
+});

@@ -1,0 +1,101 @@
+// What a task of a policy sees, and what is said about jobs.
+import test from "ava";
+import type { JobHelpers } from "graphile-worker";
+import { z } from "zod";
+import { definePolicy } from "../../src/index.ts";
+import { startWorker } from "../helpers/worker.ts";
+
+const work = definePolicy("work", {
+  payload: z.object({ account: z.string(), times: z.number().default(3) }),
+  context: ({ account }) => ({ account }),
+  partitionBy: (ctx) => ctx.account,
+  gates: ({ throttle, concurrency }) => [throttle({ rate: 2, per: "1 hour" }), concurrency({ max: 10 })],
+});
+
+test("helpers.dispatchPolicy, and the parsed payload", async (t) => {
+  const seen: unknown[] = [];
+  const task = work.task(async (payload, { dispatchPolicy, job, query }) => {
+    const { policy, partition, stagedId, attempt, admittedAt, lagMs } = dispatchPolicy;
+    const { rows } = await query("select admitted_at from dispatch_policy.in_flight_jobs");
+    const late = Math.abs((admittedAt?.getTime() ?? 0) - rows[0]!.admitted_at.getTime());
+    seen.push({ policy, partition, stagedId, attempt, payload, late: late < 5000, stored: job.payload });
+    t.true(lagMs !== null && lagMs >= 0 && lagMs < 10_000, `${lagMs}`);
+    seen.push(await dispatchPolicy.take({ gate: "throttle" }));
+    seen.push((await dispatchPolicy.take({ gate: "throttle" })).taken);
+    await dispatchPolicy.hold({ forMs: 3_600_000, reason: "429" });
+  });
+  const worker = await startWorker(t, { policies: [work], tasks: { work: task } });
+  const { id } = await worker.utils.addJob(work, { account: "a" });
+  await worker.sees("job:success");
+  t.deepEqual(seen, [
+    {
+      ...{ policy: "work", partition: "a", stagedId: id, attempt: 1, late: true },
+      ...{ payload: { account: "a", times: 3 }, stored: { account: "a" } },
+    },
+    { taken: true, retryAt: null },
+    false,
+  ]);
+  const { stop_reason } = await worker.row("select stop_reason from dispatch_policy.partitions");
+  t.is(stop_reason, "429");
+});
+
+test("what tasks add is staged, in tasks with and without a policy", async (t) => {
+  const added: unknown[] = [];
+  const tasks = {
+    work: async () => {},
+    plain: async (_payload: unknown, helpers: JobHelpers) => {
+      added.push(await helpers.addJob("work", { account: "a" }));
+      added.push(...(await helpers.addJobs([{ identifier: "work", payload: { account: "b" } }])));
+      added.push(await helpers.addJob("quiet", {}));
+    },
+    quiet: async () => {},
+  };
+  const worker = await startWorker(t, { policies: [work], tasks });
+  await worker.utils.addJob("plain", {});
+  await worker.sees("job:success", 4);
+  t.deepEqual(
+    added.map((job) => (job as { staged: boolean }).staged),
+    [true, true, false],
+  );
+});
+
+test("an unadmitted job runs at once, and is warned about once per process", async (t) => {
+  const worker = await startWorker(t, { policies: [work], tasks: { work: async () => {} } });
+  for (const n of [1, 2, 3]) {
+    await worker.pool.query(
+      "select graphile_worker.add_job('work', json_build_object('account', 'a', 'n', $1::int))",
+      [n],
+    );
+  }
+  await worker.sees("job:success", 3);
+  const warnings = worker.log.filter(({ message }) => message.includes("without having been admitted"));
+  t.is(warnings.length, 1);
+  t.is(warnings[0]!.scope.label, "dispatch-policy");
+});
+
+test("the log: one line at the start, and never a payload", async (t) => {
+  const tasks = {
+    work: async () => {
+      throw new Error("broken");
+    },
+  };
+  const worker = await startWorker(t, { policies: [work], tasks });
+  await worker.utils.addJob(work, { account: "s3cret" });
+  await worker.sees("job:error");
+  await worker.everythingIsReleased();
+  await worker.stop();
+  const own = worker.log.filter(({ scope }) => scope.label === "dispatch-policy");
+  t.deepEqual(
+    own.filter(({ level }) => level !== "debug").map(({ level, message }) => `${level}: ${message}`),
+    ["info: 1 policies (work), leading 1 shards"],
+  );
+  t.false(JSON.stringify(own.map(({ message, meta }) => [message, meta])).includes("s3cret"));
+});
+
+test("a job staged from SQL whose key only a function can tell is completed by the loop", async (t) => {
+  const worker = await startWorker(t, { policies: [work], tasks: { work: async () => {} } });
+  await worker.pool.query(`select dispatch_policy.add_job('work', '{"account": "from SQL"}')`);
+  await worker.sees("job:success");
+  const { partition } = await worker.row("select partition from dispatch_policy.partitions");
+  t.is(partition, "from SQL");
+});

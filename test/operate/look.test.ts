@@ -1,0 +1,60 @@
+import test from "ava";
+import { makePolicyUtils, UnknownPolicyError } from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { greet } from "../helpers/policies.ts";
+import { silent } from "../helpers/silent.ts";
+
+async function world(t: Parameters<typeof testDatabase>[0]) {
+  const { url } = await testDatabase(t);
+  const utils = await makePolicyUtils({ connectionString: url, policies: [greet], logger: silent });
+  t?.teardown(async () => utils.release());
+  return utils;
+}
+
+test("explain says which gate a job waits for", async (t) => {
+  const utils = await world(t);
+  await utils.addJob(greet, { name: "Ana" });
+  const second = await utils.addJob(greet, { name: "Ana" });
+  await utils.tick();
+  t.is((await utils.explain({ id: second.id })).reason, "concurrency_full");
+  t.is((await utils.explain({ policy: "greet", partition: "Ana" })).reason, "concurrency_full");
+});
+
+test("explain tells a pause of the policy, of the partition, and a hold", async (t) => {
+  const utils = await world(t);
+  const job = await utils.addJob(greet, { name: "Ana" });
+  await utils.pause({ policy: "greet" });
+  await utils.tick();
+  t.is((await utils.explain({ id: job.id })).reason, "paused");
+  await utils.resume({ policy: "greet" });
+  await utils.pause({ policy: "greet", partition: "Ana" });
+  await utils.tick();
+  t.is((await utils.explain({ id: job.id })).reason, "paused");
+  await utils.resume({ policy: "greet", partition: "Ana" });
+  await utils.hold({ policy: "greet", partition: "Ana", forMs: 60_000 });
+  t.is((await utils.explain({ policy: "greet", partition: "Ana" })).reason, "held");
+});
+
+test("a hold and a pause of a partition that no job has made yet both keep", async (t) => {
+  const utils = await world(t);
+  const until = new Date(Date.now() + 60_000);
+  await utils.hold({ policy: "greet", partition: "Bo", until });
+  await utils.pause({ policy: "greet", partition: "Cy" });
+  await utils.hold({ policy: "greet", partition: "Cy", until });
+  for (const name of ["Bo", "Cy"]) await utils.addJob(greet, { name });
+  t.is((await utils.tick()).admitted, 0);
+  t.is((await utils.explain({ policy: "greet", partition: "Bo" })).reason, "held");
+  t.is((await utils.explain({ policy: "greet", partition: "Cy" })).reason, "paused");
+  t.is((await utils.tick({ now: new Date(until.getTime() + 1) })).admitted, 1);
+});
+
+test("explain and tick name the known policies", async (t) => {
+  const utils = await world(t);
+  const asked = utils.explain({ policy: "gret", partition: "Ana" });
+  const error = await t.throwsAsync(asked, { instanceOf: UnknownPolicyError });
+  t.regex(error?.message ?? "", /gret.*greet/);
+  await t.throwsAsync(utils.tick({ policy: "gret" }), {
+    instanceOf: UnknownPolicyError,
+    message: /gret.*greet/,
+  });
+});
