@@ -32,10 +32,12 @@ export function makeTickTask(context: TickTaskContext): Task {
     const started = performance.now();
     const lasts = options.for === undefined ? 0 : durationMs(options.for as never);
     const ticks = { ...context, withPgClient: helpers.withPgClient };
+    // a loop comes back when workers have caught up; where none leads, what is not admitted now waits a minute
+    const bounded = lasts > 0 || (await isLed(ticks, options));
     do {
       const nextInMs = await tickAll(
         ticks,
-        options,
+        { ...options, bounded },
         started + Math.max(context.tickMaxDurationMs, lasts),
         helpers.abortSignal,
       );
@@ -50,7 +52,7 @@ export function makeTickTask(context: TickTaskContext): Task {
 /** Ticks every policy asked for until none has more; returns when something may be admitted next. */
 async function tickAll(
   context: TickContext & { minTickIntervalMs: number },
-  { policy, shard }: TickPayload,
+  { policy, shard, bounded }: TickPayload & { bounded: boolean },
   until: number,
   signal: AbortSignal | undefined,
 ): Promise<number | null> {
@@ -60,7 +62,7 @@ async function tickAll(
     let pass: Pass;
     let idle = 0;
     do {
-      pass = await tickOnce(context, { policy: name, shard: shard ?? null, now: null, bounded: true });
+      pass = await tickOnce(context, { policy: name, shard: shard ?? null, now: null, bounded });
       idle = pass.progress ? 0 : idle + 1;
       if (pass.more) await sleep(context.minTickIntervalMs * idle, signal);
     } while (pass.more && idle < 10 && performance.now() < until && !signal?.aborted);

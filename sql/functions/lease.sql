@@ -70,7 +70,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._beat(
   p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
 ) returns table (
   policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean
-) language plpgsql as $$
+) language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
   perform :DISPATCH_POLICY_SCHEMA._worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after);

@@ -13,7 +13,9 @@
 -- Order: limiters ascending, Graphile Worker's job rows, in-flight rows. The in-flight rows are waited for: a skipped
 -- one would leak its slot.
 create or replace function :DISPATCH_POLICY_SCHEMA._release(p_jobs json, p_now timestamptz)
-returns table (job_id bigint) language plpgsql as $$
+returns table (job_id bigint) language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
+as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;

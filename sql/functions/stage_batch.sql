@@ -3,7 +3,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
-set jit = off as $$
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set jit = off as $$   -- as _allocate
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();

@@ -2,7 +2,8 @@
 -- statements. Starting its large one took two thirds of the call (2.0 ms; so 0.8, as graphile_worker.add_job).
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_one(
   p_policy text, p_version int, p_partitions json, p_jobs json
-) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
