@@ -139,12 +139,7 @@ export class Scenario {
   /** Utils with connections of their own, as another process would have. */
   async makeUtils(policies?: readonly AnyPolicy[]): Promise<PolicyUtils> {
     const how = policies ? { policies } : { preset: this.preset };
-    const utils = await makePolicyUtils({
-      connectionString: this.url,
-      maxPoolSize: 6,
-      logger: silent,
-      ...how,
-    });
+    const utils = await makePolicyUtils({ pgPool: this.connections(6), logger: silent, ...how });
     this.t.teardown(() => utils.release());
     return utils;
   }
@@ -248,6 +243,15 @@ export class Scenario {
     return (await this.rows(`select * from dispatch_policy.limiters ${where}`, [this.policy, gate, key]))[0];
   }
 
+  /** A pool of its own, which does not mind that the database goes away under it. */
+  connections(max: number): pg.Pool {
+    const pool = new pg.Pool({ connectionString: this.url, max });
+    pool.on("error", () => {});
+    pool.on("connect", (client) => client.on("error", () => {}));
+    this.t.teardown(() => pool.end());
+    return pool;
+  }
+
   /** A connection of its own inside a transaction; it ends with the test. */
   async transaction(): Promise<pg.Client> {
     const client = new pg.Client({ connectionString: this.url });
@@ -281,7 +285,7 @@ export class Scenario {
     const runner = await run({
       ...more,
       preset: { extends: [WorkerPreset, preset] },
-      connectionString: this.url,
+      pgPool: this.connections(10),
       concurrency: slots,
       pollInterval: 1000,
       noHandleSignals: true,

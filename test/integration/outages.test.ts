@@ -16,8 +16,9 @@ const account = { account: "a" };
 
 const THEIRS = "application_name = 'cut' and datname = current_database()";
 
+/** They are gone when it resolves: one that lived on for a moment could take the next job with it. */
 function cutAll(pool: pg.Pool): Promise<unknown> {
-  return pool.query(`select pg_terminate_backend(pid) from pg_stat_activity where ${THEIRS}`);
+  return pool.query(`select pg_terminate_backend(pid, 5000) from pg_stat_activity where ${THEIRS}`);
 }
 
 function warnings({ log }: TestWorker, text: string): number {

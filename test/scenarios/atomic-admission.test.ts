@@ -115,7 +115,7 @@ test("scenario 10: the good ones really run", async (t) => {
   let ran = 0;
   const task: Task = async () => void ran++;
   await runOnce({
-    ...{ preset: { extends: [WorkerPreset, it.preset] }, connectionString: it.url, logger: silent },
+    ...{ preset: { extends: [WorkerPreset, it.preset] }, pgPool: it.connections(4), logger: silent },
     ...{ taskList: { p: task }, noHandleSignals: true },
   });
   t.is(ran, 20);

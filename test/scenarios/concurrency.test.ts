@@ -224,7 +224,7 @@ function startLoops(it: Scenario, count: number, signal: AbortSignal): Promise<u
   const preset = it.preset;
   return Promise.all(
     Array.from({ length: count }, () =>
-      runTickLoop({ preset, connectionString: it.url, maxPoolSize: 4, logger: silent, signal }),
+      runTickLoop({ preset, pgPool: it.connections(4), logger: silent, signal }),
     ),
   );
 }

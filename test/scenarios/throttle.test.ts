@@ -194,7 +194,7 @@ test("scenario 21: the same by runTickLoop, with a worker", async (t) => {
   const end = new AbortController();
   t.teardown(() => end.abort());
   const loops = [1, 2].map(() =>
-    runTickLoop({ preset: it.preset, connectionString: it.url, logger: silent, signal: end.signal }),
+    runTickLoop({ preset: it.preset, pgPool: it.connections(4), logger: silent, signal: end.signal }),
   );
   await it.worker({ tasks: { p: async () => void starts.push(performance.now()) }, loop: false, slots: 30 });
   await it.stage(Array.from({ length: 40 }, (_, n) => `1@k${n}`).join(" "));

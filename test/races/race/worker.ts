@@ -31,13 +31,13 @@ async function takeJobs(): Promise<void> {
     if (taken.has(job)) continue;
     taken.add(job);
     observer.write(`+ ${staged} ${partition}\n`);
-    setTimeout(() => finished.push({ job, staged, partition }), Math.random() * 20);
+    setTimeout(() => finished.push({ job, staged, partition }), Math.random() * orders.longestMs);
   }
-  await delay(8);
+  await delay(2);
 }
 
 async function flush(): Promise<void> {
-  if (finished.length === 0) return void (await delay(4));
+  if (finished.length === 0) return void (await delay(1));
   const batch = finished;
   finished = [];
   observer.write(`- ${batch.map(({ staged, partition }) => `${staged} ${partition}`).join(" ")}\n`);

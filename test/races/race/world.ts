@@ -21,6 +21,8 @@ export interface Orders {
   /** How many jobs each enqueuer stages, or for how long. */
   readonly jobs: number;
   readonly seconds: number;
+  /** The longest a job runs, in milliseconds. */
+  readonly longestMs: number;
 }
 
 export const orders: Orders = JSON.parse(process.argv[2] ?? "{}");
