@@ -24,13 +24,21 @@ begin
     ))
     returning s.*
   ),
+  -- Without a run_at of the caller's, Graphile Worker gets the time of admission: it runs by priority and run_at, and by
+  -- the time of staging each newly admitted job of an old backlog would go before what waits there already. A
+  -- microsecond apart, so that jobs admitted together keep their order.
+  timed as materialized (
+    select m.*, case when m.run_at_given then m.run_at
+      else clock_timestamp() - (count(*) over () - row_number() over (order by m.priority, m.run_at, m.id))
+        * interval '1 microsecond' end as ready_at
+    from moved m where m.parked_job_id is null
+  ),
   specs as materialized (
     select m.preserve_run_at, array_agg(row(
-        m.task_identifier, m.payload, m.queue_name, m.run_at, m.max_attempts, m.job_key, m.priority,
+        m.task_identifier, m.payload, m.queue_name, m.ready_at, m.max_attempts, m.job_key, m.priority,
         coalesce(m.flags, '{}') || ('dispatch_policy:' || m.id)
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.job_key nulls first, m.id) as jobs
-    from moved m where m.parked_job_id is null
-    group by m.preserve_run_at
+    from timed m group by m.preserve_run_at
   ),
   added as materialized (
     select j.id as job_id,

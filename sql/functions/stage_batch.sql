@@ -24,10 +24,11 @@ begin
   ),
   put as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
-      id, partition_id, task_identifier, payload, queue_name, run_at, max_attempts, job_key, preserve_run_at,
+      id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, preserve_run_at,
       priority, flags, cost, due, created_at)
     overriding system value
     select j.id, k.id, j.task, coalesce(j.payload, '{}'), j."queueName", coalesce(j."runAt", now()),
+      j."runAt" is not null,
       j."maxAttempts"::smallint, j."jobKey", p_mode = 'preserve_run_at', coalesce(j.priority, 0)::smallint,
       j.flags, coalesce(j.cost, 1), coalesce(j."runAt", now()) <= v_now, v_now
     from job j left join partition k on k.p = j.p
@@ -40,6 +41,7 @@ begin
         else excluded.payload end,
       queue_name = excluded.queue_name,
       run_at = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end,
+      run_at_given = case when p_mode = 'preserve_run_at' then s.run_at_given else excluded.run_at_given end,
       due = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end <= v_now,
       max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
       priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,

@@ -19,10 +19,11 @@ begin
     v_partition_id := :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, v_partition.key);
   end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
-    partition_id, task_identifier, payload, queue_name, run_at, max_attempts, preserve_run_at, priority, flags, cost,
+    partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at, priority, flags, cost,
     due, created_at)
   values (
     v_partition_id, v_job.task, coalesce(v_job.payload, '{}'), v_job."queueName", coalesce(v_job."runAt", now()),
+    v_job."runAt" is not null,
     v_job."maxAttempts"::smallint, false, coalesce(v_job.priority, 0)::smallint, v_job.flags, coalesce(v_job.cost, 1),
     coalesce(v_job."runAt", now()) <= v_now, v_now)
   returning s.id, s.run_at, s.max_attempts, s.priority, s.cost, s.due into v_staged;

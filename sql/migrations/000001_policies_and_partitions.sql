@@ -134,6 +134,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   payload json not null default '{}',
   queue_name text,
   run_at timestamptz not null,
+  run_at_given boolean not null default false,   -- else Graphile Worker gets the time of admission
   max_attempts smallint,
   job_key text,
   preserve_run_at boolean not null default false,

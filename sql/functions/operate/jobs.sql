@@ -66,6 +66,7 @@ begin
   with moved as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
       run_at = coalesce(reschedule_jobs.run_at, s.run_at),
+      run_at_given = s.run_at_given or reschedule_jobs.run_at is not null,
       due = coalesce(reschedule_jobs.run_at, s.run_at) <= clock_timestamp(),
       priority = coalesce(reschedule_jobs.priority::smallint, s.priority),
       max_attempts = coalesce(reschedule_jobs.max_attempts::smallint, s.max_attempts), retry_at = null

@@ -100,7 +100,13 @@ class Fleet {
   readonly #books: Books;
 
   constructor(url: string, socket: string, { jobs, seconds }: Course, books: Books) {
-    this.#orders = { url, socket, jobs: Math.ceil(jobs / PROCESSES.enqueuer), seconds, longestMs: LONGEST_MS };
+    this.#orders = {
+      url,
+      socket,
+      jobs: Math.ceil(jobs / PROCESSES.enqueuer),
+      seconds,
+      longestMs: LONGEST_MS,
+    };
     this.#books = books;
   }
 
