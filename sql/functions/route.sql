@@ -48,7 +48,7 @@ begin
       returning a
     )
     select coalesce(array_agg(c.a), '{}') into v_arrivals from consumed c;
-    perform :DISPATCH_POLICY_SCHEMA._route_partitions(v_policy, v_arrivals);
+    perform :DISPATCH_POLICY_SCHEMA._route_partitions(v_policy, v_arrivals, coalesce(p_now, clock_timestamp()));
     perform :DISPATCH_POLICY_SCHEMA._route_limits(v_policy, v_arrivals, coalesce(p_now, clock_timestamp()));
   end if;
   v_woken := :DISPATCH_POLICY_SCHEMA._wake(v_policy, coalesce(p_now, clock_timestamp()), p_max, p_bounded);

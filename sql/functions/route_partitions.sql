@@ -1,7 +1,8 @@
 -- Creates the partitions and limiters these arrivals name and are not there yet, and brings known partitions up to
 -- date: work lowers `due_at` and the head; a later arrival (or a higher version) replaces context and limits.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_partitions(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
+  p_now timestamptz
 ) returns void language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 arrivals were joined by nested loops
@@ -62,7 +63,7 @@ begin
       arrival_id, version)
     select (p_policy).id, w.gate, w.key, w.kind, :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position, w.rate, w.per,
       w.burst, case when w.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.rate, w.burst) end,
-      null, w.max,   -- a full bucket needs no mark
+      case when w.kind = 'throttle' then p_now end, w.max,
       w.initial_max, w.target_lag_ms, w.min, w.ewma_alpha, w.failure_decrease_factor, w.overload_decrease_factor,
       w.initial_max, w.arrival_id, w.arrival_version
     from limiter w

@@ -9,6 +9,7 @@ import { MOST_IN_ALL, OPTIONS } from "./race/world.ts";
 const SECONDS = Number(process.env.RACE_SECONDS ?? 0);
 const JOBS = Number(process.env.RACE_JOBS ?? 2000);
 const JOBS_UNTIL_A_FAULT_SHOWS = 3000;
+const MOST_ROUNDS = 6;
 
 async function world(t: ExecutionContext) {
   t.timeout(SECONDS * 1000 + 300_000 + JOBS * 20);
@@ -30,11 +31,16 @@ const shows: Record<FaultName, RegExp> = {
 
 for (const name of Object.keys(FAULTS) as FaultName[]) {
   test.serial(`the race finds ${name}`, async (t) => {
-    const it = await world(t);
-    await plant(it, name);
-    const { problems, jobs } = await race(it, { jobs: JOBS_UNTIL_A_FAULT_SHOWS, seconds: 0 });
-    t.log(problems.join("; "));
-    t.true(jobs > 100, "it ran");
+    let problems: readonly string[] = [];
+    // a race shows a race by chance: as many as it takes
+    for (let round = 0; round < MOST_ROUNDS && !shows[name].test(problems.join("; ")); round++) {
+      const it = await world(t);
+      await plant(it, name);
+      const outcome = await race(it, { jobs: JOBS_UNTIL_A_FAULT_SHOWS, seconds: 0 });
+      t.true(outcome.jobs > 100, "it ran");
+      problems = outcome.problems;
+      t.log(`round ${round + 1}: ${problems.join("; ") || "nothing shown"}`);
+    }
     t.regex(problems.join("; "), shows[name]);
   });
 }

@@ -102,7 +102,8 @@ test("tickers whose time is old, beside others, let no throttle overrun", async 
   await world.route();
   const started = Date.now();
   let stop = false;
-  const tickers = [0, 300, 900, 1900, 10_000].map(async (ageMs) => {
+  // up to a second: a mark further ahead of a tick's time is taken for a wrong clock's, and moves back
+  const tickers = [0, 300, 600, 900].map(async (ageMs) => {
     while (!stop) {
       await looksAgain(world);
       await world.admit({ claim: 5, now: ageMs === 0 ? null : new Date(Date.now() - ageMs) });
