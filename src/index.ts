@@ -44,16 +44,14 @@ export { RetryAfter } from "./retry-after.ts";
 export { type RunTickLoopOptions, runTickLoop } from "./run-tick-loop.ts";
 export type { DispatchPolicyOptions } from "./settings.ts";
 export {
-  type AddedJob,
   type AddJob,
   type AddJobs,
   addPolicyJob,
   addPolicyJobs,
   type JobSpec,
-  type PlainJob,
   type PolicyJobSpec,
-  type StagedJob,
 } from "./stage.ts";
+export type { AddedJob, PlainJob, StagedJob } from "./staged-job.ts";
 export type { Repaired } from "./sweep.ts";
 export type { TickResult } from "./tick.ts";
 export { wrapTaskList } from "./wrap-task-list.ts";

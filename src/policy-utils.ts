@@ -1,5 +1,6 @@
 import type { CleanupOptions, DbJob, WorkerUtils, WorkerUtilsOptions } from "graphile-worker";
 import { makeWorkerUtils } from "graphile-worker";
+import { makeAdder } from "./adder.ts";
 import { type Engine, makeEngine } from "./db/engine.ts";
 import { migrate } from "./db/migrate.ts";
 import { declarePolicies } from "./declare.ts";
@@ -18,11 +19,11 @@ import { take } from "./operate/take.ts";
 import type { Changed, LimiterTarget, PartitionTarget, Target, Until, Why } from "./operate/targets.ts";
 import { type AnyPolicy, type TaskIdentifier, tasksOf } from "./policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "./settings.ts";
-import type { AddedJob, AddJob, AddJobs, JobSpec } from "./stage.ts";
+import type { AddJob, AddJobs, JobSpec } from "./stage.ts";
+import type { AddedJob } from "./staged-job.ts";
 import { type Repaired, sweepOnce } from "./sweep.ts";
 import { type TickContext, type TickResult, tickOnce } from "./tick.ts";
 import { TICK_TASK } from "./tick-task.ts";
-import { makeAdder } from "./wrap-task.ts";
 
 /** Graphile Worker's `schema` stays its schema; ours is `policySchema`. `policies` may come from the preset. */
 export type PolicyUtilsOptions = { [K in keyof WorkerUtilsOptions]: WorkerUtilsOptions[K] | undefined } & {

@@ -1,4 +1,4 @@
-import type { AddJobsJobSpec, Job, TaskSpec } from "graphile-worker";
+import type { AddJobsJobSpec, TaskSpec } from "graphile-worker";
 import {
   type Engine,
   type JobKeyMode,
@@ -6,7 +6,6 @@ import {
   type PartitionState,
   type Queryable,
   type StageBatch,
-  type StagedRow,
   type StageJob,
 } from "./db/engine.ts";
 import { ArgumentError } from "./errors.ts";
@@ -20,25 +19,12 @@ import {
   tasksOf,
 } from "./policy.ts";
 import { schemaOf } from "./settings.ts";
+import { type AddedJob, type StagedJob, toJob } from "./staged-job.ts";
 
 export type { Queryable } from "./db/engine.ts";
 
 /** Graphile Worker's TaskSpec, kind to exactOptionalPropertyTypes: `{ runAt: maybeDate }` compiles. */
 export type JobSpec = { [K in keyof TaskSpec]: TaskSpec[K] | undefined };
-
-/** A Graphile Worker Job in every field, so that code written for addJob's result keeps working. */
-export interface StagedJob extends Job {
-  staged: true;
-  policy: string;
-  /** Null while only a process that has the policy can tell. */
-  partition: string | null;
-  shard: string | null;
-}
-/** A job that was passed on to Graphile Worker: its task has no policy, or the policy is switched off. */
-export interface PlainJob extends Job {
-  staged: false;
-}
-export type AddedJob = StagedJob | PlainJob;
 
 /** `addJob("task", payload)` is Graphile Worker's own signature; `addJob(policy, payload)` is typed by the policy. */
 export interface AddJob {
@@ -204,7 +190,8 @@ function checkKeys(jobs: readonly JobToAdd[]): void {
   }
 }
 
-function onlyTask(policy: AnyPolicy): string {
+/** The task a job of a policy is for, where the policy governs one. */
+export function onlyTask(policy: AnyPolicy): string {
   const tasks = tasksOf(policy);
   if (tasks.length > 1) {
     throw new ArgumentError(
@@ -213,55 +200,4 @@ function onlyTask(policy: AnyPolicy): string {
     );
   }
   return tasks[0] as string;
-}
-
-/** What Graphile Worker's addJob returns, with an honest value in every field. */
-function toJob(row: StagedRow, payload: unknown): AddedJob {
-  if (!row.staged) {
-    return {
-      ...(row.job as unknown as Job),
-      ...datesOf(row),
-      task_identifier: row.task_identifier,
-      staged: false,
-    };
-  }
-  return {
-    id: row.id,
-    job_queue_id: null,
-    task_id: null as unknown as number, // Graphile Worker's own number for the task: not known before admission
-    payload: payload ?? {},
-    priority: row.priority,
-    run_at: row.run_at,
-    attempts: 0,
-    max_attempts: row.max_attempts,
-    last_error: null,
-    created_at: row.created_at,
-    updated_at: row.created_at,
-    key: row.job_key,
-    revision: 0,
-    locked_at: null,
-    locked_by: null,
-    flags: row.flags === null ? null : Object.fromEntries(row.flags.map((flag) => [flag, true as const])),
-    is_available: true,
-    task_identifier: row.task_identifier,
-    staged: true,
-    policy: row.policy as string,
-    partition: row.partition,
-    shard: row.shard,
-  };
-}
-
-/** JSON carried the passed-on job's timestamps as text. */
-function datesOf(row: StagedRow): Partial<Job> {
-  const date = (key: string) => {
-    const value = row.job?.[key];
-    return value == null ? null : new Date(String(value));
-  };
-  return {
-    id: row.id,
-    run_at: row.run_at,
-    created_at: row.created_at,
-    updated_at: date("updated_at") as Date,
-    locked_at: date("locked_at"),
-  };
 }

@@ -1,15 +1,9 @@
 import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
+import { makeAdder } from "./adder.ts";
 import type { Engine } from "./db/engine.ts";
-import {
-  type AnyPolicy,
-  type DispatchPolicyHelpers,
-  isPolicy,
-  policyDefinition,
-  resolveJob,
-} from "./policy.ts";
+import { type AnyPolicy, type DispatchPolicyHelpers, policyDefinition, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 import { RetryAfter } from "./retry-after.ts";
-import { type AddedJob, addJobs, type JobSpec, modeOf } from "./stage.ts";
 
 /** The flag that carries a job's staged id through Graphile Worker. */
 const FLAG = "dispatch_policy:";
@@ -207,27 +201,4 @@ function makePolicyAware(helpers: JobHelpers, { engine, registry }: Observer): v
   const adder = makeAdder(engine, registry, helpers.withPgClient);
   helpers.addJob = adder.addJob as JobHelpers["addJob"];
   helpers.addJobs = adder.addJobs as JobHelpers["addJobs"];
-}
-
-/** addJob and addJobs with Graphile Worker's signatures, over a registry of policies. */
-export function makeAdder(engine: Engine, registry: Registry, withPgClient: WithPgClient) {
-  return {
-    async addJob(task: string | AnyPolicy, payload: unknown, spec: JobSpec = {}): Promise<AddedJob> {
-      const policy = isPolicy(task) ? task : registry.ofTask(task);
-      const identifier = isPolicy(task) ? task.identifier : task;
-      const job = { policy, task: identifier, payload, spec };
-      const [added] = await withPgClient((client) => addJobs(engine, client, [job], modeOf(spec)));
-      return added as AddedJob;
-    },
-    addJobs(specs: readonly (JobSpec & { identifier: string; payload: unknown })[], preserveRunAt?: boolean) {
-      const jobs = specs.map(({ identifier, payload, ...spec }) => ({
-        policy: registry.ofTask(identifier),
-        task: identifier,
-        payload,
-        spec,
-      }));
-      const mode = preserveRunAt ? "preserve_run_at" : "replace";
-      return withPgClient((client) => addJobs(engine, client, jobs, mode));
-    },
-  };
 }
