@@ -39,12 +39,13 @@ function retryOf(
       jobId: job.id,
       attempt: job.attempts,
     });
-    return { giveUp: true };
+    return { attempt: job.attempts, giveUp: true };
   }
   if (policyDefinition(policy).retries === "bypass") {
-    return backoff ? { native: true, after: backoff.afterMs / 1000 } : null;
+    return backoff ? { attempt: job.attempts, native: true, after: backoff.afterMs / 1000 } : null;
   }
   return {
+    attempt: job.attempts,
     task: job.task_identifier,
     after: backoff ? backoff.afterMs / 1000 : Math.exp(Math.min(job.attempts, 10)),
     priority: backoff?.priority ?? job.priority,

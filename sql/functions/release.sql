@@ -1,7 +1,7 @@
 -- What finished since the last flush of a worker process gives back what it held, in one transaction.
 --
 --   p_jobs   json array of { "job": Graphile Worker's id, "ok": boolean, "lagMs": number | null,
---     "retry": null (no retry of ours), or
+--     "retry": null (no retry of ours), or, each with "attempt": the attempt that failed,
 --       { "after": seconds until due, "priority", "cost", "maxAttempts", "queueName",
 --         "move": { "key", "shard", "context", "weight", "limits" } (another partition) } parks it,
 --       { "after": seconds, "native": true } only sets Graphile Worker's own back-off (bypass),
@@ -22,6 +22,8 @@ declare
   v_job_ids bigint[] := array(select j.job from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) j order by j.job);
   v_limiter_ids bigint[];
   v_done bigint[];
+  v_jobs json := p_jobs;
+  v_stale bigint[] := '{}';
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'dispatch_policy: a release needs READ COMMITTED, not %', current_setting('transaction_isolation')
@@ -37,10 +39,22 @@ begin
   v_now := coalesce(p_now, clock_timestamp());
   v_done := v_job_ids;
   if exists (select from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) j where j.retry is not null) then
-    v_done := :DISPATCH_POLICY_SCHEMA._retry(p_jobs, v_job_ids, v_now);
+    -- a flush that came so late that Graphile Worker retried the job by itself: what it holds is the new attempt's,
+    -- and so is its next back-off. (Attempts at their maximum are a job that will not be retried.)
+    select coalesce(json_agg(e.entry) filter (where not e.stale), '[]'),
+      coalesce(array_agg(e.job) filter (where e.stale), '{}')
+    into v_jobs, v_stale
+    from (
+      select j.value as entry, g.id as job, coalesce(
+        (j.value #>> '{retry,attempt}')::int < g.attempts and g.attempts < g.max_attempts, false) as stale
+      from json_array_elements(p_jobs) j
+      left join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = (j.value ->> 'job')::bigint
+    ) e;
+    v_job_ids := array(select j.job from :DISPATCH_POLICY_SCHEMA._finished(v_jobs) j order by j.job);
+    v_done := :DISPATCH_POLICY_SCHEMA._retry(v_jobs, v_job_ids, v_now);
   end if;
-  v_done := :DISPATCH_POLICY_SCHEMA._give_back(p_jobs, v_done, v_limiter_ids, v_now);
-  return query select unnest(v_done);
+  v_done := :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_done, v_limiter_ids, v_now);
+  return query select unnest(v_done) union select u.id from unnest(v_stale) u (id) where u.id <> all (v_job_ids);
 end
 $$;
 

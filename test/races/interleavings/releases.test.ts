@@ -83,3 +83,32 @@ test("a job nobody holds is dealt with, and changes nothing", async (t) => {
   t.deepEqual(await world.release(["999999999"]), ["999999999"]);
   t.is((await world.limiter("concurrency")).in_flight, 1);
 });
+
+test("a flush so late that Graphile Worker retried the job by itself gives nothing back and sets no back-off", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage("a");
+  await world.passes();
+  const [job] = await world.inFlight();
+  // attempt 1 failed and was recorded, attempt 2 is running: only Graphile Worker's own statements do that
+  await world.pool.query(
+    "update graphile_worker._private_jobs set attempts = 2, locked_at = now(), locked_by = 'w' where id = $1",
+    [job],
+  );
+  const late = { job: job!, ok: false, retry: { attempt: 1, native: true, after: 0 } };
+  t.deepEqual(await world.release([late]), [job], "dealt with, not tried again");
+  t.is((await world.limiter("concurrency")).in_flight, 1, "attempt 2 holds the slot");
+
+  const runAt = "select run_at from graphile_worker.jobs";
+  await world.pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
+  const before = await world.pool.query(runAt);
+  await world.release([late]);
+  t.deepEqual((await world.pool.query(runAt)).rows, before.rows);
+
+  const hour = { job: job!, ok: false, retry: { attempt: 2, native: true, after: 3600 } };
+  t.deepEqual(await world.release([late, hour]), [job]);
+  t.is((await world.limiter("concurrency")).in_flight, 0);
+  const { rows } = await world.pool.query(
+    "select run_at > now() + interval '50 minutes' as later from graphile_worker.jobs",
+  );
+  t.true(rows[0].later);
+});
