@@ -78,6 +78,13 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
     });
   }
   const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
+  // what is said before is lost, and polling is far off; this package listens right after Graphile Worker
+  await until("the worker listens", async () => {
+    const { rows } = await pool.query(
+      "select from pg_stat_activity where datname = current_database() and query = 'listen dispatch_policy'",
+    );
+    return rows.length > 0;
+  });
   let stopping: Promise<void> | undefined;
   const stop = () => {
     stopping ??= Promise.resolve(runner.stop()).then(() => utils.release());
