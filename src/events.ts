@@ -31,6 +31,9 @@ export interface EventSink {
   emit(name: string, payload: unknown): boolean;
 }
 
+/** For processes that have no emitter of Graphile Worker's. */
+export const noEvents: EventSink = { emit: () => false };
+
 type Listenable = {
   // biome-ignore lint/suspicious/noExplicitAny: Graphile Worker's emitter is typed for its own events only
   on(name: any, listener: (...args: any[]) => void): unknown;

@@ -5,6 +5,7 @@ import { type Engine, makeEngine } from "./db/engine.ts";
 import { migrate } from "./db/migrate.ts";
 import { declarePolicies } from "./declare.ts";
 import { ArgumentError } from "./errors.ts";
+import { noEvents } from "./events.ts";
 import { type AdmitOptions, admit } from "./operate/admit.ts";
 import { asOurs } from "./operate/call.ts";
 import { hold } from "./operate/hold.ts";
@@ -172,7 +173,7 @@ function assemble(
     withPgClient,
     engine,
     registry,
-    events: { emit: () => false },
+    events: noEvents,
     partitionBatchSize,
   };
   const context = { withPgClient, engine };

@@ -182,10 +182,9 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
 
   const tickTask = unwrapped(
     makeTickTask({
-      ...{ engine, events, registry: settings.registry },
-      partitionBatchSize: settings.partitionBatchSize,
-      tickMaxDurationMs: settings.tickMaxDurationMs,
-      minTickIntervalMs: settings.minTickIntervalMs,
+      ...settings,
+      engine,
+      events,
       async afterwards(withPgClient) {
         const { partitionInactiveAfterMs } = settings;
         await sweepOnce({ withPgClient, engine, events, partitionInactiveAfterMs });

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger, WithPgClient } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
+import { noEvents } from "./events.ts";
 import { makePolicyUtils, type PolicyUtilsOptions, utilsSettings } from "./policy-utils.ts";
 import { startShardLoop } from "./tick-loop.ts";
 
@@ -27,16 +28,9 @@ export async function runTickLoop({ policy, shard, signal, ...options }: RunTick
   try {
     const { withPgClient, logger } = utils;
     const engine = makeEngine(settings.schema);
-    const { registry, partitionBatchSize, minTickIntervalMs, loopHeartbeatMs } = settings;
-    const events = { emit: () => false };
-    const context = { withPgClient, engine, registry, events, logger };
+    const context = { ...settings, withPgClient, engine, events: noEvents, logger };
     const names = policy === undefined ? await withPgClient(engine.policyNames) : [policy];
-    const loops = names.map((name) =>
-      startShardLoop(
-        { ...context, partitionBatchSize, minTickIntervalMs, loopHeartbeatMs },
-        { policy: name, shard: shard ?? null },
-      ),
-    );
+    const loops = names.map((name) => startShardLoop(context, { policy: name, shard: shard ?? null }));
     const nudge = () => loops.forEach((loop) => void loop.nudge());
     try {
       while (!signal.aborted) await listenUntilLost(withPgClient, nudge, signal, logger);

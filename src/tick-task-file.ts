@@ -1,19 +1,11 @@
 import type { Task } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
+import { noEvents } from "./events.ts";
 import { readSettings } from "./settings.ts";
 import { makeTickTask } from "./tick-task.ts";
 
 /** `dispatch_policy_tick` without policies of its own: schema and settings are the defaults and the environment's. */
 export function tickTask(): Task {
   const settings = readSettings({ policies: [] });
-  const { registry, schema, partitionBatchSize, tickMaxDurationMs, minTickIntervalMs } = settings;
-  const events = { emit: () => false };
-  return makeTickTask({
-    engine: makeEngine(schema),
-    events,
-    registry,
-    partitionBatchSize,
-    tickMaxDurationMs,
-    minTickIntervalMs,
-  });
+  return makeTickTask({ ...settings, engine: makeEngine(settings.schema), events: noEvents });
 }

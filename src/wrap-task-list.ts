@@ -1,5 +1,6 @@
 import type { Job, JobHelpers, TaskList } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
+import { noEvents } from "./events.ts";
 import { finishedJob } from "./finished-job.ts";
 import type { AnyPolicy } from "./policy.ts";
 import { makeReleaseQueue, type ReleaseQueue } from "./release.ts";
@@ -20,7 +21,6 @@ export function wrapTaskList<T extends TaskList>(
 ): T {
   const settings = readSettings(options);
   const engine = makeEngine(settings.schema);
-  const events = { emit: () => false };
   const queues = new WeakMap<object, ReleaseQueue>();
   const observer: Observer = {
     engine,
@@ -29,7 +29,7 @@ export function wrapTaskList<T extends TaskList>(
     started: () => {},
     async returned(job, running, helpers, outcome) {
       const ended = { ...running, error: await failureOf(job, outcome) };
-      const finished = finishedJob(job, ended, { logger: helpers.logger, events });
+      const finished = finishedJob(job, ended, { logger: helpers.logger, events: noEvents });
       const flushed = queueOf(helpers).push(finished, running.policy.identifier);
       // a failure is released once Graphile Worker has recorded it, which it does after the task rejects
       if (finished.retry === null) await flushed;
@@ -41,7 +41,7 @@ export function wrapTaskList<T extends TaskList>(
   function queueOf({ withPgClient, logger }: JobHelpers): ReleaseQueue {
     let queue = queues.get(withPgClient);
     if (!queue) {
-      queue = makeReleaseQueue({ withPgClient, engine, events, logger, keepsAlive: false });
+      queue = makeReleaseQueue({ withPgClient, engine, events: noEvents, logger, keepsAlive: false });
       queues.set(withPgClient, queue);
     }
     return queue;
@@ -57,14 +57,7 @@ export function wrapTaskList<T extends TaskList>(
   }
 
   const wrapped: TaskList = {
-    [TICK_TASK]: unwrapped(
-      makeTickTask({
-        ...{ engine, events, registry: settings.registry },
-        partitionBatchSize: settings.partitionBatchSize,
-        tickMaxDurationMs: settings.tickMaxDurationMs,
-        minTickIntervalMs: settings.minTickIntervalMs,
-      }),
-    ),
+    [TICK_TASK]: unwrapped(makeTickTask({ ...settings, engine, events: noEvents })),
     ...tasks,
   };
   wrapTasks(wrapped, () => observer);

@@ -1,8 +1,10 @@
 // The engine's SQL functions, for tests that decide themselves who does what when.
-import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import pg from "pg";
 import { testDatabase } from "./database.ts";
+import { until } from "./until.ts";
+
+export { until };
 
 export type Queryable = Pick<pg.Client | pg.Pool, "query">;
 
@@ -306,19 +308,6 @@ export class Engine {
 }
 
 export type Session = pg.Client & { readonly pid: number };
-
-/** Resolves once a fact holds; fails when it does not come true in time. */
-export async function until(
-  fact: string,
-  holds: () => Promise<boolean>,
-  { withinMs = 20_000, everyMs = 5 } = {},
-): Promise<void> {
-  const deadline = performance.now() + withinMs;
-  while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`Not within ${withinMs} ms: ${fact}`);
-    await delay(everyMs);
-  }
-}
 
 function limitsOf(gates: readonly TestGate[], partition: string): object[] {
   return gates.map(({ name, kind, scope, numbers, keyOf }, position) => {

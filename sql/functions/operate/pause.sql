@@ -38,10 +38,7 @@ declare
   v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partition);
   v_limiter_ids bigint[];
 begin
-  if octet_length(p_partition) > 1024 then
-    raise exception 'dispatch_policy: partition key of % bytes, expected at most 1024', octet_length(p_partition)
-      using errcode = 'DPKEY';
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._check_key(p_partition);
   matched := 1; changed := 1;
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set
     paused_until = coalesce(p_paused_until, q.paused_until), held_until = coalesce(p_held_until, q.held_until),
