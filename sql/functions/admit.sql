@@ -31,12 +31,11 @@ begin
   if v_policy.id is null then
     perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);
   end if;
-  next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard);
-  if v_policy.paused_until > v_now then
-    return;
+  if v_policy.paused_until <= v_now then
+    v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy.id, p_shard, p_claim, v_now);
   end if;
-  v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy.id, p_shard, p_claim, v_now);
   if v_partition_ids is null then
+    next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard);
     return;
   end if;
   claimed := cardinality(v_partition_ids);

@@ -1,7 +1,9 @@
 -- When something may be admitted next: the first partition, the next token of a shared bucket somebody waits for, the
 -- start or end of an override, the end of a pause of the whole policy. Null: nothing until something happens.
 create or replace function :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy text, p_shard text)
-returns timestamptz language sql stable as $$
+returns timestamptz language plpgsql stable as $$
+begin
+  return (
   select nullif(case when e.at is not null then greatest(p.paused_until, e.at) end, 'infinity')
   from :DISPATCH_POLICY_SCHEMA._private_policies p
   cross join lateral (select least(
@@ -19,5 +21,6 @@ returns timestamptz language sql stable as $$
       where o.policy_id = p.id and (o.announced_at < o.from_at or o.announced_at < o.until_at)
         and case when o.announced_at < o.from_at then o.from_at else o.until_at end between '-infinity' and 'infinity')
   ) as at) e
-  where p.name = p_policy;
+  where p.name = p_policy);
+end
 $$;

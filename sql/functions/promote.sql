@@ -1,7 +1,8 @@
 -- Jobs of the claimed partitions whose time has come enter the admission index; rows another session holds come
 -- later. The head of a partition moves down to them. At most 1,000 per partition and pass.
 create or replace function :DISPATCH_POLICY_SCHEMA._promote(p_partition_ids uuid[], p_now timestamptz)
-returns void language sql volatile as $$
+returns void language plpgsql as $$
+begin
   with due as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set due = true, retry_at = null
     where s.ctid = any(array(
@@ -23,4 +24,5 @@ returns void language sql volatile as $$
   from first f
   where p.id = f.partition_id
     and (f.priority, f.run_at, f.id) < (p.head_priority, p.head_run_at, p.head_id);
+end
 $$;

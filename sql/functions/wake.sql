@@ -12,7 +12,9 @@ begin
   if not (p_policy).enabled then
     return :DISPATCH_POLICY_SCHEMA._wake_all((p_policy).id, p_max);
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._announce_overrides(p_policy, p_now);
+  if exists (select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = (p_policy).id) then
+    perform :DISPATCH_POLICY_SCHEMA._announce_overrides(p_policy, p_now);
+  end if;
   v_limiter_ids := array(
     select f.limiter_id from (
       select f.limiter_id from :DISPATCH_POLICY_SCHEMA._private_freed f

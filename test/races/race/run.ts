@@ -34,7 +34,6 @@ export interface Outcome {
 export async function race(engine: Engine, course: Course): Promise<Outcome> {
   const folder = await mkdtemp(path.join(os.tmpdir(), "race-"));
   const books = new Books();
-  const started = Date.now();
   const fleet = new Fleet(engine.url, path.join(folder, "observer"), course, books);
   try {
     await fleet.start();
@@ -43,7 +42,7 @@ export async function race(engine: Engine, course: Course): Promise<Outcome> {
     await fleet.end();
     await rm(folder, { recursive: true, force: true });
   }
-  const seconds = (books.lastEndAt - started) / 1000;
+  const seconds = (books.lastEndAt - books.firstStagedAt) / 1000;
   if (books.stalledWith === 0) await checkLeftovers(engine, books);
   const { mostInAll, mostOfAPartition } = books;
   const jobs = books.ended.size;
@@ -60,6 +59,7 @@ class Books {
   enqueuersDone = 0;
   mostInAll = 0;
   mostOfAPartition = 0;
+  firstStagedAt = Number.POSITIVE_INFINITY;
   lastEndAt = Date.now() + STARTED_WITHIN_MS;
   stalledWith = 0;
 
@@ -67,6 +67,7 @@ class Books {
     if (failure !== undefined) this.fail(failure);
     if (done) this.enqueuersDone++;
     for (const id of staged ?? []) this.staged.add(id);
+    if (staged) this.firstStagedAt = Math.min(this.firstStagedAt, Date.now());
     if (seen === undefined) return;
     for (const id of seen.ended) this.ended.add(id);
     if (seen.ended.length > 0) this.lastEndAt = Date.now();

@@ -1,13 +1,19 @@
 // Runs admitted jobs for a random moment, and tells the observer of each start and end: of the start once it has the
 // job, of the end before it gives anything back. So what the observer sees running at once is never too much.
+// Like a worker of Graphile Worker it listens for new jobs, and looks by itself now and then.
 import { once } from "node:events";
 import net from "node:net";
 import readline from "node:readline";
-import { setTimeout as delay } from "node:timers/promises";
-import { connect, orders, repeat } from "./world.ts";
+import { bell, connect, orders, repeat } from "./world.ts";
 
 const WORKERS = 2;
+const LOOK_MS = 50;
 const engine = connect();
+const session = await engine.session();
+await session.query('listen "jobs:insert"');
+const inserted = bell();
+session.on("notification", inserted.ring);
+const ended = bell();
 const observer = net.connect(orders.socket);
 await once(observer, "connect");
 const answers = readline.createInterface(observer)[Symbol.asyncIterator]();
@@ -18,6 +24,7 @@ let finished: { job: string; staged: string; partition: string }[] = [];
 
 await Promise.all([repeat(takeJobs), repeat(flush)]);
 observer.destroy();
+await engine.endSessions();
 await engine.pool.end();
 
 /** Each worker process takes the jobs whose id leaves its place as remainder. */
@@ -31,13 +38,18 @@ async function takeJobs(): Promise<void> {
     if (taken.has(job)) continue;
     taken.add(job);
     observer.write(`+ ${staged} ${partition}\n`);
-    setTimeout(() => finished.push({ job, staged, partition }), Math.random() * orders.longestMs);
+    setTimeout(() => finish({ job, staged, partition }), Math.random() * orders.longestMs);
   }
-  await delay(2);
+  await inserted.rung(LOOK_MS);
+}
+
+function finish(job: (typeof finished)[number]): void {
+  finished.push(job);
+  ended.ring();
 }
 
 async function flush(): Promise<void> {
-  if (finished.length === 0) return void (await delay(1));
+  if (finished.length === 0) return ended.rung(LOOK_MS);
   const batch = finished;
   finished = [];
   observer.write(`- ${batch.map(({ staged, partition }) => `${staged} ${partition}`).join(" ")}\n`);

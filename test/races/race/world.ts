@@ -29,7 +29,7 @@ export const orders: Orders = JSON.parse(process.argv[2] ?? "{}");
 
 /** Few partitions are hot, most are cold. */
 export function randomPartition(): string {
-  return `k${Math.floor(Math.random() ** 3 * PARTITIONS)}`;
+  return `k${Math.floor(Math.random() ** 1.5 * PARTITIONS)}`;
 }
 
 export function connect(): Engine {
@@ -49,6 +49,30 @@ export async function repeat(act: () => Promise<unknown>): Promise<void> {
   while (!isOver()) {
     await act().catch((error) => report({ failure: `${orders.role}: ${error.code ?? ""} ${error.message}` }));
   }
+}
+
+/** Waits until it is rung, or has been since the last wait. */
+export function bell() {
+  let rings = 0;
+  let wake = () => {};
+  return {
+    ring(): void {
+      rings++;
+      wake();
+    },
+    async rung(atMostMs: number): Promise<void> {
+      if (rings === 0) {
+        await new Promise<void>((resolve) => {
+          const timer = setTimeout(resolve, atMostMs);
+          wake = () => {
+            clearTimeout(timer);
+            resolve();
+          };
+        });
+      }
+      rings = 0;
+    },
+  };
 }
 
 export function report(news: Report): void {

@@ -1,0 +1,46 @@
+// One turn under a full scope: jobs finish, give their slots back, are routed and the next are admitted. What a freed
+// slot costs before its next job starts, and what a pass costs that finds nothing to do.
+import { jobsOf, keys, makeWorld, medians, say, type Timing } from "./world.ts";
+
+const SLOTS = 20;
+const TURNS = 60;
+
+const world = await makeWorld({
+  gates: [
+    { gate: "concurrency", kind: "concurrency", scope: "partition", max: 3 },
+    { gate: "all", kind: "concurrency", scope: "policy", max: SLOTS },
+  ],
+});
+await world.stage(jobsOf(keys(50), 400));
+await world.routeAll();
+await world.admit();
+await world.settle();
+
+const steps = ["idle route", "idle admit", "release", "route", "admit"] as const;
+for (const jobs of [1, 5, SLOTS]) {
+  const timings = new Map<string, Timing[]>(steps.map((step) => [step, []]));
+  const time = async <T>(step: (typeof steps)[number], run: () => Promise<T>): Promise<T> => {
+    const { result, ...timing } = await world.timed(run);
+    timings.get(step)!.push(timing);
+    return result;
+  };
+  for (let turn = 0; turn < TURNS; turn++) {
+    const running = await world.query<{ job_id: string }>(
+      "select job_id from dispatch_policy._private_in_flight_jobs order by job_id limit $1",
+      [jobs],
+    );
+    const ids = running.map(({ job_id }) => job_id);
+    await world.query("select graphile_worker.complete_jobs($1)", [ids]);
+    await time("release", () => world.release(ids));
+    await time("route", () => world.route());
+    const { admitted } = await time("admit", () => world.admit());
+    if (admitted !== jobs) throw new Error(`${admitted} admitted, ${jobs} expected`);
+    await time("idle route", () => world.route());
+    await time("idle admit", () => world.admit());
+  }
+  say(
+    `turn of ${jobs} of ${SLOTS} slots`,
+    Object.fromEntries(steps.map((step) => [step, medians(timings.get(step)!)])),
+  );
+}
+await world.close();
