@@ -16,6 +16,8 @@ export type PolicyEventMap = {
   "dispatchPolicy:deny": { policy: string; shard: string | null; reason: string; partitions: number };
   /** Jobs that Graphile Worker refused, set aside with their errors. */
   "dispatchPolicy:setAside": { policy: string; count: number };
+  /** A job that was added past its policy is staged instead of run, or set aside; the original completes as it is. */
+  "dispatchPolicy:takeOver": { policy: string; jobId: string; stagedId: string; setAside: boolean };
   /** A flush of finished jobs that gave back what they held. */
   "dispatchPolicy:release": { jobs: number; durationMs: number };
   /** A job whose back-off said not to retry it. */

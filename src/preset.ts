@@ -13,6 +13,7 @@ import type { EventSink } from "./events.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "./settings.ts";
 import { sweepOnce } from "./sweep.ts";
 import { makeTickTask } from "./tick-task.ts";
+import { makeUnadmittedLog } from "./unadmitted.ts";
 import { beforeEachFetch, listen, wrapTaskLists } from "./worker-internals.ts";
 import { makeWorkerPool, type WorkerPoolRuntime } from "./worker-pool.ts";
 import { type Observer, type RunningJob, stagedIdOf, unwrapped } from "./wrap-task.ts";
@@ -121,21 +122,15 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   const starting = new Map<string, Promise<void>>();
   const running = new WeakMap<Job, RunningJob>();
   const fetchedAt = new WeakMap<Job, number>();
-  let warnedOfUnadmitted = false;
+  const logUnadmitted = makeUnadmittedLog();
 
   const observer: Observer = {
     engine,
     registry: settings.registry,
+    events,
     waitedLocally: (job) => performance.now() - (fetchedAt.get(job) ?? performance.now()),
     started: (job, state) => void running.set(job, state),
-    unadmitted(job, policy) {
-      if (warnedOfUnadmitted) return;
-      warnedOfUnadmitted = true;
-      logger.warn(
-        `Job ${job.id} of ${job.task_identifier} starts without having been admitted by policy ${policy.identifier}: it ` +
-          "was added past it (graphile_worker.add_job, the crontab). It runs at once and counts against no limit. Said once.",
-      );
-    },
+    unadmitted: (job, policy) => logUnadmitted(policy, job, logger),
   };
 
   function ended(poolId: string, job: Job, error: unknown): void {

@@ -110,7 +110,8 @@ export function modeOf(spec: JobSpec): JobKeyMode {
 
 const SPEC_OPTIONS = ["queueName", "runAt", "priority", "maxAttempts", "jobKey", "jobKeyMode", "flags"];
 
-function batchesOf(jobs: readonly JobToAdd[]): StageBatch[] {
+/** Resolves jobs into what one staging statement takes. */
+export function batchesOf(jobs: readonly JobToAdd[]): StageBatch[] {
   checkKeys(jobs);
   const batches = new Map<AnyPolicy | undefined, OpenBatch>();
   jobs.forEach((job, n) => {

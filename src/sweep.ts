@@ -26,6 +26,7 @@ export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repa
   const { woken: asleep, unblocked: blocked } = await withPgClient((client) =>
     engine.sweepPartitions(client),
   );
+  await withPgClient((client) => engine.forgetTakenOver(client));
   await withPgClient((client) => engine.collectPartitions(client, context.partitionInactiveAfterMs));
   const repaired = { jobs, counters, asleep, blocked };
   emit(events, "dispatchPolicy:sweep", { repaired });

@@ -6,6 +6,7 @@ import type { AnyPolicy } from "./policy.ts";
 import { makeReleaseQueue, type ReleaseQueue } from "./release.ts";
 import { readSettings } from "./settings.ts";
 import { makeTickTask, TICK_TASK } from "./tick-task.ts";
+import { makeUnadmittedLog } from "./unadmitted.ts";
 import { type Observer, type Outcome, unwrapped, wrapTasks } from "./wrap-task.ts";
 
 /**
@@ -21,10 +22,12 @@ export function wrapTaskList<T extends TaskList>(
 ): T {
   const settings = readSettings(options);
   const engine = makeEngine(settings.schema);
+  const logUnadmitted = makeUnadmittedLog();
   const queues = new WeakMap<object, ReleaseQueue>();
   const observer: Observer = {
     engine,
     registry: settings.registry,
+    events: noEvents,
     waitedLocally: () => 0,
     started: () => {},
     async returned(job, running, helpers, outcome) {
@@ -34,7 +37,7 @@ export function wrapTaskList<T extends TaskList>(
       // a failure is released once Graphile Worker has recorded it, which it does after the task rejects
       if (finished.retry === null) await flushed;
     },
-    unadmitted: (job, policy, helpers) => warnOnce(job, policy, helpers),
+    unadmitted: (job, policy, { logger }) => logUnadmitted(policy, job, logger),
   };
 
   /** One queue per pool of connections. */
@@ -45,15 +48,6 @@ export function wrapTaskList<T extends TaskList>(
       queues.set(withPgClient, queue);
     }
     return queue;
-  }
-
-  let warned = false;
-  function warnOnce(job: Job, policy: AnyPolicy, { logger }: JobHelpers): void {
-    if (warned) return;
-    warned = true;
-    logger.warn(
-      `Job ${job.id} starts without having been admitted by policy ${policy.identifier}. Said once.`,
-    );
   }
 
   const wrapped: TaskList = {

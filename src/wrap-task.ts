@@ -1,9 +1,11 @@
 import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
 import { makeAdder } from "./adder.ts";
 import type { Engine } from "./db/engine.ts";
-import { type AnyPolicy, type DispatchPolicyHelpers, policyDefinition, resolveJob } from "./policy.ts";
+import type { EventSink } from "./events.ts";
+import { type AnyPolicy, type DispatchPolicyHelpers, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 import { RetryAfter } from "./retry-after.ts";
+import { catchUnadmitted } from "./unadmitted.ts";
 
 /** The flag that carries a job's staged id through Graphile Worker. */
 const FLAG = "dispatch_policy:";
@@ -21,6 +23,7 @@ export type Outcome = { readonly result: Awaited<ReturnType<Task>> } | { readonl
 export interface Observer {
   readonly engine: Engine;
   readonly registry: Registry;
+  readonly events: EventSink;
   /** When a job was fetched ahead of its start (localQueue), how long it has waited here since, in milliseconds. */
   waitedLocally(job: Job): number;
   /** A job of a policy is about to run. */
@@ -69,24 +72,45 @@ async function runGoverned(
   helpers: JobHelpers,
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
-  const { job, withPgClient } = helpers;
-  const stagedId = stagedIdOf(job);
-  const { engine } = observer;
-  if (stagedId !== null && job.attempts > 1 && policyDefinition(policy).retries === "bypass") {
-    await holdSlot(policy, job, stagedId, withPgClient, engine);
-  }
-  // a retry may have been moved
-  const place =
-    job.attempts > 1 ? await withPgClient((client) => engine.scopeOf(client, job.id, null)) : undefined;
-  const own = describe(policy, job, stagedId, place?.partition, withPgClient, observer);
+  const { job } = helpers;
+  const admission = await admissionOf(policy, helpers, observer);
+  if (admission === null) return;
+  const own = describe(policy, job, admission, helpers.withPgClient, observer);
   helpers.dispatchPolicy = own;
   const running: RunningJob = { policy, lagMs: own.lagMs ?? 0 };
-  if (stagedId === null) observer.unadmitted(job, policy, helpers);
-  else observer.started(job, running);
+  const holds = admission.stagedId !== null;
+  if (holds) observer.started(job, running);
   const outcome = await runTask(task, payload, helpers, own);
-  if (stagedId !== null) await observer.returned?.(job, running, helpers, outcome);
+  if (holds) await observer.returned?.(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
   return outcome.result;
+}
+
+/** How a job comes to run. */
+interface Admission {
+  /** Null: its policy is switched off, and it holds nothing. */
+  readonly stagedId: string | null;
+  /** Where it was looked up: a retry may have been moved. */
+  readonly partition?: string;
+  /** By a tick; false: let in at its start. */
+  readonly byTick: boolean;
+}
+
+/** Null when the job is not to run here and now. A first attempt that was admitted costs no query. */
+async function admissionOf(
+  policy: AnyPolicy,
+  helpers: JobHelpers,
+  observer: Observer,
+): Promise<Admission | null> {
+  const { job, withPgClient } = helpers;
+  const { engine, events } = observer;
+  const stagedId = stagedIdOf(job);
+  if (stagedId !== null && job.attempts === 1) return { stagedId, byTick: true };
+  const held = await withPgClient((client) => engine.scopeOf(client, job.id, null));
+  if (held) return { stagedId: stagedId ?? held.staged_id, partition: held.partition, byTick: true };
+  if (stagedId === null) observer.unadmitted(job, policy, helpers);
+  const caught = await catchUnadmitted(policy, job, helpers, { engine, stagedId, events });
+  return caught.verdict === "taken_over" ? null : { stagedId: caught.stagedId, byTick: false };
 }
 
 async function runTask(
@@ -115,20 +139,6 @@ async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: J
   }
 }
 
-/** A retry that bypasses the gates counts as in flight while it runs. */
-async function holdSlot(
-  policy: AnyPolicy,
-  job: Job,
-  stagedId: string,
-  withPgClient: WithPgClient,
-  engine: Engine,
-): Promise<void> {
-  const { partition, cost } = resolveJob(policy, job.payload, { task: job.task_identifier });
-  await withPgClient((client) =>
-    engine.holdSlot(client, { policy: policy.identifier, partition, jobId: job.id, stagedId, cost }),
-  );
-}
-
 export function stagedIdOf(job: Job): string | null {
   const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(FLAG));
   return flag ? flag.slice(FLAG.length) : null;
@@ -147,8 +157,7 @@ function lagOf(job: Job, observer: Observer): number {
 function describe(
   policy: AnyPolicy,
   job: Job,
-  stagedId: string | null,
-  partition: string | undefined,
+  { stagedId, partition, byTick }: Admission,
   withPgClient: WithPgClient,
   observer: Observer,
 ): DispatchPolicyHelpers {
@@ -161,8 +170,8 @@ function describe(
     },
     stagedId: stagedId ?? "",
     attempt: job.attempts,
-    admittedAt: stagedId === null ? null : new Date(Math.max(job.created_at.getTime(), retriedAt(job))),
-    lagMs: stagedId === null ? null : lagOf(job, observer),
+    admittedAt: byTick ? new Date(Math.max(job.created_at.getTime(), retriedAt(job))) : null,
+    lagMs: byTick ? lagOf(job, observer) : null,
     async hold(options) {
       const until = "until" in options ? options.until : new Date(Date.now() + options.forMs);
       const where = (await scopeOf(null))?.partition ?? this.partition;

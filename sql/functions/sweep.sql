@@ -65,7 +65,9 @@ returns table (woken int, unblocked int) language sql volatile as $$
   with asleep as materialized (
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.due_at = 'infinity'
-      and exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id)
+      and exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        where s.partition_id = q.id and (s.due or coalesce(s.retry_at, s.run_at) < 'infinity'))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id)
     order by q.id limit 10000 for no key update skip locked
   ),

@@ -197,6 +197,14 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   missing_since timestamptz                  -- a sweep found no such job in Graphile Worker
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
+-- Jobs of Graphile Worker that were added past their policy and are staged again: so that a crash before the original
+-- completed cannot stage a second copy.
+create table :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs (
+  job_id bigint primary key,                 -- the original's
+  staged_id bigint,
+  taken_over_at timestamptz not null default clock_timestamp()
+);
+
 -- Notes, appended by whatever makes room: this limiter may have room. A note stays until the limiter is full or
 -- nobody waits for it.
 create table :DISPATCH_POLICY_SCHEMA._private_freed (

@@ -176,19 +176,18 @@ export function makeEngine(schemaName: string) {
         ])
       ).map((row) => row.job_id),
 
-    holdSlot: async (
+    /** What becomes of a job that starts without having been admitted; `batch` holds it alone. */
+    catchUnadmitted: (
       client: Queryable,
-      slot: { policy: string; partition: string; jobId: string; stagedId: string; cost: number },
+      job: { jobId: string; stagedId: string | null; batch: StageBatch | undefined; unmanaged: string },
     ) =>
-      (
-        await first<{ held: boolean }>(client, `select ${schema}._hold_slot($1, $2, $3, $4, $5) as held`, [
-          slot.policy,
-          slot.partition,
-          slot.jobId,
-          slot.stagedId,
-          slot.cost,
-        ])
-      ).held,
+      first<{ verdict: "admitted" | "taken_over" | "ungoverned"; stagedId: string | null }>(
+        client,
+        `select verdict, staged_id::text as "stagedId" from ${schema}._catch_unadmitted($1, $2, $3, $4, null)`,
+        [job.jobId, job.stagedId, JSON.stringify(job.batch), job.unmanaged],
+      ),
+
+    forgetTakenOver: (client: Queryable) => rows(client, `select ${schema}._forget_taken_over()`),
 
     /** A pool's heartbeat, its bids for leases, and what its loops need to know before they sleep. */
     beat: (
@@ -237,7 +236,7 @@ export function makeEngine(schemaName: string) {
       rows(client, `select ${schema}._step_down($1)`, [holder]),
 
     scopeOf: (client: Queryable, jobId: string, gate: string | null) =>
-      first<{ policy: string; partition: string; scope_key: string | null } | undefined>(
+      first<{ policy: string; partition: string; staged_id: string; scope_key: string | null } | undefined>(
         client,
         `select * from ${schema}._scope_of($1, $2)`,
         [jobId, gate],

@@ -39,6 +39,7 @@ export interface Declaration {
   readonly admissionBatchSize: number | null | undefined;
   readonly job: JobDefaults;
   readonly retries: "restage" | "bypass";
+  readonly unmanaged: "enforce" | "run" | "reject";
   readonly backoff: BackoffFunction | undefined;
 }
 
@@ -58,6 +59,7 @@ const OPTIONS = [
   "admissionBatchSize",
   "job",
   "retries",
+  "unmanaged",
   "backoff",
   "version",
   "enabled",
@@ -88,6 +90,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     admissionBatchSize: readCount("admissionBatchSize", options.admissionBatchSize),
     job: readJobDefaults(options.job),
     retries: optional("retries", options.retries, oneOf("restage", "bypass")) ?? "restage",
+    unmanaged: optional("unmanaged", options.unmanaged, oneOf("enforce", "run", "reject")) ?? "enforce",
     backoff: optional("backoff", backoff, aFunction),
   } as Declaration);
 }

@@ -32,12 +32,13 @@ export interface PolicyDefinition {
   resolvesInSql: boolean;
   job: { queueName?: string; priority?: number; maxAttempts?: number; flags?: string[] };
   retries: "restage" | "bypass";
+  unmanaged: "enforce" | "run" | "reject";
   /** A digest of the source of each function that what is stored depends on, by option. */
   functions: Record<string, string>;
 }
 
 export function describeDeclaration(declaration: Declaration): PolicyDefinition {
-  const { name, version, enabled, retries } = declaration;
+  const { name, version, enabled, retries, unmanaged } = declaration;
   const { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize } = declaration;
   const described = {
     gates: declaration.gates.map(({ name, kind, scope, values }, position) => ({
@@ -57,7 +58,8 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize };
   const tasks = [...declaration.tasks];
-  return { name, tasks, version, enabled, ...limits, ...described, resolvesInSql, job, retries, functions };
+  const jobs = { job, retries, unmanaged };
+  return { name, tasks, version, enabled, ...limits, ...described, resolvesInSql, ...jobs, functions };
 }
 
 /**

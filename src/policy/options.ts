@@ -97,6 +97,16 @@ export interface PolicyOptions<Id, S, C> {
    */
   retries?: "restage" | "bypass" | undefined;
   /**
+   * What happens to a job that was added past the policy: by `graphile_worker.add_job` in a trigger or in another
+   * language, or by the worker's crontab. It is noticed when it starts.
+   *
+   * - `"enforce"`, the default: it goes on when the gates have room and nobody waits before it; else a copy is staged
+   *   and admitted in its turn, and the original completes without having run (no failure, no lost attempt).
+   * - `"run"`: it runs at once, past the gates, and counts in flight.
+   * - `"reject"`: it is set aside in staging, to be looked at, rescheduled or removed.
+   */
+  unmanaged?: "enforce" | "run" | "reject" | undefined;
+  /**
    * When a failed job is due again: `(error, attempt, job) => "30 seconds"`, or `fixed`, `exponential`, `list`. `false`
    * fails the job for good. Default: Graphile Worker's own, e^attempt seconds.
    */

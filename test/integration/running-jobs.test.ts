@@ -59,20 +59,6 @@ test("what tasks add is staged, in tasks with and without a policy", async (t) =
   );
 });
 
-test("an unadmitted job runs at once, and is warned about once per process", async (t) => {
-  const worker = await startWorker(t, { policies: [work], tasks: { work: async () => {} } });
-  for (const n of [1, 2, 3]) {
-    await worker.pool.query(
-      "select graphile_worker.add_job('work', json_build_object('account', 'a', 'n', $1::int))",
-      [n],
-    );
-  }
-  await worker.sees("job:success", 3);
-  const warnings = worker.log.filter(({ message }) => message.includes("without having been admitted"));
-  t.is(warnings.length, 1);
-  t.is(warnings[0]!.scope.label, "dispatch-policy");
-});
-
 test("the log: one line at the start, and never a payload", async (t) => {
   const tasks = {
     work: async () => {

@@ -1,0 +1,161 @@
+-- A job of a policy's task that starts without having been admitted: added by graphile_worker.add_job in a trigger or in
+-- another language, by the worker's crontab, or retried after its slot was given back. Called before its task runs, and
+-- says what is to become of it:
+--
+--   admitted     it holds its slots now, and runs
+--   taken_over   a copy is staged, under the id returned; the original is to complete without running
+--   ungoverned   the policy is switched off: it runs, and holds nothing
+--
+--   p_job_id      Graphile Worker's id
+--   p_staged_id   the staged id it carries already, if any
+--   p_batch       the job as _stage takes it, in a batch of one
+--   p_unmanaged   enforce: it goes at once where it would not overtake anybody and every gate has room for it, else it
+--                   is taken over and admitted in its turn;
+--                 run: it goes at once, past the gates, and counts in flight;
+--                 reject: it is taken over and set aside, until somebody reschedules or removes it
+--
+-- Whoever comes first takes the job over, and once only: the original's id stays noted until Graphile Worker has it no
+-- more, also when the copy ran long ago and a crash brings the original back.
+--
+-- Order: the router's lock (only where the partition is new or its limits changed), the partition, limiters ascending.
+create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
+  p_job_id bigint, p_staged_id bigint, p_batch json, p_unmanaged text, p_now timestamptz,
+  out verdict text, out staged_id bigint
+) language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_key text := p_batch #>> '{partitions,0,key}';
+  v_cost float8 := coalesce((p_batch #>> '{jobs,0,cost}')::float8, 1);
+begin
+  select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_batch ->> 'policy';
+  if not v_policy.enabled then
+    verdict := 'ungoverned';
+    return;
+  end if;
+  -- a policy nobody has declared yet has no limits to look at; its jobs wait for them
+  if v_policy.id is not null and p_unmanaged <> 'reject' and not exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id
+  ) then
+    perform :DISPATCH_POLICY_SCHEMA._bring_up_to_date(v_policy, p_batch, coalesce(p_now, clock_timestamp()));
+    staged_id := coalesce(p_staged_id, nextval(
+      pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id')));
+    if p_unmanaged = 'run' then
+      perform :DISPATCH_POLICY_SCHEMA._hold_slot(v_policy.name, v_key, p_job_id, staged_id, v_cost);
+      verdict := 'admitted';
+      return;
+    end if;
+    if :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(v_policy, v_key, p_job_id, staged_id, v_cost, p_now) then
+      verdict := 'admitted';
+      return;
+    end if;
+  end if;
+  verdict := 'taken_over';
+  staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_batch, p_unmanaged = 'reject');
+end
+$$;
+
+-- Brings partition and limiters to what this job's context says, as routing its arrival would; with it goes what else
+-- waits to be routed for the partition (a pause of one that was not there yet).
+create or replace function :DISPATCH_POLICY_SCHEMA._bring_up_to_date(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_batch json, p_now timestamptz
+) returns void language plpgsql as $$
+declare
+  v_state record;
+  v_id uuid;
+  v_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[];
+begin
+  select * into v_state from json_to_record(p_batch #> '{partitions,0}')
+    as k (key text, shard text, context jsonb, weight float8, limits jsonb);
+  v_id := :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, v_state.key);
+  if exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_id and p.limits = v_state.limits
+  ) then
+    return;
+  end if;
+  perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.route'), (p_policy).id);
+  insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+    policy, partition_id, key, shard, version, context, weight, limits)
+  values ((p_policy).name, v_id, v_state.key, v_state.shard, coalesce((p_batch ->> 'version')::int, 0), v_state.context,
+    v_state.weight, v_state.limits);
+  with consumed as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    where a.policy = (p_policy).name and a.partition_id = v_id returning a
+  )
+  select array_agg(c.a) into v_arrivals from consumed c;
+  perform from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_id for no key update;
+  perform :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, v_arrivals, p_now);
+  perform :DISPATCH_POLICY_SCHEMA._route_limits(p_policy, v_arrivals, p_now);
+end
+$$;
+
+-- Admits one job that Graphile Worker has started already: only where nothing stops its partition, none of the
+-- partition's own jobs and nobody else waits for one of its limiters, and all have room. A partition that a tick is at
+-- has no time for it.
+create or replace function :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_cost float8,
+  p_now timestamptz
+) returns boolean language plpgsql as $$
+declare
+  v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
+  v_limiter_ids bigint[];
+  v_now timestamptz;
+begin
+  select * into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions p
+  where p.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key)
+  for no key update skip locked;
+  if v_partition.id is null then
+    return false;
+  end if;
+  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition.id]);
+  v_now := coalesce(p_now, clock_timestamp());
+  if greatest((p_policy).paused_until, v_partition.paused_until, v_partition.held_until) > v_now
+    or v_partition.head_id < 9223372036854775807
+    or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = any(v_limiter_ids))
+    or exists (
+      select from unnest(v_limiter_ids) u (id)
+      left join :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l on l.id = u.id
+      where l.id is null
+        or l.slots - case when l.reserved_for <> v_partition.id then 1 else 0 end < 1
+        or l.tokens < least(p_cost, l.capacity) - 1e-9
+        or (l.kind = 'throttle' and l.rate <= 0))
+  then
+    return false;
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._charge(
+    p_policy, array[v_partition.id], v_limiter_ids,
+    array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, true)
+      :::DISPATCH_POLICY_SCHEMA._private_candidate],
+    array[row(p_job_id, p_staged_id, true):::DISPATCH_POLICY_SCHEMA._private_admission],
+    v_now, false, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
+  return true;
+end
+$$;
+
+-- Stages a copy of the job, once. Its place in the queue, key, flags and remaining attempts go along.
+create or replace function :DISPATCH_POLICY_SCHEMA._take_over(p_job_id bigint, p_batch json, p_set_aside boolean)
+returns bigint language plpgsql as $$
+declare
+  v_staged_id bigint;
+begin
+  insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs (job_id) values (p_job_id) on conflict do nothing;
+  if not found then
+    return (select o.staged_id from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id);
+  end if;
+  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage(json_build_array(p_batch), 'replace') s;
+  update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+  if p_set_aside then
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    set due = false, retry_at = 'infinity', failures = 1,
+      error = format('added past the policy, as job %s of Graphile Worker, which its "unmanaged" rejects', p_job_id)
+    where s.id = v_staged_id;
+  end if;
+  return v_staged_id;
+end
+$$;
+
+-- Originals that Graphile Worker has no more need no note.
+create or replace function :DISPATCH_POLICY_SCHEMA._forget_taken_over() returns void language sql volatile as $$
+  delete from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
+  where not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = o.job_id);
+$$;

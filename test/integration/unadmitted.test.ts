@@ -1,0 +1,172 @@
+// Jobs that were added past their policy: by graphile_worker.add_job, as a trigger or another language would.
+import test from "ava";
+import type { Job } from "graphile-worker";
+import { definePolicy, policyEvents } from "../../src/index.ts";
+import { startWorker, type TestWorker, type WorkerOptions } from "../helpers/worker.ts";
+
+type Unmanaged = "enforce" | "run" | "reject";
+
+const policyWith = (unmanaged: Unmanaged, more: object = {}) =>
+  definePolicy("work", {
+    partitionBy: "account",
+    gates: ({ concurrency }) => [concurrency({ max: 1 })],
+    unmanaged,
+    ...more,
+  });
+
+/** A worker whose jobs run until they are let go; `past` adds a job past its policy. */
+async function world(
+  t: Parameters<typeof startWorker>[0],
+  unmanaged: Unmanaged,
+  more: Partial<WorkerOptions> & { policy?: object } = {},
+) {
+  const running = new Map<number, () => void>();
+  const seen: Job[] = [];
+  const { policy, ...options } = more;
+  const worker = await startWorker(t, {
+    policies: [policyWith(unmanaged, policy)],
+    tasks: {
+      work: async (payload, { job }) => {
+        seen.push(job);
+        await new Promise<void>((resolve) => running.set((payload as { n: number }).n, resolve));
+      },
+    },
+    ...options,
+  });
+  t.teardown(() => running.forEach((end) => void end()));
+  const past = (n: number, spec = "") =>
+    worker.pool.query(
+      `select graphile_worker.add_job('work', json_build_object('account', 'a', 'n', $1::int)${spec})`,
+      [n],
+    );
+  return { worker, running, seen, past };
+}
+
+const inFlight = (worker: TestWorker) =>
+  worker.row("select count(*)::int as n from dispatch_policy.in_flight_jobs").then(({ n }) => n);
+
+test("with room it goes at once, and counts in flight; the next one waits in staging", async (t) => {
+  const { worker, running, past } = await world(t, "enforce");
+  const takenOver: unknown[] = [];
+  policyEvents(worker.runner.events).on("dispatchPolicy:takeOver", (event) => void takenOver.push(event));
+  await past(1);
+  await worker.sees("job:start");
+  await worker.until("it holds a slot", async () => (await inFlight(worker)) === 1);
+  await past(2);
+  const [original] = await worker.sees("job:success");
+  t.deepEqual(original!.payload, { account: "a", n: 2 });
+  t.deepEqual([...running.keys()], [1], "it did not run");
+  const staged = await worker.row("select id::text, payload from dispatch_policy.staged_jobs");
+  t.deepEqual(staged.payload, { account: "a", n: 2 });
+  t.deepEqual(takenOver, [{ policy: "work", jobId: original!.id, stagedId: staged.id, setAside: false }]);
+  running.get(1)!();
+  await worker.until("the copy runs", () => running.has(2));
+  running.get(2)!();
+  await worker.everythingIsReleased();
+  t.deepEqual(
+    worker.happened.filter(({ event }) => event === "job:error" || event === "job:failed"),
+    [],
+  );
+});
+
+test("what goes along: queue, priority, run_at, key, flags and the attempts that are left", async (t) => {
+  const { worker, running, seen, past } = await world(t, "enforce");
+  await past(1);
+  await worker.until("the first runs", () => running.has(1));
+  const rest = `, queue_name => 'q', run_at => '2020-02-29', max_attempts => 7, job_key => 'k',
+    priority => 3, flags => array['mine']`;
+  await past(2, rest);
+  await worker.sees("job:success");
+  const staged = await worker.row(
+    "select queue_name, run_at, max_attempts, job_key, priority, flags from dispatch_policy.staged_jobs",
+  );
+  t.deepEqual(staged, {
+    ...{ queue_name: "q", run_at: new Date("2020-02-29 00:00:00"), max_attempts: 7, job_key: "k" },
+    ...{ priority: 3, flags: ["mine"] },
+  });
+  running.get(1)!();
+  await worker.until("the copy runs", () => running.has(2));
+  const copy = seen.at(-1)!;
+  t.is(copy.key, "k");
+  t.is(copy.attempts, 1);
+  t.true("mine" in (copy.flags ?? {}));
+});
+
+test("run: at once, past the gates, and counted", async (t) => {
+  const { worker, running, past } = await world(t, "run");
+  await past(1);
+  await past(2);
+  await worker.until("both run", () => running.size === 2);
+  t.is(await inFlight(worker), 2);
+  t.is(
+    (await worker.row("select in_flight from dispatch_policy.limiters where gate = 'concurrency'")).in_flight,
+    2,
+  );
+  await worker.utils.addJob("work", { account: "a", n: 3 });
+  running.get(1)!();
+  await worker.until("one is released", async () => (await inFlight(worker)) === 1);
+  t.false(running.has(3), "an admitted one waits for them");
+  running.get(2)!();
+  await worker.until("the admitted one runs", () => running.has(3));
+});
+
+test("reject: set aside with a reason, until it is rescheduled", async (t) => {
+  const { worker, running, past } = await world(t, "reject");
+  await past(1);
+  await worker.sees("job:success");
+  t.deepEqual([...running.keys()], []);
+  const { id, error } = await worker.row("select id::text, error from dispatch_policy.staged_jobs");
+  t.regex(error, /added past the policy.*"unmanaged" rejects/);
+  const { repaired } = await worker.utils.sweep();
+  t.true(
+    Object.values(repaired).every((n) => n === 0),
+    JSON.stringify(repaired),
+  );
+  await worker.utils.rescheduleJobs([id], { runAt: new Date() });
+  await worker.until("it runs", () => running.has(1));
+});
+
+test("a policy that is switched off lets it run and counts nothing", async (t) => {
+  const { worker, running, past } = await world(t, "enforce", { policy: { enabled: false } });
+  await past(1);
+  await past(2);
+  await worker.until("both run", () => running.size === 2);
+  t.is(await inFlight(worker), 0);
+});
+
+test("a payload without a key fails as a task would, and holds nothing", async (t) => {
+  const { worker } = await world(t, "enforce");
+  await worker.pool.query("select graphile_worker.add_job('work', '{\"n\": 1}')");
+  const [failed] = await worker.sees("job:error");
+  t.regex(failed!.error!, /account/);
+  t.is(await inFlight(worker), 0);
+});
+
+test("a failed one is parked and admitted again, as others are", async (t) => {
+  const attempts: number[] = [];
+  const worker = await startWorker(t, {
+    policies: [policyWith("enforce", { backoff: () => "1 second" })],
+    tasks: {
+      work: async (_payload, { job }) => {
+        attempts.push(job.attempts);
+        if (job.attempts === 1) throw new Error("once");
+      },
+    },
+  });
+  await worker.pool.query("select graphile_worker.add_job('work', '{\"account\": \"a\"}')");
+  await worker.sees("job:success");
+  t.deepEqual(attempts, [1, 2]);
+  await worker.everythingIsReleased();
+});
+
+test("said once for each policy", async (t) => {
+  const { worker, running, past } = await world(t, "run");
+  await past(1);
+  await past(2);
+  await worker.until("both run", () => running.size === 2);
+  const said = worker.log.filter(({ message }) => message.includes("was added past policy work"));
+  t.deepEqual(
+    said.map(({ level, scope }) => [level, scope.label]),
+    [["info", "dispatch-policy"]],
+  );
+});

@@ -1,0 +1,161 @@
+// Jobs that start without having been admitted, beside ticks, releases and crashes.
+import test from "ava";
+import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+
+interface Caught {
+  readonly verdict: string;
+  readonly staged_id: string;
+}
+
+/** Adds a job past the policy, as a trigger would, and returns its id. */
+async function addPast(it: Engine): Promise<string> {
+  const { rows } = await it.pool.query("select id from graphile_worker.add_job($1)", [it.policy]);
+  return rows[0].id;
+}
+
+/** What the wrapper asks when the job starts. */
+async function startsUnadmitted(
+  it: Engine,
+  job: string,
+  as: Queryable = it.pool,
+  key = "a",
+): Promise<Caught> {
+  const text = "select * from dispatch_policy._catch_unadmitted($1, null, $2, 'enforce', null)";
+  return (await as.query(text, [job, JSON.stringify(it.batch([key]))])).rows[0];
+}
+
+const verdicts = (caught: readonly Caught[]) => caught.map(({ verdict }) => verdict);
+
+test("the first of a new partition makes it, and goes; the next waits in staging", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  const [one, two] = [await addPast(it), await addPast(it)];
+  t.deepEqual(verdicts([await startsUnadmitted(it, one), await startsUnadmitted(it, two)]), [
+    "admitted",
+    "taken_over",
+  ]);
+  t.deepEqual(await it.inFlight(), [one]);
+  t.is(await it.staged(), 1);
+  await it.finish([one]);
+  t.is(await it.passes(2), 1);
+});
+
+test("a crash before the original completed takes it over once, also when the copy has run", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  const [running, job] = [await addPast(it), await addPast(it)];
+  await startsUnadmitted(it, running);
+  const first = await startsUnadmitted(it, job);
+  const again = await startsUnadmitted(it, job);
+  t.deepEqual(again, first);
+  t.is(await it.staged(), 1);
+
+  await it.finish([running]);
+  t.is(await it.passes(2), 1);
+  await it.finish(await it.inFlight());
+  t.deepEqual(await startsUnadmitted(it, job), first, "with room, it still is not run again");
+  t.is(await it.staged(), 0);
+});
+
+test("two processes that catch one job at once stage one copy", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  const [running, job] = [await addPast(it), await addPast(it)];
+  await startsUnadmitted(it, running);
+  const [first, second] = [await it.session(), await it.session()];
+  await first.query("begin");
+  const caught = await startsUnadmitted(it, job, first);
+  const late = startsUnadmitted(it, job, second);
+  await it.waitsForLock(second);
+  await first.query("commit");
+  t.deepEqual(await late, caught);
+  t.is(await it.staged(), 1);
+});
+
+test("one job caught twice on the spot counts once", async (t) => {
+  const it = await engine(t, { gates: [concurrency(3)] });
+  const job = await addPast(it);
+  await startsUnadmitted(it, job);
+  await startsUnadmitted(it, job);
+  t.is((await it.limiter("concurrency")).in_flight, 1);
+  t.deepEqual(await it.inFlight(), [job]);
+});
+
+test("beside a tick that holds the partition it does not wait, and is taken over", async (t) => {
+  const it = await engine(t, { gates: [concurrency(5)] });
+  await it.stage("a");
+  await it.route();
+  const job = await addPast(it);
+  const tick = await it.session();
+  await tick.query("begin");
+  t.is((await it.admit({ as: tick })).admitted, 1);
+  t.is((await startsUnadmitted(it, job)).verdict, "taken_over");
+  await tick.query("commit");
+  t.is(await it.passes(2), 1);
+});
+
+test("it waits for another's admission on a shared limiter, and then sees what that took", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  await it.stage(["a", "b"], { runAt: new Date(Date.now() + 3_600_000) });
+  await it.route();
+  const [first, second] = [await it.session(), await it.session()];
+  const [one, two] = [await addPast(it), await addPast(it)];
+  await first.query("begin");
+  t.is((await startsUnadmitted(it, one, first, "a")).verdict, "admitted");
+  const late = startsUnadmitted(it, two, second, "b");
+  await it.waitsForLock(second);
+  await first.query("commit");
+  t.is((await late).verdict, "taken_over");
+});
+
+test("it does not overtake its own partition's jobs, nor others that wait for its limiter", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  await it.stage(["a", "b"]);
+  await it.passes();
+  const [running] = await it.inFlight();
+  t.is((await startsUnadmitted(it, await addPast(it), it.pool, "c")).verdict, "taken_over", "no room");
+  await it.finish([running!]);
+  t.is(
+    (await startsUnadmitted(it, await addPast(it), it.pool, "d")).verdict,
+    "taken_over",
+    "one waits for the room",
+  );
+  t.is((await startsUnadmitted(it, await addPast(it), it.pool, "a")).verdict, "taken_over");
+  let finished = 0;
+  for (let pass = 0; pass < 10; pass++) {
+    await it.passes();
+    const jobs = await it.inFlight();
+    t.true(jobs.length <= 1);
+    await it.finish(jobs);
+    finished += jobs.length;
+  }
+  t.is(finished, 4);
+});
+
+test("a paused or held partition lets none in", async (t) => {
+  const it = await engine(t, { gates: [concurrency(5)] });
+  await it.pool.query("select dispatch_policy.pause(policy => 'p', partition => 'a')");
+  const job = await addPast(it);
+  t.is((await startsUnadmitted(it, job)).verdict, "taken_over");
+  t.is(await it.passes(2), 0);
+  await it.pool.query("select dispatch_policy.resume(policy => 'p', partition => 'a')");
+  t.is(await it.passes(2), 1);
+});
+
+test("tokens are taken, exactly, also on the spot", async (t) => {
+  const it = await engine(t, { gates: [throttle(3, { per: 3600 })] });
+  const caught: Caught[] = [];
+  for (let n = 0; n < 5; n++) caught.push(await startsUnadmitted(it, await addPast(it)));
+  t.deepEqual(verdicts(caught), ["admitted", "admitted", "admitted", "taken_over", "taken_over"]);
+  t.true((await it.limiter("throttle")).tokens < 0.1);
+});
+
+test("the note of a job taken over is forgotten once Graphile Worker has the original no more", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  const [running, job] = [await addPast(it), await addPast(it)];
+  await startsUnadmitted(it, running);
+  await startsUnadmitted(it, job);
+  const notes = () => it.number("select count(*)::int from dispatch_policy._private_taken_over_jobs");
+  await it.pool.query("select dispatch_policy._forget_taken_over()");
+  t.is(await notes(), 1);
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+  await it.pool.query("select dispatch_policy._forget_taken_over()");
+  t.is(await notes(), 0);
+});
