@@ -18,12 +18,18 @@ export function finishedJob(
   context: { logger: Logger; events: EventSink },
 ): FinishedJob {
   const failed = ended.error != null;
+  const again = job.attempts < job.max_attempts || givesBack(ended);
   return {
     job: job.id,
     ok: !failed,
     lagMs: ended.lagMs,
-    retry: failed && job.attempts < job.max_attempts ? retryOf(job, ended, context) : null,
+    retry: failed && again ? retryOf(job, ended, context) : null,
   };
+}
+
+/** Whether this run is not to count as an attempt. */
+function givesBack({ policy, error }: { policy: AnyPolicy; error: unknown }): boolean {
+  return error instanceof RetryAfter && policyDefinition(policy).giveBackAttempt;
 }
 
 /** How the job is tried again; null leaves it to Graphile Worker. */
@@ -50,6 +56,7 @@ function retryOf(
     after: backoff ? backoff.afterMs / 1000 : Math.exp(Math.min(job.attempts, 10)),
     priority: backoff?.priority ?? job.priority,
     maxAttempts: job.max_attempts,
+    giveBack: givesBack({ policy, error }) || undefined,
     move,
   };
 }

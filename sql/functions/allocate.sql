@@ -52,7 +52,8 @@ begin
     select p.id, p.weight, p.head_priority, p.head_run_at, p.head_id,
       :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) as decayed,
       greatest(0, least((p_policy).batch_size,
-        case when r.known < cardinality(p.limiter_ids) then 0 else r.jobs end))::int as allow,
+        case when r.known < cardinality(p.limiter_ids) then 0 else r.jobs end,
+        case when p.probing then case when p.probe_job_id is null then 1 else 0 end end))::int as allow,
       coalesce(r.bucket, 'Infinity') as bucket, coalesce(r.unfilled_bucket, 'Infinity') as unfilled_bucket
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     left join room r on r.partition_id = p.id

@@ -110,7 +110,7 @@ begin
   v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition.id]);
   v_now := coalesce(p_now, clock_timestamp());
   if greatest((p_policy).paused_until, v_partition.paused_until, v_partition.held_until) > v_now
-    or v_partition.head_id < 9223372036854775807
+    or v_partition.probing or v_partition.head_id < 9223372036854775807
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = any(v_limiter_ids))
     or exists (
       select from unnest(v_limiter_ids) u (id)

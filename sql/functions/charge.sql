@@ -56,7 +56,8 @@ begin
     left join per_limiter n on n.id = l.id
   ),
   admitted as materialized (
-    select c.partition_id, count(*)::int as jobs from cand c where c.job_id is not null group by c.partition_id
+    select c.partition_id, count(*)::int as jobs, min(c.job_id) as first_job_id
+    from cand c where c.job_id is not null group by c.partition_id
   ),
   head as materialized (
     select distinct on (c.partition_id) c.* from cand c where c.job_id is null and not c.gone
@@ -64,6 +65,7 @@ begin
   ),
   part as materialized (
     select p.id, p.limiter_ids, p.weight, p.due_at, p.admitted_at,
+      case when p.probing then coalesce(p.probe_job_id, a.first_job_id) end as probe_job_id,
       :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now)
         + coalesce(a.jobs, 0) as decayed,
       coalesce(a.jobs, 0) as admitted,
@@ -109,17 +111,19 @@ begin
   state as materialized (
     select p.*, w.id as limiter_id, w.kind, w.breadth, w.ord, w.reason as wait_reason,
       case when p.head_id is null then null
+        when p.probe_job_id is not null then 'breaker_open'
         when w.partition_id is not null then w.last_reason
         when p.head_skipped is true then null
         when p.admitted >= (p_policy).batch_size then 'batch'
         else 'tick_budget' end as reason,
       case when p.head_id is null then null
+        when p.probe_job_id is not null then 'infinity'   -- until the release of the probe is routed
         when w.partition_id is null and p.head_skipped is true then p_now + interval '50 milliseconds'
         when w.partition_id is null then null
         when w.id is null then p_now + interval '1 second'
         when w.breadth = 0 and w.kind = 'throttle' then w.own_ready_at
         else 'infinity' end as denied_until,
-      case when p.head_id is not null and not (w.breadth = 0 and w.kind = 'throttle') then w.id end as blocked_on
+      case when p.head_id is not null and p.probe_job_id is null and not (w.breadth = 0 and w.kind = 'throttle') then w.id end as blocked_on
     from part p left join waits w on w.partition_id = p.id
   ),
   -- the keyed slots kept for a partition that waits for a further keyed scope
@@ -129,7 +133,7 @@ begin
     from state s
     cross join lateral unnest(s.limiter_ids) with ordinality u (id, ord)
     join lim l on l.id = u.id
-    where s.breadth = 1 and s.kind <> 'throttle' and s.wait_reason <> 'max_zero' and u.ord < s.ord
+    where s.breadth = 1 and s.probe_job_id is null and s.kind <> 'throttle' and s.wait_reason <> 'max_zero' and u.ord < s.ord
       and l.breadth = 1 and l.slots_left = 1
       and (l.reserved_for is null or l.reserved_for = s.id or l.reserved_for = any(p_partition_ids))
     order by l.id, (l.reserved_for = s.id) desc nulls last, (s.decayed + 1) / s.weight, s.id
@@ -196,6 +200,7 @@ begin
       held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
       paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
       denied_reason = s.reason,
+      probe_job_id = s.probe_job_id,
       visited = p_tick
     from state s where p.id = s.id and p.id = any(p_partition_ids)
     returning p.id

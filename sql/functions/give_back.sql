@@ -8,6 +8,10 @@ set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_se
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
 declare
   v_left bigint[];
+  v_reports boolean := exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids))
+    or exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null);
 begin
   with held as materialized (
     select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
@@ -58,9 +62,30 @@ begin
     where (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = f.id limit 1)
     returning policy_id
   ),
+  -- how a probe ended, and what a breaker counts: the router is told, which alone may change a partition now
+  reported as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, outcome)
+    select p.name, q.id, q.key, jsonb_build_object('failures', e.failures, 'probe', e.probe, 'passed', e.passed)
+    from (
+      select g.partition_id, count(*) filter (where not f.ok) as failures,
+        max(g.job_id) filter (where g.job_id = x.probe_job_id) as probe,
+        bool_and(f.ok) filter (where g.job_id = x.probe_job_id) as passed
+      from gone g
+      join :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f on f.job = g.job_id
+      join :DISPATCH_POLICY_SCHEMA._private_partitions x
+        on x.id = g.partition_id and x.id = any(array(select y.partition_id from gone y))
+      where v_reports
+      group by g.partition_id
+    ) e
+    join :DISPATCH_POLICY_SCHEMA._private_partitions q
+      on q.id = e.partition_id and q.id = any(array(select y.partition_id from gone y))
+    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+    where e.probe is not null or (e.failures > 0 and p.breaker_failures is not null)
+    returning policy
+  ),
   told as materialized (
     select :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
-    where p.id = any(array(select n.policy_id from noted n))
+    where p.id = any(array(select n.policy_id from noted n)) or p.name in (select r.policy from reported r)
   )
   select array_agg(h.job_id) into v_left from held h
   where not exists (select from gone g where g.job_id = h.job_id) and (select count(*) from told) >= 0;

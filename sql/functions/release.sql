@@ -2,7 +2,7 @@
 --
 --   p_jobs   json array of { "job": Graphile Worker's id, "ok": boolean, "lagMs": number | null,
 --     "retry": null (no retry of ours), or, each with "attempt": the attempt that failed,
---       { "after": seconds until due, "priority", "cost", "maxAttempts", "queueName",
+--       { "after": seconds until due, "priority", "cost", "maxAttempts", "queueName", "giveBack": true (no attempt),
 --         "move": { "key", "shard", "context", "weight", "limits" } (another partition) } parks it,
 --       { "after": seconds, "native": true } only sets Graphile Worker's own back-off (bypass),
 --       { "giveUp": true } fails it for good }

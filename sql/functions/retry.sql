@@ -9,7 +9,8 @@ declare
   v_parked bigint[];
 begin
   select coalesce(array_agg(j.id) filter (where j.locked_at is not null), '{}'),
-    coalesce(array_agg(j.id order by j.id) filter (where j.locked_at is null and j.attempts < j.max_attempts
+    coalesce(array_agg(j.id order by j.id) filter (where j.locked_at is null
+      and (j.attempts < j.max_attempts or f.retry ->> 'giveBack' is not null)
       and (f.retry ->> 'after') is not null and (f.retry ->> 'native') is null
       -- a job that holds nothing (its row was swept, or it was retried past the gates) could not be admitted again
       and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id)), '{}')
@@ -55,6 +56,10 @@ begin
     case when s.due then s.id else 9223372036854775807 end, s.cost
   from staged s join due d on d.staged_id = s.id
   where (select count(*) from told) >= 0;
+  -- a run that was told to come back later was no attempt
+  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
+  from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
+  where f.retry ->> 'giveBack' is not null and j.id = any(v_parked);
   -- give up: with Graphile Worker's own message of the failure
   perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[j.id], j.last_error)
   from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job

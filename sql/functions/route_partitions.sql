@@ -92,6 +92,7 @@ begin
         then coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id else p.limiter_ids end,
       paused_until = coalesce(s.paused_until, p.paused_until),
       held_until = coalesce(s.held_until, p.held_until),
+      probing = p.probing or s.held_until is not null,
       stopped_by = case when s.pause is null then p.stopped_by else s.pause ->> 'by' end,
       stop_reason = case when s.pause is null then p.stop_reason else s.pause ->> 'reason' end,
       denied_until = case when s.pause is null then p.denied_until else '-infinity' end,
@@ -112,12 +113,13 @@ begin
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
     id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
-    head_priority, head_run_at, head_id, paused_until, held_until, stopped_by, stop_reason)
+    head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason)
   select w.partition_id, (p_policy).id, n.key, coalesce(w.shard, 'default'), coalesce(n.context, '{}'),
     coalesce(n.limits, '[]'), coalesce(n.weight, 1), least(1, w.min_cost),
     coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id, case when n.limits is null then 0 else n.id end, n.version,
     w.due_at, f.head_priority, f.head_run_at, f.head_id,
-    coalesce(s.paused_until, '-infinity'), coalesce(s.held_until, '-infinity'), s.pause ->> 'by', s.pause ->> 'reason'
+    coalesce(s.paused_until, '-infinity'), coalesce(s.held_until, '-infinity'), s.held_until is not null,
+    s.pause ->> 'by', s.pause ->> 'reason'
   from work w
   join newest n on n.partition_id = w.partition_id
   join first f on f.partition_id = w.partition_id

@@ -76,7 +76,11 @@ returns table (woken int, unblocked int) language sql volatile as $$
     left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
     left join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(q.policy_id, array[l.id], p_now, true) n on true
     where q.denied_until = 'infinity' and (
-      q.blocked_on is null or l.id is null
+      -- an outcome that is not routed yet is no outcome that was lost
+      (q.blocked_on is null and not exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = q.probe_job_id)
+        and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id))
+      or (q.blocked_on is not null and l.id is null)
       or (l.kind = 'throttle' and l.wake_at is null and n.tokens >= 1)
       or (l.kind <> 'throttle' and l.wake_at is null and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
@@ -89,7 +93,8 @@ returns table (woken int, unblocked int) language sql volatile as $$
     where q.id in (select a.id from asleep a) returning 1
   ),
   unblocked as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+      denied_until = '-infinity', blocked_on = null, probe_job_id = null
     where q.id in (select s.id from stuck s) and q.id not in (select a.id from asleep a) returning 1
   )
   select (select count(*)::int from woken), (select count(*)::int from unblocked);

@@ -21,6 +21,10 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   ahead_auto boolean not null default true,                            -- ahead follows the workers' pace
   ahead_limiter_id bigint,
   retries text not null default 'restage' check (retries in ('restage', 'bypass')),
+  -- this many failures of a partition within so many seconds hold it for so many seconds
+  breaker_failures int check (breaker_failures > 0),
+  breaker_within float8 check (breaker_within > 0 and breaker_within < 'Infinity'),
+  breaker_cooldown float8 check (breaker_cooldown > 0 and breaker_cooldown < 'Infinity'),
   declared_enabled boolean not null default true,
   operator_enabled boolean,                                            -- utils.enable / disable; null: as declared
   enabled boolean not null generated always as (coalesce(operator_enabled, declared_enabled)) stored,
@@ -101,6 +105,10 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
     generated always as (greatest(due_at, denied_until, held_until, paused_until)) stored,
   blocked_on bigint,
   denied_reason text,
+  probing boolean not null default false,    -- after a hold one job goes at a time, until one has succeeded
+  probe_job_id bigint,                       -- the one that is out
+  failures int not null default 0,           -- that the breaker counts, since
+  failures_since timestamptz,
   stopped_by text,                           -- who paused or held, and why
   stop_reason text,
   visited bigint not null default 0,         -- tick that looked at it last
@@ -123,6 +131,9 @@ create index partitions_for_claim on :DISPATCH_POLICY_SCHEMA._private_partitions
   (policy_id, shard, eligible_at, visited) where eligible_at < 'infinity';
 create index partitions_for_wake on :DISPATCH_POLICY_SCHEMA._private_partitions
   (blocked_on, fair_key) where blocked_on is not null;
+
+create index partitions_for_probe on :DISPATCH_POLICY_SCHEMA._private_partitions (probe_job_id)
+  where probe_job_id is not null;
 
 create sequence :DISPATCH_POLICY_SCHEMA._private_ticks;
 
@@ -173,6 +184,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_arrivals (
   head_id bigint not null default 9223372036854775807,
   min_cost float8 not null default 1,
   pause jsonb,                               -- a pause of a partition that does not exist yet
+  outcome jsonb,                             -- how jobs ended, where a probe was out or a breaker counts
   primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 

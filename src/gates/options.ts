@@ -56,7 +56,8 @@ export function text(most: number): Rule {
 
 export function oneOf(...values: readonly string[]): Rule {
   const quoted = values.map((value) => `"${value}"`);
-  return { expects: quoted.join(" or "), accepts: (value) => values.includes(value as string) };
+  const expects = [quoted.slice(0, -1).join(", "), quoted.at(-1)].join(" or ");
+  return { expects, accepts: (value) => values.includes(value as string) };
 }
 
 /** A text that survives PostgreSQL: it has no NUL, and halves of surrogate pairs would silently turn into U+FFFD. */

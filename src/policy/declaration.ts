@@ -41,6 +41,15 @@ export interface Declaration {
   readonly retries: "restage" | "bypass";
   readonly unmanaged: "enforce" | "run" | "reject";
   readonly backoff: BackoffFunction | undefined;
+  readonly breaker: Breaker | undefined;
+  readonly giveBackAttempt: boolean;
+}
+
+/** In seconds. */
+export interface Breaker {
+  readonly failures: number;
+  readonly withinSeconds: number;
+  readonly cooldownSeconds: number;
 }
 
 export type ContextFunction = (...args: never[]) => unknown;
@@ -61,6 +70,8 @@ const OPTIONS = [
   "retries",
   "unmanaged",
   "backoff",
+  "breaker",
+  "giveBackAttempt",
   "version",
   "enabled",
 ];
@@ -92,6 +103,8 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     retries: optional("retries", options.retries, oneOf("restage", "bypass")) ?? "restage",
     unmanaged: optional("unmanaged", options.unmanaged, oneOf("enforce", "run", "reject")) ?? "enforce",
     backoff: optional("backoff", backoff, aFunction),
+    breaker: readBreaker(options.breaker),
+    giveBackAttempt: readGiveBackAttempt(options),
   } as Declaration);
 }
 
@@ -141,6 +154,29 @@ function readFairness(fairness: unknown): number | null | undefined {
   const { halfLife } = fairness;
   check("fairness: halfLife", halfLife, positiveDuration);
   return durationSeconds(halfLife as Duration);
+}
+
+function readBreaker(breaker: unknown): Breaker | undefined {
+  if (breaker === undefined) return undefined;
+  checkOptions("breaker", breaker, ["failures", "within", "cooldown"]);
+  const { failures, within, cooldown } = breaker;
+  check("breaker: failures", failures, wholeNumber(1));
+  check("breaker: within", within, positiveDuration);
+  check("breaker: cooldown", cooldown, positiveDuration);
+  return Object.freeze({
+    failures: failures as number,
+    withinSeconds: durationSeconds(within as Duration),
+    cooldownSeconds: durationSeconds(cooldown as Duration),
+  });
+}
+
+function readGiveBackAttempt({ giveBackAttempt, retries }: Record<string, unknown>): boolean {
+  const gives = optional("giveBackAttempt", giveBackAttempt, aBoolean) ?? false;
+  if (gives && retries === "bypass")
+    throw new ArgumentError(
+      'giveBackAttempt must be false where retries is "bypass", got true: Graphile Worker then counts attempts alone',
+    );
+  return gives as boolean;
 }
 
 function readGates(option: unknown): readonly Gate[] {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { GateKind, GateScope, ResolvedValues } from "../gates/index.ts";
-import type { ContextFunction, Declaration } from "./declaration.ts";
+import type { Breaker, ContextFunction, Declaration } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
 /**
@@ -33,6 +33,9 @@ export interface PolicyDefinition {
   job: { queueName?: string; priority?: number; maxAttempts?: number; flags?: string[] };
   retries: "restage" | "bypass";
   unmanaged: "enforce" | "run" | "reject";
+  giveBackAttempt: boolean;
+  /** null: none. */
+  breaker: Breaker | null;
   /** A digest of the source of each function that what is stored depends on, by option. */
   functions: Record<string, string>;
 }
@@ -58,7 +61,8 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize };
   const tasks = [...declaration.tasks];
-  const jobs = { job, retries, unmanaged };
+  const { giveBackAttempt, breaker = null } = declaration;
+  const jobs = { job, retries, unmanaged, giveBackAttempt, breaker };
   return { name, tasks, version, enabled, ...limits, ...described, resolvesInSql, ...jobs, functions };
 }
 

@@ -112,6 +112,19 @@ export interface PolicyOptions<Id, S, C> {
    */
   backoff?: BackoffFunction | undefined;
   /**
+   * Stops a partition whose jobs keep failing: after `failures` failures within `within` (counted from the first of
+   * them) it is held for `cooldown`. Then one job goes first; when it succeeds the others follow, when it fails the
+   * partition is held for `cooldown` again. Default: none.
+   *
+   * @example breaker: { failures: 5, within: "1 minute", cooldown: "30 seconds" }
+   */
+  breaker?: { failures: number; within: Duration; cooldown: Duration } | undefined;
+  /**
+   * Whether a job that throws `RetryAfter` gets its attempt back: "come back later" is then no failure of the job's, and
+   * it is retried however often it hears so. Needs `retries: "restage"`. Default `false`.
+   */
+  giveBackAttempt?: boolean | undefined;
+  /**
    * While old and new processes run side by side, the higher version's definition holds; of equal versions that of the
    * process which started last. A whole number, 0 or more; default 0. Raise it also when a function's outcome changes
    * while its text does not, as when it reads a constant from another module.

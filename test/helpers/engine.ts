@@ -63,6 +63,7 @@ export interface EngineOptions {
   readonly halfLifeSeconds?: number | null;
   readonly batchSize?: number;
   readonly budget?: number | null;
+  readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
 }
 
 export interface StageOptions {
@@ -117,14 +118,14 @@ export class Engine {
   }
 
   async declare(): Promise<void> {
-    const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
+    const { halfLifeSeconds = 60, batchSize = 100, budget = null, breaker = null } = this.#options;
     const gates = this.#options.gates.map(({ name, kind, scope, numbers }, position) => {
       return { name, kind, scope, position, values: numbers };
     });
     const definition = {
       ...{ name: this.policy, tasks: [this.policy], version: 0, enabled: true, gates },
       ...{ weight: 1, cost: 1, shard: "default", partitionPaths: null, resolvesInSql: false },
-      ...{ job: {}, retries: "restage", functions: {} },
+      ...{ job: {}, retries: "restage", breaker, functions: {} },
     };
     const settings = {
       ...{ halfLifeSeconds, admissionBatchSize: batchSize, tickAdmissionBudget: budget },

@@ -42,6 +42,10 @@ const CHANGES: Record<string, object> = {
   "half-life": { fairness: { halfLife: "2 minutes" } },
   budget: { tickAdmissionBudget: 1 },
   retries: { retries: "bypass" },
+  unmanaged: { unmanaged: "run" },
+  breaker: { breaker: { failures: 3, within: "1 minute", cooldown: "10 seconds" } },
+  "the breaker's cooldown": { breaker: { failures: 3, within: "1 minute", cooldown: "20 seconds" } },
+  giveBackAttempt: { giveBackAttempt: true },
   job: { job: { priority: 1 } },
 };
 

@@ -30,6 +30,9 @@ test("a policy with nothing but partitionBy", (t) => {
     resolvesInSql: true,
     job: {},
     retries: "restage",
+    unmanaged: "enforce",
+    giveBackAttempt: false,
+    breaker: null,
     functions: {},
   });
 });
@@ -77,6 +80,9 @@ test("every option finds its way into the definition", (t) => {
     resolvesInSql: true,
     job: { queueName: "q", priority: -3, maxAttempts: 5, flags: ["slow"] },
     retries: "bypass",
+    unmanaged: "enforce",
+    giveBackAttempt: false,
+    breaker: null,
     functions: {},
   });
   t.deepEqual(tasksOf(policy), ["import_csv", "import_xml"]);
@@ -281,6 +287,26 @@ const REFUSED: [() => unknown, string | RegExp][] = [
     'policy "fetch": job: flags must not begin with "dispatch_policy:", which is reserved, got "dispatch_policy:7"',
   ],
   [with_({ retries: "never" }), 'policy "fetch": retries must be "restage" or "bypass", got "never"'],
+  [
+    with_({ unmanaged: "allow" }),
+    'policy "fetch": unmanaged must be "enforce", "run" or "reject", got "allow"',
+  ],
+  [
+    with_({ breaker: { failures: 0, within: "1 minute", cooldown: "1 minute" } }),
+    'policy "fetch": breaker: failures must be a whole number, 1 or more, got 0',
+  ],
+  [
+    with_({ breaker: { failures: 1, within: 60, cooldown: "1 minute" } }),
+    /breaker: within must be a duration .*, got 60/,
+  ],
+  [
+    with_({ breaker: { failures: 1, within: "1 minute", cooldow: "1 minute" } }),
+    'policy "fetch": unknown option "cooldow" of breaker: did you mean "cooldown"?',
+  ],
+  [
+    with_({ retries: "bypass", giveBackAttempt: true }),
+    /giveBackAttempt must be false where retries is "bypass", got true/,
+  ],
   [with_({ backoff: "5 minutes" }), 'policy "fetch": backoff must be a function, got "5 minutes"'],
   [with_({ version: -1 }), 'policy "fetch": version must be a whole number, 0 or more, got -1'],
   [with_({ version: "2" }), 'policy "fetch": version must be a whole number, 0 or more, got "2"'],

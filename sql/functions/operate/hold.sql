@@ -1,4 +1,5 @@
 -- Stops a partition until a time, say after a 429. Unlike a pause it always ends by itself; a later hold extends it.
+-- When it ends one job goes first, and the others once one has succeeded: a server that still says 429 is asked once.
 create or replace function :DISPATCH_POLICY_SCHEMA.hold(
   policy text, partition text, until timestamptz, reason text default null, by text default null
 ) returns table (matched int, changed int) language plpgsql as $$

@@ -1,4 +1,4 @@
--- Lifts a pause; for a partition also a hold. A policy's resume leaves pauses of single partitions alone.
+-- Lifts a pause; for a partition also a hold, and the probing after it. A policy's resume leaves pauses of single partitions alone.
 --
 --   select * from dispatch_policy.resume('fetch_endpoint', partition => 'ep1');
 create or replace function :DISPATCH_POLICY_SCHEMA.resume(
@@ -19,12 +19,14 @@ begin
     get diagnostics v_notes = row_count;
     -- in a later statement, which sees what that router made
     with target as materialized (
-      select q.id, q.paused_until > '-infinity' or q.held_until > '-infinity' as stopped
+      select q.id, q.paused_until > '-infinity' or q.held_until > '-infinity' or q.probing as stopped
       from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update
     ),
     resumed as (
       update :DISPATCH_POLICY_SCHEMA._private_partitions q set
-        paused_until = '-infinity', held_until = '-infinity', stopped_by = null, stop_reason = null
+        paused_until = '-infinity', held_until = '-infinity', stopped_by = null, stop_reason = null,
+        denied_until = case when q.probe_job_id is null then q.denied_until else '-infinity' end,
+        probing = false, probe_job_id = null, failures = 0, failures_since = null
       from target t where q.id = t.id and t.stopped returning 1
     )
     select (select count(*) from target) + v_notes, (select count(*) from resumed) + v_notes into matched, changed;

@@ -1,0 +1,73 @@
+// A server that says 429 for a while: it is asked once per cooldown and key, and no attempt is lost.
+import { once } from "node:events";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import test, { type ExecutionContext } from "ava";
+import { definePolicy, RetryAfter } from "../../src/index.ts";
+import { startWorker } from "../helpers/worker.ts";
+
+const AT_ONCE = 4;
+const JOBS = 12;
+const REFUSED_PROBES = 3;
+
+/** Refuses key "a" until it has been asked so often by one probe at a time. */
+async function refusingServer(t: ExecutionContext) {
+  const answers: { key: string; status: number; at: number }[] = [];
+  const server = http.createServer((request, response) => {
+    const key = request.url!.slice(1);
+    const refused = answers.filter(({ status }) => status === 429).length;
+    const status = key === "a" && refused < AT_ONCE + REFUSED_PROBES ? 429 : 200;
+    answers.push({ key, status, at: performance.now() });
+    response.writeHead(status).end();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.teardown(() => server.close());
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, answers };
+}
+
+const call = definePolicy("call", {
+  partitionBy: "key",
+  gates: ({ concurrency }) => [concurrency({ max: AT_ONCE })],
+  job: { maxAttempts: 1 },
+  giveBackAttempt: true,
+});
+
+test("one call per cooldown and key while it refuses, other keys at full rate, then all at once", async (t) => {
+  const { url, answers } = await refusingServer(t);
+  const attempts: number[] = [];
+  const worker = await startWorker(t, {
+    policies: [call],
+    worker: { concurrentJobs: 10 },
+    tasks: {
+      call: async (payload, { job }) => {
+        attempts.push(job.attempts);
+        const response = await fetch(`${url}/${(payload as { key: string }).key}`);
+        if (response.status === 429) throw new RetryAfter("1 second");
+      },
+    },
+  });
+  await worker.utils.addJobs(
+    ["a", "b"].flatMap((key) =>
+      Array.from({ length: JOBS }, () => ({ identifier: "call", payload: { key } })),
+    ),
+  );
+  await worker.sees("job:success", 2 * JOBS);
+
+  const refused = answers.filter(({ status }) => status === 429);
+  // those that were in flight together when the first was refused, then one at a time
+  const probes = refused.slice(-REFUSED_PROBES);
+  for (const [n, probe] of probes.entries()) {
+    const before = refused[refused.length - REFUSED_PROBES + n - 1]!;
+    t.true(probe.at - before.at >= 900, `asked again after ${Math.round(probe.at - before.at)} ms`);
+  }
+  const firstServed = answers.findIndex(({ key, status }) => key === "a" && status === 200);
+  t.is(answers.filter(({ key }, n) => key === "b" && n < firstServed).length, JOBS, "b was served meanwhile");
+  t.deepEqual([...new Set(attempts)], [1], "no attempt was lost");
+  t.deepEqual(
+    worker.happened.filter(({ event }) => event === "job:failed").length,
+    refused.length,
+    "as Graphile Worker sees it",
+  );
+  await worker.everythingIsReleased();
+});
