@@ -14,7 +14,7 @@ import { RetryAfter } from "./retry-after.ts";
 /** What the release of a job that ended needs to know; `error` null: it succeeded. */
 export function finishedJob(
   job: Job,
-  ended: { policy: AnyPolicy; lagMs: number; error: unknown },
+  ended: { policy: AnyPolicy; lagMs: number | null; error: unknown },
   context: { logger: Logger; events: EventSink },
 ): FinishedJob {
   const failed = ended.error != null;
@@ -22,6 +22,7 @@ export function finishedJob(
     job: job.id,
     ok: !failed,
     lagMs: ended.lagMs,
+    attempt: job.attempts,
     retry: failed && job.attempts < job.max_attempts ? retryOf(job, ended, context) : null,
   };
 }

@@ -187,7 +187,8 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
       events,
       async afterwards(withPgClient) {
         const { partitionInactiveAfterMs } = settings;
-        await sweepOnce({ withPgClient, engine, events, partitionInactiveAfterMs });
+        const [poolId] = pools.keys();
+        await sweepOnce({ withPgClient, engine, events, partitionInactiveAfterMs, poolId });
       },
     }),
   );

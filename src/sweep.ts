@@ -10,24 +10,39 @@ export interface SweepContext {
   readonly engine: Engine;
   readonly events: EventSink;
   readonly partitionInactiveAfterMs: number;
+  /** The worker pool that sweeps: by its own heartbeats it judges which others are dead. Without one, none are. */
+  readonly poolId?: string | undefined;
 }
 
 /** How much was repaired, by kind; every count is zero in a healthy run. */
-export type Repaired = { jobs: number; counters: number; asleep: number; blocked: number };
+export type Repaired = {
+  /** Worker pools that died. */
+  pools: number;
+  /** Their jobs, unlocked so that they run again. */
+  unlocked: number;
+  /** Jobs that held a slot and are gone. */
+  jobs: number;
+  counters: number;
+  asleep: number;
+  blocked: number;
+};
 
 /**
- * One repair pass: in-flight jobs that Graphile Worker no longer has give their slots back, counters are counted again,
+ * One repair pass: jobs of dead worker pools are unlocked, in-flight jobs that Graphile Worker no longer has give their slots back, counters are counted again,
  * partitions asleep over work or blocked on room are woken; partitions long unused are forgotten.
  */
 export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repaired }> {
-  const { engine, withPgClient, events } = context;
+  const { engine, withPgClient, events, poolId } = context;
+  const { pools, jobs: unlocked } = poolId
+    ? await withPgClient((client) => engine.sweepWorkers(client, poolId))
+    : { pools: 0, jobs: 0 };
   const jobs = await releaseMissing(context);
   const counters = await withPgClient((client) => engine.sweepCounters(client));
   const { woken: asleep, unblocked: blocked } = await withPgClient((client) =>
     engine.sweepPartitions(client),
   );
   await withPgClient((client) => engine.collectPartitions(client, context.partitionInactiveAfterMs));
-  const repaired = { jobs, counters, asleep, blocked };
+  const repaired = { pools, unlocked, jobs, counters, asleep, blocked };
   emit(events, "dispatchPolicy:sweep", { repaired });
   return { repaired };
 }
@@ -41,6 +56,6 @@ async function releaseMissing({ engine, withPgClient }: SweepContext): Promise<n
   }
   const missing = found.flatMap((row) => row.job_id ?? []);
   if (missing.length === 0) return 0;
-  const finished = missing.map((job) => ({ job, ok: true, lagMs: null, retry: null }));
+  const finished = missing.map((job) => ({ job, ok: true, lagMs: null, attempt: null, retry: null }));
   return (await withPgClient((client) => engine.release(client, finished))).length;
 }

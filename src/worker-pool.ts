@@ -160,7 +160,7 @@ export function makeWorkerPool(context: PoolContext) {
   function sweepWhenDue(): void {
     if (performance.now() - sweptAt < settings.sweepIntervalMs) return;
     sweptAt = performance.now();
-    sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }).then(
+    sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs, poolId }).then(
       ({ repaired }) => {
         if (Object.values(repaired).some((n) => n > 0))
           logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });

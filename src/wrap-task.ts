@@ -12,7 +12,8 @@ const WRAPPED = Symbol("wrapped by graphile-worker-dispatch-policy");
 /** What the wrapper learned of a running job, for its release. */
 export interface RunningJob {
   readonly policy: AnyPolicy;
-  readonly lagMs: number;
+  /** Null: not known, since the attempt before was cut short. */
+  readonly lagMs: number | null;
 }
 
 export type Outcome = { readonly result: Awaited<ReturnType<Task>> } | { readonly error: unknown };
@@ -69,18 +70,13 @@ async function runGoverned(
   helpers: JobHelpers,
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
-  const { job, withPgClient } = helpers;
+  const { job } = helpers;
   const stagedId = stagedIdOf(job);
-  const { engine } = observer;
-  if (stagedId !== null && job.attempts > 1 && policyDefinition(policy).retries === "bypass") {
-    await holdSlot(policy, job, stagedId, withPgClient, engine);
-  }
-  // a retry may have been moved
-  const place =
-    job.attempts > 1 ? await withPgClient((client) => engine.scopeOf(client, job.id, null)) : undefined;
-  const own = describe(policy, job, stagedId, place?.partition, withPgClient, observer);
+  const later = stagedId !== null && job.attempts > 1;
+  const slot = later ? await takeUpSlot(policy, job, stagedId, helpers, observer.engine) : undefined;
+  const own = describe(policy, job, stagedId, slot?.partition, helpers.withPgClient, observer);
   helpers.dispatchPolicy = own;
-  const running: RunningJob = { policy, lagMs: own.lagMs ?? 0 };
+  const running: RunningJob = { policy, lagMs: slot?.resumed ? null : own.lagMs };
   if (stagedId === null) observer.unadmitted(job, policy, helpers);
   else observer.started(job, running);
   const outcome = await runTask(task, payload, helpers, own);
@@ -115,18 +111,29 @@ async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: J
   }
 }
 
-/** A retry that bypasses the gates counts as in flight while it runs. */
-async function holdSlot(
+/**
+ * A later attempt goes on under the slot its job holds, whichever partition it was moved to. One that holds none (it
+ * bypasses the gates, or its slot was given back while it hung) takes one past the gates, so that it counts while it runs.
+ */
+async function takeUpSlot(
   policy: AnyPolicy,
   job: Job,
   stagedId: string,
-  withPgClient: WithPgClient,
+  { withPgClient, logger }: JobHelpers,
   engine: Engine,
-): Promise<void> {
-  const { partition, cost } = resolveJob(policy, job.payload, { task: job.task_identifier });
-  await withPgClient((client) =>
-    engine.holdSlot(client, { policy: policy.identifier, partition, jobId: job.id, stagedId, cost }),
-  );
+): Promise<{ partition: string; resumed: boolean } | undefined> {
+  const attempt = { jobId: job.id, attempt: job.attempts, poolId: job.locked_by };
+  const held = await withPgClient((client) => engine.startAttempt(client, attempt));
+  if (held) return held;
+  try {
+    const { partition, cost } = resolveJob(policy, job.payload, { task: job.task_identifier });
+    const slot = { ...attempt, policy: policy.identifier, partition, stagedId, cost };
+    await withPgClient((client) => engine.holdSlot(client, slot));
+  } catch (error) {
+    if (policyDefinition(policy).retries === "bypass") throw error;
+    logger.warn(`Job ${job.id} runs without a slot: ${(error as Error).message}`, { error });
+  }
+  return undefined;
 }
 
 export function stagedIdOf(job: Job): string | null {

@@ -1,15 +1,18 @@
--- A bypassing retry counts as in flight while it runs: it takes its partition's slots, past their limits and without
--- tokens. Called before the task runs; the job's release gives them back.
+-- A later attempt that holds no slot counts as in flight while it runs (a retry that bypasses the gates, one whose slot
+-- was given back meanwhile): it takes its partition's slots, past their limits and without tokens. Called before the task
+-- runs; the job's release gives them back.
 create or replace function :DISPATCH_POLICY_SCHEMA._hold_slot(
-  p_policy text, p_partition_key text, p_job_id bigint, p_staged_id bigint, p_cost float8
+  p_policy text, p_partition_key text, p_job_id bigint, p_staged_id bigint, p_cost float8,
+  p_attempt int, p_pool_id text
 ) returns boolean language plpgsql as $$
 declare
   v_partition_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partition_key);
   v_limiter_ids bigint[] := :DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition_id]);
 begin
   insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
-    job_id, staged_id, policy_id, partition_id, limiter_ids, cost, admitted_at)
-  select p_job_id, p_staged_id, p.policy_id, p.id, v_limiter_ids, p_cost, clock_timestamp()
+    job_id, staged_id, policy_id, partition_id, limiter_ids, cost, admitted_at, attempt, pool_id)
+  select p_job_id, p_staged_id, p.policy_id, p.id, v_limiter_ids, p_cost, clock_timestamp(),
+    p_attempt, p_pool_id
   from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_partition_id
   on conflict (job_id) do nothing;
   if not found then

@@ -79,7 +79,16 @@ export interface FinishedJob {
   job: string;
   ok: boolean;
   lagMs: number | null;
+  /** Which attempt ended; null: whichever holds the slot. */
+  attempt: number | null;
   retry: Record<string, unknown> | null;
+}
+
+/** An attempt of a job, and the worker pool that runs it. */
+export interface Attempt {
+  jobId: string;
+  attempt: number;
+  poolId: string | null;
 }
 
 export interface KeylessJob {
@@ -176,19 +185,26 @@ export function makeEngine(schemaName: string) {
         ])
       ).map((row) => row.job_id),
 
-    holdSlot: async (
+    startAttempt: (client: Queryable, attempt: Attempt) =>
+      first<{ partition: string; resumed: boolean } | undefined>(
+        client,
+        `select * from ${schema}._start_attempt($1, $2, $3)`,
+        [attempt.jobId, attempt.attempt, attempt.poolId],
+      ),
+
+    holdSlot: (
       client: Queryable,
-      slot: { policy: string; partition: string; jobId: string; stagedId: string; cost: number },
+      slot: Attempt & { policy: string; partition: string; stagedId: string; cost: number },
     ) =>
-      (
-        await first<{ held: boolean }>(client, `select ${schema}._hold_slot($1, $2, $3, $4, $5) as held`, [
-          slot.policy,
-          slot.partition,
-          slot.jobId,
-          slot.stagedId,
-          slot.cost,
-        ])
-      ).held,
+      rows(client, `select ${schema}._hold_slot($1, $2, $3, $4, $5, $6, $7)`, [
+        slot.policy,
+        slot.partition,
+        slot.jobId,
+        slot.stagedId,
+        slot.cost,
+        slot.attempt,
+        slot.poolId,
+      ]),
 
     /** A pool's heartbeat, its bids for leases, and what its loops need to know before they sleep. */
     beat: (
@@ -242,6 +258,9 @@ export function makeEngine(schemaName: string) {
         `select * from ${schema}._scope_of($1, $2)`,
         [jobId, gate],
       ),
+
+    sweepWorkers: (client: Queryable, poolId: string) =>
+      first<{ pools: number; jobs: number }>(client, `select * from ${schema}._sweep_workers($1)`, [poolId]),
 
     sweepInFlight: (client: Queryable, graceMs: number) =>
       rows<{ job_id: string | null; marked: number }>(
