@@ -165,6 +165,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
       slots: compiled.resolvedPreset.worker.concurrentJobs,
       tasks: Object.keys(tasks),
       withPgClient,
+      pgPool: (compiled._rawOptions as { pgPool?: unknown }).pgPool,
       engine,
       settings,
       events,
@@ -206,6 +207,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   });
   compiled.events.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
   compiled.events.on("pool:release", ({ workerPool }) => {
+    pools.get(workerPool.id)?.disconnect();
     pools.delete(workerPool.id);
     starting.delete(workerPool.id);
   });

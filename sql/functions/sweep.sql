@@ -70,7 +70,9 @@ $$;
 -- Partitions asleep over staged work, and partitions that wait for a limiter that has room and of which no note says
 -- so, are made eligible. Work that is about to be routed is not asleep.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_partitions(p_now timestamptz)
-returns table (woken int, unblocked int) language sql volatile as $$
+returns table (woken int, unblocked int) language sql volatile
+set lock_timeout = '5s'
+as $$
   with asleep as materialized (
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.due_at = 'infinity'

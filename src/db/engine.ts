@@ -237,6 +237,16 @@ export function makeEngine(schemaName: string) {
         ],
       ),
 
+    /** Ends what a backend does for this package, and nothing else. */
+    cancel: (client: Queryable, pid: number) =>
+      rows(
+        client,
+        `select pg_cancel_backend(pid) from pg_stat_activity
+         where pid = $1 and state = 'active' and usename = current_user and datname = current_database()
+           and strpos(query, $2) > 0`,
+        [pid, `${schema}._`],
+      ),
+
     policyNames: async (client: Queryable) =>
       (
         await rows<{ name: string }>(client, `select name from ${schema}._private_policies order by name`)
@@ -261,6 +271,11 @@ export function makeEngine(schemaName: string) {
 
     sweepWorkers: (client: Queryable, poolId: string) =>
       first<{ pools: number; jobs: number }>(client, `select * from ${schema}._sweep_workers($1)`, [poolId]),
+
+    sweepOverdue: async (client: Queryable) =>
+      (await rows<{ job_id: string }>(client, `select job_id from ${schema}._sweep_overdue()`)).map(
+        (row) => row.job_id,
+      ),
 
     sweepInFlight: (client: Queryable, graceMs: number) =>
       rows<{ job_id: string | null; marked: number }>(

@@ -40,6 +40,7 @@ export interface Declaration {
   readonly job: JobDefaults;
   readonly retries: "restage" | "bypass";
   readonly backoff: BackoffFunction | undefined;
+  readonly slotTimeoutSeconds: number | null;
 }
 
 export type ContextFunction = (...args: never[]) => unknown;
@@ -59,6 +60,7 @@ const OPTIONS = [
   "job",
   "retries",
   "backoff",
+  "slotTimeout",
   "version",
   "enabled",
 ];
@@ -89,6 +91,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     job: readJobDefaults(options.job),
     retries: optional("retries", options.retries, oneOf("restage", "bypass")) ?? "restage",
     backoff: optional("backoff", backoff, aFunction),
+    slotTimeoutSeconds: readSlotTimeout(options.slotTimeout),
   } as Declaration);
 }
 
@@ -138,6 +141,12 @@ function readFairness(fairness: unknown): number | null | undefined {
   const { halfLife } = fairness;
   check("fairness: halfLife", halfLife, positiveDuration);
   return durationSeconds(halfLife as Duration);
+}
+
+function readSlotTimeout(slotTimeout: unknown): number | null {
+  if (slotTimeout === undefined) return null;
+  check("slotTimeout", slotTimeout, positiveDuration);
+  return durationSeconds(slotTimeout as Duration);
 }
 
 function readGates(option: unknown): readonly Gate[] {

@@ -32,12 +32,14 @@ export interface PolicyDefinition {
   resolvesInSql: boolean;
   job: { queueName?: string; priority?: number; maxAttempts?: number; flags?: string[] };
   retries: "restage" | "bypass";
+  /** null: a running job keeps its slots until it ends. */
+  slotTimeoutSeconds: number | null;
   /** A digest of the source of each function that what is stored depends on, by option. */
   functions: Record<string, string>;
 }
 
 export function describeDeclaration(declaration: Declaration): PolicyDefinition {
-  const { name, version, enabled, retries } = declaration;
+  const { name, version, enabled, retries, slotTimeoutSeconds } = declaration;
   const { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize } = declaration;
   const described = {
     gates: declaration.gates.map(({ name, kind, scope, values }, position) => ({
@@ -57,7 +59,8 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize };
   const tasks = [...declaration.tasks];
-  return { name, tasks, version, enabled, ...limits, ...described, resolvesInSql, job, retries, functions };
+  const own = { name, tasks, version, enabled, retries, slotTimeoutSeconds };
+  return { ...own, ...limits, ...described, resolvesInSql, job, functions };
 }
 
 /**
