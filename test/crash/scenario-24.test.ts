@@ -94,11 +94,7 @@ for (const mode of MODES) {
     t.deepEqual(locks, [{ by_pool: true }], "Graphile Worker locks jobs by the pool's id");
     first.signal("SIGKILL");
     await first.gone;
-    await until(
-      "its jobs run again",
-      async () => (await running(database, second)).length === 2,
-      RECOVERED,
-    );
+    await until("its jobs run again", async () => (await running(database, second)).length === 2, RECOVERED);
     t.deepEqual(await counts(database), { staged: 3, in_flight: 2, counted: 2, jobs: 2 });
     await go(database, 0);
     await everythingIsDone(database);

@@ -26,7 +26,10 @@ export async function startProcess(
   mode: string,
 ): Promise<WorkerProcess> {
   const env = { ...process.env, DATABASE_URL: url, MODE: mode, NO_LOG_SUCCESS: "1" };
-  const child: ChildProcess = spawn(process.execPath, [WORKER], { env, stdio: ["ignore", "pipe", "inherit"] });
+  const child: ChildProcess = spawn(process.execPath, [WORKER], {
+    env,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   const gone = once(child, "exit");
   const said: string[] = [];
   createInterface({ input: child.stdout! }).on("line", (line) => said.push(line));

@@ -30,6 +30,7 @@ test("a policy with nothing but partitionBy", (t) => {
     resolvesInSql: true,
     job: {},
     retries: "restage",
+    slotTimeoutSeconds: null,
     functions: {},
   });
 });
@@ -49,6 +50,7 @@ test("every option finds its way into the definition", (t) => {
     admissionBatchSize: 50,
     job: { queueName: "q", priority: -3, maxAttempts: 5, flags: ["slow"] },
     retries: "bypass",
+    slotTimeout: "90 seconds",
     version: 7,
     enabled: false,
   });
@@ -77,6 +79,7 @@ test("every option finds its way into the definition", (t) => {
     resolvesInSql: true,
     job: { queueName: "q", priority: -3, maxAttempts: 5, flags: ["slow"] },
     retries: "bypass",
+    slotTimeoutSeconds: 90,
     functions: {},
   });
   t.deepEqual(tasksOf(policy), ["import_csv", "import_xml"]);
