@@ -14,7 +14,7 @@ import { RetryAfter } from "./retry-after.ts";
 /** What the release of a job that ended needs to know; `error` null: it succeeded. */
 export function finishedJob(
   job: Job,
-  ended: { policy: AnyPolicy; lagMs: number; error: unknown },
+  ended: { policy: AnyPolicy; lagMs: number | null; error: unknown },
   context: { logger: Logger; events: EventSink },
 ): FinishedJob {
   const failed = ended.error != null;
@@ -23,6 +23,7 @@ export function finishedJob(
     job: job.id,
     ok: !failed,
     lagMs: ended.lagMs,
+    attempt: job.attempts,
     retry: failed && again ? retryOf(job, ended, context) : null,
   };
 }

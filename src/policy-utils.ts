@@ -12,6 +12,7 @@ import { hold } from "./operate/hold.ts";
 import { clearLimit, type LimitValues, limits, type Override, setLimit } from "./operate/limits.ts";
 import { explain, partitions, type Reason } from "./operate/look.ts";
 import { pause } from "./operate/pause.ts";
+import { type ReleaseOptions, release } from "./operate/release.ts";
 import { type RemoveOptions, remove } from "./operate/remove.ts";
 import { resume } from "./operate/resume.ts";
 import { type PolicyStatus, status, type WorkerStatus } from "./operate/status.ts";
@@ -39,6 +40,8 @@ export interface Operate {
   hold(options: PartitionTarget & Until & Why): Promise<Changed>;
   admit(options: AdmitOptions): Promise<Changed & { notDue: number }>;
   remove(options: RemoveOptions): Promise<Changed>;
+  /** Gives back what an in-flight job holds, though it has not ended. */
+  release(options: ReleaseOptions): Promise<Changed>;
   setLimit(options: LimiterTarget & { set: LimitValues; from?: Date; until?: Date } & Why): Promise<Changed>;
   clearLimit(options: LimiterTarget & Why): Promise<Changed>;
   limits(options?: { policy?: string }): Promise<readonly Override[]>;
@@ -74,6 +77,8 @@ export interface PolicyUtils extends WorkerUtils, Operate {
   cleanup: WorkerUtils["cleanup"];
   addJob: AddJob;
   addJobs: AddJobs;
+  /** Without arguments as in Graphile Worker: gives up its connections. */
+  release: (() => Promise<void>) & Operate["release"];
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -179,7 +184,7 @@ function assemble(
   const context = { withPgClient, engine };
   const adder = makeAdder(engine, registry, withPgClient);
   let released = false;
-  const release = async () => {
+  const close = async () => {
     if (released) return;
     released = true;
     await worker.release();
@@ -209,9 +214,17 @@ function assemble(
     enable: (options) => switchPolicy(context, { ...options, enabled: true }),
     tick: (options) => tickPolicies(ticks, options),
     sweep: () => sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }),
-    release,
-    [Symbol.asyncDispose]: release,
+    // with anything else (the value of a promise it is the callback of) it closes, as in Graphile Worker
+    release: ((options?: ReleaseOptions) =>
+      isObject(options) && "jobId" in options
+        ? release(context, options)
+        : close()) as PolicyUtils["release"],
+    [Symbol.asyncDispose]: close,
   };
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
 }
 
 /** Graphile Worker's own admin functions, which take staged ids as well. */

@@ -160,6 +160,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
       slots: compiled.resolvedPreset.worker.concurrentJobs,
       tasks: Object.keys(tasks),
       withPgClient,
+      pgPool: (compiled._rawOptions as { pgPool?: unknown }).pgPool,
       engine,
       settings,
       events,
@@ -182,7 +183,8 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
       events,
       async afterwards(withPgClient) {
         const { partitionInactiveAfterMs } = settings;
-        await sweepOnce({ withPgClient, engine, events, partitionInactiveAfterMs });
+        const [poolId] = pools.keys();
+        await sweepOnce({ withPgClient, engine, events, partitionInactiveAfterMs, poolId });
       },
     }),
   );
@@ -200,6 +202,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   });
   compiled.events.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
   compiled.events.on("pool:release", ({ workerPool }) => {
+    pools.get(workerPool.id)?.disconnect();
     pools.delete(workerPool.id);
     starting.delete(workerPool.id);
   });

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger, WithPgClient } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
+import { inTime } from "./deadline.ts";
 import { noEvents } from "./events.ts";
 import { makePolicyUtils, type PolicyUtilsOptions, utilsSettings } from "./policy-utils.ts";
 import { startShardLoop } from "./tick-loop.ts";
@@ -28,7 +29,13 @@ export async function runTickLoop({ policy, shard, signal, ...options }: RunTick
   try {
     const { withPgClient, logger } = utils;
     const engine = makeEngine(settings.schema);
-    const context = { ...settings, withPgClient, engine, events: noEvents, logger };
+    const context = {
+      ...settings,
+      withPgClient: inTime(engine, withPgClient),
+      engine,
+      events: noEvents,
+      logger,
+    };
     const names = policy === undefined ? await withPgClient(engine.policyNames) : [policy];
     const loops = names.map((name) => startShardLoop(context, { policy: name, shard: shard ?? null }));
     const nudge = () => loops.forEach((loop) => void loop.nudge());

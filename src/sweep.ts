@@ -1,6 +1,7 @@
 import type { WithPgClient } from "graphile-worker";
 import type { Engine } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
+import { release } from "./operate/release.ts";
 
 /** A job that just finished is released by its own process within moments; only what stays is a repair. */
 const GRACE_MS = 1000;
@@ -10,17 +11,33 @@ export interface SweepContext {
   readonly engine: Engine;
   readonly events: EventSink;
   readonly partitionInactiveAfterMs: number;
+  /** The worker pool that sweeps: by its own heartbeats it judges which others are dead. Without one, none are. */
+  readonly poolId?: string | undefined;
 }
 
 /** How much was repaired, by kind; every count is zero in a healthy run. */
-export type Repaired = { jobs: number; counters: number; asleep: number; blocked: number };
+export type Repaired = {
+  /** Worker pools that died. */
+  pools: number;
+  /** Their jobs, unlocked so that they run again. */
+  unlocked: number;
+  /** Jobs that run for longer than their policy's `slotTimeout`, whose slots were given back. */
+  overdue: number;
+  /** Jobs that held a slot and are gone. */
+  jobs: number;
+  counters: number;
+  asleep: number;
+  blocked: number;
+};
 
 /**
- * One repair pass: in-flight jobs that Graphile Worker no longer has give their slots back, counters are counted again,
+ * One repair pass: jobs of dead worker pools are unlocked, jobs that hang and in-flight jobs that Graphile Worker no longer has give their slots back, counters are counted again,
  * partitions asleep over work or blocked on room are woken; partitions long unused are forgotten.
  */
 export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repaired }> {
   const { engine, withPgClient, events } = context;
+  const { pools, jobs: unlocked } = await unlockDead(context);
+  const overdue = await releaseOverdue(context);
   const jobs = await releaseMissing(context);
   const counters = await withPgClient((client) => engine.sweepCounters(client));
   const { woken: asleep, unblocked: blocked } = await withPgClient((client) =>
@@ -28,9 +45,23 @@ export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repa
   );
   await withPgClient((client) => engine.forgetTakenOver(client));
   await withPgClient((client) => engine.collectPartitions(client, context.partitionInactiveAfterMs));
-  const repaired = { jobs, counters, asleep, blocked };
+  const repaired = { pools, unlocked, overdue, jobs, counters, asleep, blocked };
   emit(events, "dispatchPolicy:sweep", { repaired });
   return { repaired };
+}
+
+async function unlockDead({ engine, withPgClient, poolId }: SweepContext) {
+  if (poolId === undefined) return { pools: 0, jobs: 0 };
+  return withPgClient((client) => engine.sweepWorkers(client, poolId));
+}
+
+/** One by one, as an operator would: each is in the audit. */
+async function releaseOverdue(context: SweepContext): Promise<number> {
+  let released = 0;
+  for (const jobId of await context.withPgClient(context.engine.sweepOverdue)) {
+    released += (await release(context, { jobId, reason: "slotTimeout", by: "sweep" })).changed;
+  }
+  return released;
 }
 
 async function releaseMissing({ engine, withPgClient }: SweepContext): Promise<number> {
@@ -42,6 +73,6 @@ async function releaseMissing({ engine, withPgClient }: SweepContext): Promise<n
   }
   const missing = found.flatMap((row) => row.job_id ?? []);
   if (missing.length === 0) return 0;
-  const finished = missing.map((job) => ({ job, ok: true, lagMs: null, retry: null }));
+  const finished = missing.map((job) => ({ job, ok: true, lagMs: null, attempt: null, retry: null }));
   return (await withPgClient((client) => engine.release(client, finished))).length;
 }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Task, WithPgClient } from "graphile-worker";
+import { inTime } from "./deadline.ts";
 import { durationMs, isDuration } from "./duration.ts";
 import { ArgumentError } from "./errors.ts";
 import { checkOptions, show } from "./gates/options.ts";
@@ -31,7 +32,7 @@ export function makeTickTask(context: TickTaskContext): Task {
     const options = readPayload(payload);
     const started = performance.now();
     const lasts = options.for === undefined ? 0 : durationMs(options.for as never);
-    const ticks = { ...context, withPgClient: helpers.withPgClient };
+    const ticks = { ...context, withPgClient: inTime(context.engine, helpers.withPgClient) };
     // a loop comes back when workers have caught up; where none leads, what is not admitted now waits a minute
     const bounded = lasts > 0 || (await isLed(ticks, options));
     do {
@@ -45,7 +46,7 @@ export function makeTickTask(context: TickTaskContext): Task {
       if (left <= 0 || helpers.abortSignal?.aborted || (await isLed(ticks, options))) break;
       await sleep(Math.min(nextInMs ?? 1000, left, 1000), helpers.abortSignal);
     } while (performance.now() - started < lasts);
-    await context.afterwards?.(helpers.withPgClient);
+    await context.afterwards?.(ticks.withPgClient);
   };
 }
 

@@ -85,19 +85,25 @@ function tell(events: EventSink, { policy, shard }: TickRequest, pass: Pass, set
 async function route(context: TickContext, request: TickRequest): Promise<number> {
   let routed: number;
   do {
-    routed = await context.withPgClient((client) =>
+    const step = context.withPgClient((client) =>
       context.engine.route(client, request.policy, request.now, ROUTE_BATCH, request.bounded),
     );
+    routed = (await orBusy(step)) ?? -1;
   } while (routed >= ROUTE_BATCH);
   return routed;
 }
 
+function admit(context: TickContext, request: TickRequest) {
+  const step = context.withPgClient((client) =>
+    context.engine.admit(client, { ...request, claim: context.partitionBatchSize }),
+  );
+  return orBusy(step);
+}
+
 /** Null when locks were not to be had in time: busy, and to be tried again. */
-async function admit(context: TickContext, request: TickRequest) {
+async function orBusy<T>(step: Promise<T>): Promise<T | null> {
   try {
-    return await context.withPgClient((client) =>
-      context.engine.admit(client, { ...request, claim: context.partitionBatchSize }),
-    );
+    return await step;
   } catch (error) {
     if ((error as { code?: string }).code === LOCK_NOT_AVAILABLE) return null;
     throw error;

@@ -1,5 +1,5 @@
 import type { Job, JobHelpers, Logger } from "graphile-worker";
-import type { Engine } from "./db/engine.ts";
+import type { Attempt, Engine } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
 import { type AnyPolicy, policyDefinition } from "./policy.ts";
 import { batchesOf, type JobSpec } from "./stage.ts";
@@ -32,8 +32,7 @@ export async function catchUnadmitted(
   const spec = { ...specOf(job), queueName: await queueNameOf(job, helpers) };
   const [batch] = batchesOf([{ policy, task: job.task_identifier, payload: job.payload, spec }]);
   const caught = await helpers.withPgClient((client) =>
-    engine.catchUnadmitted(client, {
-      jobId: job.id,
+    engine.catchUnadmitted(client, attemptOf(job), {
       stagedId,
       batch,
       unmanaged: bypasses ? "run" : unmanaged,
@@ -49,6 +48,11 @@ export async function catchUnadmitted(
     });
   }
   return caught;
+}
+
+/** Which run of a job this is, and by which worker pool. */
+export function attemptOf(job: Job): Attempt {
+  return { jobId: job.id, attempt: job.attempts, poolId: job.locked_by };
 }
 
 /** The copy keeps its place in the queue, and the attempts that are left: fetching the original took one of them. */

@@ -2,6 +2,8 @@ import os from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Job, Logger, WithPgClient } from "graphile-worker";
 import type { Engine } from "./db/engine.ts";
+import { makeOwnConnection } from "./db/own-connection.ts";
+import { inTime } from "./deadline.ts";
 import { declarePolicies } from "./declare.ts";
 import type { EventSink } from "./events.ts";
 import { finishedJob } from "./finished-job.ts";
@@ -22,6 +24,10 @@ const ERROR_PAUSE_MS = 1000;
 const NO_HEARTBEAT_MS = 2 ** 31 - 1;
 /** How long a one-shot pool waits for its last jobs to be released before it looks for the next. */
 const CATCH_UP_MS = 5000;
+/** How long a heartbeat may take, in parts of the time after which a silent pool counts as dead. */
+const BEAT_PARTS = 6;
+const SHORTEST_BEAT_MS = 1000;
+const LONGEST_BEAT_MS = 5000;
 /** How soon a loop looks for shards that arrivals may have brought. */
 const NEW_SHARD_MS = 250;
 
@@ -31,6 +37,8 @@ export interface PoolContext {
   readonly slots: number;
   readonly tasks: readonly string[];
   readonly withPgClient: WithPgClient;
+  /** Where the host was given one. */
+  readonly pgPool: unknown;
   readonly engine: Engine;
   readonly settings: Settings;
   readonly events: EventSink;
@@ -40,9 +48,23 @@ export interface PoolContext {
 /**
  * What this package does in a worker pool beside running jobs: it heartbeats, bids for leases, ticks the shards it
  * leads, releases what finishes, and sweeps. A one-shot pool (runOnce) only ticks at its start and after each job.
+ *
+ * Each fails on its own: the heartbeat has a connection to itself, which no stuck tick and no exhausted pool takes away;
+ * ticks, releases and sweeps have deadlines.
  */
 export function makeWorkerPool(context: PoolContext) {
-  const { engine, settings, withPgClient, events, logger, poolId } = context;
+  const { engine, settings, events, logger, poolId } = context;
+  const own = makeOwnConnection({
+    withPgClient: context.withPgClient,
+    pgPool: context.pgPool,
+    timeoutMs: Math.min(
+      Math.max(settings.workerStaleAfterMs / BEAT_PARTS, SHORTEST_BEAT_MS),
+      LONGEST_BEAT_MS,
+    ),
+    onFallback: (error) =>
+      logger.warn(`No connection for heartbeats, using the pool's: ${error.message}`, { error }),
+  });
+  const withPgClient = inTime(engine, context.withPgClient, own.run);
   const ticks: TickContext = {
     withPgClient,
     engine,
@@ -65,6 +87,7 @@ export function makeWorkerPool(context: PoolContext) {
     logger,
     onReleased: (policies) => policies.forEach(loops.nudge),
   });
+  let ask: typeof own.run = own.run;
   let stopping = false;
   let beating: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
@@ -72,8 +95,11 @@ export function makeWorkerPool(context: PoolContext) {
   let sweptAt = performance.now();
 
   async function start(oneShot: boolean): Promise<void> {
-    await declarePolicies(withPgClient, engine, settings);
-    if (oneShot) return tickUntilIdle();
+    await declarePolicies(context.withPgClient, engine, settings);
+    if (oneShot) {
+      ask = context.withPgClient;
+      return tickUntilIdle();
+    }
     beating = beat();
     await beating;
     const { policies } = settings.registry;
@@ -93,13 +119,16 @@ export function makeWorkerPool(context: PoolContext) {
   async function beat(): Promise<void> {
     let pause = ERROR_PAUSE_MS;
     try {
-      const leases = await withPgClient((client) => engine.beat(client, describePool(), bid()));
+      const leases = await own.run((client) => engine.beat(client, describePool(), bid()));
       if (stopping) return;
       loops.follow(leases);
       for (const { policy, leads, waiting, next_in_ms } of leases)
         if (leads && (waiting || (next_in_ms ?? 1) <= 0)) loops.nudge(policy);
       pause = pauseUntilBeat(leases);
-      if (loops.size > 0 && leases[0]?.leads && leases[0].busy) sweepWhenDue();
+      if (loops.size > 0 && leases[0]?.leads && leases[0].busy) {
+        sweepWhenDue();
+        pause = Math.min(pause, sweptAt + settings.sweepIntervalMs - performance.now());
+      }
     } catch (error) {
       if (!stopping) logger.warn(`Heartbeat failed, trying again: ${(error as Error).message}`, { error });
     }
@@ -160,7 +189,7 @@ export function makeWorkerPool(context: PoolContext) {
   function sweepWhenDue(): void {
     if (performance.now() - sweptAt < settings.sweepIntervalMs) return;
     sweptAt = performance.now();
-    sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }).then(
+    sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs, poolId }).then(
       ({ repaired }) => {
         if (Object.values(repaired).some((n) => n > 0))
           logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
@@ -189,13 +218,19 @@ export function makeWorkerPool(context: PoolContext) {
       stopping = true;
       clearTimeout(timer);
       await Promise.allSettled([beating, loops.stop()]);
-      await withPgClient((client) => engine.stepDown(client, poolId));
+      await ask((client) => engine.stepDown(client, poolId));
     },
     /** Flushes the last releases; the pool is still usable then. */
     async close(): Promise<void> {
-      await releases.close();
-      await withPgClient((client) => engine.workerGone(client, poolId));
+      try {
+        await releases.close();
+        await ask((client) => engine.workerGone(client, poolId));
+      } finally {
+        own.close();
+      }
     },
+    /** The host let the pool go, whatever was left. */
+    disconnect: own.close,
   };
 }
 

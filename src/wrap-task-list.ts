@@ -1,5 +1,6 @@
 import type { Job, JobHelpers, TaskList } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
+import { inTime } from "./deadline.ts";
 import { noEvents } from "./events.ts";
 import { finishedJob } from "./finished-job.ts";
 import type { AnyPolicy } from "./policy.ts";
@@ -44,7 +45,13 @@ export function wrapTaskList<T extends TaskList>(
   function queueOf({ withPgClient, logger }: JobHelpers): ReleaseQueue {
     let queue = queues.get(withPgClient);
     if (!queue) {
-      queue = makeReleaseQueue({ withPgClient, engine, events: noEvents, logger, keepsAlive: false });
+      queue = makeReleaseQueue({
+        withPgClient: inTime(engine, withPgClient),
+        engine,
+        events: noEvents,
+        logger,
+        keepsAlive: false,
+      });
       queues.set(withPgClient, queue);
     }
     return queue;

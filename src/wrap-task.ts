@@ -5,7 +5,7 @@ import type { EventSink } from "./events.ts";
 import { type AnyPolicy, type DispatchPolicyHelpers, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 import { RetryAfter } from "./retry-after.ts";
-import { catchUnadmitted } from "./unadmitted.ts";
+import { attemptOf, catchUnadmitted } from "./unadmitted.ts";
 
 /** The flag that carries a job's staged id through Graphile Worker. */
 const FLAG = "dispatch_policy:";
@@ -14,7 +14,8 @@ const WRAPPED = Symbol("wrapped by graphile-worker-dispatch-policy");
 /** What the wrapper learned of a running job, for its release. */
 export interface RunningJob {
   readonly policy: AnyPolicy;
-  readonly lagMs: number;
+  /** Null: not known, since the attempt before was cut short. */
+  readonly lagMs: number | null;
 }
 
 export type Outcome = { readonly result: Awaited<ReturnType<Task>> } | { readonly error: unknown };
@@ -77,7 +78,7 @@ async function runGoverned(
   if (admission === null) return;
   const own = describe(policy, job, admission, helpers.withPgClient, observer);
   helpers.dispatchPolicy = own;
-  const running: RunningJob = { policy, lagMs: own.lagMs ?? 0 };
+  const running: RunningJob = { policy, lagMs: admission.resumed ? null : (own.lagMs ?? 0) };
   const holds = admission.stagedId !== null;
   if (holds) observer.started(job, running);
   const outcome = await runTask(task, payload, helpers, own);
@@ -94,6 +95,8 @@ interface Admission {
   readonly partition?: string;
   /** By a tick; false: let in at its start. */
   readonly byTick: boolean;
+  /** The attempt before was cut short, and how long this one has waited is not known. */
+  readonly resumed?: boolean;
 }
 
 /** Null when the job is not to run here and now. A first attempt that was admitted costs no query. */
@@ -106,8 +109,8 @@ async function admissionOf(
   const { engine, events } = observer;
   const stagedId = stagedIdOf(job);
   if (stagedId !== null && job.attempts === 1) return { stagedId, byTick: true };
-  const held = await withPgClient((client) => engine.scopeOf(client, job.id, null));
-  if (held) return { stagedId: stagedId ?? held.staged_id, partition: held.partition, byTick: true };
+  const held = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
+  if (held) return { byTick: true, ...held, stagedId: stagedId ?? held.staged_id };
   if (stagedId === null) observer.unadmitted(job, policy, helpers);
   const caught = await catchUnadmitted(policy, job, helpers, { engine, stagedId, events });
   return caught.verdict === "taken_over" ? null : { stagedId: caught.stagedId, byTick: false };

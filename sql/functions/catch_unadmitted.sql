@@ -8,6 +8,7 @@
 --
 --   p_job_id      Graphile Worker's id
 --   p_staged_id   the staged id it carries already, if any
+--   p_attempt, p_pool_id   which attempt starts, and where: see _start_attempt
 --   p_batch       the job as _stage takes it, in a batch of one
 --   p_unmanaged   enforce: it goes at once where it would not overtake anybody and every gate has room for it, else it
 --                   is taken over and admitted in its turn;
@@ -19,7 +20,7 @@
 --
 -- Order: the router's lock (only where the partition is new or its limits changed), the partition, limiters ascending.
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
-  p_job_id bigint, p_staged_id bigint, p_batch json, p_unmanaged text, p_now timestamptz,
+  p_job_id bigint, p_staged_id bigint, p_attempt int, p_pool_id text, p_batch json, p_unmanaged text, p_now timestamptz,
   out verdict text, out staged_id bigint
 ) language plpgsql as $$
 #variable_conflict use_column
@@ -43,10 +44,11 @@ begin
     if p_unmanaged = 'run' then
       perform :DISPATCH_POLICY_SCHEMA._hold_slot(v_policy.name, v_key, p_job_id, staged_id, v_cost);
       verdict := 'admitted';
-      return;
-    end if;
-    if :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(v_policy, v_key, p_job_id, staged_id, v_cost, p_now) then
+    elsif :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(v_policy, v_key, p_job_id, staged_id, v_cost, p_now) then
       verdict := 'admitted';
+    end if;
+    if verdict = 'admitted' then
+      perform :DISPATCH_POLICY_SCHEMA._start_attempt(p_job_id, p_attempt, p_pool_id);
       return;
     end if;
   end if;

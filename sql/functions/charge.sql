@@ -34,7 +34,7 @@ begin
       on p.id = c.partition_id and p.id = any(p_partition_ids)
     where c.job_id is not null
     order by c.job_id
-    on conflict (job_id) do update set staged_id = excluded.staged_id
+    on conflict (job_id) do update set staged_id = excluded.staged_id, attempt = null, pool_id = null
     returning f.job_id, f.partition_id, f.limiter_ids, f.cost, f.xmax = 0 as fresh
   ),
   -- by partition first: unnesting the limiters of 5,000 jobs cost as much as inserting them

@@ -2,7 +2,9 @@
 -- flight and their buckets are full again, so that coming back never starts with more than staying would have had. At
 -- most 1,000 a call.
 create or replace function :DISPATCH_POLICY_SCHEMA._collect_partitions(p_now timestamptz, p_inactive_after interval)
-returns int language plpgsql as $$
+returns int language plpgsql
+set lock_timeout = '5s'
+as $$
 declare
   v_ids uuid[];
   v_limiter_ids bigint[];

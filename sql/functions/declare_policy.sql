@@ -19,19 +19,20 @@ begin
   select p.definition_hash into v_hash_before from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_name;
   insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
-    ahead_auto, retries, breaker_failures, breaker_within, breaker_cooldown, declared_enabled)
+    ahead_auto, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, declared_enabled)
   values (
     v_name, (p_definition ->> 'version')::int, p_definition, p_hash, p_started_at,
     case when p_settings ? 'halfLifeSeconds' then (p_settings ->> 'halfLifeSeconds')::float8 else 60 end,
     coalesce((p_settings ->> 'admissionBatchSize')::int, 100), (p_settings ->> 'tickAdmissionBudget')::int,
     (p_settings ->> 'ahead')::int, coalesce((p_settings ->> 'aheadAuto')::boolean, true),
-    p_definition ->> 'retries', (p_definition #>> '{breaker,failures}')::int,
-    (p_definition #>> '{breaker,withinSeconds}')::float8, (p_definition #>> '{breaker,cooldownSeconds}')::float8,
-    coalesce((p_settings ->> 'enabled')::boolean, true))
+    p_definition ->> 'retries', (p_definition ->> 'slotTimeoutSeconds')::float8,
+    (p_definition #>> '{breaker,failures}')::int, (p_definition #>> '{breaker,withinSeconds}')::float8,
+    (p_definition #>> '{breaker,cooldownSeconds}')::float8, coalesce((p_settings ->> 'enabled')::boolean, true))
   on conflict (name) do update set
     version = excluded.version, definition = excluded.definition, definition_hash = excluded.definition_hash,
-    declared_at = excluded.declared_at, retries = excluded.retries, breaker_failures = excluded.breaker_failures,
-    breaker_within = excluded.breaker_within, breaker_cooldown = excluded.breaker_cooldown,
+    declared_at = excluded.declared_at, retries = excluded.retries, slot_timeout = excluded.slot_timeout,
+    breaker_failures = excluded.breaker_failures, breaker_within = excluded.breaker_within,
+    breaker_cooldown = excluded.breaker_cooldown,
     half_life = case when p_settings ? 'halfLifeSeconds' then excluded.half_life else p.half_life end,
     batch_size = case when p_settings ? 'admissionBatchSize' then excluded.batch_size else p.batch_size end,
     admission_budget =

@@ -1,6 +1,7 @@
 -- Deletes the in-flight rows of these jobs and gives their limiters back what they took; feeds adaptive limiters, and
 -- leaves a note where somebody waits. Rows whose limiters are not all locked by now (the job was admitted again under
--- others meanwhile) stay for the next flush. Returns the jobs that are dealt with.
+-- others meanwhile) stay for the next flush; rows that a later attempt has taken over stay for its release. Returns the
+-- jobs that are dealt with.
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
   p_jobs json, p_job_ids bigint[], p_limiter_ids bigint[], p_now timestamptz
 ) returns bigint[] language plpgsql
@@ -14,12 +15,19 @@ declare
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null);
 begin
   with held as materialized (
-    select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    select f.job_id, f.attempt from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(p_job_ids) order by f.job_id for update
+  ),
+  taken_over as materialized (
+    select h.job_id from held h join :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f on f.job = h.job_id
+    -- mostly no job has a later attempt, and the input is not read again
+    where exists (select from held x where x.attempt is not null)
+    group by h.job_id, h.attempt having max(coalesce(f.attempt, 32767)) < h.attempt
   ),
   gone as (
     delete from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-    where f.job_id = any(array(select h.job_id from held h))
+    where f.job_id = any(array(
+        select h.job_id from held h where h.job_id not in (select o.job_id from taken_over o)))
       -- by hash: with "<@" each job of many partitions was compared with the limiters of all
       and not exists (
         select from unnest(f.limiter_ids) u (id) where (u.id in (select unnest(p_limiter_ids))) is not true)
@@ -88,7 +96,8 @@ begin
     where p.id = any(array(select n.policy_id from noted n)) or p.name in (select r.policy from reported r)
   )
   select array_agg(h.job_id) into v_left from held h
-  where not exists (select from gone g where g.job_id = h.job_id) and (select count(*) from told) >= 0;
+  where not exists (select from gone g where g.job_id = h.job_id)
+    and not exists (select from taken_over o where o.job_id = h.job_id) and (select count(*) from told) >= 0;
   return array(select u.id from unnest(p_job_ids) u (id) where u.id <> all (coalesce(v_left, '{}')));
 end
 $$;

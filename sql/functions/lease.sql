@@ -1,26 +1,32 @@
 -- Takes or renews the leases of a tick loop, and says for each what the loop needs to know before it sleeps: whether
 -- it leads, until when the leader's lease runs, when something becomes eligible, and whether arrivals or notes wait.
--- One statement, so that an idle process asks little.
+-- One statement, so that an idle process asks little. A lease that another session keeps locked is not waited for: this
+-- is part of a heartbeat.
 create or replace function :DISPATCH_POLICY_SCHEMA._lease(
   p_holder text, p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
 ) returns table (
   policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean
-) language plpgsql as $$
+) language plpgsql
+set lock_timeout = '500ms'
+as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
 begin
   if p_bid then
-    insert into :DISPATCH_POLICY_SCHEMA._private_leases as l (policy, shard, holder, expires_at)
-    select w.policy, w.shard, p_holder, v_now + p_ttl
-    from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards) w
-    where not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_leases x
-      where x.policy = w.policy and x.shard = w.shard and x.holder <> p_holder and x.expires_at > v_now)
-    order by w.policy, w.shard
-    on conflict on constraint _private_leases_pkey do update
-    set holder = excluded.holder, expires_at = excluded.expires_at
-    where l.holder = excluded.holder or l.expires_at <= v_now;
+    begin
+      insert into :DISPATCH_POLICY_SCHEMA._private_leases as l (policy, shard, holder, expires_at)
+      select w.policy, w.shard, p_holder, v_now + p_ttl
+      from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards) w
+      where not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_leases x
+        where x.policy = w.policy and x.shard = w.shard and x.holder <> p_holder and x.expires_at > v_now)
+      order by w.policy, w.shard
+      on conflict on constraint _private_leases_pkey do update
+      set holder = excluded.holder, expires_at = excluded.expires_at
+      where l.holder = excluded.holder or l.expires_at <= v_now;
+    exception when lock_not_available then null;   -- as it stands, then
+    end;
   end if;
   return query
   select w.policy, w.shard, coalesce(l.holder = p_holder and l.expires_at > v_now, false),
@@ -63,8 +69,8 @@ returns table (policy text, policy_id int, shard text) language sql stable as $$
   where p.name = any(p_policies) and s.shard is not null and (p_shards is null or s.shard = any(p_shards));
 $$;
 
--- A pool's heartbeat and its leases in one statement. `busy`: something is staged, in flight or waiting, so that a
--- sweep has something to look at.
+-- A pool's heartbeat and its leases in one statement. `busy`: something is staged or in flight, or a pool is silent, so
+-- that a sweep has something to look at.
 create or replace function :DISPATCH_POLICY_SCHEMA._beat(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
   p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
@@ -78,6 +84,7 @@ begin
   return query
   select l.*, exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs)
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs)
+    or exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w where w.stale_at < clock_timestamp())
   from :DISPATCH_POLICY_SCHEMA._lease(p_pool_id, p_policies, p_shards, p_ttl, p_bid) l;
 end
 $$;

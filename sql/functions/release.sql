@@ -1,11 +1,15 @@
 -- What finished since the last flush of a worker process gives back what it held, in one transaction.
 --
 --   p_jobs   json array of { "job": Graphile Worker's id, "ok": boolean, "lagMs": number | null,
+--     "attempt": the attempt that ended (null: whichever holds the slot),
 --     "retry": null (no retry of ours), or, each with "attempt": the attempt that failed,
 --       { "after": seconds until due, "priority", "cost", "maxAttempts", "queueName", "giveBack": true (no attempt),
 --         "move": { "key", "shard", "context", "weight", "limits" } (another partition) } parks it,
 --       { "after": seconds, "native": true } only sets Graphile Worker's own back-off (bypass),
 --       { "giveUp": true } fails it for good }
+--
+-- The end of an attempt that a later one has taken the slot over from (its pool was silent for so long that the job was
+-- unlocked) gives nothing back.
 --
 -- Returns the jobs that are dealt with; the others come again with the next flush: Graphile Worker has not recorded
 -- their failure yet, or their limiters changed meanwhile.
@@ -15,6 +19,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._release(p_jobs json, p_now timestamptz)
 returns table (job_id bigint) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
+set lock_timeout = '5s'                     -- it comes again, and with it what has finished since
 as $$
 #variable_conflict use_column
 declare
@@ -46,9 +51,11 @@ begin
     into v_jobs, v_stale
     from (
       select j.value as entry, g.id as job, coalesce(
-        (j.value #>> '{retry,attempt}')::int < g.attempts and g.attempts < g.max_attempts, false) as stale
+        (j.value #>> '{retry,attempt}')::int < g.attempts and g.attempts < g.max_attempts, false)
+        or coalesce((j.value #>> '{retry,attempt}')::int < f.attempt, false) as stale
       from json_array_elements(p_jobs) j
       left join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = (j.value ->> 'job')::bigint
+      left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = (j.value ->> 'job')::bigint
     ) e;
     v_job_ids := array(select j.job from :DISPATCH_POLICY_SCHEMA._finished(v_jobs) j order by j.job);
     v_done := :DISPATCH_POLICY_SCHEMA._retry(v_jobs, v_job_ids, v_now);
@@ -59,8 +66,10 @@ end
 $$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._finished(p_jobs json)
-returns table (job bigint, ok boolean, "lagMs" float8, retry json, ordinality bigint) language sql stable as $$
-  select j.job, coalesce(j.ok, true), j."lagMs", case when json_typeof(j.retry) = 'object' then j.retry end, j.ordinality
-  from rows from (json_to_recordset(p_jobs) as (job bigint, ok boolean, "lagMs" float8, retry json))
-    with ordinality j (job, ok, "lagMs", retry, ordinality);
+returns table (job bigint, ok boolean, "lagMs" float8, attempt int, retry json, ordinality bigint)
+language sql stable as $$
+  select j.job, coalesce(j.ok, true), j."lagMs", j.attempt, case when json_typeof(j.retry) = 'object' then j.retry end,
+    j.ordinality
+  from rows from (json_to_recordset(p_jobs) as (job bigint, ok boolean, "lagMs" float8, attempt int, retry json))
+    with ordinality j (job, ok, "lagMs", attempt, retry, ordinality);
 $$;

@@ -1,7 +1,7 @@
 -- Where an in-flight job belongs, and with a gate which of its scope keys the job is counted under.
 create or replace function :DISPATCH_POLICY_SCHEMA._scope_of(p_job_id bigint, p_gate text)
-returns table (policy text, partition text, staged_id bigint, scope_key text) language sql stable as $$
-  select p.name, q.key, f.staged_id, l.scope_key
+returns table (policy text, partition text, scope_key text) language sql stable as $$
+  select p.name, q.key, l.scope_key
   from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
   join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id
   join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = f.partition_id

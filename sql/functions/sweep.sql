@@ -2,15 +2,22 @@
 -- nothing.
 
 -- In-flight jobs that Graphile Worker no longer has, or that it will not run again. First they are marked: a job that
--- just finished is released by its own process within moments. Returns how many are marked, and those marked for
+-- just finished is released by its own process within moments. A job that is gone may still run: an earlier attempt, of
+-- a pool that was counted dead, completed it late. While the pool lives that runs the later one, the slot is its. Returns how many are marked, and those marked for
 -- longer than `p_grace`, which the caller releases.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_in_flight(p_grace interval)
-returns table (job_id bigint, marked int) language sql volatile as $$
+returns table (job_id bigint, marked int) language sql volatile
+set lock_timeout = '5s'
+as $$
   with missing as materialized (
     select f.job_id, f.missing_since from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where not exists (
       select from :GRAPHILE_WORKER_SCHEMA.jobs j
       where j.id = f.job_id and (j.locked_at is not null or (j.attempts < j.max_attempts and j.run_at < 'infinity')))
+      and not (f.pool_id is not null
+        and exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
+          where w.pool_id = f.pool_id and w.stale_at > clock_timestamp())
+        and not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = f.job_id))
   ),
   marked as (
     update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = clock_timestamp()
@@ -27,7 +34,9 @@ returns table (job_id bigint, marked int) language sql volatile as $$
 $$;
 
 -- Counters of limiters that differ from the in-flight rows that hold them: counted again under their locks.
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_counters() returns int language plpgsql as $$
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_counters() returns int language plpgsql
+set lock_timeout = '5s'
+as $$
 declare
   v_ids bigint[];
   v_repaired int;
@@ -61,7 +70,9 @@ $$;
 -- Partitions asleep over staged work, and partitions that wait for a limiter that has room and of which no note says
 -- so, are made eligible. Work that is about to be routed is not asleep.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_partitions(p_now timestamptz)
-returns table (woken int, unblocked int) language sql volatile as $$
+returns table (woken int, unblocked int) language sql volatile
+set lock_timeout = '5s'
+as $$
   with asleep as materialized (
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.due_at = 'infinity'

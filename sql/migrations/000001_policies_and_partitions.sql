@@ -21,6 +21,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   ahead_auto boolean not null default true,                            -- ahead follows the workers' pace
   ahead_limiter_id bigint,
   retries text not null default 'restage' check (retries in ('restage', 'bypass')),
+  slot_timeout float8 check (slot_timeout > 0 and slot_timeout < 'Infinity'),   -- seconds a running job keeps its slot
   -- this many failures of a partition within so many seconds hold it for so many seconds
   breaker_failures int check (breaker_failures > 0),
   breaker_within float8 check (breaker_within > 0 and breaker_within < 'Infinity'),
@@ -206,6 +207,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   limiter_ids bigint[] not null,             -- what it took, whatever the policy says today
   cost float8 not null,
   admitted_at timestamptz not null,
+  attempt smallint,                          -- whose slot it is since a retry or an unlocking; null: the admitted one's
+  pool_id text,                              -- where that attempt runs, once it does
   missing_since timestamptz                  -- a sweep found no such job in Graphile Worker
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
@@ -253,7 +256,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_workers (
   pid int,
   started_at timestamptz not null default clock_timestamp(),
   heartbeat_at timestamptz not null default clock_timestamp(),
-  stale_at timestamptz not null              -- silent since then: counted dead
+  stale_after interval not null,
+  stale_at timestamptz not null,             -- silent since then: counted dead
+  unbroken_since timestamptz not null default clock_timestamp()   -- no heartbeat came late since
 ) with (fillfactor = 70);
 
 -- One tick loop leads per policy and shard; the others stand by. A lease only saves work: ticks at once are correct.

@@ -79,7 +79,16 @@ export interface FinishedJob {
   job: string;
   ok: boolean;
   lagMs: number | null;
+  /** Which attempt ended; null: whichever holds the slot. */
+  attempt: number | null;
   retry: Record<string, unknown> | null;
+}
+
+/** An attempt of a job, and the worker pool that runs it. */
+export interface Attempt {
+  jobId: string;
+  attempt: number;
+  poolId: string | null;
 }
 
 export interface KeylessJob {
@@ -179,15 +188,31 @@ export function makeEngine(schemaName: string) {
     /** What becomes of a job that starts without having been admitted; `batch` holds it alone. */
     catchUnadmitted: (
       client: Queryable,
-      job: { jobId: string; stagedId: string | null; batch: StageBatch | undefined; unmanaged: string },
+      attempt: Attempt,
+      job: { stagedId: string | null; batch: StageBatch | undefined; unmanaged: string },
     ) =>
       first<{ verdict: "admitted" | "taken_over" | "ungoverned"; stagedId: string | null }>(
         client,
-        `select verdict, staged_id::text as "stagedId" from ${schema}._catch_unadmitted($1, $2, $3, $4, null)`,
-        [job.jobId, job.stagedId, JSON.stringify(job.batch), job.unmanaged],
+        `select verdict, staged_id::text as "stagedId"
+         from ${schema}._catch_unadmitted($1, $2, $3, $4, $5, $6, null)`,
+        [
+          attempt.jobId,
+          job.stagedId,
+          attempt.attempt,
+          attempt.poolId,
+          JSON.stringify(job.batch),
+          job.unmanaged,
+        ],
       ),
 
     forgetTakenOver: (client: Queryable) => rows(client, `select ${schema}._forget_taken_over()`),
+
+    startAttempt: (client: Queryable, attempt: Attempt) =>
+      first<{ partition: string; staged_id: string; resumed: boolean } | undefined>(
+        client,
+        `select * from ${schema}._start_attempt($1, $2, $3)`,
+        [attempt.jobId, attempt.attempt, attempt.poolId],
+      ),
 
     /** A pool's heartbeat, its bids for leases, and what its loops need to know before they sleep. */
     beat: (
@@ -220,6 +245,16 @@ export function makeEngine(schemaName: string) {
         ],
       ),
 
+    /** Ends what a backend does for this package, and nothing else. */
+    cancel: (client: Queryable, pid: number) =>
+      rows(
+        client,
+        `select pg_cancel_backend(pid) from pg_stat_activity
+         where pid = $1 and state = 'active' and usename = current_user and datname = current_database()
+           and strpos(query, $2) > 0`,
+        [pid, `${schema}._`],
+      ),
+
     policyNames: async (client: Queryable) =>
       (
         await rows<{ name: string }>(client, `select name from ${schema}._private_policies order by name`)
@@ -236,10 +271,18 @@ export function makeEngine(schemaName: string) {
       rows(client, `select ${schema}._step_down($1)`, [holder]),
 
     scopeOf: (client: Queryable, jobId: string, gate: string | null) =>
-      first<{ policy: string; partition: string; staged_id: string; scope_key: string | null } | undefined>(
+      first<{ policy: string; partition: string; scope_key: string | null } | undefined>(
         client,
         `select * from ${schema}._scope_of($1, $2)`,
         [jobId, gate],
+      ),
+
+    sweepWorkers: (client: Queryable, poolId: string) =>
+      first<{ pools: number; jobs: number }>(client, `select * from ${schema}._sweep_workers($1)`, [poolId]),
+
+    sweepOverdue: async (client: Queryable) =>
+      (await rows<{ job_id: string }>(client, `select job_id from ${schema}._sweep_overdue()`)).map(
+        (row) => row.job_id,
       ),
 
     sweepInFlight: (client: Queryable, graceMs: number) =>

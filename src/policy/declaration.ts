@@ -43,6 +43,7 @@ export interface Declaration {
   readonly backoff: BackoffFunction | undefined;
   readonly breaker: Breaker | undefined;
   readonly giveBackAttempt: boolean;
+  readonly slotTimeoutSeconds: number | null;
 }
 
 /** In seconds. */
@@ -72,6 +73,7 @@ const OPTIONS = [
   "backoff",
   "breaker",
   "giveBackAttempt",
+  "slotTimeout",
   "version",
   "enabled",
 ];
@@ -105,6 +107,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     backoff: optional("backoff", backoff, aFunction),
     breaker: readBreaker(options.breaker),
     giveBackAttempt: readGiveBackAttempt(options),
+    slotTimeoutSeconds: readSlotTimeout(options.slotTimeout),
   } as Declaration);
 }
 
@@ -177,6 +180,12 @@ function readGiveBackAttempt({ giveBackAttempt, retries }: Record<string, unknow
       'giveBackAttempt must be false where retries is "bypass", got true: Graphile Worker then counts attempts alone',
     );
   return gives as boolean;
+}
+
+function readSlotTimeout(slotTimeout: unknown): number | null {
+  if (slotTimeout === undefined) return null;
+  check("slotTimeout", slotTimeout, positiveDuration);
+  return durationSeconds(slotTimeout as Duration);
 }
 
 function readGates(option: unknown): readonly Gate[] {

@@ -36,12 +36,14 @@ export interface PolicyDefinition {
   giveBackAttempt: boolean;
   /** null: none. */
   breaker: Breaker | null;
+  /** null: a running job keeps its slots until it ends. */
+  slotTimeoutSeconds: number | null;
   /** A digest of the source of each function that what is stored depends on, by option. */
   functions: Record<string, string>;
 }
 
 export function describeDeclaration(declaration: Declaration): PolicyDefinition {
-  const { name, version, enabled, retries, unmanaged } = declaration;
+  const { name, version, enabled, retries, unmanaged, slotTimeoutSeconds } = declaration;
   const { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize } = declaration;
   const described = {
     gates: declaration.gates.map(({ name, kind, scope, values }, position) => ({
@@ -62,7 +64,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const limits = { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize };
   const tasks = [...declaration.tasks];
   const { giveBackAttempt, breaker = null } = declaration;
-  const jobs = { job, retries, unmanaged, giveBackAttempt, breaker };
+  const jobs = { job, retries, unmanaged, slotTimeoutSeconds, giveBackAttempt, breaker };
   return { name, tasks, version, enabled, ...limits, ...described, resolvesInSql, ...jobs, functions };
 }
 

@@ -130,6 +130,12 @@ export interface PolicyOptions<Id, S, C> {
    * while its text does not, as when it reads a constant from another module.
    */
   version?: number | undefined;
+  /**
+   * After how long a running job gives its slots back though it has not ended, for tasks that may hang. It goes on
+   * running, and counts no longer; its end then gives nothing back. Longer than 0, and longer than any job takes that is
+   * well; a sweep looks, so it may be one `sweepInterval` later. Default: none, a job keeps its slots until it ends.
+   */
+  slotTimeout?: Duration | undefined;
   /** `false`: jobs are added past the policy, and ticks empty its staging ungated. Default `true`. */
   enabled?: boolean | undefined;
 }

@@ -95,7 +95,8 @@ for (const schema of ["Upper Case", `with "quotes"`, "it's", "dollar$1"]) {
     const jobs = await pool.query(`select * from ${pg.escapeIdentifier(worker)}.jobs`);
     t.is(jobs.rows.length, 2);
     t.deepEqual(await utils.pause({ policy: "greet", partition: "Ana" }), { matched: 1, changed: 1 });
-    t.deepEqual((await utils.sweep()).repaired, { jobs: 0, counters: 0, asleep: 0, blocked: 0 });
+    const { repaired } = await utils.sweep();
+    t.deepEqual(new Set(Object.values(repaired)), new Set([0]));
   });
 }
 

@@ -33,6 +33,7 @@ test("a policy with nothing but partitionBy", (t) => {
     unmanaged: "enforce",
     giveBackAttempt: false,
     breaker: null,
+    slotTimeoutSeconds: null,
     functions: {},
   });
 });
@@ -52,6 +53,7 @@ test("every option finds its way into the definition", (t) => {
     admissionBatchSize: 50,
     job: { queueName: "q", priority: -3, maxAttempts: 5, flags: ["slow"] },
     retries: "bypass",
+    slotTimeout: "90 seconds",
     version: 7,
     enabled: false,
   });
@@ -83,6 +85,7 @@ test("every option finds its way into the definition", (t) => {
     unmanaged: "enforce",
     giveBackAttempt: false,
     breaker: null,
+    slotTimeoutSeconds: 90,
     functions: {},
   });
   t.deepEqual(tasksOf(policy), ["import_csv", "import_xml"]);

@@ -20,7 +20,7 @@ async function startsUnadmitted(
   as: Queryable = it.pool,
   key = "a",
 ): Promise<Caught> {
-  const text = "select * from dispatch_policy._catch_unadmitted($1, null, $2, 'enforce', null)";
+  const text = "select * from dispatch_policy._catch_unadmitted($1, null, 1, null, $2, 'enforce', null)";
   return (await as.query(text, [job, JSON.stringify(it.batch([key]))])).rows[0];
 }
 

@@ -1,0 +1,15 @@
+-- An attempt of a job that no tick admitted starts under the slot the job still holds: notes which attempt it is, and where it runs, so that
+-- the late end of an earlier one (of a pool that was counted dead, or that Graphile Worker retried) gives nothing back.
+-- Returns partition and staged id, and whether the attempt before was cut short; no row: the job holds no slot.
+create or replace function :DISPATCH_POLICY_SCHEMA._start_attempt(p_job_id bigint, p_attempt int, p_pool_id text)
+returns table (partition text, staged_id bigint, resumed boolean) language sql volatile as $$
+  with before as materialized (
+    select f.job_id, f.attempt is not null and f.pool_id is null as resumed
+    from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = p_job_id for update
+  )
+  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set
+    attempt = greatest(f.attempt, p_attempt), pool_id = p_pool_id
+  from before b, :DISPATCH_POLICY_SCHEMA._private_partitions q
+  where f.job_id = b.job_id and q.id = f.partition_id
+  returning q.key, f.staged_id, b.resumed;
+$$;

@@ -1,0 +1,44 @@
+-- Worker pools that have been silent for longer than they said are dead: their jobs are unlocked, so that others run them
+-- at once, and their rows go. The jobs keep their slots, which now belong to their next attempts: should the pool have
+-- been paused only, the late end of an attempt of its own gives nothing back. It registers again with its next heartbeat.
+--
+-- Only a pool judges whose own heartbeats were unbroken for as long as those it judges had time: after a database that
+-- was away, every pool looks dead.
+--
+-- Graphile Worker locks jobs, and the queues they are in, by the id of the pool.
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_workers(p_pool_id text)
+returns table (pools int, jobs int) language plpgsql
+set lock_timeout = '5s'
+as $$
+#variable_conflict use_column
+declare
+  v_pool_ids text[];
+  v_job_ids bigint[];
+  v_attempts int[];
+begin
+  v_pool_ids := array(
+    select w.pool_id from :DISPATCH_POLICY_SCHEMA._private_workers w
+    where w.stale_at < clock_timestamp() and exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_workers judge
+      where judge.pool_id = p_pool_id and judge.heartbeat_at + judge.stale_after / 2 > clock_timestamp()
+        and judge.unbroken_since + greatest(judge.stale_after, w.stale_after) <= clock_timestamp())
+    order by w.pool_id for update skip locked);
+  select coalesce(array_agg(j.id), '{}'), coalesce(array_agg(j.attempts::int), '{}') into v_job_ids, v_attempts
+  from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = any(v_pool_ids);
+  pools := cardinality(v_pool_ids);
+  jobs := cardinality(v_job_ids);
+  if pools > 0 then
+    perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_pool_ids);
+    perform from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    where f.job_id = any(v_job_ids) order by f.job_id for update;
+    update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set attempt = u.attempt + 1, pool_id = null
+    from unnest(v_job_ids, v_attempts) u (job_id, attempt) where f.job_id = u.job_id;
+    delete from :DISPATCH_POLICY_SCHEMA._private_workers w where w.pool_id = any(v_pool_ids);
+  end if;
+  if jobs > 0 then
+    -- unlocking tells no worker
+    perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', jobs)::text);
+  end if;
+  return next;
+end
+$$;

@@ -1,0 +1,93 @@
+import pg from "pg";
+import type { Queryable } from "./engine.ts";
+
+/** Runs a callback with a client of a pool, as Graphile Worker's does. */
+type WithClient = <T>(callback: (client: pg.PoolClient) => Promise<T>) => Promise<T>;
+
+export interface OwnConnectionOptions {
+  /** The host's way to its pool: says where to connect to, and stands in while the connection cannot be made. */
+  readonly withPgClient: WithClient;
+  /** The host's pool, where it was given one: its options may hold what a client does not tell. */
+  readonly pgPool?: unknown;
+  /** How long connecting and each statement may take. */
+  readonly timeoutMs: number;
+  /** The pool stands in; called once for each time the connection is lost. */
+  readonly onFallback: (error: Error) => void;
+}
+
+/**
+ * One connection beside the host's pool, for what must get through when the pool is exhausted. It is made when first
+ * used, and again after any failure. The caller asks one thing at a time.
+ */
+export function makeOwnConnection({ withPgClient, pgPool, timeoutMs, onFallback }: OwnConnectionOptions) {
+  let settings: pg.ClientConfig | null | undefined;
+  let client: pg.Client | undefined;
+  let reported = false;
+  let closed = false;
+
+  async function run<T>(callback: (client: Queryable) => Promise<T>): Promise<T> {
+    const own = closed ? undefined : await connected();
+    if (!own) return withPgClient(callback);
+    try {
+      return await callback(own);
+    } catch (error) {
+      discard(own); // a statement that timed out may still be at work in it
+      throw error;
+    }
+  }
+
+  /** Undefined while it cannot be made. */
+  async function connected(): Promise<pg.Client | undefined> {
+    if (client) return client;
+    settings ??= poolSettings(pgPool) ?? (await withPgClient(async (one) => clientSettings(one)));
+    if (!settings) return undefined;
+    const made = new pg.Client({ ...settings, ...timeouts(timeoutMs) });
+    made.on("error", () => discard(made));
+    try {
+      await made.connect();
+      reported = false;
+      client = made;
+      return made;
+    } catch (error) {
+      discard(made);
+      if (!reported) onFallback(error as Error);
+      reported = true;
+      return undefined;
+    }
+  }
+
+  function discard(lost: pg.Client): void {
+    if (client === lost) client = undefined;
+    lost.end().catch(() => {});
+  }
+
+  return {
+    run,
+    close(): void {
+      closed = true;
+      if (client) discard(client);
+    },
+  };
+}
+
+export type OwnConnection = ReturnType<typeof makeOwnConnection>;
+
+function timeouts(ms: number): pg.ClientConfig {
+  return { connectionTimeoutMillis: ms, query_timeout: ms, keepAlive: true };
+}
+
+/** With these the pool makes its own clients: also where a password is a function, or a stream is made in a way of one's own. */
+function poolSettings(pool: unknown): pg.ClientConfig | null {
+  const { options } = (pool ?? {}) as { options?: pg.ClientConfig & { password?: unknown } };
+  // pg hides the password from what enumerates
+  return options ? { ...options, password: options.password } : null;
+}
+
+/** Where a client is connected to; null where it does not say. */
+function clientSettings(client: pg.PoolClient): pg.ClientConfig | null {
+  const { connectionParameters } = client as unknown as { connectionParameters?: pg.ClientConfig };
+  if (!connectionParameters) return null;
+  const { user, password, host, port, database, ssl, options, application_name } = connectionParameters;
+  const found = { user, password, host, port, database, ssl, options, application_name };
+  return Object.fromEntries(Object.entries(found).filter(([, value]) => value != null));
+}

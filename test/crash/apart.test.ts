@@ -1,0 +1,126 @@
+// Heartbeat, tick, release and sweep fail on their own.
+import test from "ava";
+import { run, WorkerPreset } from "graphile-worker";
+import pg from "pg";
+import { makeEngine } from "../../src/db/engine.ts";
+import { withDeadline } from "../../src/deadline.ts";
+import { addPolicyJob, definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+
+const work = definePolicy("work", {
+  partitionBy: "account",
+  gates: ({ concurrency }) => [concurrency({ max: 1 })],
+});
+
+test("a pool of 2 that is exhausted and a tick that waits for a lock stop no heartbeat", async (t) => {
+  const { url, pool } = await testDatabase(t);
+  const small = new pg.Pool({ connectionString: url, max: 2 });
+  small.on("error", () => {});
+  small.on("connect", (client) => client.on("error", () => {}));
+  const runner = await run({
+    preset: {
+      extends: [
+        WorkerPreset,
+        dispatchPolicyPreset({
+          policies: [work],
+          workerHeartbeatInterval: "200 ms",
+          workerStaleAfter: "30 seconds",
+        }),
+      ],
+      worker: { logger: silent, pollInterval: 60_000 },
+    },
+    pgPool: small,
+    noHandleSignals: true,
+    taskList: { work: async () => {} },
+  });
+  const worker = async () =>
+    (
+      await pool.query(
+        "select heartbeat_at, unbroken_since, extract(epoch from clock_timestamp() - heartbeat_at) as silent from dispatch_policy._private_workers",
+      )
+    ).rows[0];
+  const before = await until("it lives", worker);
+  await addPolicyJob(pool, work, { account: "a" });
+  await until(
+    "the job ran",
+    async () => (await pool.query("select from dispatch_policy.jobs")).rows.length === 0,
+  );
+  await until("its slot is back", async () => {
+    const { rows } = await pool.query("select from dispatch_policy.in_flight_jobs");
+    return rows.length === 0;
+  });
+
+  const locker = await pool.connect();
+  await locker.query("begin");
+  await locker.query("select from dispatch_policy._private_limiters for update");
+  await addPolicyJob(pool, work, { account: "a" });
+  await until("a tick waits for the lock", async () => {
+    const text =
+      "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%admit%'";
+    return (await pool.query(text)).rows.length > 0;
+  });
+  const held = await small.connect(); // Graphile Worker's listener has the other
+  const waiting = small.connect();
+  await until("the pool is exhausted", () => small.idleCount === 0 && small.waitingCount > 0);
+  for (let beats = 0; beats < 5; beats++) {
+    const { heartbeat_at: last } = await worker();
+    await until("another heartbeat", async () => (await worker()).heartbeat_at > last);
+  }
+  t.deepEqual((await worker()).unbroken_since, before.unbroken_since, "none was late");
+  held.release();
+  (await waiting).release();
+  await locker.query("rollback");
+  locker.release();
+  await until(
+    "the job ran",
+    async () => (await pool.query("select from dispatch_policy.jobs")).rows.length === 0,
+  );
+  await runner.stop();
+  await small.end();
+  await until("its connection is closed", async () => {
+    const text = `select from pg_stat_activity where datname = current_database()
+      and strpos(query, '_worker_gone') > 0 and pid <> pg_backend_pid()`;
+    return (await pool.query(text)).rows.length === 0;
+  });
+});
+
+test("what takes too long fails, and is cancelled", async (t) => {
+  const { pool } = await testDatabase(t);
+  const engine = makeEngine("dispatch_policy");
+  const withPgClient = async <T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> => {
+    const client = await pool.connect();
+    try {
+      return await callback(client);
+    } finally {
+      client.release();
+    }
+  };
+  const cancel = (pid: number) => engine.cancel(pool, pid);
+  const sleeps = 'select pg_sleep(600) /* "dispatch_policy"._ */';
+  const hurried = withDeadline(withPgClient as never, 200, cancel);
+  await t.throwsAsync(
+    hurried((client) => client.query(sleeps).then(() => {})),
+    { message: /within 200 ms/ },
+  );
+  await until("it was cancelled", async () => {
+    const { rows } = await pool.query(
+      "select from pg_stat_activity where query like 'select pg_sleep(600)%' and state = 'active' and datname = current_database()",
+    );
+    return rows.length === 0;
+  });
+  const patient = withDeadline(withPgClient as never, 60_000, cancel);
+  t.is(await patient(async (client) => (await client.query("select 1 as one")).rows[0].one), 1);
+
+  // an exhausted pool: it does not wait for ever, and a client that comes too late goes back unused
+  const clients = await Promise.all(Array.from({ length: 10 }, () => pool.connect()));
+  let used = false;
+  const tooLate = hurried(async () => {
+    used = true;
+  });
+  await t.throwsAsync(tooLate, { message: /within 200 ms/ });
+  for (const client of clients) client.release();
+  await until("nobody waits", () => pool.waitingCount === 0);
+  t.false(used);
+});

@@ -1,0 +1,116 @@
+// Who is dead is decided by heartbeats in the database, and only by a pool whose own were unbroken.
+import test from "ava";
+import { concurrency, engine } from "../helpers/engine.ts";
+
+type World = Awaited<ReturnType<typeof engine>>;
+
+function beat(world: World, pool: string, staleAfter = "1 minute"): Promise<unknown> {
+  return world.pool.query("select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, $2)", [
+    pool,
+    staleAfter,
+  ]);
+}
+
+/** Nothing was heard of these pools for so long: what their rows say is that much older. */
+function away(world: World, time: string, pools = ["judge", "other"]): Promise<unknown> {
+  return world.pool.query(
+    `update dispatch_policy._private_workers set heartbeat_at = heartbeat_at - $1::interval,
+       stale_at = stale_at - $1::interval, unbroken_since = unbroken_since - $1::interval where pool_id = any($2)`,
+    [time, pools],
+  );
+}
+
+async function sweep(world: World, judge = "judge"): Promise<{ pools: number; jobs: number }> {
+  return (await world.pool.query("select * from dispatch_policy._sweep_workers($1)", [judge])).rows[0];
+}
+
+async function twoPools(t: Parameters<typeof engine>[0]): Promise<World> {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await beat(world, "judge");
+  await beat(world, "other");
+  return world;
+}
+
+test("after a database that was away nobody is dead: the judge was silent as well", async (t) => {
+  const world = await twoPools(t);
+  await away(world, "10 minutes");
+  await beat(world, "judge");
+  t.deepEqual(await sweep(world), { pools: 0, jobs: 0 });
+  await beat(world, "other");
+  await away(world, "59 seconds", ["judge"]);
+  await world.pool.query(
+    "update dispatch_policy._private_workers set heartbeat_at = now() where pool_id = 'judge'",
+  );
+  t.deepEqual(await sweep(world), { pools: 0, jobs: 0 }, "it came back in time");
+});
+
+test("away for less than workerStaleAfter, but too long for the judge's heartbeats to count as unbroken", async (t) => {
+  const world = await twoPools(t);
+  await away(world, "10 minutes"); // both have lived for long
+  await world.pool.query(
+    "update dispatch_policy._private_workers set heartbeat_at = now() - interval '50 seconds', stale_at = now() + interval '10 seconds' where pool_id = 'judge'",
+  );
+  t.deepEqual(await sweep(world), { pools: 0, jobs: 0 }, "its last heartbeat is too old to judge");
+  await beat(world, "judge");
+  t.deepEqual(await sweep(world), { pools: 0, jobs: 0 }, "the next one begins anew");
+});
+
+test("a pool that stays silent is dead once the judge's heartbeats were unbroken for as long", async (t) => {
+  const world = await twoPools(t);
+  await world.stage(["a", "b"]);
+  await world.passes();
+  const [job, theirs] = await world.inFlight();
+  await world.pool.query(
+    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = case when id = $1 then 'other' else 'judge' end",
+    [job],
+  );
+  await away(world, "61 seconds");
+  await beat(world, "judge");
+  t.deepEqual(await sweep(world), { pools: 0, jobs: 0 });
+  await away(world, "61 seconds", ["judge"]);
+  await world.pool.query(
+    "update dispatch_policy._private_workers set heartbeat_at = now(), stale_at = now() + interval '1 minute' where pool_id = 'judge'",
+  );
+  t.deepEqual(await sweep(world), { pools: 1, jobs: 1 });
+  t.deepEqual(await sweep(world), { pools: 0, jobs: 0 }, "once");
+  const { rows } = await world.pool.query("select id, locked_by from graphile_worker.jobs order by id");
+  t.deepEqual(rows, [
+    { id: job, locked_by: null },
+    { id: theirs, locked_by: "judge" },
+  ]);
+  t.deepEqual(await world.inFlight(), [job, theirs], "both hold their slots");
+});
+
+test("a pool waits for its own workerStaleAfter, however short the judge's", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await beat(world, "judge", "3 seconds");
+  await beat(world, "other", "10 minutes");
+  await away(world, "11 minutes", ["other"]);
+  await away(world, "9 minutes", ["judge"]);
+  await world.pool.query(
+    "update dispatch_policy._private_workers set heartbeat_at = now(), stale_at = now() + interval '3 seconds' where pool_id = 'judge'",
+  );
+  t.deepEqual(await sweep(world), { pools: 0, jobs: 0 });
+});
+
+test("a late end of an unlocked attempt gives nothing back, in one flush with the later one or alone", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage(["a", "a", "a"]);
+  await world.passes();
+  const [one, two, three] = await world.inFlight();
+  await world.pool.query("update dispatch_policy._private_in_flight_jobs set attempt = 2");
+  const ended = (job: string, attempt: number) => ({ job, attempt });
+  t.deepEqual(await world.release([ended(one!, 1)]), [one], "dealt with");
+  const failed = { ...ended(two!, 1), ok: false, retry: { attempt: 1, task: "p", after: 0 } };
+  t.deepEqual(await world.release([failed]), [two]);
+  t.deepEqual(await world.inFlight(), [one, two, three]);
+  t.is((await world.limiter("concurrency")).in_flight, 3);
+  await world.release([ended(one!, 1), ended(one!, 2), ended(two!, 2)]);
+  t.deepEqual(await world.inFlight(), [three]);
+  await world.release([three!]);
+  t.is(
+    (await world.limiter("concurrency")).in_flight,
+    0,
+    "who names no attempt means whichever holds the slot",
+  );
+});

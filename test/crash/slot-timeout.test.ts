@@ -1,0 +1,114 @@
+// A job that hangs in a live process gives its slot back, by itself or by an operator.
+import test from "ava";
+import { ArgumentError, concurrency, definePolicy } from "../../src/index.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker } from "../helpers/worker.ts";
+
+const account = { account: "a" };
+const options = { partitionBy: "account", gates: [concurrency({ max: 1 })] };
+
+/** Tasks that run until each is told to end, in the order they started. */
+function hands() {
+  const ends: (() => void)[] = [];
+  return { ends, task: () => new Promise<void>((resolve) => ends.push(resolve)) };
+}
+
+test("slotTimeout: the next job starts, and the late end of the first gives nothing back", async (t) => {
+  const policy = definePolicy("work", { ...options, slotTimeout: "1 second" });
+  const { ends, task } = hands();
+  const worker = await startWorker(t, {
+    policies: [policy],
+    tasks: { work: task },
+    preset: { sweepInterval: "1 second" },
+  });
+  t.teardown(() => ends.forEach((end) => void end()));
+  const first = await worker.utils.addJob(policy, account);
+  await worker.sees("job:start");
+  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = 3600"); // only the first hangs for so long
+  const { admitted_at: since } = await worker.row("select admitted_at from dispatch_policy.in_flight_jobs");
+  t.truthy(since);
+  await worker.utils.addJob(policy, account);
+  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = 1");
+  await until("the second runs as well", () => ends.length === 2);
+  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = null");
+  const audit = await worker.row(
+    "select * from dispatch_policy.audit where verb = 'release' order by id limit 1",
+  );
+  t.like(audit, {
+    policy: "work",
+    partition: "a",
+    reason: "slotTimeout",
+    by: "sweep",
+    matched: 1,
+    changed: 1,
+  });
+  await until("it is logged", () =>
+    worker.log.some(({ level, message }) => level === "warning" && message.includes('"overdue":1')),
+  );
+  ends[0]!();
+  await worker.sees("job:success");
+  await worker.utils.sweep();
+  const left = await worker.row("select * from dispatch_policy.in_flight_jobs");
+  t.truthy(left);
+  t.not(left.staged_id, first.id);
+  t.is(
+    (await worker.row("select in_flight from dispatch_policy.limiters where gate = 'concurrency'")).in_flight,
+    1,
+  );
+  ends[1]!();
+  await worker.everythingIsReleased();
+});
+
+test("release: the job goes on, its slot is free, its end gives nothing back", async (t) => {
+  const policy = definePolicy("work", options);
+  const { ends, task } = hands();
+  const worker = await startWorker(t, { policies: [policy], tasks: { work: task } });
+  t.teardown(() => ends.forEach((end) => void end()));
+  const first = await worker.utils.addJob(policy, account);
+  await worker.utils.addJob(policy, account);
+  await worker.sees("job:start");
+  const why = { reason: "hangs", by: "ana" };
+  t.deepEqual(await worker.utils.release({ jobId: first.id, ...why }), { matched: 1, changed: 1 });
+  await worker.sees("job:start", 2);
+  t.deepEqual(
+    await worker.utils.release({ jobId: first.id }),
+    { matched: 0, changed: 0 },
+    "it holds none now",
+  );
+  const { job_id } = await worker.row("select job_id from dispatch_policy.in_flight_jobs");
+  t.deepEqual(await worker.utils.release({ jobId: job_id }), { matched: 1, changed: 1 }, "by either id");
+  const { rows } = await worker.pool.query(
+    "select reason, by, matched, changed from dispatch_policy.audit where verb = 'release' order by id limit 1",
+  );
+  t.deepEqual(rows, [{ ...why, matched: 1, changed: 1 }]);
+  await t.throwsAsync(worker.utils.release({ jobId: undefined as never }), { instanceOf: ArgumentError });
+  for (const end of ends) end();
+  await worker.sees("job:success", 2);
+  await worker.everythingIsReleased();
+});
+
+test("a failed job whose slot was given back meanwhile takes one again for its next attempt", async (t) => {
+  const policy = definePolicy("work", { ...options, backoff: () => "1 ms" });
+  let fail: (error: Error) => void = () => {};
+  const { ends, task } = hands();
+  const worker = await startWorker(t, {
+    policies: [policy],
+    tasks: {
+      work: (_, { job }) => (job.attempts === 1 ? new Promise<void>((_ok, no) => (fail = no)) : task()),
+    },
+    worker: { pollInterval: 200 },
+  });
+  t.teardown(() => ends.forEach((end) => void end()));
+  const { id } = await worker.utils.addJob(policy, account);
+  await worker.sees("job:start");
+  await worker.utils.release({ jobId: id });
+  fail(new Error("late"));
+  await until("it runs again", () => ends.length === 1);
+  t.is(
+    (await worker.row("select in_flight from dispatch_policy.limiters where gate = 'concurrency'")).in_flight,
+    1,
+  );
+  ends[0]!();
+  await worker.sees("job:success");
+  await worker.everythingIsReleased();
+});
