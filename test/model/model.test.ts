@@ -5,10 +5,13 @@ import fc from "fast-check";
 import pg from "pg";
 import { testDatabase } from "../helpers/database.ts";
 import { type Case, cases, inWords } from "./cases.ts";
-import { runCase, type Target } from "./run.ts";
+import { MUTANTS, type MutantName, plant } from "./mutants.ts";
+import { Difference, runCase, type Target } from "./run.ts";
 
 const CASES = Number(process.env.MODEL_CASES ?? 300);
+const CASES_UNTIL_A_MUTANT_SHOWS = 240;
 const STEPS = 14;
+const TIMEOUT = 600_000 + CASES * 2000;
 
 async function target(t: ExecutionContext): Promise<Target> {
   const { url, pool } = await testDatabase(t);
@@ -18,49 +21,63 @@ async function target(t: ExecutionContext): Promise<Target> {
   return { url, pool, client, cases: 0 };
 }
 
-function replayed(): { seed?: number; path?: string } {
+type Outcome = fc.RunDetails<[Case]>;
+
+async function check(
+  target: Target,
+  overlapping: boolean,
+  parameters: fc.Parameters<[Case]>,
+): Promise<Outcome> {
+  const random = cases({ overlapping, steps: STEPS });
+  return fc.check(
+    fc.asyncProperty(random, (it) => runCase(target, it, { overlapping })),
+    parameters,
+  );
+}
+
+/** What MODEL_SEED and MODEL_PATH name. */
+function again(): fc.Parameters<[Case]> {
   const { MODEL_SEED: seed, MODEL_PATH: path } = process.env;
   return { ...(seed && { seed: Number(seed) }), ...(path && { path }) };
 }
 
-async function check(
-  t: ExecutionContext,
-  { overlapping, count }: { overlapping: boolean; count: number },
-): Promise<fc.RunDetails<[Case]>> {
-  const it = await target(t);
-  const property = fc.asyncProperty(cases({ overlapping, steps: STEPS }), (one) =>
-    runCase(it, one, { overlapping }),
-  );
-  return fc.check(property, { numRuns: count, ...replayed() });
+function reasonOf({ errorInstance: error }: Outcome): string {
+  if (error instanceof Difference) return error.message;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
-function inFull({
-  seed,
-  counterexamplePath,
-  counterexample,
-  errorInstance,
-  numShrinks,
-}: fc.RunDetails<[Case]>) {
-  const error = errorInstance instanceof Error ? errorInstance : new Error(String(errorInstance));
-  const what = error.constructor.name === "Difference" ? error.message : error.stack;
-  return `${what}
-${counterexample ? inWords(counterexample[0]) : ""}
-again: MODEL_SEED=${seed} MODEL_PATH=${counterexamplePath} (shrunk ${numShrinks} times)`;
+function inFull(outcome: Outcome): string {
+  const { seed, counterexamplePath, counterexample, numShrinks } = outcome;
+  return [
+    reasonOf(outcome),
+    ...(counterexample ? [inWords(counterexample[0])] : []),
+    `again: MODEL_SEED=${seed} MODEL_PATH=${counterexamplePath} (shrunk ${numShrinks} times)`,
+  ].join("\n");
 }
 
 test.serial("the engine admits what the model admits", async (t) => {
-  t.timeout(600_000 + CASES * 2000);
-  const details = await check(t, { overlapping: false, count: Math.ceil(CASES * 0.8) });
-  if (details.failed) t.fail(inFull(details));
-  t.pass();
+  t.timeout(TIMEOUT);
+  const outcome = await check(await target(t), false, { numRuns: Math.ceil(CASES * 0.8), ...again() });
+  t.false(outcome.failed, inFull(outcome));
 });
 
 test.serial(
   "where keyed scopes overlap, nothing goes past a limit and nobody waits for nothing",
   async (t) => {
-    t.timeout(600_000 + CASES * 2000);
-    const details = await check(t, { overlapping: true, count: Math.ceil(CASES * 0.2) });
-    if (details.failed) t.fail(inFull(details));
-    t.pass();
+    t.timeout(TIMEOUT);
+    const outcome = await check(await target(t), true, { numRuns: Math.ceil(CASES * 0.2), ...again() });
+    t.false(outcome.failed, inFull(outcome));
   },
 );
+
+for (const name of Object.keys(MUTANTS) as MutantName[]) {
+  test.serial(`the model check finds: ${name}`, async (t) => {
+    t.timeout(TIMEOUT);
+    const it = await target(t);
+    await plant(it.client, name);
+    const outcome = await check(it, false, { numRuns: CASES_UNTIL_A_MUTANT_SHOWS, endOnFailure: true });
+    t.true(outcome.failed, `not within ${outcome.numRuns} cases`);
+    t.log(`case ${outcome.numRuns}: ${reasonOf(outcome)}`);
+    t.regex(reasonOf(outcome), MUTANTS[name].shows);
+  });
+}
