@@ -37,11 +37,23 @@ export const MUTANTS = {
     to: "limit (p_policy).admission_budget + 1",
     shows: /by the budget: \d+, at most/,
   },
-  "what a keyed scope refuses takes from the policy's all the same": {
+  "what a narrow scope refuses takes from a broad one all the same": {
     of: "_allocate",
-    from: /from keyed c2 join uses u/,
-    to: "from narrow c2 join uses u",
+    from: /from (narrow|keyed) c2 join uses u/g,
+    to: "from cand c2 join uses u",
     shows: ADMITS,
+  },
+  "a job that costs nothing goes at rate zero": {
+    of: "_allocate",
+    from: /when u\.rate <= 0 then 0/,
+    to: "",
+    shows: /at rate 0|jobs admitted/,
+  },
+  "who waits for its own bucket is not told of other numbers": {
+    of: "_charge",
+    from: /then w\.own_id\b/,
+    to: "then null",
+    shows: /wait although they could go/,
   },
   "a job costs one token, whatever its cost": {
     of: "_charge",
@@ -62,9 +74,9 @@ export const MUTANTS = {
     shows: /tokens: the engine says|tokens taken|jobs admitted/,
   },
   "a bucket fills twice for the same seconds": {
-    of: "_throttle_mark",
-    from: /else greatest\(refilled_at, now\)/,
-    to: "else refilled_at",
+    of: "_charge",
+    from: /dispatch_policy\._throttle_mark\(l\.refilled_at, p_now\)/,
+    to: "l.refilled_at",
     shows: /tokens: the engine says/,
   },
   "a clock that goes back takes tokens away": {
