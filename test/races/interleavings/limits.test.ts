@@ -229,3 +229,13 @@ test("a rate of zero admits no job, not even one that costs nothing", async (t) 
   await world.stage("a", { cost: 0 });
   t.is(await world.passes(2), 0);
 });
+
+test("a partition that moves to another scope no longer waits for the one it left", async (t) => {
+  const by = (account: string) => [concurrency(1, { name: "account", scope: () => account })];
+  const world = await engine(t, { gates: by("full") });
+  await world.stage(["a", "b"]);
+  t.is(await world.passes(2), 1);
+  const waiting = (await world.partition("a")).blocked_on === null ? "b" : "a";
+  await world.stage(waiting, { gates: by("free") });
+  t.is(await world.passes(2), 1);
+});
