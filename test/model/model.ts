@@ -17,6 +17,7 @@ export interface Note {
   readonly partition: string;
   readonly weight: number;
   readonly gates: readonly TestGate[];
+  readonly cheapest: number;
 }
 
 export interface Limiter {
@@ -35,6 +36,8 @@ export interface Limiter {
 export interface Partition {
   readonly key: string;
   weight: number;
+  /** The least cost it was ever told of, and one at most. */
+  cheapest: number;
   limiters: Limiter[];
   decayed: number;
   decayedAt: number;
@@ -92,10 +95,10 @@ export class Model {
     this.settings = settings;
   }
 
-  stage(jobs: readonly Job[], note: Omit<Note, "partition">): void {
+  stage(jobs: readonly Job[], note: Omit<Note, "partition" | "cheapest">): void {
     for (const job of jobs) this.staged.set(job.id, job);
     for (const partition of new Set(jobs.map((job) => job.partition)))
-      this.#notes.push({ ...note, partition });
+      this.#notes.push({ ...note, partition, cheapest: jobs[0]!.cost });
   }
 
   /** Of each partition the newest note counts; of a shared limiter the newest note of any partition. */
@@ -105,6 +108,7 @@ export class Model {
       newest.delete(note.partition);
       newest.set(note.partition, note);
     }
+    const notes = this.#notes;
     this.#notes = [];
     const wanted = new Map<string, { gate: TestGate; key: string }>();
     for (const { partition, gates } of newest.values())
@@ -118,6 +122,8 @@ export class Model {
       partition.weight = weight;
       partition.limiters = gates.map((gate) => this.limiters.get(limiterName(gate.name, gate.keyOf(key)))!);
       this.partitions.set(key, partition);
+      for (const note of notes)
+        if (note.partition === key) partition.cheapest = Math.min(partition.cheapest, note.cheapest);
     }
   }
 
@@ -193,7 +199,7 @@ export class Model {
       const partition = this.partitions.get(key)!;
       const admits = decayed?.get(key) ?? this.decayedOf(partition, now);
       return this.line(key)
-        .slice(0, this.settings.batchSize)
+        .slice(0, Math.min(this.settings.batchSize, this.#mostOf(partition, now)))
         .map((job, index): Candidate => {
           const position = index + 1;
           const virtualTime =
@@ -211,6 +217,20 @@ export class Model {
       candidates = candidates.filter((candidate) => !refused.has(candidate));
     }
     return candidates.slice(0, this.settings.budget ?? undefined).map(({ job }) => job);
+  }
+
+  /** More of a partition's jobs than this could not go even if all were its cheapest: they stand in nobody's way. */
+  #mostOf({ limiters, cheapest }: Partition, now: number): number {
+    const most = limiters.map((limiter) => {
+      if (limiter.gate.kind !== "throttle") return this.capOf(limiter, now) - limiter.inFlight;
+      const numbers = this.numbersOf(limiter, now);
+      const tokens = this.tokensOf(limiter, now);
+      if (numbers.rate! <= 0) return 0;
+      if (cheapest === 0 && tokens >= 0) return Number.POSITIVE_INFINITY;
+      const jobs = Math.floor((tokens + CLOSE) / Math.max(cheapest, CLOSE));
+      return tokens >= capacityOf(numbers) - CLOSE ? Math.max(jobs, 1) : jobs;
+    });
+    return Math.max(Math.min(...most), 0);
   }
 
   #refusedBy(limiter: Limiter, candidates: readonly Candidate[], now: number): Candidate[] {
@@ -317,7 +337,16 @@ export function capacityOf({ rate, burst }: Numbers): number {
 
 function newPartition(key: string, now: number): Partition {
   const never = Number.NEGATIVE_INFINITY;
-  return { key, weight: 1, limiters: [], decayed: 0, decayedAt: now, pausedUntil: never, heldUntil: never };
+  return {
+    key,
+    weight: 1,
+    cheapest: 1,
+    limiters: [],
+    decayed: 0,
+    decayedAt: now,
+    pausedUntil: never,
+    heldUntil: never,
+  };
 }
 
 function newLimiter(name: string, gate: TestGate, key: string, now: number): Limiter {

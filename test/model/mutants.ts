@@ -9,7 +9,7 @@ interface Mutant {
   readonly shows: RegExp;
 }
 
-const ADMITS = /jobs admitted: the engine says/;
+const ADMITS = /jobs admitted: the engine says|wait although they could go|still moves after/;
 const OVER = /in flight: \d+, at most/;
 
 export const MUTANTS = {
@@ -75,7 +75,7 @@ export const MUTANTS = {
   },
   "a bucket fills twice for the same seconds": {
     of: "_charge",
-    from: /dispatch_policy\._throttle_mark\(l\.refilled_at, p_now\)/,
+    from: /[\w.]+_throttle_mark\(l\.refilled_at, p_now\)/,
     to: "l.refilled_at",
     shows: /tokens: the engine says/,
   },
