@@ -23,7 +23,7 @@ export const MUTANTS = {
     of: "_allocate",
     from: /order by b\.vt, b\.priority/,
     to: "order by b.vt desc, b.priority",
-    shows: ADMITS,
+    shows: /jobs admitted|the first jobs of/,
   },
   "weights count for nothing": {
     of: "_allocate",
