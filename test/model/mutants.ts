@@ -49,12 +49,6 @@ export const MUTANTS = {
     to: "",
     shows: /at rate 0|jobs admitted/,
   },
-  "who waits for its own bucket is not told of other numbers": {
-    of: "_charge",
-    from: /then w\.own_id\b/,
-    to: "then null",
-    shows: /wait although they could go/,
-  },
   "a job costs one token, whatever its cost": {
     of: "_charge",
     from: /sum\(t\.cost\) as cost/,
@@ -75,7 +69,7 @@ export const MUTANTS = {
   },
   "a bucket fills twice for the same seconds": {
     of: "_charge",
-    from: /[\w.]+_throttle_mark\(l\.refilled_at, p_now\)/,
+    from: /[\w."]+_throttle_mark\(l\.refilled_at, p_now\)/,
     to: "l.refilled_at",
     shows: /tokens: the engine says/,
   },
@@ -95,12 +89,6 @@ export const MUTANTS = {
     of: "_adaptive_observe",
     from: /v_current := floor\(v_current \* v_factor\)::int;/,
     to: "",
-    shows: /learnt limit/,
-  },
-  "an adaptive limit grows though it never bound": {
-    of: "_adaptive_observe",
-    from: /elsif was_in_flight \* 2 >= v_current then/,
-    to: "else",
     shows: /learnt limit/,
   },
   "admits never decay": {
