@@ -17,7 +17,7 @@ set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_se
 begin
   return query
   with lim as materialized (
-    select l.id, l.breadth, l.tokens, l.capacity, l.reserved_for,
+    select l.id, l.breadth, l.rate, l.tokens, l.capacity, l.reserved_for,
       l.slots,
       -- for the claimed: a slot reserved for a partition outside the claim is not there
       l.slots - case when l.reserved_for <> all (p_partition_ids) then 1 else 0 end as slots_here
@@ -36,6 +36,7 @@ begin
     select u.partition_id, count(u.id) as known, min(case
         when u.slots is not null then
           u.slots - case when u.reserved_for is not null and u.reserved_for <> u.partition_id then 1 else 0 end
+        when u.rate <= 0 then 0
         when p.min_cost = 0 and u.tokens >= 0 then 1e6      -- what costs nothing needs no token
         when u.tokens >= u.capacity - 1e-9 then
           greatest(least(floor((u.tokens + 1e-9) / greatest(p.min_cost, 1e-9)), 1e6), 1)

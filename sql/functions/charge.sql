@@ -104,6 +104,8 @@ begin
   waits as materialized (
     select distinct on (k.partition_id) k.partition_id, k.id, k.breadth, k.kind, k.ord, k.reason, k.ready_at,
       max(k.ready_at) filter (where k.breadth = 0) over (partition by k.partition_id) as own_ready_at,
+      first_value(k.id) over (
+        partition by k.partition_id order by k.breadth, k.ready_at desc nulls last, k.ord) as own_id,
       first_value(k.reason) over (
         partition by k.partition_id order by k.ready_at desc nulls first, k.ord) as last_reason
     from lacking k order by k.partition_id, k.ord
@@ -123,7 +125,10 @@ begin
         when w.id is null then p_now + interval '1 second'
         when w.breadth = 0 and w.kind = 'throttle' then w.own_ready_at
         else 'infinity' end as denied_until,
-      case when p.head_id is not null and p.probe_job_id is null and not (w.breadth = 0 and w.kind = 'throttle') then w.id end as blocked_on
+      -- also on a bucket of its own, whose time is known: other numbers change it
+      case when p.head_id is null or p.probe_job_id is not null then null
+        when w.breadth = 0 and w.kind = 'throttle' then w.own_id
+        else w.id end as blocked_on
     from part p left join waits w on w.partition_id = p.id
   ),
   -- the keyed slots kept for a partition that waits for a further keyed scope

@@ -61,13 +61,14 @@ begin
       decreased_at = coalesce((a.state).decreased_at, l.decreased_at)
     from per_limiter n left join adapted a on a.id = n.id
     where l.id = n.id and l.id = any(p_limiter_ids)
-    returning l.id, l.policy_id
+    returning l.id, l.policy_id, l.kind
   ),
   noted as (
     insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
     select f.policy_id, f.id from freed f
     -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
-    where (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = f.id limit 1)
+    where f.kind <> 'throttle'   -- nothing is given back
+      and (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = f.id limit 1)
     returning policy_id
   ),
   -- how a probe ended, and what a breaker counts: the router is told, which alone may change a partition now

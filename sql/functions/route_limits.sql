@@ -59,7 +59,7 @@ begin
       rate = c.rate, per = c.per, burst = c.burst, max = c.max, initial_max = c.initial_max,
       target_lag_ms = c.target_lag_ms, min = c.min, ewma_alpha = c.ewma_alpha,
       failure_decrease_factor = c.failure_decrease_factor, overload_decrease_factor = c.overload_decrease_factor,
-      current_max = least(greatest(l.current_max, c.min), coalesce(c.max, l.current_max)),
+      current_max = least(greatest(l.current_max, c.min), coalesce(c.max, 2147483647)),
       arrival_id = c.arrival_id, version = c.version
     from change c
     where l.id = c.id and l.id = any(array(select k::bigint from jsonb_object_keys(v_changes) k))

@@ -27,7 +27,7 @@ begin
     from arrival a where a.pause is not null group by a.partition_id
   ),
   known as materialized (
-    select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id
+    select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id, p.blocked_on
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     where p.id = any(array(select w.partition_id from work w))
   ),
@@ -95,8 +95,8 @@ begin
       probing = p.probing or s.held_until is not null,
       stopped_by = case when s.pause is null then p.stopped_by else s.pause ->> 'by' end,
       stop_reason = case when s.pause is null then p.stop_reason else s.pause ->> 'reason' end,
-      denied_until = case when s.pause is null then p.denied_until else '-infinity' end,
-      blocked_on = case when s.pause is null then p.blocked_on end
+      denied_until = case when s.pause is null and not m.away then p.denied_until else '-infinity' end,
+      blocked_on = case when s.pause is null and not m.away then p.blocked_on end
     from work w
     join known k on k.id = w.partition_id
     join lateral (
@@ -109,6 +109,11 @@ begin
     ) n on true
     left join limiter_ids i on i.partition_id = w.partition_id
     left join stop s on s.partition_id = w.partition_id
+    -- the limiter it waits for is one it no longer uses
+    cross join lateral (
+      select coalesce(n.newer and n.limits is distinct from k.limits
+        and k.blocked_on <> all (coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id), false) as away
+    ) m
     where p.id = w.partition_id and p.id = any(array(select x.partition_id from work x))
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_partitions (

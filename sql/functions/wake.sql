@@ -36,6 +36,7 @@ begin
   lim as materialized (
     select l.*, greatest(least(case
         when l.slots is not null then l.slots - case when l.reserved_for is not null then 1 else 0 end
+        when l.breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
         when l.tokens >= l.capacity - 1e-9 then greatest(floor(l.tokens + 1e-9), 1)
         else floor(l.tokens + 1e-9) end, 1000), 0)::int as room
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, p_now, p_bounded) l

@@ -1,6 +1,6 @@
 // Limits that change while ticks and releases run.
-import test from "ava";
-import { concurrency, type Engine, engine, type TestGate } from "../../helpers/engine.ts";
+import test, { type ExecutionContext } from "ava";
+import { concurrency, type Engine, engine, type TestGate, throttle } from "../../helpers/engine.ts";
 
 const cap = (max: number) => [concurrency(max)];
 const all = (max: number) => [concurrency(max, { name: "all", scope: "policy" })];
@@ -175,4 +175,67 @@ test("routers that change limits, ticks and releases beside each other never dea
     rounds.join(),
   );
   t.is(await world.wrongCounters(), 0);
+});
+
+/** A bucket of the partition's own, of one token an hour, that has been emptied. */
+async function emptied(t: ExecutionContext): Promise<Engine> {
+  const world = await engine(t, {
+    gates: [throttle(1, { name: "second" }), throttle(1, { per: 3600, name: "hour" })],
+  });
+  await world.stage(["a", "a", "a"]);
+  t.is(await world.passes(2), 1);
+  return world;
+}
+
+/** Routes and admits once, so many seconds from now. */
+async function passIn(world: Engine, seconds: number): Promise<number> {
+  const now = new Date(Date.now() + seconds * 1000);
+  await world.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [world.policy, now]);
+  return (await world.admit({ now })).admitted;
+}
+
+test("a partition that waits for its own bucket is told when an arrival raises its rate", async (t) => {
+  const world = await emptied(t);
+  const raised = [throttle(1, { name: "second" }), throttle(1, { per: 10, name: "hour" })];
+  await world.stage("a", { gates: raised });
+  t.is(await passIn(world, 0), 0);
+  t.is(await passIn(world, 20), 1, "ten seconds later, not an hour");
+});
+
+test("and when an operator does, and when that ends", async (t) => {
+  const world = await emptied(t);
+  const until = new Date(Date.now() + 60_000);
+  await world.pool.query(
+    `select dispatch_policy.set_limit('p', 'hour', '{"rate": 0, "per": 86400}', key => 'a', until => $1)`,
+    [until],
+  );
+  t.is(await passIn(world, 0), 0);
+  await world.pool.query(`select dispatch_policy.set_limit('p', 'hour', '{"per": 10}', until => $1)`, [
+    until,
+  ]);
+  t.is(await passIn(world, 20), 0, "one of its key goes before one of all keys");
+  await world.pool.query("select dispatch_policy.clear_limit('p', 'hour', key => 'a')");
+  t.is(await passIn(world, 25), 1);
+});
+
+test("a release is no news to who waits for a bucket", async (t) => {
+  const world = await emptied(t);
+  await world.finish(await world.inFlight());
+  t.is(await world.number("select count(*)::int from dispatch_policy._private_freed"), 0);
+});
+
+test("a rate of zero admits no job, not even one that costs nothing", async (t) => {
+  const world = await engine(t, { gates: [throttle(0)] });
+  await world.stage("a", { cost: 0 });
+  t.is(await world.passes(2), 0);
+});
+
+test("a partition that moves to another scope no longer waits for the one it left", async (t) => {
+  const by = (account: string) => [concurrency(1, { name: "account", scope: () => account })];
+  const world = await engine(t, { gates: by("full") });
+  await world.stage(["a", "b"]);
+  t.is(await world.passes(2), 1);
+  const waiting = (await world.partition("a")).blocked_on === null ? "b" : "a";
+  await world.stage(waiting, { gates: by("free") });
+  t.is(await world.passes(2), 1);
 });

@@ -1,0 +1,239 @@
+// Random policies and what happens to them, each also in words.
+import fc from "fast-check";
+import { adaptive, concurrency, type TestGate, throttle } from "../helpers/engine.ts";
+import type { Settings } from "./model.ts";
+
+/** A gate with the numbers of the policy and those of a later definition. */
+export interface GateCase {
+  readonly kind: TestGate["kind"];
+  readonly scope: TestGate["scope"];
+  readonly numbers: readonly [Numbers, Numbers];
+}
+
+type Numbers = Readonly<Record<string, number | null>>;
+
+export interface Case {
+  readonly settings: Settings;
+  readonly gates: readonly GateCase[];
+  readonly steps: readonly Step[];
+}
+
+export type Step =
+  | {
+      readonly do: "add";
+      readonly partitions: readonly string[];
+      readonly cost: number;
+      readonly priority: number;
+      /** Milliseconds from now; null: due long since. */
+      readonly delayMs: number | null;
+      readonly weight: number;
+      /** 0: the policy's numbers; 1: the later ones. */
+      readonly definition: 0 | 1;
+      /** Which keyed scopes these partitions are in from now on. */
+      readonly group: number;
+    }
+  | { readonly do: "tick" | "settle" | "look again" }
+  | { readonly do: "wait"; readonly ms: number }
+  | { readonly do: "finish"; readonly jobs: readonly { nth: number; ok: boolean; lagMs: number }[] }
+  | { readonly do: "pause" | "hold"; readonly partition: string; readonly ms: number }
+  | { readonly do: "pause policy"; readonly ms: number }
+  | { readonly do: "resume"; readonly partition: string }
+  | { readonly do: "resume policy" }
+  | {
+      readonly do: "override";
+      readonly gate: number;
+      readonly partition: string | null;
+      readonly ms: number | null;
+    }
+  | { readonly do: "clear override"; readonly gate: number; readonly partition: string | null };
+
+/** The gate as the engine's helper knows it. Keyed scopes: each gate groups the partitions in its own way. */
+export function gateOf(gate: GateCase, index: number, definition: 0 | 1, group: number): TestGate {
+  const numbers = gate.numbers[definition];
+  const scope = gate.scope === "key" ? (partition: string) => groupOf(partition, index, group) : gate.scope;
+  const made = { throttle: throttle(1), concurrency: concurrency(1), adaptive_concurrency: adaptive(1) }[
+    gate.kind
+  ];
+  const named = concurrency(1, { name: nameOf(gate, index), scope });
+  return {
+    ...made,
+    name: named.name,
+    scope: named.scope,
+    keyOf: named.keyOf,
+    numbers: { ...made.numbers, ...numbers },
+  };
+}
+
+export function nameOf({ kind, scope }: GateCase, index: number): string {
+  return `${kind} ${index + 1} by ${scope}`;
+}
+
+function groupOf(partition: string, gate: number, group: number): string {
+  return `group ${((partition.charCodeAt(0) >> (gate % 3)) + group) % 2}`;
+}
+
+const PARTITIONS = ["a", "b", "c", "d", "e"];
+
+const partition = fc.constantFrom(...PARTITIONS);
+const rates = fc.constantFrom(1, 2, 3.5, 5, 0.5, 0.3, 0);
+const caps = fc.constantFrom(2, 1, 3, 5, 12, 0);
+
+const numbersOf = {
+  throttle: fc.record({
+    rate: rates,
+    per: fc.constantFrom(1, 10, 60, 3600),
+    burst: fc.constantFrom(null, 1, 2.5, 4, 0, 10),
+  }),
+  concurrency: fc.record({ max: caps }),
+  adaptive_concurrency: fc
+    .record({
+      initial_max: fc.constantFrom(3, 1, 2, 6, 20),
+      min: fc.constantFrom(1, 0, 2),
+      max: fc.constantFrom(null, 8, 3),
+      target_lag_ms: fc.constantFrom(100, 10, 1000),
+    })
+    .map((numbers) => ({ ...numbers, initial_max: Math.max(numbers.initial_max, numbers.min) })),
+};
+
+function gate(scopes: readonly TestGate["scope"][]): fc.Arbitrary<GateCase> {
+  return fc
+    .tuple(
+      fc.constantFrom(...(["throttle", "concurrency", "adaptive_concurrency"] as const)),
+      fc.constantFrom(...scopes),
+    )
+    .chain(([kind, scope]) => {
+      const numbers: fc.Arbitrary<Numbers> = numbersOf[kind];
+      return fc.tuple(numbers, numbers).map((pair) => ({ kind, scope, numbers: pair }));
+    });
+}
+
+const settings: fc.Arbitrary<Settings> = fc.record({
+  halfLifeSeconds: fc.constantFrom(60, 7.3, null),
+  batchSize: fc.constantFrom(100, 1, 2, 3),
+  budget: fc.constantFrom(null, 1, 2, 3, 5),
+});
+
+const finished = fc.record({
+  nth: fc.nat(20),
+  ok: fc.constantFrom(true, true, false),
+  lagMs: fc.constantFrom(0, 5, 50, 150, 2000),
+});
+
+const add: fc.Arbitrary<Step> = fc.record({
+  do: fc.constant("add" as const),
+  partitions: fc.array(partition, { minLength: 1, maxLength: 7, size: "max" }),
+  cost: fc.constantFrom(1, 1, 1, 2, 0.5, 0, 7),
+  priority: fc.constantFrom(0, 0, 0, -1, 5),
+  delayMs: fc.constantFrom(null, null, 0, 400, 5000),
+  weight: fc.constantFrom(1, 1, 2, 0.5, 5),
+  definition: fc.constantFrom(...([0, 0, 1] as const)),
+  group: fc.constantFrom(0, 0, 0, 1),
+});
+
+const until = fc.constantFrom(500, 3000, 100_000);
+const overridden = { gate: fc.nat(3), partition: fc.option(partition) };
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 7, arbitrary: add },
+  { weight: 8, arbitrary: fc.record({ do: fc.constant("tick" as const) }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant("settle" as const) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("look again" as const) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant("wait" as const),
+      ms: fc.oneof(
+        { weight: 5, arbitrary: fc.integer({ min: 1, max: 4000 }) },
+        { weight: 3, arbitrary: fc.integer({ min: 4000, max: 120_000 }) },
+        { weight: 2, arbitrary: fc.integer({ min: -900, max: -1 }) },
+        { weight: 1, arbitrary: fc.constantFrom(-5000, 3_600_000, 86_400_000 * 400) },
+      ),
+    }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant("finish" as const),
+      jobs: fc.array(finished, { minLength: 1, maxLength: 6, size: "max" }),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constantFrom("pause" as const, "hold" as const), partition, ms: until }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("resume" as const), partition }) },
+  {
+    weight: 1,
+    arbitrary: fc.oneof(
+      fc.record({ do: fc.constant("pause policy" as const), ms: until }),
+      fc.record({ do: fc.constant("resume policy" as const) }),
+    ),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.oneof(
+      fc.record({ do: fc.constant("override" as const), ...overridden, ms: fc.option(until) }),
+      fc.record({ do: fc.constant("clear override" as const), ...overridden }),
+    ),
+  },
+);
+
+/** Several keyed gates may overlap, and then keep slots for those that need two: which job goes is not determined. */
+export function cases(options: { overlapping: boolean; steps: number }): fc.Arbitrary<Case> {
+  const gates = options.overlapping
+    ? fc.tuple(
+        fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
+        fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+      )
+    : fc.tuple(
+        fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
+        fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
+      );
+  const steps = fc
+    .tuple(add, fc.array(step, { minLength: 3, maxLength: options.steps, size: "max" }))
+    .map(([first, others]) => [first, ...others]);
+  return fc.record({ settings, gates: gates.map(([some, others]) => [...some, ...others]), steps });
+}
+
+export function inWords({ settings, gates, steps }: Case): string {
+  const { halfLifeSeconds, batchSize, budget } = settings;
+  return [
+    `policy: half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}`,
+    ...gates.map((gate, index) => {
+      const [numbers, later] = gate.numbers.map((values) => JSON.stringify(values));
+      return `gate: ${nameOf(gate, index)} ${numbers}${steps.some((it) => it.do === "add" && it.definition) ? `, later ${later}` : ""}`;
+    }),
+    ...steps.map((it, index) => `${index + 1}. ${stepInWords(it, gates)}`),
+  ].join("\n");
+}
+
+export function stepInWords(step: Step, gates: readonly GateCase[]): string {
+  switch (step.do) {
+    case "add": {
+      const due = step.delayMs === null ? "" : `, due in ${step.delayMs} ms`;
+      const definition = step.definition === 0 ? "" : ", with the later numbers";
+      const group = step.group === 0 ? "" : ", in the other groups";
+      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${definition}${group}`;
+    }
+    case "wait":
+      return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;
+    case "finish":
+      return `finish ${step.jobs.map(({ nth, ok, lagMs }) => `#${nth} ${ok ? "well" : "badly"} after ${lagMs} ms`).join(", ")}`;
+    case "pause":
+    case "hold":
+      return `${step.do} ${step.partition} for ${step.ms} ms`;
+    case "pause policy":
+      return `pause the policy for ${step.ms} ms`;
+    case "resume":
+      return `resume ${step.partition}`;
+    case "override":
+    case "clear override": {
+      const gate =
+        gates.length === 0 ? "nothing" : nameOf(gates[step.gate % gates.length]!, step.gate % gates.length);
+      const until = step.do === "override" && step.ms !== null ? ` for ${step.ms} ms` : "";
+      return `${step.do}: ${gate}${step.partition === null ? "" : `, where ${step.partition} is`}${until}`;
+    }
+    default:
+      return step.do;
+  }
+}

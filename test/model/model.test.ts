@@ -1,0 +1,84 @@
+// Random policies and lives of policies, against the engine and against a model of it. A failure prints how to see it
+// again: MODEL_SEED and MODEL_PATH. MODEL_CASES=10000 for the long form.
+import test, { type ExecutionContext } from "ava";
+import fc from "fast-check";
+import pg from "pg";
+import { testDatabase } from "../helpers/database.ts";
+import { type Case, cases, inWords } from "./cases.ts";
+import { MUTANTS, type MutantName, plant } from "./mutants.ts";
+import { Difference, runCase, type Target } from "./run.ts";
+
+const CASES = Number(process.env.MODEL_CASES ?? 300);
+/** The same ones each time: they judge the check, not the engine. */
+const MUTANT_CASES = { numRuns: 240, seed: 1 };
+const STEPS = 14;
+const TIMEOUT = 600_000 + CASES * 2000;
+
+async function target(t: ExecutionContext): Promise<Target> {
+  const { url, pool } = await testDatabase(t);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  t.teardown(() => client.end());
+  return { url, pool, client, cases: 0 };
+}
+
+type Outcome = fc.RunDetails<[Case]>;
+
+async function check(
+  target: Target,
+  overlapping: boolean,
+  parameters: fc.Parameters<[Case]>,
+): Promise<Outcome> {
+  const random = cases({ overlapping, steps: STEPS });
+  return fc.check(
+    fc.asyncProperty(random, (it) => runCase(target, it, { overlapping })),
+    parameters,
+  );
+}
+
+/** What MODEL_SEED and MODEL_PATH name. */
+function again(): fc.Parameters<[Case]> {
+  const { MODEL_SEED: seed, MODEL_PATH: path } = process.env;
+  return { ...(seed && { seed: Number(seed) }), ...(path && { path }) };
+}
+
+function reasonOf({ errorInstance: error }: Outcome): string {
+  if (error instanceof Difference) return error.message;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
+function inFull(outcome: Outcome): string {
+  const { seed, counterexamplePath, counterexample, numShrinks } = outcome;
+  return [
+    reasonOf(outcome),
+    ...(counterexample ? [inWords(counterexample[0])] : []),
+    `again: MODEL_SEED=${seed} MODEL_PATH=${counterexamplePath} (shrunk ${numShrinks} times)`,
+  ].join("\n");
+}
+
+test.serial("the engine admits what the model admits", async (t) => {
+  t.timeout(TIMEOUT);
+  const outcome = await check(await target(t), false, { numRuns: Math.ceil(CASES * 0.8), ...again() });
+  t.false(outcome.failed, inFull(outcome));
+});
+
+test.serial(
+  "where keyed scopes overlap, nothing goes past a limit and nobody waits for nothing",
+  async (t) => {
+    t.timeout(TIMEOUT);
+    const outcome = await check(await target(t), true, { numRuns: Math.ceil(CASES * 0.2), ...again() });
+    t.false(outcome.failed, inFull(outcome));
+  },
+);
+
+for (const name of Object.keys(MUTANTS) as MutantName[]) {
+  test.serial(`the model check finds: ${name}`, async (t) => {
+    t.timeout(TIMEOUT);
+    const it = await target(t);
+    await plant(it.client, name);
+    const outcome = await check(it, false, { ...MUTANT_CASES, endOnFailure: true });
+    t.true(outcome.failed, `not within ${outcome.numRuns} cases`);
+    t.log(`case ${outcome.numRuns}: ${reasonOf(outcome)}`);
+    t.regex(reasonOf(outcome), MUTANTS[name].shows);
+  });
+}

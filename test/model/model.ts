@@ -1,0 +1,399 @@
+// Admission as docs/design.md describes it: slow, in memory, and without a line of the engine's. What may go in one
+// pass, what that costs, what a release gives back.
+import type { TestGate } from "../helpers/engine.ts";
+
+export interface Job {
+  readonly id: string;
+  readonly partition: string;
+  readonly priority: number;
+  readonly runAt: number;
+  readonly cost: number;
+  /** Its time has come, and a pass saw it. A clock that goes back does not take it away again. */
+  due: boolean;
+}
+
+/** What an added job says of its partition. */
+export interface Note {
+  readonly partition: string;
+  readonly weight: number;
+  readonly gates: readonly TestGate[];
+  readonly cheapest: number;
+}
+
+export interface Limiter {
+  readonly name: string;
+  readonly gate: TestGate;
+  readonly key: string;
+  numbers: Numbers;
+  inFlight: number;
+  tokens: number;
+  filledAt: number;
+  learnt: number;
+  lag: number;
+  decreasedAt: number;
+}
+
+export interface Partition {
+  readonly key: string;
+  weight: number;
+  /** The least cost it was ever told of, and one at most. */
+  cheapest: number;
+  limiters: Limiter[];
+  decayed: number;
+  decayedAt: number;
+  pausedUntil: number;
+  heldUntil: number;
+}
+
+export interface Override {
+  readonly gate: string;
+  readonly key: string | null;
+  readonly set: Numbers;
+  readonly until: number;
+}
+
+export interface Settings {
+  readonly halfLifeSeconds: number | null;
+  readonly batchSize: number;
+  readonly budget: number | null;
+}
+
+export interface Finish {
+  readonly id: string;
+  readonly ok: boolean;
+  readonly lagMs: number;
+}
+
+type Numbers = Readonly<Record<string, number | null>>;
+
+interface Candidate {
+  readonly job: Job;
+  readonly partition: Partition;
+  readonly virtualTime: number;
+}
+
+interface Flight {
+  readonly job: Job;
+  readonly limiters: readonly Limiter[];
+  readonly admittedAt: number;
+}
+
+const CLOSE = 1e-9;
+const SECOND = 1000;
+
+export class Model {
+  readonly settings: Settings;
+  readonly limiters = new Map<string, Limiter>();
+  readonly partitions = new Map<string, Partition>();
+  readonly staged = new Map<string, Job>();
+  readonly inFlight = new Map<string, Flight>();
+  pausedUntil = Number.NEGATIVE_INFINITY;
+  #overrides: Override[] = [];
+  #notes: Note[] = [];
+
+  constructor(settings: Settings) {
+    this.settings = settings;
+  }
+
+  stage(jobs: readonly Job[], note: Omit<Note, "partition" | "cheapest">): void {
+    for (const job of jobs) this.staged.set(job.id, job);
+    for (const partition of new Set(jobs.map((job) => job.partition)))
+      this.#notes.push({ ...note, partition, cheapest: jobs[0]!.cost });
+  }
+
+  /** Of each partition the newest note counts; of a shared limiter the newest note of any partition. */
+  route(now: number): void {
+    const newest = new Map<string, Note>();
+    for (const note of this.#notes) {
+      newest.delete(note.partition);
+      newest.set(note.partition, note);
+    }
+    const notes = this.#notes;
+    this.#notes = [];
+    const wanted = new Map<string, { gate: TestGate; key: string }>();
+    for (const { partition, gates } of newest.values())
+      for (const gate of gates) {
+        const key = gate.keyOf(partition);
+        wanted.set(limiterName(gate.name, key), { gate, key });
+      }
+    for (const [name, { gate, key }] of wanted) this.#setNumbers(name, gate, key, now);
+    for (const { partition: key, weight, gates } of newest.values()) {
+      const partition = this.partitions.get(key) ?? newPartition(key, now);
+      partition.weight = weight;
+      partition.limiters = gates.map((gate) => this.limiters.get(limiterName(gate.name, gate.keyOf(key)))!);
+      this.partitions.set(key, partition);
+      for (const note of notes)
+        if (note.partition === key) partition.cheapest = Math.min(partition.cheapest, note.cheapest);
+    }
+  }
+
+  #setNumbers(name: string, gate: TestGate, key: string, now: number): void {
+    const limiter = this.limiters.get(name);
+    if (!limiter) {
+      this.limiters.set(name, newLimiter(name, gate, key, now));
+      return;
+    }
+    if (JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers)) return;
+    // what the old rate brought by now stays, within the new capacity
+    limiter.tokens = Math.min(refilled(limiter, limiter.numbers, now), capacityOf(gate.numbers));
+    limiter.filledAt = laterMark(limiter.filledAt, now);
+    limiter.numbers = gate.numbers;
+    if (gate.kind === "adaptive_concurrency")
+      limiter.learnt = between(limiter.learnt, gate.numbers.min ?? 0, gate.numbers.max);
+  }
+
+  override(override: Override): void {
+    this.clearOverride(override.gate, override.key);
+    this.#overrides.push(override);
+  }
+
+  clearOverride(gate: string, key: string | null): void {
+    this.#overrides = this.#overrides.filter((other) => other.gate !== gate || other.key !== key);
+  }
+
+  /** The numbers in force: an override of this key goes before one of all keys. */
+  numbersOf(limiter: Limiter, now: number): Numbers {
+    const live = this.#overrides.filter(({ gate, until }) => gate === limiter.gate.name && now < until);
+    const override = live.find(({ key }) => key === limiter.key) ?? live.find(({ key }) => key === null);
+    return { ...limiter.numbers, ...override?.set };
+  }
+
+  /** What a bucket holds; one without a rate counts as empty, whatever it holds. */
+  tokensOf(limiter: Limiter, now: number): number {
+    const numbers = this.numbersOf(limiter, now);
+    if (numbers.rate! <= 0) return Math.min(limiter.tokens, 0);
+    return refilled(limiter, numbers, now);
+  }
+
+  capOf(limiter: Limiter, now: number): number {
+    const { max, min, initial_max } = this.numbersOf(limiter, now);
+    if (limiter.gate.kind === "concurrency") return max!;
+    const learnt = Math.max(limiter.learnt, min!);
+    return between(limiter.inFlight === 0 ? Math.max(learnt, initial_max!) : learnt, 0, max);
+  }
+
+  /** Whether a limiter lets the job through that is at `rank` in its line, with `cost` from the first up to it. */
+  #lets(limiter: Limiter, rank: number, cost: number, now: number): boolean {
+    if (limiter.gate.kind !== "throttle") return rank <= this.capOf(limiter, now) - limiter.inFlight;
+    const numbers = this.numbersOf(limiter, now);
+    if (numbers.rate! <= 0) return false;
+    const tokens = this.tokensOf(limiter, now);
+    // dearer than its bucket: goes when the bucket is full
+    return cost <= tokens + CLOSE || (rank === 1 && tokens >= capacityOf(numbers) - CLOSE);
+  }
+
+  /** The due jobs of a partition, in order. */
+  line(partition: string): Job[] {
+    return [...this.staged.values()].filter((job) => job.partition === partition && job.due).sort(inLine);
+  }
+
+  /** What is due by now enters the lines of these partitions. */
+  promote(keys: readonly string[], now: number): void {
+    for (const job of this.staged.values())
+      if (keys.includes(job.partition) && job.runAt <= now) job.due = true;
+  }
+
+  /** The jobs one pass over these partitions admits. `decayed` may give the decayed admits to their last bit. */
+  admissible(keys: readonly string[], now: number, decayed?: ReadonlyMap<string, number>): Job[] {
+    let candidates = keys.flatMap((key) => {
+      const partition = this.partitions.get(key)!;
+      const admits = decayed?.get(key) ?? this.decayedOf(partition, now);
+      return this.line(key)
+        .slice(0, Math.min(this.settings.batchSize, this.#mostOf(partition, now)))
+        .map((job, index): Candidate => {
+          const position = index + 1;
+          const virtualTime =
+            this.settings.halfLifeSeconds === null ? 0 : (admits + position) / partition.weight;
+          return { job, partition, virtualTime };
+        });
+    });
+    candidates.sort((a, b) => a.virtualTime - b.virtualTime || inLine(a.job, b.job));
+    for (const scope of ["partition", "key", "policy"] as const) {
+      const refused = new Set(
+        [...this.limiters.values()]
+          .filter(({ gate }) => gate.scope === scope)
+          .flatMap((limiter) => this.#refusedBy(limiter, candidates, now)),
+      );
+      candidates = candidates.filter((candidate) => !refused.has(candidate));
+    }
+    return candidates.slice(0, this.settings.budget ?? undefined).map(({ job }) => job);
+  }
+
+  /** More of a partition's jobs than this could not go even if all were its cheapest: they stand in nobody's way. */
+  #mostOf({ limiters, cheapest }: Partition, now: number): number {
+    const most = limiters.map((limiter) => {
+      if (limiter.gate.kind !== "throttle") return this.capOf(limiter, now) - limiter.inFlight;
+      const numbers = this.numbersOf(limiter, now);
+      const tokens = this.tokensOf(limiter, now);
+      if (numbers.rate! <= 0) return 0;
+      if (cheapest === 0 && tokens >= 0) return Number.POSITIVE_INFINITY;
+      const jobs = Math.floor((tokens + CLOSE) / Math.max(cheapest, CLOSE));
+      return tokens >= capacityOf(numbers) - CLOSE ? Math.max(jobs, 1) : jobs;
+    });
+    return Math.max(Math.min(...most), 0);
+  }
+
+  #refusedBy(limiter: Limiter, candidates: readonly Candidate[], now: number): Candidate[] {
+    const line = candidates.filter(({ partition }) => partition.limiters.includes(limiter));
+    let cost = 0;
+    return line.filter(({ job }, index) => {
+      cost += job.cost;
+      return !this.#lets(limiter, index + 1, cost, now);
+    });
+  }
+
+  /** Moves these jobs in flight, after one pass over these partitions. */
+  charge(keys: readonly string[], admitted: readonly Job[], now: number): void {
+    const partitions = keys.map((key) => this.partitions.get(key)!);
+    const touched = new Set(partitions.flatMap(({ limiters }) => limiters));
+    const before = new Map([...touched].map((limiter) => [limiter, this.tokensOf(limiter, now)]));
+    const spent = new Map<Limiter, number>();
+    for (const job of admitted) {
+      const { limiters } = this.partitions.get(job.partition)!;
+      for (const limiter of limiters) {
+        limiter.inFlight += 1;
+        spent.set(limiter, (spent.get(limiter) ?? 0) + job.cost);
+      }
+      this.staged.delete(job.id);
+      this.inFlight.set(job.id, { job, limiters, admittedAt: now });
+    }
+    for (const limiter of touched) {
+      if (limiter.gate.kind !== "throttle") continue;
+      const left = before.get(limiter)! - (spent.get(limiter) ?? 0);
+      if (
+        !spent.has(limiter) &&
+        limiter.filledAt <= now + SECOND &&
+        !this.#turnsAway(limiter, left, partitions, now)
+      )
+        continue;
+      limiter.tokens = left;
+      limiter.filledAt = laterMark(limiter.filledAt, now);
+    }
+    for (const partition of partitions) {
+      const jobs = admitted.filter((job) => job.partition === partition.key).length;
+      partition.decayed = this.decayedOf(partition, now) + jobs;
+      partition.decayedAt = laterMark(partition.decayedAt, now);
+      if (partition.pausedUntil <= now) partition.pausedUntil = Number.NEGATIVE_INFINITY;
+      if (partition.heldUntil <= now) partition.heldUntil = Number.NEGATIVE_INFINITY;
+    }
+  }
+
+  /** A shared bucket is brought up to date also when it has too little for the next job of one of these. */
+  #turnsAway(limiter: Limiter, tokens: number, partitions: readonly Partition[], now: number): boolean {
+    const numbers = this.numbersOf(limiter, now);
+    return (
+      limiter.gate.scope !== "partition" &&
+      partitions.some(({ key, limiters }) => {
+        const next = limiters.includes(limiter) ? this.line(key)[0] : undefined;
+        if (!next) return false;
+        return numbers.rate! <= 0 || tokens < Math.min(next.cost, capacityOf(numbers)) - CLOSE;
+      })
+    );
+  }
+
+  release(finished: readonly Finish[], now: number): void {
+    const before = new Map([...this.limiters.values()].map((limiter) => [limiter, limiter.inFlight]));
+    for (const { id, ok, lagMs } of finished) {
+      const { limiters, admittedAt } = this.inFlight.get(id)!;
+      this.inFlight.delete(id);
+      for (const limiter of limiters) {
+        limiter.inFlight -= 1;
+        if (limiter.gate.kind === "adaptive_concurrency")
+          learn(limiter, ok, lagMs, admittedAt, before.get(limiter)!, now);
+      }
+    }
+  }
+
+  decayedOf({ decayed, decayedAt }: Partition, now: number): number {
+    if (this.settings.halfLifeSeconds === null) return 0;
+    return decayed * 0.5 ** (Math.max(now - decayedAt, 0) / SECOND / this.settings.halfLifeSeconds);
+  }
+
+  isStopped({ pausedUntil, heldUntil }: Partition, now: number): boolean {
+    return Math.max(pausedUntil, heldUntil, this.pausedUntil) > now;
+  }
+
+  /** Partitions that wait although their next job could go: none, once nothing moves any more. */
+  idle(now: number): string[] {
+    const running = [...this.partitions.values()].filter((partition) => !this.isStopped(partition, now));
+    return running
+      .filter(({ key, limiters }) => {
+        const next = [...this.staged.values()]
+          .filter((job) => job.partition === key && (job.due || job.runAt <= now))
+          .sort(inLine)[0];
+        return next && limiters.every((limiter) => this.#lets(limiter, 1, next.cost, now));
+      })
+      .map(({ key }) => key);
+  }
+}
+
+export function limiterName(gate: string, key: string): string {
+  return key === "" ? gate : `${gate} of ${key}`;
+}
+
+export function capacityOf({ rate, burst }: Numbers): number {
+  return Math.max(burst ?? rate ?? 0, 1);
+}
+
+function newPartition(key: string, now: number): Partition {
+  const never = Number.NEGATIVE_INFINITY;
+  return {
+    key,
+    weight: 1,
+    cheapest: 1,
+    limiters: [],
+    decayed: 0,
+    decayedAt: now,
+    pausedUntil: never,
+    heldUntil: never,
+  };
+}
+
+function newLimiter(name: string, gate: TestGate, key: string, now: number): Limiter {
+  const { numbers } = gate;
+  return {
+    ...{ name, gate, key, numbers, inFlight: 0 },
+    ...{ tokens: capacityOf(numbers), filledAt: now },
+    ...{ learnt: numbers.initial_max ?? 0, lag: 0, decreasedAt: Number.NEGATIVE_INFINITY },
+  };
+}
+
+function refilled({ tokens, filledAt }: Limiter, numbers: Numbers, now: number): number {
+  const elapsed = Math.max(now - filledAt, 0) / SECOND;
+  return Math.min(capacityOf(numbers), tokens + (elapsed * Math.max(numbers.rate!, 0)) / numbers.per!);
+}
+
+/** A mark stays when it is up to a second ahead; further ahead it is a wrong clock's. */
+function laterMark(mark: number, now: number): number {
+  return mark > now + SECOND ? now : Math.max(mark, now);
+}
+
+function learn(
+  limiter: Limiter,
+  ok: boolean,
+  lagMs: number,
+  admittedAt: number,
+  wasInFlight: number,
+  now: number,
+): void {
+  const { numbers } = limiter;
+  const alpha = numbers.ewma_alpha!;
+  limiter.lag = (1 - alpha) * limiter.lag + alpha * lagMs;
+  const shrinks = !ok || limiter.lag > numbers.target_lag_ms!;
+  if (shrinks && admittedAt > limiter.decreasedAt) {
+    const factor = ok ? numbers.overload_decrease_factor! : numbers.failure_decrease_factor!;
+    limiter.learnt = Math.floor(limiter.learnt * factor);
+    limiter.decreasedAt = now;
+  } else if (!shrinks && wasInFlight >= limiter.learnt / 2) {
+    limiter.learnt += 1;
+  }
+  limiter.learnt = between(limiter.learnt, numbers.min!, numbers.max);
+}
+
+function between(value: number, least: number, most: number | null | undefined): number {
+  return Math.min(Math.max(value, least), most ?? Number.POSITIVE_INFINITY);
+}
+
+function inLine(a: Job, b: Job): number {
+  return a.priority - b.priority || a.runAt - b.runAt || Number(a.id) - Number(b.id);
+}

@@ -1,0 +1,119 @@
+// Engines whose arithmetic is wrong in one place each. A model check that lets one of them pass is too weak.
+import type { Queryable } from "../helpers/engine.ts";
+
+interface Mutant {
+  readonly of: string;
+  readonly from: RegExp;
+  readonly to: string;
+  /** What the check says of it. */
+  readonly shows: RegExp;
+}
+
+const ADMITS = /jobs admitted: the engine says|wait although they could go|still moves after/;
+const OVER = /in flight: \d+, at most/;
+
+export const MUTANTS = {
+  "a shared cap takes one job too many": {
+    of: "_allocate",
+    from: /r\.rank > r\.slots/g,
+    to: "r.rank > r.slots + 1",
+    shows: OVER,
+  },
+  "the budget takes the largest virtual times": {
+    of: "_allocate",
+    from: /order by b\.vt, b\.priority/,
+    to: "order by b.vt desc, b.priority",
+    shows: /jobs admitted|the first jobs of/,
+  },
+  "weights count for nothing": {
+    of: "_allocate",
+    from: /\(p\.decayed \+ s\.pos\) \/ p\.weight/,
+    to: "(p.decayed + s.pos)",
+    shows: ADMITS,
+  },
+  "the budget is exceeded by one": {
+    of: "_allocate",
+    from: /limit \(p_policy\)\.admission_budget\b/,
+    to: "limit (p_policy).admission_budget + 1",
+    shows: /by the budget: \d+, at most/,
+  },
+  "what a narrow scope refuses takes from a broad one all the same": {
+    of: "_allocate",
+    from: /from (narrow|keyed) c2 join uses u/g,
+    to: "from cand c2 join uses u",
+    shows: ADMITS,
+  },
+  "a job that costs nothing goes at rate zero": {
+    of: "_allocate",
+    from: /when u\.rate <= 0 then 0/,
+    to: "",
+    shows: /at rate 0|jobs admitted/,
+  },
+  "a job costs one token, whatever its cost": {
+    of: "_charge",
+    from: /sum\(t\.cost\) as cost/,
+    to: "count(*)::float8 as cost",
+    shows: /tokens: the engine says/,
+  },
+  "the policy's scope is not charged": {
+    of: "_charge",
+    from: /in_flight = l\.in_flight \+ x\.jobs/,
+    to: "in_flight = l.in_flight + case when x.breadth = 2 then 0 else x.jobs end",
+    shows: /in flight: the engine says/,
+  },
+  "a bucket fills past its capacity": {
+    of: "_throttle_tokens",
+    from: /select least\(\s*greatest\(coalesce\(burst, rate\), 1\),/,
+    to: "select least(1e9,",
+    shows: /tokens: the engine says|tokens taken|jobs admitted/,
+  },
+  "a bucket fills twice for the same seconds": {
+    of: "_charge",
+    from: /[\w."]+_throttle_mark\(l\.refilled_at, p_now\)/,
+    to: "l.refilled_at",
+    shows: /tokens: the engine says/,
+  },
+  "a clock that goes back takes tokens away": {
+    of: "_throttle_tokens",
+    from: /greatest\(extract\(epoch from now - refilled_at\)::float8, 0\)/,
+    to: "extract(epoch from now - refilled_at)::float8",
+    shows: /tokens: the engine says|jobs admitted/,
+  },
+  "a job dearer than its bucket never goes": {
+    of: "_allocate",
+    from: /or \(c\.pos = 1 and c\.cost <= c\.unfilled_bucket \+ 1e-9\)/,
+    to: "",
+    shows: ADMITS,
+  },
+  "a failure does not shrink an adaptive limit": {
+    of: "_adaptive_observe",
+    from: /v_current := floor\(v_current \* v_factor\)::int;/,
+    to: "",
+    shows: /learnt limit/,
+  },
+  "admits never decay": {
+    of: "_decayed",
+    from: /admits \* exp\([\s\S]*?, -700\)\)/,
+    to: "admits",
+    shows: /decayed admits/,
+  },
+  "who waits for a limiter is never told": {
+    of: "_wake",
+    from: /v_limiter_ids := array\(/,
+    to: "return 0; v_limiter_ids := array(",
+    shows: /wait although they could go/,
+  },
+} as const satisfies Record<string, Mutant>;
+
+export type MutantName = keyof typeof MUTANTS;
+
+export async function plant(database: Queryable, name: MutantName): Promise<void> {
+  const { of, from, to } = MUTANTS[name];
+  const { rows } = await database.query("select pg_get_functiondef($1::regproc) as text", [
+    `dispatch_policy.${of}`,
+  ]);
+  const sound: string = rows[0].text;
+  const wrong = sound.replace(from, to);
+  if (wrong === sound) throw new Error(`Nothing to plant "${name}" in: ${of} has changed`);
+  await database.query(wrong);
+}

@@ -1,0 +1,387 @@
+// Does the same to the engine and to the model, and compares what both say after each step.
+import type pg from "pg";
+import { Engine } from "../helpers/engine.ts";
+import { type Case, gateOf, nameOf, type Step, stepInWords } from "./cases.ts";
+import { capacityOf, type Finish, type Job, limiterName, Model } from "./model.ts";
+
+/** Later than any clock, so that a job's time comes when the test says so; jobs due long since are from before. */
+const START = Date.UTC(2100, 0, 1);
+const LONG_SINCE = Date.UTC(2000, 0, 1);
+const MOST_PASSES = 60;
+
+export interface Target {
+  readonly url: string;
+  readonly pool: pg.Pool;
+  readonly client: pg.Client;
+  cases: number;
+}
+
+/** Overlapping keyed scopes: the engine's choice of jobs is taken as it is, and held against the limits only. */
+export interface RunOptions {
+  readonly overlapping: boolean;
+}
+
+/** Where engine and model part. */
+export class Difference extends Error {}
+
+export async function runCase(target: Target, it: Case, options: RunOptions): Promise<void> {
+  target.cases += 1;
+  if (target.cases % 50 === 0) await forget(target);
+  const run = new Run(target, it, options);
+  await run.engine.declare();
+  for (const [index, step] of it.steps.entries()) {
+    try {
+      await run.step(step);
+    } catch (error) {
+      if (!(error instanceof Difference)) throw error;
+      throw new Difference(`step ${index + 1} (${stepInWords(step, it.gates)}): ${error.message}`);
+    }
+  }
+}
+
+/** What earlier cases left behind, so that the last of many is as quick as the first. */
+async function forget({ client }: Target): Promise<void> {
+  const tables = [
+    "partitions",
+    "limiters",
+    "staged_jobs",
+    "arrivals",
+    "in_flight_jobs",
+    "freed",
+    "overrides",
+  ];
+  await client.query(`truncate ${tables.map((table) => `dispatch_policy._private_${table}`).join(", ")}`);
+}
+
+interface Snapshot {
+  readonly limiters: readonly {
+    name: string;
+    key: string;
+    tokens: number | null;
+    filledAt: number | null;
+    inFlight: number;
+    learnt: number | null;
+    lag: number | null;
+    reserved: boolean;
+  }[];
+  readonly partitions: readonly { key: string; decayed: number; decayedAt: number; visited: number }[];
+  readonly staged: readonly string[];
+  readonly inFlight: readonly { job: string; staged: string }[];
+}
+
+const SNAPSHOT = `select json_build_object(
+  'limiters', (select coalesce(json_agg(json_build_object('name', l.gate, 'key', l.scope_key, 'tokens', l.tokens,
+      'filledAt', extract(epoch from l.refilled_at) * 1000, 'inFlight', l.in_flight, 'learnt', l.current_max,
+      'lag', l.lag_ewma_ms, 'reserved', l.reserved_for is not null)), '[]')
+    from dispatch_policy._private_limiters l where l.policy_id = p.id and l.kind <> 'ahead'),
+  'partitions', (select coalesce(json_agg(json_build_object('key', q.key, 'decayed', q.decayed_admits,
+      'decayedAt', extract(epoch from q.decayed_at) * 1000, 'visited', q.visited) order by q.key), '[]')
+    from dispatch_policy._private_partitions q where q.policy_id = p.id),
+  'staged', (select coalesce(json_agg(s.id::text), '[]')
+    from dispatch_policy._private_staged_jobs s where s.task_identifier = p.name),
+  'inFlight', (select coalesce(json_agg(json_build_object('job', f.job_id::text, 'staged', f.staged_id::text)), '[]')
+    from dispatch_policy._private_in_flight_jobs f where f.policy_id = p.id)
+) as it from dispatch_policy._private_policies p where p.name = $1`;
+
+class Run {
+  readonly engine: Engine;
+  readonly #case: Case;
+  readonly #client: pg.Client;
+  readonly #model: Model;
+  readonly #options: RunOptions;
+  #now = START;
+  #latest = START;
+  #snapshot: Snapshot = { limiters: [], partitions: [], staged: [], inFlight: [] };
+
+  constructor({ url, pool, client, cases }: Target, it: Case, options: RunOptions) {
+    const gates = it.gates.map((gate, index) => gateOf(gate, index, 0, 0));
+    this.engine = new Engine(url, pool, { ...it.settings, gates, policy: `case ${cases}` });
+    this.#client = client;
+    this.#case = it;
+    this.#model = new Model(it.settings);
+    this.#options = options;
+  }
+
+  async step(step: Step): Promise<void> {
+    switch (step.do) {
+      case "add":
+        return this.#add(step);
+      case "tick":
+        await this.#pass();
+        return;
+      case "settle":
+        return this.#settle();
+      case "look again":
+        return this.#lookAgain();
+      case "wait":
+        this.#now += step.ms;
+        return;
+      case "finish":
+        return this.#finish(step);
+      case "pause":
+      case "hold":
+      case "resume":
+        return this.#stop(step);
+      case "pause policy":
+        this.#model.pausedUntil = this.#now + step.ms;
+        await this.#call("pause(policy => $1, until => $2)", [new Date(this.#model.pausedUntil)]);
+        return;
+      case "resume policy":
+        this.#model.pausedUntil = Number.NEGATIVE_INFINITY;
+        await this.#call("resume(policy => $1)", []);
+        return;
+      default:
+        return this.#override(step);
+    }
+  }
+
+  async #add({ partitions, cost, priority, delayMs, weight, definition, group }: Step & { do: "add" }) {
+    const gates = this.#case.gates.map((gate, index) => gateOf(gate, index, definition, group));
+    const runAt = delayMs === null ? LONG_SINCE : this.#now + delayMs;
+    const options = { as: this.#client, gates, cost, priority, weight, runAt: new Date(runAt) };
+    const ids = await this.engine.stage(partitions, options);
+    const jobs = ids.map((id, index): Job => {
+      return { id, partition: partitions[index]!, priority, runAt, cost, due: delayMs === null };
+    });
+    this.#model.stage(jobs, { weight, gates });
+  }
+
+  /** Routes and admits once. Returns whether anything moved. */
+  async #pass(): Promise<boolean> {
+    const { engine, pool } = { engine: this.engine, pool: this.#client };
+    const now = new Date(this.#now);
+    this.#latest = Math.max(this.#latest, this.#now);
+    const { rows } = await pool.query("select dispatch_policy._route($1, $2, 10000, false) as n", [
+      engine.policy,
+      now,
+    ]);
+    this.#model.route(this.#now);
+    const decayed = await this.#compareDecayed();
+    const before = this.#snapshot;
+    const { claimed } = await engine.admit({ as: pool, now });
+    await this.#look();
+    const visited = new Map(before.partitions.map((partition) => [partition.key, partition.visited]));
+    const keys = this.#snapshot.partitions
+      .filter((partition) => partition.visited !== (visited.get(partition.key) ?? 0))
+      .map(({ key }) => key);
+    same("partitions claimed", claimed, keys.length);
+    this.#follow(keys, decayed);
+    return rows[0].n > 0 || claimed > 0;
+  }
+
+  /** The decayed admits as the engine sees them: the same as the model's, but for the last bit, which decides ties. */
+  async #compareDecayed(): Promise<ReadonlyMap<string, number>> {
+    const { rows } = await this.#client.query(
+      `select q.key, dispatch_policy._decayed(q.decayed_admits, q.decayed_at, p.half_life, $2) as decayed
+       from dispatch_policy._private_partitions q join dispatch_policy._private_policies p on p.id = q.policy_id
+       where p.name = $1`,
+      [this.engine.policy, new Date(this.#now)],
+    );
+    for (const { key, decayed } of rows)
+      close(
+        `decayed admits of ${key}`,
+        decayed,
+        this.#model.decayedOf(this.#model.partitions.get(key)!, this.#now),
+      );
+    return new Map(rows.map(({ key, decayed }) => [key, decayed]));
+  }
+
+  /** Holds what a pass over these partitions admitted against the model, and lets the model do the same. */
+  #follow(keys: readonly string[], decayed: ReadonlyMap<string, number>): void {
+    const left = new Set(this.#snapshot.staged);
+    for (const key of keys)
+      if (this.#model.isStopped(this.#model.partitions.get(key)!, this.#now))
+        throw new Difference(`${key} was claimed while it is stopped`);
+    this.#model.promote(keys, this.#now);
+    const admitted = [...this.#model.staged.values()].filter(({ id }) => !left.has(id));
+    this.#checkLimits(keys, admitted);
+    if (!this.#options.overlapping) {
+      const expected = this.#model.admissible(keys, this.#now, decayed);
+      same("jobs admitted", this.#inWords(admitted), this.#inWords(expected));
+    }
+    this.#model.charge(keys, admitted, this.#now);
+    this.#compare();
+  }
+
+  /** What no pass may do, whatever it chooses. */
+  #checkLimits(keys: readonly string[], admitted: readonly Job[]): void {
+    const { batchSize, budget } = this.#case.settings;
+    if (budget !== null) atMost("jobs admitted, by the budget", admitted.length, budget);
+    for (const key of new Set([...keys, ...admitted.map(({ partition }) => partition)])) {
+      const jobs = admitted.filter(({ partition }) => partition === key);
+      if (!keys.includes(key))
+        throw new Difference(`${key} was not claimed, and ${jobs.length} of its jobs went`);
+      atMost(`jobs of ${key} admitted, by the batch`, jobs.length, batchSize);
+      const first = this.#model.line(key).slice(0, jobs.length);
+      same(`the first jobs of ${key}`, this.#inWords(jobs), this.#inWords(first));
+    }
+    for (const limiter of this.#model.limiters.values()) {
+      const jobs = admitted.filter(({ partition }) =>
+        this.#model.partitions.get(partition)!.limiters.includes(limiter),
+      );
+      if (jobs.length === 0) continue;
+      if (limiter.gate.kind !== "throttle") {
+        atMost(
+          `${limiter.name} in flight`,
+          limiter.inFlight + jobs.length,
+          this.#model.capOf(limiter, this.#now),
+        );
+        continue;
+      }
+      const numbers = this.#model.numbersOf(limiter, this.#now);
+      if (numbers.rate! <= 0)
+        throw new Difference(`${limiter.name} let ${jobs.length} jobs through at rate 0`);
+      const tokens = this.#model.tokensOf(limiter, this.#now);
+      const cost = jobs.reduce((sum, job) => sum + job.cost, 0);
+      const full = tokens >= capacityOf(numbers) - 1e-9;
+      if (jobs.length > 1 || !full) atMost(`${limiter.name}: tokens taken`, cost, tokens + 1e-6);
+    }
+  }
+
+  /** Passes until nothing moves at this time; then nobody waits who could go. */
+  async #settle(): Promise<void> {
+    let quiet = 0;
+    for (let passes = 0; quiet < 2; passes++) {
+      if (passes === MOST_PASSES)
+        throw new Difference(`something still moves after ${passes} passes at one time`);
+      quiet = (await this.#pass()) ? 0 : quiet + 1;
+    }
+    // a clock that went back finds partitions that were told to come back later
+    if (this.#now < this.#latest) return;
+    const reserved = this.#snapshot.limiters.some((limiter) => limiter.reserved);
+    if (!reserved)
+      same("partitions that wait although they could go", this.#model.idle(this.#now).join(" "), "");
+  }
+
+  /** As if every partition's time had come and every limiter had said it has room. */
+  async #lookAgain(): Promise<void> {
+    await this.#client.query(
+      `update dispatch_policy._private_partitions q set denied_until = '-infinity', blocked_on = null
+       from dispatch_policy._private_policies p where p.name = $1 and p.id = q.policy_id`,
+      [this.engine.policy],
+    );
+    await this.#pass();
+  }
+
+  async #finish({ jobs }: Step & { do: "finish" }): Promise<void> {
+    const running = [...this.#model.inFlight.keys()].sort();
+    if (running.length === 0) return;
+    const finished = new Map(
+      jobs.map(({ nth, ok, lagMs }): [string, Finish] => {
+        const id = running[nth % running.length]!;
+        return [id, { id, ok, lagMs }];
+      }),
+    );
+    const jobIds = new Map(this.#snapshot.inFlight.map(({ job, staged }) => [staged, job]));
+    const outcomes = [...finished.values()].map(({ id, ok, lagMs }) => ({ job: jobIds.get(id), ok, lagMs }));
+    await this.#client.query("select dispatch_policy._release($1, $2)", [
+      JSON.stringify(outcomes),
+      new Date(this.#now),
+    ]);
+    this.#model.release([...finished.values()], this.#now);
+    await this.#look();
+    this.#compare();
+  }
+
+  async #stop(step: Step & { do: "pause" | "hold" | "resume" }): Promise<void> {
+    const partition = this.#model.partitions.get(step.partition);
+    if (!partition) return;
+    if (step.do === "resume") {
+      partition.pausedUntil = Number.NEGATIVE_INFINITY;
+      partition.heldUntil = Number.NEGATIVE_INFINITY;
+      await this.#call("resume(policy => $1, partition => $2)", [partition.key]);
+      return;
+    }
+    const until = this.#now + step.ms;
+    if (step.do === "pause") partition.pausedUntil = until;
+    else partition.heldUntil = until;
+    await this.#call(`${step.do}(policy => $1, partition => $2, until => $3)`, [
+      partition.key,
+      new Date(until),
+    ]);
+  }
+
+  async #override(step: Step & { do: "override" | "clear override" }): Promise<void> {
+    const { gates } = this.#case;
+    if (gates.length === 0) return;
+    const index = step.gate % gates.length;
+    const { numbers } = gates[index]!;
+    const gate = nameOf(gates[index]!, index);
+    const key = step.partition === null ? null : gateOf(gates[index]!, index, 0, 0).keyOf(step.partition);
+    if (step.do === "clear override") {
+      this.#model.clearOverride(gate, key);
+      await this.#call("clear_limit(policy => $1, gate => $2, key => $3)", [gate, key]);
+      return;
+    }
+    const set = Object.fromEntries(Object.entries(numbers[1]).filter(([, value]) => value !== null));
+    const until = step.ms === null ? Number.POSITIVE_INFINITY : this.#now + step.ms;
+    this.#model.override({ gate, key, set: set as Record<string, number>, until });
+    await this.#call("set_limit(policy => $1, gate => $2, key => $3, set => $4, until => $5)", [
+      ...[gate, key, JSON.stringify(set), step.ms === null ? null : new Date(until)],
+    ]);
+  }
+
+  async #call(text: string, values: unknown[]): Promise<void> {
+    await this.#client.query(`select from dispatch_policy.${text}`, [this.engine.policy, ...values]);
+  }
+
+  async #look(): Promise<void> {
+    const { rows } = await this.#client.query(SNAPSHOT, [this.engine.policy]);
+    this.#snapshot = rows[0].it;
+  }
+
+  #compare(): void {
+    const { limiters, partitions, staged, inFlight } = this.#snapshot;
+    const model = this.#model;
+    same("jobs staged", [...staged].sort().join(" "), [...model.staged.keys()].sort().join(" "));
+    same(
+      "jobs in flight",
+      inFlight
+        .map((job) => job.staged)
+        .sort()
+        .join(" "),
+      [...model.inFlight.keys()].sort().join(" "),
+    );
+    same("limiters", limiters.length, model.limiters.size);
+    for (const row of limiters) {
+      const limiter = model.limiters.get(limiterName(row.name, row.key))!;
+      same(`${limiter.name}: in flight`, row.inFlight, limiter.inFlight);
+      if (limiter.gate.kind === "throttle") {
+        const engines = { ...limiter, tokens: row.tokens!, filledAt: Math.round(row.filledAt!) };
+        const [has, expected] = [engines, limiter].map((one) => model.tokensOf(one, this.#now));
+        if (Math.abs(has! - expected!) > 1e-6) differ(`${limiter.name}: tokens`, has, expected);
+      } else if (limiter.gate.kind === "adaptive_concurrency") {
+        same(`${limiter.name}: learnt limit`, row.learnt, limiter.learnt);
+        close(`${limiter.name}: lag`, row.lag ?? 0, limiter.lag);
+      }
+    }
+    for (const row of partitions) {
+      const engines = { ...model.partitions.get(row.key)!, decayed: row.decayed, decayedAt: row.decayedAt };
+      const expected = model.decayedOf(model.partitions.get(row.key)!, this.#now);
+      close(`decayed admits of ${row.key}`, model.decayedOf(engines, this.#now), expected);
+    }
+  }
+
+  #inWords(jobs: readonly Job[]): string {
+    const words = [...jobs]
+      .sort((a, b) => Number(a.id) - Number(b.id))
+      .map(({ id, partition, cost }) => `${partition}/${id.slice(-4)}${cost === 1 ? "" : ` at ${cost}`}`);
+    return words.join(", ") || "none";
+  }
+}
+
+function same(what: string, engine: unknown, model: unknown): void {
+  if (engine !== model) differ(what, engine, model);
+}
+
+function close(what: string, engine: number, model: number): void {
+  if (Math.abs(engine - model) > 1e-9 * Math.max(1, Math.abs(model))) differ(what, engine, model);
+}
+
+function atMost(what: string, value: number, most: number): void {
+  if (value > most) throw new Difference(`${what}: ${value}, at most ${most}`);
+}
+
+function differ(what: string, engine: unknown, model: unknown): never {
+  throw new Difference(`${what}: the engine says ${engine}, the model ${model}`);
+}
