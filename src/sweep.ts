@@ -31,8 +31,9 @@ export type Repaired = {
 };
 
 /**
- * One repair pass: jobs of dead worker pools are unlocked, jobs that hang and in-flight jobs that Graphile Worker no longer has give their slots back, counters are counted again,
- * partitions asleep over work or blocked on room are woken; partitions long unused are forgotten.
+ * One repair pass: jobs of dead worker pools are unlocked; jobs that hang, and in-flight jobs that Graphile Worker no
+ * longer has, give their slots back; counters are counted again; partitions asleep over work or blocked on room are
+ * woken; partitions long unused are forgotten.
  */
 export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repaired }> {
   const { engine, withPgClient, events } = context;

@@ -76,9 +76,12 @@ for (const name of Object.keys(MUTANTS) as MutantName[]) {
     t.timeout(TIMEOUT);
     const it = await target(t);
     await plant(it.client, name);
-    const outcome = await check(it, false, { ...MUTANT_CASES, endOnFailure: true });
+    const { shownBy, shows } = MUTANTS[name];
+    const known = { ...MUTANT_CASES, numRuns: 1, path: String(shownBy - 1), endOnFailure: true };
+    let outcome = await check(it, false, known);
+    if (!outcome.failed) outcome = await check(it, false, { ...MUTANT_CASES, endOnFailure: true });
     t.true(outcome.failed, `not within ${outcome.numRuns} cases`);
-    t.log(`case ${outcome.numRuns}: ${reasonOf(outcome)}`);
-    t.regex(reasonOf(outcome), MUTANTS[name].shows);
+    t.log(`case ${Number(outcome.counterexamplePath?.split(":")[0]) + 1}: ${reasonOf(outcome)}`);
+    t.regex(reasonOf(outcome), shows);
   });
 }
