@@ -4,7 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 export async function until<T>(
   fact: string,
   look: () => Promise<T> | T,
-  { withinMs = 20_000, everyMs = 10 } = {},
+  { withinMs = 45_000, everyMs = 10 } = {},
 ): Promise<NonNullable<T>> {
   const deadline = performance.now() + withinMs;
   for (;;) {

@@ -33,6 +33,8 @@ export interface Happened {
   readonly priority: number;
   readonly payload: unknown;
   readonly error: string | undefined;
+  /** By performance.now(). */
+  readonly at: number;
 }
 
 export interface TestWorker {
@@ -75,7 +77,15 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
   for (const event of ["job:start", "job:success", "job:error", "job:failed"] as const) {
     runner.events.on(event, ({ job: { id, attempts, priority, payload }, ...rest }) => {
       const { error } = rest as { error?: Error };
-      happened.push({ event, id, attempt: attempts, priority, payload, error: error?.message });
+      happened.push({
+        event,
+        id,
+        attempt: attempts,
+        priority,
+        payload,
+        error: error?.message,
+        at: performance.now(),
+      });
     });
   }
   const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });

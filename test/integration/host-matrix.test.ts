@@ -30,7 +30,7 @@ const FIXTURE = fileURLToPath(new URL("../fixtures/governed/", import.meta.url))
 const CLI = fileURLToPath(new URL("../../node_modules/graphile-worker/dist/cli.js", import.meta.url));
 const JOBS = 20;
 /** Far from the poll interval of 60 s: what is freed is used at once. */
-const SOON_MS = 15_000;
+const SOON_MS = 45_000;
 
 interface World {
   readonly url: string;

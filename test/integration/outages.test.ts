@@ -80,9 +80,6 @@ test("every connection is cut: the worker goes on", async (t) => {
     await until(
       "the job ran",
       async () => (await pool.query("select from dispatch_policy.jobs")).rows.length === 0,
-      {
-        withinMs: 30_000,
-      },
     );
   }
   t.pass();
@@ -107,9 +104,6 @@ test("runTickLoop goes on, and listens again", async (t) => {
   await until(
     "the job is admitted",
     async () => (await pool.query("select from graphile_worker.jobs")).rows[0],
-    {
-      withinMs: 10_000,
-    },
   );
   controller.abort();
   await loop;
