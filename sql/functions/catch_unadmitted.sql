@@ -86,8 +86,7 @@ begin
   )
   select array_agg(c.a) into v_arrivals from consumed c;
   perform from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_id for no key update;
-  perform :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, v_arrivals, p_now);
-  perform :DISPATCH_POLICY_SCHEMA._route_limits(p_policy, v_arrivals, p_now);
+  perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(p_policy, v_arrivals, p_now);
 end
 $$;
 

@@ -74,9 +74,9 @@ begin
   -- how a probe ended, and what a breaker counts: the router is told, which alone may change a partition now
   reported as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, outcome)
-    select p.name, q.id, q.key, jsonb_build_object('failures', e.failures, 'probe', e.probe, 'passed', e.passed)
+    select p.name, e.partition_id, e.key, jsonb_build_object('failures', e.failures, 'probe', e.probe, 'passed', e.passed)
     from (
-      select g.partition_id, count(*) filter (where not f.ok) as failures,
+      select g.partition_id, x.key, g.policy_id, count(*) filter (where not f.ok) as failures,
         max(g.job_id) filter (where g.job_id = x.probe_job_id) as probe,
         bool_and(f.ok) filter (where g.job_id = x.probe_job_id) as passed
       from gone g
@@ -84,11 +84,9 @@ begin
       join :DISPATCH_POLICY_SCHEMA._private_partitions x
         on x.id = g.partition_id and x.id = any(array(select y.partition_id from gone y))
       where v_reports
-      group by g.partition_id
+      group by g.partition_id, x.key, g.policy_id
     ) e
-    join :DISPATCH_POLICY_SCHEMA._private_partitions q
-      on q.id = e.partition_id and q.id = any(array(select y.partition_id from gone y))
-    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = e.policy_id
     where e.probe is not null or (e.failures > 0 and p.breaker_failures is not null)
     returning policy
   ),

@@ -49,11 +49,7 @@ begin
       returning a
     )
     select coalesce(array_agg(c.a), '{}') into v_arrivals from consumed c;
-    perform :DISPATCH_POLICY_SCHEMA._route_partitions(v_policy, v_arrivals, coalesce(p_now, clock_timestamp()));
-    perform :DISPATCH_POLICY_SCHEMA._route_limits(v_policy, v_arrivals, coalesce(p_now, clock_timestamp()));
-    if exists (select from unnest(v_arrivals) a where a.outcome is not null) then
-      perform :DISPATCH_POLICY_SCHEMA._route_outcomes(v_policy, v_arrivals, coalesce(p_now, clock_timestamp()));
-    end if;
+    perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(v_policy, v_arrivals, coalesce(p_now, clock_timestamp()));
   end if;
   v_woken := :DISPATCH_POLICY_SCHEMA._wake(v_policy, coalesce(p_now, clock_timestamp()), p_max, p_bounded);
   return coalesce(cardinality(v_ids), 0) + v_woken;

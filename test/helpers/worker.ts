@@ -53,7 +53,6 @@ export interface TestWorker {
   sees(event: string, count?: number): Promise<readonly Happened[]>;
   /** Resolves once nothing is in flight and every counter says so. */
   everythingIsReleased(): Promise<void>;
-  until(what: string, is: () => unknown): Promise<unknown>;
   stop(): Promise<void>;
 }
 
@@ -104,7 +103,7 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
   t.teardown(stop);
   const row: TestWorker["row"] = async (text, values) => (await pool.query(text, values)).rows[0];
   return {
-    ...{ database, pool, runner, utils, log, happened, row, stop, until },
+    ...{ database, pool, runner, utils, log, happened, row, stop },
     sees: (event, count = 1) =>
       until(`${event}, ${count} times`, () => {
         const such = happened.filter((one) => one.event === event);

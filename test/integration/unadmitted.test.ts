@@ -2,6 +2,7 @@
 import test from "ava";
 import type { Job } from "graphile-worker";
 import { definePolicy, policyEvents } from "../../src/index.ts";
+import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker, type WorkerOptions } from "../helpers/worker.ts";
 
 type Unmanaged = "enforce" | "run" | "reject";
@@ -51,7 +52,7 @@ test("with room it goes at once, and counts in flight; the next one waits in sta
   policyEvents(worker.runner.events).on("dispatchPolicy:takeOver", (event) => void takenOver.push(event));
   await past(1);
   await worker.sees("job:start");
-  await worker.until("it holds a slot", async () => (await inFlight(worker)) === 1);
+  await until("it holds a slot", async () => (await inFlight(worker)) === 1);
   await past(2);
   const [original] = await worker.sees("job:success");
   t.deepEqual(original!.payload, { account: "a", n: 2 });
@@ -60,7 +61,7 @@ test("with room it goes at once, and counts in flight; the next one waits in sta
   t.deepEqual(staged.payload, { account: "a", n: 2 });
   t.deepEqual(takenOver, [{ policy: "work", jobId: original!.id, stagedId: staged.id, setAside: false }]);
   running.get(1)!();
-  await worker.until("the copy runs", () => running.has(2));
+  await until("the copy runs", () => running.has(2));
   running.get(2)!();
   await worker.everythingIsReleased();
   t.deepEqual(
@@ -72,7 +73,7 @@ test("with room it goes at once, and counts in flight; the next one waits in sta
 test("what goes along: queue, priority, run_at, key, flags and the attempts that are left", async (t) => {
   const { worker, running, seen, past } = await world(t, "enforce");
   await past(1);
-  await worker.until("the first runs", () => running.has(1));
+  await until("the first runs", () => running.has(1));
   const rest = `, queue_name => 'q', run_at => '2020-02-29', max_attempts => 7, job_key => 'k',
     priority => 3, flags => array['mine']`;
   await past(2, rest);
@@ -85,7 +86,7 @@ test("what goes along: queue, priority, run_at, key, flags and the attempts that
     ...{ priority: 3, flags: ["mine"] },
   });
   running.get(1)!();
-  await worker.until("the copy runs", () => running.has(2));
+  await until("the copy runs", () => running.has(2));
   const copy = seen.at(-1)!;
   t.is(copy.key, "k");
   t.is(copy.attempts, 1);
@@ -96,7 +97,7 @@ test("run: at once, past the gates, and counted", async (t) => {
   const { worker, running, past } = await world(t, "run");
   await past(1);
   await past(2);
-  await worker.until("both run", () => running.size === 2);
+  await until("both run", () => running.size === 2);
   t.is(await inFlight(worker), 2);
   t.is(
     (await worker.row("select in_flight from dispatch_policy.limiters where gate = 'concurrency'")).in_flight,
@@ -104,10 +105,10 @@ test("run: at once, past the gates, and counted", async (t) => {
   );
   await worker.utils.addJob("work", { account: "a", n: 3 });
   running.get(1)!();
-  await worker.until("one is released", async () => (await inFlight(worker)) === 1);
+  await until("one is released", async () => (await inFlight(worker)) === 1);
   t.false(running.has(3), "an admitted one waits for them");
   running.get(2)!();
-  await worker.until("the admitted one runs", () => running.has(3));
+  await until("the admitted one runs", () => running.has(3));
 });
 
 test("reject: set aside with a reason, until it is rescheduled", async (t) => {
@@ -123,14 +124,14 @@ test("reject: set aside with a reason, until it is rescheduled", async (t) => {
     JSON.stringify(repaired),
   );
   await worker.utils.rescheduleJobs([id], { runAt: new Date() });
-  await worker.until("it runs", () => running.has(1));
+  await until("it runs", () => running.has(1));
 });
 
 test("a policy that is switched off lets it run and counts nothing", async (t) => {
   const { worker, running, past } = await world(t, "enforce", { policy: { enabled: false } });
   await past(1);
   await past(2);
-  await worker.until("both run", () => running.size === 2);
+  await until("both run", () => running.size === 2);
   t.is(await inFlight(worker), 0);
 });
 
@@ -163,7 +164,7 @@ test("said once for each policy", async (t) => {
   const { worker, running, past } = await world(t, "run");
   await past(1);
   await past(2);
-  await worker.until("both run", () => running.size === 2);
+  await until("both run", () => running.size === 2);
   const said = worker.log.filter(({ message }) => message.includes("was added past policy work"));
   t.deepEqual(
     said.map(({ level, scope }) => [level, scope.label]),

@@ -129,6 +129,22 @@ test("it does not overtake its own partition's jobs, nor others that wait for it
   t.is(finished, 4);
 });
 
+test("with the partition's limits it brings in how its probe ended", async (t) => {
+  const it = await engine(t, { gates: [concurrency(10)] });
+  await it.stage(Array(8).fill("a"));
+  await it.route();
+  await it.pool.query("select dispatch_policy.hold('p', 'a', clock_timestamp() - interval '1 second')");
+  t.is(await it.passes(3), 1);
+  await it.finish(await it.inFlight());
+  const other = JSON.stringify(it.batch(["a"], { gates: [concurrency(9)] }));
+  const text =
+    "select verdict from dispatch_policy._catch_unadmitted($1, null, 1, null, $2, 'enforce', null)";
+  const { rows } = await it.pool.query(text, [await addPast(it), other]);
+  t.is(rows[0].verdict, "taken_over", "others of its partition wait");
+  t.false((await it.partition("a")).probing);
+  t.is(await it.passes(3), 8);
+});
+
 test("a paused or held partition lets none in", async (t) => {
   const it = await engine(t, { gates: [concurrency(5)] });
   await it.pool.query("select dispatch_policy.pause(policy => 'p', partition => 'a')");

@@ -1,0 +1,14 @@
+-- Puts consumed arrivals into effect, in the order that holds everywhere: partitions, then limiters ascending. The
+-- caller holds the router's lock, and the locks of those partitions that are there.
+create or replace function :DISPATCH_POLICY_SCHEMA._apply_arrivals(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
+  p_now timestamptz
+) returns void language plpgsql as $$
+begin
+  perform :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, p_arrivals, p_now);
+  perform :DISPATCH_POLICY_SCHEMA._route_limits(p_policy, p_arrivals, p_now);
+  if exists (select from unnest(p_arrivals) a where a.outcome is not null) then
+    perform :DISPATCH_POLICY_SCHEMA._route_outcomes(p_policy, p_arrivals, p_now);
+  end if;
+end
+$$;
