@@ -117,9 +117,8 @@ begin
       select from unnest(v_limiter_ids) u (id)
       left join :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l on l.id = u.id
       where l.id is null
-        or l.slots - case when l.reserved_for <> v_partition.id then 1 else 0 end < 1
-        or l.tokens < least(p_cost, l.capacity) - 1e-9
-        or (l.kind = 'throttle' and l.rate <= 0))
+        or :DISPATCH_POLICY_SCHEMA._lacks_room(
+          l.kind, l.slots, l.reserved_for, l.tokens, l.capacity, l.rate, v_partition.id, p_cost))
   then
     return false;
   end if;

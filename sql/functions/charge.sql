@@ -95,9 +95,8 @@ begin
     left join lim l on l.id = u.id
     where p.head_id is not null and (
       l.id is null
-      or l.slots_left - case when l.reserved_for <> p.id then 1 else 0 end < 1
-      or (l.tokens_left < least(p.head_cost, l.capacity) - 1e-9)
-      or (l.kind = 'throttle' and l.rate <= 0)
+      or :DISPATCH_POLICY_SCHEMA._lacks_room(
+        l.kind, l.slots_left, l.reserved_for, l.tokens_left, l.capacity, l.rate, p.id, p.head_cost)
     )
   ),
   -- the one it waits for, and for a bucket of its own the time by which all its own buckets are ready
