@@ -197,6 +197,7 @@ begin
       head_priority = coalesce(s.head_priority, 32767),
       head_run_at = coalesce(s.head_run_at, 'infinity'),
       head_id = coalesce(s.head_id, 9223372036854775807),
+      head_cost = coalesce(s.head_cost, 1),
       -- a paused or held partition waits for its operator, for no limiter
       denied_until = case when p.held_until <= p_now and p.paused_until <= p_now
         then coalesce(s.denied_until, '-infinity') else '-infinity' end,

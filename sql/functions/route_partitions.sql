@@ -95,12 +95,12 @@ begin
       probing = p.probing or s.held_until is not null,
       stopped_by = case when s.pause is null then p.stopped_by else s.pause ->> 'by' end,
       stop_reason = case when s.pause is null then p.stop_reason else s.pause ->> 'reason' end,
-      denied_until = case when s.pause is null and not m.away then p.denied_until else '-infinity' end,
-      blocked_on = case when s.pause is null and not m.away then p.blocked_on end
+      denied_until = case when s.pause is null and not m.waits_in_vain then p.denied_until else '-infinity' end,
+      blocked_on = case when s.pause is null and not m.waits_in_vain then p.blocked_on end
     from work w
     join known k on k.id = w.partition_id
     join lateral (
-      select x.*, (x.head_priority, x.head_run_at, x.head_id) < (k.head_priority, k.head_run_at, k.head_id) as lower
+      select x.*, (x.head_priority, x.head_run_at, x.head_id) <= (k.head_priority, k.head_run_at, k.head_id) as lower
       from first x where x.partition_id = w.partition_id
     ) f on true
     join lateral (
@@ -109,22 +109,25 @@ begin
     ) n on true
     left join limiter_ids i on i.partition_id = w.partition_id
     left join stop s on s.partition_id = w.partition_id
-    -- the limiter it waits for is one it no longer uses
+    -- for a limiter it no longer uses, or for more tokens than its new next job may need
     cross join lateral (
       select coalesce(n.newer and n.limits is distinct from k.limits
-        and k.blocked_on <> all (coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id), false) as away
+          and k.blocked_on <> all (coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id), false)
+        or (f.lower and exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = k.blocked_on and l.kind = 'throttle'))
+        as waits_in_vain
     ) m
     where p.id = w.partition_id and p.id = any(array(select x.partition_id from work x))
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
     id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
-    head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason)
+    head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at)
   select w.partition_id, (p_policy).id, n.key, coalesce(w.shard, 'default'), coalesce(n.context, '{}'),
     coalesce(n.limits, '[]'), coalesce(n.weight, 1), least(1, w.min_cost),
     coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id, case when n.limits is null then 0 else n.id end, n.version,
     w.due_at, f.head_priority, f.head_run_at, f.head_id,
     coalesce(s.paused_until, '-infinity'), coalesce(s.held_until, '-infinity'), s.held_until is not null,
-    s.pause ->> 'by', s.pause ->> 'reason'
+    s.pause ->> 'by', s.pause ->> 'reason', p_now
   from work w
   join newest n on n.partition_id = w.partition_id
   join first f on f.partition_id = w.partition_id

@@ -33,53 +33,71 @@ begin
     select f.limiter_id, array_agg(f.id) as ids from :DISPATCH_POLICY_SCHEMA._private_freed f
     where f.policy_id = (p_policy).id and f.limiter_id = any(v_limiter_ids) group by f.limiter_id
   ),
+  -- how many waiters it may have room for; of a throttle, how many to look at: their costs decide
   lim as materialized (
     select l.*, greatest(least(case
         when l.slots is not null then l.slots - case when l.reserved_for is not null then 1 else 0 end
         when l.breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
-        when l.tokens >= l.capacity - 1e-9 then greatest(floor(l.tokens + 1e-9), 1)
-        else floor(l.tokens + 1e-9) end, 1000), 0)::int as room
+        else floor(l.tokens + 1e-9) + 1 end, 1000), 0)::int as room
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, p_now, p_bounded) l
   ),
-  waiter as materialized (
-    select w.id, l.id as limiter_id from lim l
+  line as materialized (
+    select w.id, l.id as limiter_id, w.nth, w.head_cost, w.cost,
+      l.slots is not null or l.breadth = 0 or w.cost <= l.tokens + 1e-9
+        or (w.nth = 1 and l.tokens >= l.capacity - 1e-9) as goes
+    from lim l
     cross join lateral (
-      select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.blocked_on = l.id order by q.fair_key limit l.room
-      for no key update skip locked
+      select q.id, q.head_cost, row_number() over (order by q.fair_key, q.id) as nth,
+        sum(q.head_cost) over (order by q.fair_key, q.id) as cost
+      from (
+        select x.id, x.fair_key, x.head_cost from :DISPATCH_POLICY_SCHEMA._private_partitions x
+        where x.blocked_on = l.id order by x.fair_key limit l.room
+        for no key update skip locked
+      ) q
     ) w
   ),
   outcome as materialized (
-    select l.*, (select count(*) from waiter w where w.limiter_id = l.id) as woken,
-      (select count(*) from (
+    select l.*, w.*, (select count(*) from (
         select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit l.room + 1) z) as waiting
     from lim l
+    cross join lateral (
+      select count(*) filter (where n.goes) as woken, coalesce(max(n.cost) filter (where n.goes), 0) as cost,
+        (array_agg(n.head_cost order by n.nth) filter (where not n.goes))[1] as next_cost
+      from line n where n.limiter_id = l.id
+    ) w
   ),
-  spent as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_freed f
-    where f.policy_id = (p_policy).id and f.id = any(array(
-      select unnest(n.ids) from outcome o join note n on n.limiter_id = o.id
-      where o.room = 0 or o.waiting <= o.woken))
-  ),
+  -- A shared throttle's line is in fair order, so that cheap jobs do not take each token a dear one waits for. The next
+  -- is told when there is enough for it, and soon where those told before may turn out to need nothing.
   timed as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = o.next_wake_at
     from (
       select o.id, case
           when o.kind = 'throttle' then case when o.waiting > o.woken then greatest(
             p_now + interval '1 millisecond',
-            :DISPATCH_POLICY_SCHEMA._throttle_ready_at(o.tokens, o.rate, o.per, o.capacity, o.room + 1, p_now)) end
+            least(case when o.woken > 0 then p_now + interval '50 milliseconds' end,
+              :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
+                o.tokens - o.cost, o.rate, o.per, o.capacity, coalesce(o.next_cost, 0), p_now))) end
           when o.woken < least(o.waiting, o.room) then p_now + interval '1 millisecond'
           when o.reserved_for is not null then o.reserved_until end as next_wake_at
       from outcome o
       where o.id = any(array(
           select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
-          where x.id = any(v_limiter_ids) and x.wake_at is not null for no key update skip locked))
+          where x.id = any(v_limiter_ids) and (x.wake_at is not null or (x.kind = 'throttle' and x.breadth > 0))
+          for no key update skip locked))
     ) o
     where l.id = o.id
+    returning l.id, l.kind
+  ),
+  spent as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_freed f
+    where f.policy_id = (p_policy).id and f.id = any(array(
+      select unnest(n.ids) from outcome o join note n on n.limiter_id = o.id
+      where o.room = 0 or o.waiting <= o.woken
+        or o.id in (select t.id from timed t where t.kind = 'throttle')))   -- its time is set
   ),
   woken as (
     update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null
-    where p.id = any(array(select w.id from waiter w))
+    where p.id = any(array(select n.id from line n where n.goes))
     returning 1
   )
   select count(*) into v_woken from woken;

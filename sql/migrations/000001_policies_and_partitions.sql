@@ -116,8 +116,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   head_priority smallint not null default 32767,
   head_run_at timestamptz not null default 'infinity',
   head_id bigint not null default 9223372036854775807,
+  head_cost float8 not null default 1,       -- while it waits
   decayed_admits float8 not null default 0 check (decayed_admits >= 0 and decayed_admits < 'Infinity'),
-  decayed_at timestamptz not null default clock_timestamp(),
+  decayed_at timestamptz not null,
   fair_key float8 not null default 0,
   admitted_total bigint not null default 0,
   admitted_at timestamptz not null default '-infinity',       -- last

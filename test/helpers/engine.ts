@@ -222,6 +222,14 @@ export class Engine {
     return rows.map(({ job_id }) => job_id);
   }
 
+  /** The partitions of the jobs admitted at this time. */
+  async admittedAt(now: Date): Promise<string[]> {
+    const text =
+      "select partition from dispatch_policy.in_flight_jobs where admitted_at = $1 order by job_id";
+    const { rows } = await this.pool.query(text, [now]);
+    return rows.map(({ partition }) => partition);
+  }
+
   /** How many jobs are staged. */
   async staged(partition?: string): Promise<number> {
     return this.number(

@@ -36,12 +36,9 @@ async function check(
   );
 }
 
-/**
- * What MODEL_SEED and MODEL_PATH name; the same cases each time unless asked for others. Open: seeds 1 (overlapping) and
- * 12 (of 700 cases) show a partition that waits although it could go.
- */
+/** What MODEL_SEED and MODEL_PATH name; the same cases each time unless asked for others. */
 function again(): fc.Parameters<[Case]> {
-  const { MODEL_SEED: seed = "3", MODEL_PATH: path } = process.env;
+  const { MODEL_SEED: seed = "1", MODEL_PATH: path } = process.env;
   return { seed: Number(seed), ...(path && { path }) };
 }
 

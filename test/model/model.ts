@@ -313,17 +313,32 @@ export class Model {
     return Math.max(pausedUntil, heldUntil, this.pausedUntil) > now;
   }
 
-  /** Partitions that wait although their next job could go: none, once nothing moves any more. */
+  /**
+   * Partitions that wait although their next job could go: none, once nothing moves any more. At a shared throttle
+   * those behind a job too dear for now wait with it.
+   */
   idle(now: number): string[] {
-    const running = [...this.partitions.values()].filter((partition) => !this.isStopped(partition, now));
-    return running
-      .filter(({ key, limiters }) => {
-        const next = [...this.staged.values()]
-          .filter((job) => job.partition === key && (job.due || job.runAt <= now))
-          .sort(inLine)[0];
-        return next && limiters.every((limiter) => this.#lets(limiter, 1, next.cost, now));
-      })
-      .map(({ key }) => key);
+    const heads = new Map<Partition, Job>();
+    for (const partition of this.partitions.values()) {
+      const [next] = [...this.staged.values()]
+        .filter((job) => job.partition === partition.key && (job.due || job.runAt <= now))
+        .sort(inLine);
+      if (next && !this.isStopped(partition, now)) heads.set(partition, next);
+    }
+    const full = new Set<Limiter>();
+    for (const [{ limiters }, next] of heads)
+      for (const limiter of limiters)
+        if (
+          !this.#lets(limiter, 1, next.cost, now) &&
+          limiter.gate.kind === "throttle" &&
+          limiter.gate.scope !== "partition"
+        )
+          full.add(limiter);
+    return [...heads]
+      .filter(([{ limiters }, next]) =>
+        limiters.every((limiter) => this.#lets(limiter, 1, next.cost, now) && !full.has(limiter)),
+      )
+      .map(([{ key }]) => key);
   }
 }
 

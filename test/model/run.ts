@@ -8,6 +8,8 @@ import { capacityOf, type Finish, type Job, limiterName, Model } from "./model.t
 const START = Date.UTC(2100, 0, 1);
 const LONG_SINCE = Date.UTC(2000, 0, 1);
 const MOST_PASSES = 60;
+/** Within it the engine looks again at what it was not sure of. */
+const MOMENT_MS = 60;
 
 export interface Target {
   readonly url: string;
@@ -238,13 +240,13 @@ class Run {
     }
   }
 
-  /** Passes until nothing moves at this time; then nobody waits who could go. */
+  /** Passes until nothing moves any more, not in a moment either; then nobody waits who could go. */
   async #settle(): Promise<void> {
     let quiet = 0;
-    for (let passes = 0; quiet < 2; passes++) {
-      if (passes === MOST_PASSES)
-        throw new Difference(`something still moves after ${passes} passes at one time`);
+    for (let passes = 0; quiet < 4; passes++) {
+      if (passes === MOST_PASSES) throw new Difference(`something still moves after ${passes} passes`);
       quiet = (await this.#pass()) ? 0 : quiet + 1;
+      if (quiet === 2) this.#now += MOMENT_MS;
     }
     // a clock that went back finds partitions that were told to come back later
     if (this.#now < this.#latest) return;

@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from "ava";
 import { engine } from "../helpers/engine.ts";
 import { FAULTS, type FaultName, plant } from "./race/faults.ts";
 import { race } from "./race/run.ts";
-import { MOST_IN_ALL, OPTIONS } from "./race/world.ts";
+import { MOST_IN_ALL, MOST_OF_A_PARTITION, OPTIONS } from "./race/world.ts";
 
 const SECONDS = Number(process.env.RACE_SECONDS ?? 0);
 const JOBS = Number(process.env.RACE_JOBS ?? 2000);
@@ -20,7 +20,8 @@ test.serial("processes race: no overrun, no deadlock, nothing lost, no counter l
   const outcome = await race(await world(t), { jobs: JOBS, seconds: SECONDS });
   t.log(JSON.stringify(outcome));
   t.deepEqual(outcome.problems, []);
-  t.is(outcome.mostInAll, MOST_IN_ALL, "the limit was reached");
+  t.true(outcome.mostInAll > MOST_IN_ALL / 2, "it pressed on its limits");
+  t.is(outcome.mostOfAPartition, MOST_OF_A_PARTITION);
 });
 
 const shows: Record<FaultName, RegExp> = {

@@ -239,3 +239,16 @@ test("a partition that moves to another scope no longer waits for the one it lef
   await world.stage(waiting, { gates: by("free") });
   t.is(await world.passes(2), 1);
 });
+
+for (const scope of ["partition", "policy"] as const) {
+  test(`a cheap job that goes before a dear one does not wait until there is enough for that: ${scope}`, async (t) => {
+    const world = await engine(t, { gates: [throttle(1, { per: 3600, burst: 10, scope })] });
+    await world.stage("a", { cost: 7 });
+    t.is(await world.passes(), 1);
+    await world.stage("a", { cost: 7 });
+    t.is(await world.passes(2), 0);
+    await world.stage("a", { cost: 1, priority: -1 });
+    t.is(await world.passes(2), 1);
+    t.is(await world.passes(2), 0);
+  });
+}

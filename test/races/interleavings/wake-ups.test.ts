@@ -1,6 +1,6 @@
 // Room in a limiter must reach somebody who can use it, in fair order, whoever was told of it first.
 import test, { type ExecutionContext } from "ava";
-import { concurrency, type Engine, engine } from "../../helpers/engine.ts";
+import { concurrency, type Engine, engine, throttle } from "../../helpers/engine.ts";
 
 /** One slot over the whole policy, held by a job of `holder`; `first` waits before `second`. */
 async function oneSlotTaken(t: ExecutionContext, [first, second]: [string, string]): Promise<Engine> {
@@ -189,4 +189,58 @@ test("the loop is told when an override ends", async (t) => {
 
   const { rows } = await world.pool.query("select dispatch_policy._next_eligible_at('p', 'default') as at");
   t.deepEqual(rows[0].at, end);
+});
+
+const shared = (rate: number, per: number, burst: number) => [
+  throttle(rate, { per, burst, name: "all", scope: "policy" }),
+];
+
+/** Routes and admits every so many milliseconds for a while from `from` on. Returns which partition went when. */
+async function watch(
+  world: Engine,
+  from: number,
+  seconds: number,
+  everyMs = 100,
+): Promise<[number, string][]> {
+  const went: [number, string][] = [];
+  for (let ms = 0; ms <= seconds * 1000; ms += everyMs) {
+    const now = new Date(from + ms);
+    await world.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [world.policy, now]);
+    if ((await world.admit({ now })).admitted === 0) continue;
+    for (const partition of await world.admittedAt(now)) went.push([ms / 1000, partition]);
+  }
+  return went;
+}
+
+test("a note that a bucket has some tokens does not wake, pass after pass, who needs more", async (t) => {
+  const world = await engine(t, { gates: shared(1, 3600, 10) });
+  await world.stage(["a", "b", "c"], { cost: 9 });
+  t.is(await world.passes(2), 1);
+  await world.pool.query("select dispatch_policy.clear_limit('p', 'all')");
+  await world.passes(2);
+  t.is((await world.pool.query("select from dispatch_policy._private_freed")).rowCount, 0);
+  const before = await world.number("select sum(visited)::int from dispatch_policy._private_partitions");
+  await world.passes(3);
+  t.is(await world.number("select sum(visited)::int from dispatch_policy._private_partitions"), before);
+});
+
+test("jobs that cost half a token go twice as often", async (t) => {
+  const world = await engine(t, { gates: shared(1, 1, 1) });
+  const keys = Array.from({ length: 9 }, (_, n) => `k${n}`);
+  await world.stage(keys, { cost: 0.5 });
+  const from = Date.now();
+  const went = await watch(world, from, 3);
+  t.is(went.length, 8, JSON.stringify(went));
+});
+
+test("a dear job gets its turn at a shared throttle, however many cheap ones wait", async (t) => {
+  const world = await engine(t, { gates: shared(1, 1, 10) });
+  await world.stage("dear", { cost: 7 });
+  await world.stage(
+    Array.from({ length: 100 }, (_, n) => `cheap${n % 5}`),
+    { cost: 1 },
+  );
+  await world.stage(Array(3).fill("dear"), { cost: 7 });
+  const went = await watch(world, Date.now(), 60, 500);
+  t.is(went.filter(([, partition]) => partition === "dear").length, 4, JSON.stringify(went));
 });
