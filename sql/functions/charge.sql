@@ -49,11 +49,16 @@ begin
   lim as materialized (
     select l.*,
       l.slots - coalesce(n.jobs, 0) as slots_left,
-      case when p_forced then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
-           else l.tokens - coalesce(n.cost, 0) end as tokens_left,
+      t.tokens_left,
+      case when l.spent is not null
+        then :DISPATCH_POLICY_SCHEMA._window_spend(l.spent, l.per, l.tokens - t.tokens_left, p_now) end as spent_then,
       coalesce(n.jobs, 0) as jobs
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, p_limiter_ids, p_now, p_bounded) l
     left join per_limiter n on n.id = l.id
+    cross join lateral (
+      select case when p_forced then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
+        else l.tokens - coalesce(n.cost, 0) end as tokens_left
+    ) t
   ),
   admitted as materialized (
     select c.partition_id, count(*)::int as jobs, min(c.job_id) as first_job_id
@@ -84,7 +89,7 @@ begin
   lacking as materialized (
     select p.id as partition_id, u.ord, l.*,
       case when l.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
-        l.tokens_left, l.rate, l.per, l.capacity, p.head_cost, p_now) end as ready_at,
+        l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, p.head_cost, p_now) end as ready_at,
       case when l.id is null then 'concurrency_full'
         when l.kind = 'throttle' then case when l.rate <= 0 then 'rate_zero' else 'throttle_empty' end
         when l.kind = 'ahead' then 'ahead_full'
@@ -145,6 +150,7 @@ begin
   charged as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
       tokens = case when x.kind = 'throttle' then x.tokens_left end,
+      spent = coalesce(x.spent_then, l.spent),
       refilled_at = case when x.kind = 'throttle' then
         :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now) end,
       in_flight = l.in_flight + x.jobs,

@@ -1,11 +1,12 @@
 -- What each of these limiters has left at `p_now`, overrides applied: `slots` of a cap, `tokens` of a bucket (the
 -- other is null). Callers hold the limiters' locks, taken in an earlier statement, when they decide by it.
+-- `spent` is null but for sliding windows, whose tokens are what they have left.
 -- `p_bounded` false: the ahead bound does not count (an explicit tick is not kept just ahead of the workers).
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns table (
   id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
-  rate float8, per float8, capacity float8, tokens float8, slots int, cap int, in_flight int,
+  rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[], slots int, cap int, in_flight int,
   reserved_for uuid, reserved_until timestamptz
 ) language sql stable as $$
   with override as materialized (
@@ -15,10 +16,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   effective as (
     select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight,
       case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
-      l.tokens, l.refilled_at,
+      l.tokens, l.refilled_at, l.sliding, l.spent,
       coalesce((o.set ->> 'rate')::float8, l.rate) as rate,
       coalesce((o.set ->> 'per')::float8, l.per) as per,
-      coalesce((o.set ->> 'burst')::float8, l.burst) as burst,
+      case when not l.sliding then coalesce((o.set ->> 'burst')::float8, l.burst) end as burst,
       case l.kind
         when 'concurrency' then coalesce((o.set ->> 'max')::int, l.max)
         when 'adaptive_concurrency' then :DISPATCH_POLICY_SCHEMA._adaptive_cap(
@@ -36,12 +37,16 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     ) o on true
     where l.id = any(p_limiter_ids)
   )
-  select e.id, e.gate, e.kind, e.breadth, e.position, e.scope_key, e.rate, e.per,
+  select e.id, e.gate, e.kind, e.breadth, e.position, e.scope_key, e.rate,
+    case when e.sliding then :DISPATCH_POLICY_SCHEMA._window_seconds(e.rate, e.per) else e.per end,
     case e.kind when 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.rate, e.burst) end,
     -- a rate of zero or less lets nothing through, whatever the bucket holds
-    case when e.kind = 'throttle' then case when e.rate > 0
-      then :DISPATCH_POLICY_SCHEMA._throttle_tokens(e.tokens, e.refilled_at, e.rate, e.per, e.burst, p_now)
-      else least(e.tokens, 0) end end,
+    case when e.kind = 'throttle' then case
+      when e.rate <= 0 then least(e.tokens, 0)
+      when e.sliding then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.rate, null)
+        - :DISPATCH_POLICY_SCHEMA._window_spent(e.spent, :DISPATCH_POLICY_SCHEMA._window_seconds(e.rate, e.per), p_now)
+      else :DISPATCH_POLICY_SCHEMA._throttle_tokens(e.tokens, e.refilled_at, e.rate, e.per, e.burst, p_now) end end,
+    case when e.sliding then e.spent end,
     case when e.kind = 'throttle' then null
       when e.cap is null then 2147483647
       else :DISPATCH_POLICY_SCHEMA._concurrency_slots(e.cap, e.in_flight) end,

@@ -45,15 +45,19 @@ begin
       n.*
     from jsonb_each(v_changes) c
     cross join lateral jsonb_to_record(c.value -> 'n') n (
-      rate float8, per float8, burst float8, max int, initial_max int, target_lag_ms float8, min int,
+      rate float8, per float8, burst float8, sliding boolean, max int, initial_max int, target_lag_ms float8, min int,
       ewma_alpha float8, failure_decrease_factor float8, overload_decrease_factor float8)
   ),
   changed as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
       -- what the old rate brought by now stays, within the new capacity
       tokens = case when l.kind = 'throttle' then least(
-        :DISPATCH_POLICY_SCHEMA._throttle_tokens(l.tokens, l.refilled_at, l.rate, l.per, l.burst, p_now),
-        :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.rate, c.burst)) end,
+        :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now), :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.rate, c.burst)) end,
+      -- what a bucket lacks of being full counts as spent now
+      spent = case when not coalesce(c.sliding, false) then '{}' when l.sliding then l.spent
+        else :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1,
+          :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.rate, l.burst) - :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now), p_now) end,
+      sliding = coalesce(c.sliding, false),
       refilled_at = case when l.kind = 'throttle' then
         :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now) end,
       rate = c.rate, per = c.per, burst = c.burst, max = c.max, initial_max = c.initial_max,
@@ -75,9 +79,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._numbers_differ(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, numbers jsonb
 ) returns boolean language sql immutable as $$
   -- a bare expression, so that it is inlined: as a query it took 20 us for each limiter of each arrival
-  select (limiter.rate, limiter.per, limiter.burst, limiter.max, limiter.initial_max, limiter.target_lag_ms,
-      limiter.min, limiter.ewma_alpha, limiter.failure_decrease_factor, limiter.overload_decrease_factor)
+  select (limiter.rate, limiter.per, limiter.burst, limiter.sliding, limiter.max, limiter.initial_max,
+      limiter.target_lag_ms, limiter.min, limiter.ewma_alpha, limiter.failure_decrease_factor, limiter.overload_decrease_factor)
     is distinct from ((numbers ->> 'rate')::float8, (numbers ->> 'per')::float8, (numbers ->> 'burst')::float8,
+      coalesce((numbers ->> 'sliding')::boolean, false),
       (numbers ->> 'max')::int, (numbers ->> 'initial_max')::int, (numbers ->> 'target_lag_ms')::float8,
       (numbers ->> 'min')::int, (numbers ->> 'ewma_alpha')::float8,
       (numbers ->> 'failure_decrease_factor')::float8, (numbers ->> 'overload_decrease_factor')::float8);

@@ -41,8 +41,8 @@ begin
     select c.partition_id, c.id as arrival_id, c.version as arrival_version, l.*
     from changed c
     cross join lateral jsonb_to_recordset(c.limits) l (
-      gate text, kind text, scope text, "position" smallint, key text, rate float8, per float8, burst float8, max int,
-      initial_max int, target_lag_ms float8, min int, ewma_alpha float8, failure_decrease_factor float8,
+      gate text, kind text, scope text, "position" smallint, key text, rate float8, per float8, burst float8,
+      sliding boolean, max int, initial_max int, target_lag_ms float8, min int, ewma_alpha float8, failure_decrease_factor float8,
       overload_decrease_factor float8)
   ),
   limiter as materialized (
@@ -58,11 +58,11 @@ begin
   ),
   made as (
     insert into :DISPATCH_POLICY_SCHEMA._private_limiters (
-      policy_id, gate, scope_key, kind, breadth, position, rate, per, burst, tokens, refilled_at, max,
+      policy_id, gate, scope_key, kind, breadth, position, rate, per, burst, sliding, tokens, refilled_at, max,
       initial_max, target_lag_ms, min, ewma_alpha, failure_decrease_factor, overload_decrease_factor, current_max,
       arrival_id, version)
     select (p_policy).id, w.gate, w.key, w.kind, :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position, w.rate, w.per,
-      w.burst, case when w.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.rate, w.burst) end,
+      w.burst, coalesce(w.sliding, false), case when w.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.rate, w.burst) end,
       case when w.kind = 'throttle' then p_now end, w.max,
       w.initial_max, w.target_lag_ms, w.min, w.ewma_alpha, w.failure_decrease_factor, w.overload_decrease_factor,
       w.initial_max, w.arrival_id, w.arrival_version

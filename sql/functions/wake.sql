@@ -38,6 +38,7 @@ begin
     select l.*, greatest(least(case
         when l.slots is not null then l.slots - case when l.reserved_for is not null then 1 else 0 end
         when l.breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
+        when l.rate <= 0 then 0
         else floor(l.tokens + 1e-9) + 1 end, 1000), 0)::int as room
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, p_now, p_bounded) l
   ),
@@ -76,7 +77,10 @@ begin
             p_now + interval '1 millisecond',
             least(case when o.woken > 0 then p_now + interval '50 milliseconds' end,
               :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
-                o.tokens - o.cost, o.rate, o.per, o.capacity, coalesce(o.next_cost, 0), p_now))) end
+                o.tokens - o.cost, o.rate, o.per, o.capacity,
+                case when o.spent is not null
+                  then :DISPATCH_POLICY_SCHEMA._window_spend(o.spent, o.per, o.cost, p_now) end,
+                coalesce(o.next_cost, 0), p_now))) end
           when o.woken < least(o.waiting, o.room) then p_now + interval '1 millisecond'
           when o.reserved_for is not null then o.reserved_until end as next_wake_at
       from outcome o

@@ -39,6 +39,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_policy_tasks (
   policy_id int not null references :DISPATCH_POLICY_SCHEMA._private_policies (id) on delete cascade
 );
 
+-- What a sliding window remembers: this much was spent, the last of it then.
+create type :DISPATCH_POLICY_SCHEMA._private_spending as (at timestamptz, cost float8);
+
 -- One gate's live state for one scope key. `breadth`: 0 one partition, 1 a key of its own, 2 the policy, 3 ahead.
 create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   id bigint generated always as identity primary key,
@@ -54,6 +57,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   burst float8,
   tokens float8,
   refilled_at timestamptz,
+  -- a sliding window: greatest(rate, 1) in any `per` seconds
+  sliding boolean not null default false,
+  spent :DISPATCH_POLICY_SCHEMA._private_spending[] not null default '{}',
   -- concurrency
   max int check (max >= 0),
   in_flight int not null default 0 check (in_flight >= 0),

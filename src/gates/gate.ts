@@ -17,6 +17,8 @@ export interface ResolvedValues {
   readonly rate?: number;
   readonly per?: number;
   readonly burst?: number | null;
+  /** There only where true. */
+  readonly sliding?: boolean;
   readonly max?: number | null;
   readonly initial_max?: number;
   readonly target_lag_ms?: number;
@@ -67,24 +69,29 @@ export interface Field {
   readonly rule: Rule;
   /** Whether the option may be a function of the context. */
   readonly computed: boolean;
-  /** What an omitted option stands for; without it the option is required. */
-  readonly fallback?: number | null;
-  /** From the declared value to the column's number. Default: as it is. */
-  readonly toNumber?: (value: never) => number;
+  /** What an omitted option stands for; without it the option is required. `"absent"`: the column is not mentioned. */
+  readonly fallback?: number | null | "absent";
+  /** From the declared value to the column's. Default: as it is. */
+  readonly toColumn?: (value: never) => ColumnValue;
 }
+
+type ColumnValue = number | boolean | null;
 
 /** What tells the kinds apart. `disagreement` compares values with each other; where one is unknown it gets undefined. */
 export interface GateAnatomy {
   readonly kind: GateKind;
   readonly fields: Readonly<Record<string, Field>>;
+  /** Options that stand for others, and what to do about them. */
+  readonly shorthands?: readonly string[];
+  readonly expand?: (title: string, options: Record<string, unknown>) => Record<string, unknown>;
   readonly disagreement?: (values: ResolvedValues) => string | undefined;
 }
 
-interface Compiled extends Omit<Field, "toNumber"> {
+interface Compiled extends Omit<Field, "toColumn"> {
   readonly option: string;
   readonly run: ((ctx: unknown) => unknown) | null;
-  readonly constant: number | null;
-  readonly toNumber: (value: never) => number;
+  readonly constant: ColumnValue;
+  readonly toColumn: (value: never) => ColumnValue;
 }
 
 /**
@@ -94,7 +101,8 @@ interface Compiled extends Omit<Field, "toNumber"> {
  */
 export function declareGate<C>(anatomy: GateAnatomy, options: GateCommon<C>): Gate<C> {
   return declaring("", () => {
-    checkOptions(anatomy.kind, options, ["name", "scope", ...Object.keys(anatomy.fields)]);
+    const { fields, shorthands = [] } = anatomy;
+    checkOptions(anatomy.kind, options, ["name", "scope", ...Object.keys(fields), ...shorthands]);
     const name = gateName(anatomy.kind, options.name);
     const title = name === anatomy.kind ? name : `${anatomy.kind} "${name}"`;
     const gate = {
@@ -129,10 +137,12 @@ function gateScope(title: string, scope: unknown): { scope: GateScope; scopeKey:
   return { scope: fixed as GateScope, scopeKey: null };
 }
 
-function gateValues(title: string, anatomy: GateAnatomy, options: object): Pick<Gate, "values" | "resolve"> {
-  const fields = Object.entries(anatomy.fields).map(([option, field]) =>
-    compileField(title, option, field, (options as Record<string, unknown>)[option]),
-  );
+function gateValues(title: string, anatomy: GateAnatomy, declared: object): Pick<Gate, "values" | "resolve"> {
+  const { expand = (_, asTheyAre) => asTheyAre } = anatomy;
+  const options = expand(title, declared as Record<string, unknown>);
+  const fields = Object.entries(anatomy.fields)
+    .filter(([option, { fallback }]) => fallback !== "absent" || options[option] !== undefined)
+    .map(([option, field]) => compileField(title, option, field, options[option]));
   const constants = fields.filter((field) => field.run === null);
   const known = refuseDisagreement(title, anatomy, read(title, constants, undefined));
   if (constants.length === fields.length) return { values: known, resolve: () => known };
@@ -140,28 +150,28 @@ function gateValues(title: string, anatomy: GateAnatomy, options: object): Pick<
 }
 
 function compileField(title: string, option: string, field: Field, value: unknown): Compiled {
-  const toNumber = field.toNumber ?? ((number: number) => number);
+  const { fallback, toColumn = (asItIs: ColumnValue) => asItIs } = field;
   if (typeof value === "function" && field.computed)
-    return { ...field, toNumber, option, run: value as () => unknown, constant: null };
-  if (value === undefined && field.fallback !== undefined)
-    return { ...field, toNumber, option, run: null, constant: field.fallback };
+    return { ...field, toColumn, option, run: value as () => unknown, constant: null };
+  if (value === undefined && fallback !== undefined && fallback !== "absent")
+    return { ...field, toColumn, option, run: null, constant: fallback };
   const expects = field.computed ? `${field.rule.expects}, or a function of the context` : field.rule.expects;
   check(`${title}: ${option}`, value, { ...field.rule, expects });
-  return { ...field, toNumber, option, run: null, constant: toNumber(value as never) };
+  return { ...field, toColumn, option, run: null, constant: toColumn(value as never) };
 }
 
 function read(title: string, fields: readonly Compiled[], ctx: unknown): ResolvedValues {
-  const values: { -readonly [K in keyof ResolvedValues]: number | null } = {};
+  const values: Partial<Record<keyof ResolvedValues, ColumnValue>> = {};
   for (const field of fields)
     values[field.column] = field.run === null ? field.constant : compute(title, field, ctx);
   return Object.freeze(values) as ResolvedValues;
 }
 
-function compute(title: string, field: Compiled, ctx: unknown): number {
+function compute(title: string, field: Compiled, ctx: unknown): ColumnValue {
   const key = `${title}: ${field.option}`;
   const value = callOption(key, field.run as () => unknown, ctx);
   if (!field.rule.accepts(value)) check(`${key} returned by its function`, value, field.rule);
-  return field.toNumber(value as never);
+  return field.toColumn(value as never);
 }
 
 function refuseDisagreement(title: string, anatomy: GateAnatomy, values: ResolvedValues): ResolvedValues {

@@ -56,7 +56,7 @@ export function text(most: number): Rule {
 
 export function oneOf(...values: readonly string[]): Rule {
   const quoted = values.map((value) => `"${value}"`);
-  const expects = [quoted.slice(0, -1).join(", "), quoted.at(-1)].join(" or ");
+  const expects = [quoted.slice(0, -1).join(", "), quoted.at(-1)].filter((part) => part !== "").join(" or ");
   return { expects, accepts: (value) => values.includes(value as string) };
 }
 

@@ -14,6 +14,8 @@ export interface TestGate {
   readonly kind: "throttle" | "concurrency" | "adaptive_concurrency";
   readonly scope: "partition" | "key" | "policy";
   readonly numbers: Readonly<Record<string, number | null>>;
+  /** A throttle's window. */
+  readonly sliding?: boolean;
   keyOf(partition: string): string;
 }
 
@@ -32,6 +34,13 @@ export function throttle(
   { per = 1, burst = null, ...options }: ScopeOptions & { per?: number; burst?: number | null } = {},
 ): TestGate {
   return gate("throttle", { rate, per, burst }, options);
+}
+
+export function sliding(
+  rate: number,
+  { per = 1, ...options }: ScopeOptions & { per?: number } = {},
+): TestGate {
+  return { ...throttle(rate, { per, ...options }), sliding: true };
 }
 
 export function adaptive(
@@ -119,8 +128,8 @@ export class Engine {
 
   async declare(): Promise<void> {
     const { halfLifeSeconds = 60, batchSize = 100, budget = null, breaker = null } = this.#options;
-    const gates = this.#options.gates.map(({ name, kind, scope, numbers }, position) => {
-      return { name, kind, scope, position, values: numbers };
+    const gates = this.#options.gates.map(({ name, kind, scope, numbers, sliding }, position) => {
+      return { name, kind, scope, position, values: { ...numbers, ...(sliding && { sliding }) } };
     });
     const definition = {
       ...{ name: this.policy, tasks: [this.policy], version: 0, enabled: true, gates },
@@ -319,7 +328,15 @@ export class Engine {
 export type Session = pg.Client & { readonly pid: number };
 
 function limitsOf(gates: readonly TestGate[], partition: string): object[] {
-  return gates.map(({ name, kind, scope, numbers, keyOf }, position) => {
-    return { gate: name, kind, scope, position, key: keyOf(partition), ...numbers };
+  return gates.map(({ name, kind, scope, numbers, sliding, keyOf }, position) => {
+    return {
+      gate: name,
+      kind,
+      scope,
+      position,
+      key: keyOf(partition),
+      ...numbers,
+      ...(sliding && { sliding }),
+    };
   });
 }

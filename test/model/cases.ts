@@ -8,6 +8,7 @@ export interface GateCase {
   readonly kind: TestGate["kind"];
   readonly scope: TestGate["scope"];
   readonly numbers: readonly [Numbers, Numbers];
+  readonly sliding: readonly [boolean, boolean];
 }
 
 type Numbers = Readonly<Record<string, number | null>>;
@@ -61,6 +62,7 @@ export function gateOf(gate: GateCase, index: number, definition: 0 | 1, group: 
     scope: named.scope,
     keyOf: named.keyOf,
     numbers: { ...made.numbers, ...numbers },
+    sliding: gate.sliding[definition],
   };
 }
 
@@ -95,6 +97,14 @@ const numbersOf = {
     .map((numbers) => ({ ...numbers, initial_max: Math.max(numbers.initial_max, numbers.min) })),
 };
 
+const windows = fc.constantFrom<[boolean, boolean]>(
+  [false, false],
+  [false, false],
+  [true, true],
+  [false, true],
+  [true, false],
+);
+
 function gate(scopes: readonly TestGate["scope"][]): fc.Arbitrary<GateCase> {
   return fc
     .tuple(
@@ -103,7 +113,13 @@ function gate(scopes: readonly TestGate["scope"][]): fc.Arbitrary<GateCase> {
     )
     .chain(([kind, scope]) => {
       const numbers: fc.Arbitrary<Numbers> = numbersOf[kind];
-      return fc.tuple(numbers, numbers).map((pair) => ({ kind, scope, numbers: pair }));
+      return fc.tuple(numbers, numbers, windows).map(([first, later, sliding]): GateCase => {
+        if (kind !== "throttle") return { kind, scope, numbers: [first, later], sliding: [false, false] };
+        const pair = [first, later].map((values, index) =>
+          sliding[index] ? { ...values, burst: null } : values,
+        );
+        return { kind, scope, numbers: pair as [Numbers, Numbers], sliding };
+      });
     });
 }
 
@@ -200,7 +216,9 @@ export function inWords({ settings, gates, steps }: Case): string {
   return [
     `policy: half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}`,
     ...gates.map((gate, index) => {
-      const [numbers, later] = gate.numbers.map((values) => JSON.stringify(values));
+      const [numbers, later] = gate.numbers.map(
+        (values, index) => `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}`,
+      );
       return `gate: ${nameOf(gate, index)} ${numbers}${steps.some((it) => it.do === "add" && it.definition) ? `, later ${later}` : ""}`;
     }),
     ...steps.map((it, index) => `${index + 1}. ${stepInWords(it, gates)}`),

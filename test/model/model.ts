@@ -28,9 +28,17 @@ export interface Limiter {
   inFlight: number;
   tokens: number;
   filledAt: number;
+  sliding: boolean;
+  /** Of a sliding window, oldest first. */
+  spent: readonly Spending[];
   learnt: number;
   lag: number;
   decreasedAt: number;
+}
+
+interface Spending {
+  readonly at: number;
+  readonly cost: number;
 }
 
 export interface Partition {
@@ -133,9 +141,16 @@ export class Model {
       this.limiters.set(name, newLimiter(name, gate, key, now));
       return;
     }
-    if (JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers)) return;
-    // what the old rate brought by now stays, within the new capacity
-    limiter.tokens = Math.min(refilled(limiter, limiter.numbers, now), capacityOf(gate.numbers));
+    const sliding = gate.sliding === true;
+    if (JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers) && limiter.sliding === sliding)
+      return;
+    // what the old rate brought by now stays, within the new capacity; what a bucket lacks counts as spent in a window
+    const held = left(limiter, limiter.numbers, now);
+    const lacks = capacityOf(limiter.numbers) - held;
+    if (!sliding) limiter.spent = [];
+    else if (!limiter.sliding) limiter.spent = lacks > 0 ? [{ at: now, cost: lacks }] : [];
+    limiter.sliding = sliding;
+    limiter.tokens = Math.min(held, capacityOf(gate.numbers));
     limiter.filledAt = laterMark(limiter.filledAt, now);
     limiter.numbers = gate.numbers;
     if (gate.kind === "adaptive_concurrency")
@@ -162,7 +177,7 @@ export class Model {
   tokensOf(limiter: Limiter, now: number): number {
     const numbers = this.numbersOf(limiter, now);
     if (numbers.rate! <= 0) return Math.min(limiter.tokens, 0);
-    return refilled(limiter, numbers, now);
+    return left(limiter, numbers, now);
   }
 
   capOf(limiter: Limiter, now: number): number {
@@ -267,6 +282,13 @@ export class Model {
       )
         continue;
       limiter.tokens = left;
+      if (limiter.sliding)
+        limiter.spent = spend(
+          limiter.spent,
+          windowOf(this.numbersOf(limiter, now)),
+          spent.get(limiter) ?? 0,
+          now,
+        );
       limiter.filledAt = laterMark(limiter.filledAt, now);
     }
     for (const partition of partitions) {
@@ -368,9 +390,35 @@ function newLimiter(name: string, gate: TestGate, key: string, now: number): Lim
   const { numbers } = gate;
   return {
     ...{ name, gate, key, numbers, inFlight: 0 },
-    ...{ tokens: capacityOf(numbers), filledAt: now },
+    ...{ tokens: capacityOf(numbers), filledAt: now, sliding: gate.sliding === true, spent: [] },
     ...{ learnt: numbers.initial_max ?? 0, lag: 0, decreasedAt: Number.NEGATIVE_INFINITY },
   };
+}
+
+function left(limiter: Limiter, numbers: Numbers, now: number): number {
+  if (!limiter.sliding) return refilled(limiter, numbers, now);
+  const counts = limiter.spent.filter(({ at }) => at > now - windowOf(numbers));
+  return capacityOf(numbers) - counts.reduce((sum, { cost }) => sum + cost, 0);
+}
+
+/** In milliseconds. A rate below one is one in a longer window. */
+function windowOf({ rate, per }: Numbers): number {
+  return (rate! > 0 && rate! < 1 ? per! / rate! : per!) * SECOND;
+}
+
+/** Spendings of the same 64th of the window are one, as of the last of them. */
+function spend(spent: readonly Spending[], window: number, cost: number, now: number): Spending[] {
+  const known = spent.filter(({ at }) => at > now - window);
+  const latest = Math.max(now, ...known.map(({ at }) => at).filter((at) => at <= now + SECOND));
+  const all = known.map(({ at, cost }) => ({ at: at > now + SECOND ? now : at, cost }));
+  if (cost > 0) all.push({ at: latest, cost });
+  const parts = new Map<number, Spending>();
+  for (const { at, cost } of all) {
+    const part = Math.floor((at * 64) / window);
+    const other = parts.get(part);
+    parts.set(part, { at: Math.max(at, other?.at ?? at), cost: cost + (other?.cost ?? 0) });
+  }
+  return [...parts.values()].sort((a, b) => a.at - b.at);
 }
 
 function refilled({ tokens, filledAt }: Limiter, numbers: Numbers, now: number): number {

@@ -65,6 +65,7 @@ interface Snapshot {
     learnt: number | null;
     lag: number | null;
     reserved: boolean;
+    spent: readonly { at: string; cost: number }[];
   }[];
   readonly partitions: readonly { key: string; decayed: number; decayedAt: number; visited: number }[];
   readonly staged: readonly string[];
@@ -74,7 +75,7 @@ interface Snapshot {
 const SNAPSHOT = `select json_build_object(
   'limiters', (select coalesce(json_agg(json_build_object('name', l.gate, 'key', l.scope_key, 'tokens', l.tokens,
       'filledAt', extract(epoch from l.refilled_at) * 1000, 'inFlight', l.in_flight, 'learnt', l.current_max,
-      'lag', l.lag_ewma_ms, 'reserved', l.reserved_for is not null)), '[]')
+      'lag', l.lag_ewma_ms, 'reserved', l.reserved_for is not null, 'spent', l.spent)), '[]')
     from dispatch_policy._private_limiters l where l.policy_id = p.id and l.kind <> 'ahead'),
   'partitions', (select coalesce(json_agg(json_build_object('key', q.key, 'decayed', q.decayed_admits,
       'decayedAt', extract(epoch from q.decayed_at) * 1000, 'visited', q.visited) order by q.key), '[]')
@@ -307,7 +308,7 @@ class Run {
     const { gates } = this.#case;
     if (gates.length === 0) return;
     const index = step.gate % gates.length;
-    const { numbers } = gates[index]!;
+    const { numbers, sliding } = gates[index]!;
     const gate = nameOf(gates[index]!, index);
     const key = step.partition === null ? null : gateOf(gates[index]!, index, 0, 0).keyOf(step.partition);
     if (step.do === "clear override") {
@@ -315,7 +316,11 @@ class Run {
       await this.#call("clear_limit(policy => $1, gate => $2, key => $3)", [gate, key]);
       return;
     }
-    const set = Object.fromEntries(Object.entries(numbers[1]).filter(([, value]) => value !== null));
+    const set = Object.fromEntries(
+      Object.entries(numbers[1]).filter(
+        ([name, value]) => value !== null && !(name === "burst" && sliding.includes(true)),
+      ),
+    );
     const until = step.ms === null ? Number.POSITIVE_INFINITY : this.#now + step.ms;
     this.#model.override({ gate, key, set: set as Record<string, number>, until });
     await this.#call("set_limit(policy => $1, gate => $2, key => $3, set => $4, until => $5)", [
@@ -349,7 +354,8 @@ class Run {
       const limiter = model.limiters.get(limiterName(row.name, row.key))!;
       same(`${limiter.name}: in flight`, row.inFlight, limiter.inFlight);
       if (limiter.gate.kind === "throttle") {
-        const engines = { ...limiter, tokens: row.tokens!, filledAt: Math.round(row.filledAt!) };
+        const spent = row.spent.map(({ at, cost }) => ({ at: Date.parse(at), cost }));
+        const engines = { ...limiter, tokens: row.tokens!, filledAt: Math.round(row.filledAt!), spent };
         const [has, expected] = [engines, limiter].map((one) => model.tokensOf(one, this.#now));
         if (Math.abs(has! - expected!) > 1e-6) differ(`${limiter.name}: tokens`, has, expected);
       } else if (limiter.gate.kind === "adaptive_concurrency") {

@@ -6,6 +6,7 @@ import {
   type Engine,
   type EngineOptions,
   engine,
+  sliding,
   type TestGate,
   throttle,
 } from "../helpers/engine.ts";
@@ -29,6 +30,11 @@ const GATES: Record<string, Subject> = {
   "throttle with a burst": {
     gate: throttle(1, { ...SLOW, burst: LIMIT }),
     zero: throttle(-1, { ...SLOW, burst: 5 }),
+  },
+  "throttle with a sliding window": { gate: sliding(LIMIT, SLOW), zero: sliding(0, SLOW) },
+  "throttle with a sliding window over the policy": {
+    gate: sliding(LIMIT, { ...SLOW, scope: "policy" }),
+    zero: sliding(0, { ...SLOW, scope: "policy" }),
   },
   "throttle over the policy": {
     gate: throttle(LIMIT, { ...SLOW, scope: "policy" }),

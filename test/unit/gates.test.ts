@@ -8,6 +8,12 @@ type Anything = any;
 test("a gate of constants knows its values, as columns of the limiters table", (t) => {
   t.deepEqual(throttle({ rate: 10, per: "1 minute" }).values, { rate: 10, per: 60, burst: null });
   t.deepEqual(throttle({ rate: 0.5, per: "500 ms", burst: 3 }).values, { rate: 0.5, per: 0.5, burst: 3 });
+  t.deepEqual(throttle({ rate: 3, per: "1 second", smooth: true }).values, { rate: 3, per: 1, burst: 1 });
+  t.deepEqual(throttle({ rate: 3, per: "1 second", smooth: false }).values, { rate: 3, per: 1, burst: null });
+  t.deepEqual(throttle({ rate: 3, per: "1 second", window: "sliding" }).values, {
+    ...{ rate: 3, per: 1, burst: null },
+    sliding: true,
+  });
   t.deepEqual(concurrency({ max: 5 }).values, { max: 5 });
   t.deepEqual(adaptiveConcurrency({ initialMax: 5, targetLagMs: 500 }).values, {
     initial_max: 5,
@@ -72,11 +78,15 @@ const REFUSED: [() => unknown, string][] = [
   [throttleWith({ bust: 3 }), 'unknown option "bust" of throttle: did you mean "burst"?'],
   [
     throttleWith({ zzzzzzzz: 3 }),
-    'unknown option "zzzzzzzz" of throttle (known options: name, scope, rate, per, burst)',
+    'unknown option "zzzzzzzz" of throttle (known options: name, scope, rate, per, burst, window, smooth)',
   ],
+  [throttleWith({ smooth: 1 }), "throttle: smooth must be true or false, got 1"],
+  [throttleWith({ smooth: true, burst: 2 }), "throttle: smooth means a burst of 1, leave one of the two out"],
+  [throttleWith({ window: "fixed" }), 'throttle: window must be "sliding", got "fixed"'],
+  [throttleWith({ window: "sliding", burst: 2 }), "throttle: a sliding window holds rate, leave burst out"],
   [
-    throttleWith({ smooth: true }),
-    'unknown option "smooth" of throttle (known options: name, scope, rate, per, burst)',
+    throttleWith({ name: "all", window: "sliding", smooth: true }),
+    'throttle "all": a sliding window holds rate, leave smooth out',
   ],
   [throttleWith({ rate: undefined }), `throttle: rate is missing: it must be a finite number${OR_FUNCTION}`],
   [throttleWith({ rate: Number.NaN }), `throttle: rate must be a finite number${OR_FUNCTION}, got NaN`],

@@ -19,12 +19,28 @@ returns timestamptz language sql stable as $$   -- immutable it would not be inl
   select case when refilled_at > now + interval '1 second' then now else greatest(refilled_at, now) end;
 $$;
 
--- When a bucket holding `tokens` lets a job of `cost` through: at `cost`, or full when the job is dearer than that.
+-- What a throttle has left by its own numbers, no override applied.
+create or replace function :DISPATCH_POLICY_SCHEMA._throttle_holds(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz
+) returns float8 language sql stable as $$
+  select case
+    when limiter.sliding then greatest(limiter.rate, 1) - :DISPATCH_POLICY_SCHEMA._window_spent(
+      limiter.spent, :DISPATCH_POLICY_SCHEMA._window_seconds(limiter.rate, limiter.per), now)
+    else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
+      limiter.tokens, limiter.refilled_at, limiter.rate, limiter.per, limiter.burst, now)
+    end;
+$$;
+
+-- When a throttle lets a job of `cost` through: a bucket at that many tokens, or full when the job is dearer than that.
+-- `spent` is a sliding window's, null of a bucket.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
-  tokens float8, rate float8, per float8, capacity float8, cost float8, now timestamptz
+  tokens float8, rate float8, per float8, capacity float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
+  cost float8, now timestamptz
 ) returns timestamptz language sql stable as $$
-  select now + make_interval(secs => case
-    when rate <= 0 then per
-    else least(greatest((least(cost, capacity) - tokens) * per / rate, 0), 1e9)
-  end);
+  select case
+    when spent is not null and rate > 0 then :DISPATCH_POLICY_SCHEMA._window_ready_at(spent, per, capacity, cost, now)
+    else now + make_interval(secs => case
+      when rate <= 0 then per
+      else least(greatest((least(cost, capacity) - tokens) * per / rate, 0), 1e9) end)
+    end;
 $$;

@@ -95,7 +95,12 @@ begin
   if p_set is null then
     return;
   end if;
-  v_allowed := case v_kind when 'throttle' then '{rate,per,burst}' when 'concurrency' then '{max}'
+  v_allowed := case v_kind
+    when 'throttle' then case when exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_limiters l
+        where l.policy_id = (p_policy).id and l.gate = p_gate and l.sliding)
+      then '{rate,per}' else '{rate,per,burst}' end
+    when 'concurrency' then '{max}'
     else '{initial_max,min,max,target_lag_ms}' end;
   if jsonb_typeof(p_set) <> 'object' or p_set = '{}' then
     raise exception 'dispatch_policy: set_limit: set is %, expected an object with some of %', p_set,

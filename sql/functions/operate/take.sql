@@ -27,11 +27,14 @@ begin
   if taken then
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
       tokens = v_limiter.tokens - take.cost,
+      spent = case when l.sliding
+        then :DISPATCH_POLICY_SCHEMA._window_spend(l.spent, v_limiter.per, take.cost, v_now) else l.spent end,
       refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, v_now)
     where l.id = v_id;
   else
     retry_at := :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
-      v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, take.cost, v_now);
+      v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, v_limiter.spent,
+      take.cost, v_now);
   end if;
   return next;
 end
