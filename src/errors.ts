@@ -73,6 +73,19 @@ export class PayloadError extends DispatchPolicyError {
 }
 
 /**
+ * A job is refused because its policy's backlog is full: `maxPending`, with `whenFull: "reject"`. Code `backlog_full`.
+ * None of the call's jobs is staged. Inside a transaction of the caller's, which PostgreSQL has aborted by then, nothing
+ * else of it is written either; a savepoint keeps the rest.
+ */
+export class BacklogFullError extends DispatchPolicyError {
+  override readonly name = "BacklogFullError";
+
+  constructor(message: string, options?: ErrorOptions) {
+    super("backlog_full", message, options);
+  }
+}
+
+/**
  * A call names a policy nobody has declared. Code `unknown_policy`. Met from operators' verbs (`pause`, `admit`,
  * `setLimit` …); the message gives the nearest right name, or lists the known ones.
  */

@@ -14,6 +14,16 @@ export type PolicyEventMap = {
   "dispatchPolicy:admit": { policy: string; shard: string | null; count: number };
   /** Partitions that kept due jobs after a pass, for one reason (see `Reason`). */
   "dispatchPolicy:deny": { policy: string; shard: string | null; reason: string; partitions: number };
+  /**
+   * Jobs that were dropped: `max_pending` when they were added (or, the older ones, when others were), `busy` when the
+   * gates denied them. `partition` is null where it was still to be worked out.
+   */
+  "dispatchPolicy:drop": {
+    policy: string;
+    partition: string | null;
+    reason: "max_pending" | "busy";
+    count: number;
+  };
   /** Jobs that Graphile Worker refused, set aside with their errors. */
   "dispatchPolicy:setAside": { policy: string; count: number };
   /** A job that was added past its policy is staged instead of run, or set aside; the original completes as it is. */

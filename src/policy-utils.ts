@@ -263,13 +263,17 @@ async function tickPolicies(
   if (now !== undefined && !(now instanceof Date && !Number.isNaN(now.getTime()))) {
     throw new ArgumentError(`tick: now must be a valid Date, got ${String(now)}`);
   }
-  const total: TickResult = { claimed: 0, admitted: 0, denied: {}, durationMs: 0, nextEligibleAt: null };
+  const total: TickResult = {
+    ...{ claimed: 0, admitted: 0, denied: {}, dropped: 0 },
+    ...{ durationMs: 0, nextEligibleAt: null },
+  };
   const names = policy === undefined ? await ticks.withPgClient(ticks.engine.policyNames) : [policy];
   for (const name of names) {
     const request = { policy: name, shard: shard ?? null, now: now ?? null, bounded: false };
     const pass = await asOurs(() => tickOnce(ticks, request), ticks);
     total.claimed += pass.claimed;
     total.admitted += pass.admitted;
+    total.dropped += pass.dropped;
     total.durationMs += pass.durationMs;
     for (const [reason, n] of Object.entries(pass.denied))
       total.denied[reason] = (total.denied[reason] ?? 0) + n;

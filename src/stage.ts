@@ -8,7 +8,7 @@ import {
   type StageBatch,
   type StageJob,
 } from "./db/engine.ts";
-import { ArgumentError } from "./errors.ts";
+import { ArgumentError, BacklogFullError } from "./errors.ts";
 import { checkOptions } from "./gates/options.ts";
 import {
   type AnyPolicy,
@@ -55,6 +55,7 @@ export interface JobToAdd {
  *
  * @param options `schema`: this package's schema, default "dispatch_policy"
  * @throws {PayloadError} when the payload fails the policy's schema or one of its functions; nothing is written
+ * @throws {BacklogFullError} when the policy's `maxPending` is reached and it rejects
  * @example await addPolicyJob(client, fetchEndpoint, { endpointId: "ep1", ratePerMinute: 60 }, { priority: 5 });
  */
 export async function addPolicyJob<P extends AnyPolicy>(
@@ -100,8 +101,17 @@ export async function addJobs(
 ): Promise<AddedJob[]> {
   if (jobs.length === 0) return [];
   const batches = batchesOf(jobs);
-  const rows = await engine.stage(client, batches, mode);
+  const rows = await engine.stage(client, batches, mode).catch(rethrow);
   return rows.map((row) => toJob(row, jobs[row.n]?.payload));
+}
+
+/** What SQL raises when a backlog is full. */
+const BACKLOG_FULL = "DPFUL";
+
+function rethrow(error: unknown): never {
+  const { code, message } = error as { code?: string; message: string };
+  if (code !== BACKLOG_FULL) throw error;
+  throw new BacklogFullError(message.replace(/^dispatch_policy: /, ""), { cause: error });
 }
 
 export function modeOf(spec: JobSpec): JobKeyMode {

@@ -4,6 +4,8 @@ import type { StagedRow } from "./db/engine.ts";
 /** A Graphile Worker Job in every field, so that code written for addJob's result keeps working. */
 export interface StagedJob extends Job {
   staged: true;
+  /** There only where the policy's backlog is full and drops the newest: nothing was staged, and `id` is null. */
+  dropped?: true;
   policy: string;
   /** Null while only a process that has the policy can tell. */
   partition: string | null;
@@ -26,7 +28,7 @@ export function toJob(row: StagedRow, payload: unknown): AddedJob {
     };
   }
   return {
-    id: row.id,
+    id: row.id as string,
     job_queue_id: null,
     task_id: null as unknown as number, // Graphile Worker's own number for the task: not known before admission
     payload: payload ?? {},
@@ -48,6 +50,7 @@ export function toJob(row: StagedRow, payload: unknown): AddedJob {
     policy: row.policy as string,
     partition: row.partition,
     shard: row.shard,
+    ...(row.id === null && { dropped: true }),
   };
 }
 
@@ -58,7 +61,7 @@ function datesOf(row: StagedRow): Partial<Job> {
     return value == null ? null : new Date(String(value));
   };
   return {
-    id: row.id,
+    id: row.id as string,
     run_at: row.run_at,
     created_at: row.created_at,
     updated_at: date("updated_at") as Date,

@@ -28,6 +28,8 @@ export type Repaired = {
   counters: number;
   asleep: number;
   blocked: number;
+  /** Policies whose count of a bounded backlog was wrong. */
+  pending: number;
 };
 
 /**
@@ -44,9 +46,10 @@ export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repa
   const { woken: asleep, unblocked: blocked } = await withPgClient((client) =>
     engine.sweepPartitions(client),
   );
+  const pending = await withPgClient((client) => engine.sweepPending(client));
   await withPgClient((client) => engine.forgetTakenOver(client));
   await withPgClient((client) => engine.collectPartitions(client, context.partitionInactiveAfterMs));
-  const repaired = { pools, unlocked, overdue, jobs, counters, asleep, blocked };
+  const repaired = { pools, unlocked, overdue, jobs, counters, asleep, blocked, pending };
   emit(events, "dispatchPolicy:sweep", { repaired });
   return { repaired };
 }

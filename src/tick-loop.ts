@@ -42,6 +42,8 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
     try {
       const pass = await tickOnce(context, { ...lead, now: null, bounded: true });
       failures = 0;
+      if (pass.dropped > 0)
+        context.logger.warn(`Policy ${lead.policy} dropped ${pass.dropped} jobs, by maxPending or whenBusy`);
       if (pass.more) context.onArrivals?.();
       return pass;
     } catch (error) {

@@ -1,5 +1,5 @@
 import type { WithPgClient } from "graphile-worker";
-import type { Engine, KeylessJob } from "./db/engine.ts";
+import type { Drop, Engine, KeylessJob } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
 import { type AnyPolicy, policyDefinition, type ResolvedJob, resolveJob, resolveLimits } from "./policy.ts";
 import type { Registry } from "./registry.ts";
@@ -35,6 +35,8 @@ export interface TickResult {
   admitted: number;
   /** Partitions that kept due jobs, each once, under the gate that frees last. */
   denied: Record<string, number>;
+  /** Jobs that were dropped since the pass before, by `maxPending` or `whenBusy`. */
+  dropped: number;
   durationMs: number;
   /** When something may be admitted next; null: nothing until something happens. */
   nextEligibleAt: Date | null;
@@ -55,10 +57,12 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
   const keyed = await keyJobs(context, request.policy);
   const routed = await route(context, request);
   const admission = await admit(context, request);
+  const drops = await takeDrops(context, request.policy);
   const pass: Pass = {
     claimed: admission?.claimed ?? 0,
     admitted: admission?.admitted ?? 0,
     denied: admission?.denied ?? {},
+    dropped: drops.reduce((sum, { jobs }) => sum + jobs, 0),
     durationMs: performance.now() - started,
     nextEligibleAt: finiteDate(admission?.next_eligible_at ?? null),
     nextInMs: admission?.next_in_ms ?? null,
@@ -66,7 +70,18 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     progress: keyed > 0 || (admission?.claimed ?? 0) > 0,
   };
   tell(context.events, request, pass, admission?.set_aside ?? 0);
+  for (const { partition, reason, jobs } of drops)
+    emit(context.events, "dispatchPolicy:drop", { policy: request.policy, partition, reason, count: jobs });
   return pass;
+}
+
+/** Only policies that may drop jobs are asked. */
+async function takeDrops({ registry, withPgClient, engine }: TickContext, name: string): Promise<Drop[]> {
+  const policy = registry.policies.find((one) => one.identifier === name);
+  if (!policy) return [];
+  const { maxPending, whenBusy } = policyDefinition(policy);
+  if (maxPending === null && whenBusy === "wait") return [];
+  return withPgClient((client) => engine.takeDrops(client, name));
 }
 
 /** One event per transition, with its numbers. */

@@ -55,7 +55,7 @@ begin
   ) b;
   return query
   select s.id, s.staged, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority, s.flags,
-    s.created_at, s.policy, s.partition, s.shard
+    s.created_at, s.policy, s.partition, s.shard, s.id is null
   from :DISPATCH_POLICY_SCHEMA._stage(v_batches, p_mode) s order by s.n;
 end
 $$;

@@ -31,5 +31,12 @@ begin
   denied := (select c.denied from :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, p_partition_ids, p_limiter_ids, v_candidates, v_admissions, p_now, p_bounded, p_forced,
     nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c);
+  if (p_policy).max_pending_in_all is not null then
+    perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,
+      -(select count(*)::int from unnest(v_admissions) a where a.staged_id is not null));
+  end if;
+  if (p_policy).when_busy = 'skip' then
+    perform :DISPATCH_POLICY_SCHEMA._skip_denied((p_policy).name, p_partition_ids);
+  end if;
 end
 $$;

@@ -142,7 +142,9 @@ begin
   if not found then
     return (select o.staged_id from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id);
   end if;
-  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage(json_build_array(p_batch), 'replace') s;
+  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_governed(
+    p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'replace') s;
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', 1);
   update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
   if p_set_aside then
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s

@@ -19,7 +19,8 @@ begin
   select p.definition_hash into v_hash_before from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_name;
   insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
-    ahead_auto, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, declared_enabled)
+    ahead_auto, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
+    max_pending_in_all, when_full, strict_pending, when_busy, declared_enabled)
   values (
     v_name, (p_definition ->> 'version')::int, p_definition, p_hash, p_started_at,
     case when p_settings ? 'halfLifeSeconds' then (p_settings ->> 'halfLifeSeconds')::float8 else 60 end,
@@ -27,12 +28,18 @@ begin
     (p_settings ->> 'ahead')::int, coalesce((p_settings ->> 'aheadAuto')::boolean, true),
     p_definition ->> 'retries', (p_definition ->> 'slotTimeoutSeconds')::float8,
     (p_definition #>> '{breaker,failures}')::int, (p_definition #>> '{breaker,withinSeconds}')::float8,
-    (p_definition #>> '{breaker,cooldownSeconds}')::float8, coalesce((p_settings ->> 'enabled')::boolean, true))
+    (p_definition #>> '{breaker,cooldownSeconds}')::float8,
+    (p_definition #>> '{maxPending,partition}')::int, (p_definition #>> '{maxPending,policy}')::int,
+    coalesce(p_definition #>> '{maxPending,whenFull}', 'reject'),
+    coalesce((p_definition #>> '{maxPending,strict}')::boolean, false), coalesce(p_definition ->> 'whenBusy', 'wait'),
+    coalesce((p_settings ->> 'enabled')::boolean, true))
   on conflict (name) do update set
     version = excluded.version, definition = excluded.definition, definition_hash = excluded.definition_hash,
     declared_at = excluded.declared_at, retries = excluded.retries, slot_timeout = excluded.slot_timeout,
     breaker_failures = excluded.breaker_failures, breaker_within = excluded.breaker_within,
-    breaker_cooldown = excluded.breaker_cooldown,
+    breaker_cooldown = excluded.breaker_cooldown, max_pending = excluded.max_pending,
+    max_pending_in_all = excluded.max_pending_in_all, when_full = excluded.when_full,
+    strict_pending = excluded.strict_pending, when_busy = excluded.when_busy,
     half_life = case when p_settings ? 'halfLifeSeconds' then excluded.half_life else p.half_life end,
     batch_size = case when p_settings ? 'admissionBatchSize' then excluded.batch_size else p.batch_size end,
     admission_budget =
@@ -49,6 +56,9 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, gate, scope_key, kind, breadth, position)
   values (v_id, 'ahead', '', 'ahead', 3, 32767) on conflict (policy_id, gate, scope_key) do nothing
   returning id into v_limiter_id;
+  if p_definition #>> '{maxPending,policy}' is not null then
+    perform :DISPATCH_POLICY_SCHEMA._sweep_pending();   -- what was staged before it had a bound
+  end if;
   if v_limiter_id is not null then
     update :DISPATCH_POLICY_SCHEMA._private_policies p set ahead_limiter_id = v_limiter_id where p.id = v_id;
   end if;

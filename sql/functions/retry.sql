@@ -43,7 +43,8 @@ begin
     returning *
   ),
   told as materialized (
-    select :DISPATCH_POLICY_SCHEMA._notify(d.policy) from (select distinct due.policy from due) d
+    select :DISPATCH_POLICY_SCHEMA._notify(d.policy), :DISPATCH_POLICY_SCHEMA._count_pending(d.policy, d.jobs)
+    from (select due.policy, count(*)::int as jobs from due group by due.policy) d
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
     policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,

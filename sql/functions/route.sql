@@ -51,6 +51,9 @@ begin
     select coalesce(array_agg(c.a), '{}') into v_arrivals from consumed c;
     perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(v_policy, v_arrivals, coalesce(p_now, clock_timestamp()));
   end if;
+  if v_policy.max_pending_in_all is not null then
+    perform :DISPATCH_POLICY_SCHEMA._add_up_pending(p_policy);
+  end if;
   v_woken := :DISPATCH_POLICY_SCHEMA._wake(v_policy, coalesce(p_now, clock_timestamp()), p_max, p_bounded);
   return coalesce(cardinality(v_ids), 0) + v_woken;
 end

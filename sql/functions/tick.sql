@@ -4,7 +4,7 @@
 --   select * from dispatch_policy.tick('fetch_endpoint');
 create or replace function :DISPATCH_POLICY_SCHEMA.tick(
   policy text default null, shard text default null, now timestamptz default null
-) returns table (claimed int, admitted int, denied jsonb, duration_ms float8, next_eligible_at timestamptz)
+) returns table (claimed int, admitted int, denied jsonb, duration_ms float8, next_eligible_at timestamptz, dropped int)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -12,7 +12,7 @@ declare
   v_policy text;
   v_pass record;
 begin
-  claimed := 0; admitted := 0; denied := '{}';
+  claimed := 0; admitted := 0; denied := '{}'; dropped := 0;
   for v_policy in
     select p.name from :DISPATCH_POLICY_SCHEMA._private_policies p
     where tick.policy is null or p.name = tick.policy order by p.id
@@ -22,6 +22,7 @@ begin
     claimed := claimed + v_pass.claimed;
     admitted := admitted + v_pass.admitted;
     denied := :DISPATCH_POLICY_SCHEMA._sum_counts(denied, v_pass.denied);
+    dropped := dropped + (select coalesce(sum(d.jobs), 0) from :DISPATCH_POLICY_SCHEMA._take_drops(v_policy) d);
     next_eligible_at := least(next_eligible_at, v_pass.next_eligible_at);
   end loop;
   if not found and tick.policy is not null then

@@ -26,6 +26,12 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   breaker_failures int check (breaker_failures > 0),
   breaker_within float8 check (breaker_within > 0 and breaker_within < 'Infinity'),
   breaker_cooldown float8 check (breaker_cooldown > 0 and breaker_cooldown < 'Infinity'),
+  -- a bounded backlog: jobs staged of one partition, of all; what to do with one more
+  max_pending int check (max_pending > 0),
+  max_pending_in_all int check (max_pending_in_all > 0),
+  when_full text not null default 'reject' check (when_full in ('reject', 'drop_oldest', 'drop_newest')),
+  strict_pending boolean not null default false,
+  when_busy text not null default 'wait' check (when_busy in ('wait', 'skip')),
   declared_enabled boolean not null default true,
   operator_enabled boolean,                                            -- utils.enable / disable; null: as declared
   enabled boolean not null generated always as (coalesce(operator_enabled, declared_enabled)) stored,
@@ -128,6 +134,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   fair_key float8 not null default 0,
   admitted_total bigint not null default 0,
   admitted_at timestamptz not null default '-infinity',       -- last
+  dropped_total bigint not null default 0,
   created_at timestamptz not null default clock_timestamp(),
   -- a waiter has due work and is neither paused nor held
   check (blocked_on is null
@@ -227,6 +234,24 @@ create table :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs (
   taken_over_at timestamptz not null default clock_timestamp()
 );
 
+-- Of policies with a bound on their whole backlog: how many jobs were staged, or left staging. Their sum is what is
+-- pending; the router adds them up.
+create table :DISPATCH_POLICY_SCHEMA._private_pending (
+  policy text not null,
+  jobs int not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+create index pending_by_policy on :DISPATCH_POLICY_SCHEMA._private_pending (policy);
+
+-- Notes of dropped jobs, for the next tick to count and to tell.
+create table :DISPATCH_POLICY_SCHEMA._private_drops (
+  policy text not null,
+  partition_id uuid,                         -- null: still to be worked out
+  key text,
+  reason text not null check (reason in ('max_pending', 'busy')),
+  jobs int not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+create index drops_by_policy on :DISPATCH_POLICY_SCHEMA._private_drops (policy);
+
 -- Notes, appended by whatever makes room: this limiter may have room. A note stays until the limiter is full or
 -- nobody waits for it.
 create table :DISPATCH_POLICY_SCHEMA._private_freed (
@@ -308,11 +333,12 @@ create type :DISPATCH_POLICY_SCHEMA._private_admission as (job_id bigint, staged
 -- What adding a job from SQL returns.
 create type :DISPATCH_POLICY_SCHEMA.added_job as (
   id bigint, staged boolean, task_identifier text, queue_name text, run_at timestamptz, max_attempts int, job_key text,
-  priority int, flags text[], created_at timestamptz, policy text, partition text, shard text
+  priority int, flags text[], created_at timestamptz, policy text, partition text, shard text,
+  dropped boolean   -- the backlog is full and does without it: nothing was staged
 );
 
 -- What a staging call returns, one row per job: `n` is its place in the caller's input, `job` a passed-on job as
--- Graphile Worker returned it.
+-- Graphile Worker returned it. A dropped job has no id.
 create type :DISPATCH_POLICY_SCHEMA._private_staging as (
   n int, staged boolean, id bigint, task_identifier text, queue_name text, run_at timestamptz, max_attempts int,
   job_key text, priority int, flags text[], created_at timestamptz, policy text, partition text, shard text, job json

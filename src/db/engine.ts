@@ -40,7 +40,8 @@ export interface StageJob {
 export interface StagedRow {
   n: number;
   staged: boolean;
-  id: string;
+  /** Null: dropped, the backlog is full. */
+  id: string | null;
   task_identifier: string;
   queue_name: string | null;
   run_at: Date;
@@ -63,6 +64,13 @@ export interface Admission {
   next_eligible_at: Date | number | null;
   /** The same by the database's clock, from now; -Infinity for "now". */
   next_in_ms: number | null;
+}
+
+export interface Drop {
+  /** Null: the job's partition was still to be worked out. */
+  partition: string | null;
+  reason: "max_pending" | "busy";
+  jobs: number;
 }
 
 export interface Lease {
@@ -177,6 +185,10 @@ export function makeEngine(schemaName: string) {
          from ${schema}._admit($1, $2, $3, $4, $5) a`,
         [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
       ),
+
+    /** Jobs dropped since last asked, counted with their partitions now. */
+    takeDrops: (client: Queryable, policy: string) =>
+      rows<Drop>(client, `select * from ${schema}._take_drops($1)`, [policy]),
 
     release: async (client: Queryable, jobs: readonly FinishedJob[]) =>
       (
@@ -294,6 +306,10 @@ export function makeEngine(schemaName: string) {
 
     sweepCounters: async (client: Queryable) =>
       (await first<{ n: number }>(client, `select ${schema}._sweep_counters() as n`)).n,
+
+    /** Backlogs of bounded policies, counted anew. */
+    sweepPending: async (client: Queryable) =>
+      (await first<{ n: number }>(client, `select ${schema}._sweep_pending() as n`)).n,
 
     sweepPartitions: (client: Queryable) =>
       first<{ woken: number; unblocked: number }>(

@@ -44,6 +44,16 @@ export interface Declaration {
   readonly breaker: Breaker | undefined;
   readonly giveBackAttempt: boolean;
   readonly slotTimeoutSeconds: number | null;
+  readonly maxPending: MaxPending | undefined;
+  readonly whenBusy: "wait" | "skip";
+}
+
+/** Null: no bound. */
+export interface MaxPending {
+  readonly partition: number | null;
+  readonly policy: number | null;
+  readonly whenFull: "reject" | "drop_oldest" | "drop_newest";
+  readonly strict: boolean;
 }
 
 /** In seconds. */
@@ -54,6 +64,9 @@ export interface Breaker {
 }
 
 export type ContextFunction = (...args: never[]) => unknown;
+
+/** What fits into PostgreSQL's integer. */
+const MOST_PENDING = 2 ** 31 - 1;
 
 const OPTIONS = [
   "tasks",
@@ -74,6 +87,8 @@ const OPTIONS = [
   "breaker",
   "giveBackAttempt",
   "slotTimeout",
+  "maxPending",
+  "whenBusy",
   "version",
   "enabled",
 ];
@@ -108,6 +123,8 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     breaker: readBreaker(options.breaker),
     giveBackAttempt: readGiveBackAttempt(options),
     slotTimeoutSeconds: readSlotTimeout(options.slotTimeout),
+    maxPending: readMaxPending(options.maxPending),
+    whenBusy: optional("whenBusy", options.whenBusy, oneOf("wait", "skip")) ?? "wait",
   } as Declaration);
 }
 
@@ -171,6 +188,24 @@ function readBreaker(breaker: unknown): Breaker | undefined {
     withinSeconds: durationSeconds(within as Duration),
     cooldownSeconds: durationSeconds(cooldown as Duration),
   });
+}
+
+function readMaxPending(maxPending: unknown): MaxPending | undefined {
+  if (maxPending === undefined) return undefined;
+  checkOptions("maxPending", maxPending, ["partition", "policy", "whenFull", "strict"]);
+  const { partition, policy, whenFull = "reject", strict = false } = maxPending;
+  optional("maxPending: partition", partition, wholeNumber(1, MOST_PENDING));
+  optional("maxPending: policy", policy, wholeNumber(1, MOST_PENDING));
+  if (partition === undefined && policy === undefined)
+    throw new ArgumentError("maxPending must have partition, policy or both, got neither");
+  check("maxPending: whenFull", whenFull, oneOf("reject", "drop_oldest", "drop_newest"));
+  check("maxPending: strict", strict, aBoolean);
+  return Object.freeze({
+    partition: partition ?? null,
+    policy: policy ?? null,
+    whenFull,
+    strict,
+  }) as MaxPending;
 }
 
 function readGiveBackAttempt({ giveBackAttempt, retries }: Record<string, unknown>): boolean {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { GateKind, GateScope, ResolvedValues } from "../gates/index.ts";
-import type { Breaker, ContextFunction, Declaration } from "./declaration.ts";
+import type { Breaker, ContextFunction, Declaration, MaxPending } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
 /**
@@ -36,6 +36,9 @@ export interface PolicyDefinition {
   giveBackAttempt: boolean;
   /** null: none. */
   breaker: Breaker | null;
+  /** null: no bound. */
+  maxPending: MaxPending | null;
+  whenBusy: "wait" | "skip";
   /** null: a running job keeps its slots until it ends. */
   slotTimeoutSeconds: number | null;
   /** A digest of the source of each function that what is stored depends on, by option. */
@@ -63,8 +66,17 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize };
   const tasks = [...declaration.tasks];
-  const { giveBackAttempt, breaker = null } = declaration;
-  const jobs = { job, retries, unmanaged, slotTimeoutSeconds, giveBackAttempt, breaker };
+  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
+  const jobs = {
+    job,
+    retries,
+    unmanaged,
+    slotTimeoutSeconds,
+    giveBackAttempt,
+    breaker,
+    maxPending,
+    whenBusy,
+  };
   return { name, tasks, version, enabled, ...limits, ...described, resolvesInSql, ...jobs, functions };
 }
 

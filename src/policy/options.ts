@@ -120,6 +120,36 @@ export interface PolicyOptions<Id, S, C> {
    */
   breaker?: { failures: number; within: Duration; cooldown: Duration } | undefined;
   /**
+   * Bounds the backlog: at most so many jobs staged, of one `partition` and of the whole `policy` (whole numbers, 1 or
+   * more; at least one of the two). What happens to one more is `whenFull`:
+   *
+   * - `"reject"`, the default: adding it throws {@link BacklogFullError}, in the producer's transaction, and stages none
+   *   of the call's jobs.
+   * - `"drop_newest"`: it is not staged; what `addJob` returns has `dropped: true`.
+   * - `"drop_oldest"`: it is staged, and the job that was staged first is dropped.
+   *
+   * Drops are counted (`dropped_total` of the view `partitions`) and told (`dispatchPolicy:drop`). Producers at the same
+   * time may together go past the bound by what they have not committed; with `strict` they wait for each other, per
+   * partition, until their transactions end. Retries are not held to the bound. A partition's jobs are counted at each
+   * call, which takes the longer the more there may be. Default: no bound.
+   *
+   * @example maxPending: { partition: 1000, policy: 100_000, whenFull: "drop_oldest" }
+   */
+  maxPending?:
+    | {
+        partition?: number | undefined;
+        policy?: number | undefined;
+        whenFull?: "reject" | "drop_oldest" | "drop_newest" | undefined;
+        strict?: boolean | undefined;
+      }
+    | undefined;
+  /**
+   * What happens to jobs that the gates deny when they are looked at. `"wait"`, the default: they stay. `"skip"`: they
+   * are dropped, counted and told as above; for work that is worthless later. A retry waits either way, and so does what
+   * only waits for a worker, for its time, or for the end of a pause.
+   */
+  whenBusy?: "wait" | "skip" | undefined;
+  /**
    * Whether a job that throws `RetryAfter` gets its attempt back: "come back later" is then no failure of the job's, and
    * it is retried however often it hears so. Needs `retries: "restage"`. Default `false`.
    */

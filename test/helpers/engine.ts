@@ -73,6 +73,7 @@ export interface EngineOptions {
   readonly batchSize?: number;
   readonly budget?: number | null;
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
+  readonly maxPending?: object;
 }
 
 export interface StageOptions {
@@ -127,14 +128,15 @@ export class Engine {
   }
 
   async declare(): Promise<void> {
-    const { halfLifeSeconds = 60, batchSize = 100, budget = null, breaker = null } = this.#options;
+    const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
+    const { breaker = null, maxPending = null } = this.#options;
     const gates = this.#options.gates.map(({ name, kind, scope, numbers, sliding }, position) => {
       return { name, kind, scope, position, values: { ...numbers, ...(sliding && { sliding }) } };
     });
     const definition = {
       ...{ name: this.policy, tasks: [this.policy], version: 0, enabled: true, gates },
       ...{ weight: 1, cost: 1, shard: "default", partitionPaths: null, resolvesInSql: false },
-      ...{ job: {}, retries: "restage", breaker, functions: {} },
+      ...{ job: {}, retries: "restage", breaker, maxPending, functions: {} },
     };
     const settings = {
       ...{ halfLifeSeconds, admissionBatchSize: batchSize, tickAdmissionBudget: budget },

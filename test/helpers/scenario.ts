@@ -67,6 +67,7 @@ export interface Pass {
   claimed: number;
   admitted: number;
   denied: Record<string, number>;
+  dropped: number;
   nextEligibleAt: Date | null;
 }
 
@@ -180,11 +181,12 @@ export class Scenario {
         claimed,
         admitted,
         denied,
+        dropped,
         next_eligible_at: next,
       } = row as never as Pass & {
         next_eligible_at: Date | null;
       };
-      return { claimed, admitted, denied, nextEligibleAt: next };
+      return { claimed, admitted, denied, dropped, nextEligibleAt: next };
     }
     return this.utils.tick({ policy: this.policy, ...(shard ? { shard } : {}), ...(now ? { now } : {}) });
   }

@@ -51,6 +51,9 @@ export interface Partition {
   decayedAt: number;
   pausedUntil: number;
   heldUntil: number;
+  /** After a hold one job goes at a time, until one has succeeded; and which one is out. */
+  probing: boolean;
+  probe: string | undefined;
 }
 
 export interface Override {
@@ -98,6 +101,7 @@ export class Model {
   pausedUntil = Number.NEGATIVE_INFINITY;
   #overrides: Override[] = [];
   #notes: Note[] = [];
+  #probesEnded: { readonly job: Job; readonly ok: boolean }[] = [];
 
   constructor(settings: Settings) {
     this.settings = settings;
@@ -133,6 +137,25 @@ export class Model {
       for (const note of notes)
         if (note.partition === key) partition.cheapest = Math.min(partition.cheapest, note.cheapest);
     }
+    for (const { job, ok } of this.#probesEnded) {
+      const partition = this.partitions.get(job.partition)!;
+      if (partition.probe !== job.id) continue;
+      partition.probe = undefined;
+      partition.probing = !ok;
+    }
+    this.#probesEnded = [];
+  }
+
+  hold(partition: Partition, until: number): void {
+    partition.heldUntil = until;
+    partition.probing = true;
+  }
+
+  resume(partition: Partition): void {
+    partition.pausedUntil = Number.NEGATIVE_INFINITY;
+    partition.heldUntil = Number.NEGATIVE_INFINITY;
+    partition.probing = false;
+    partition.probe = undefined;
   }
 
   #setNumbers(name: string, gate: TestGate, key: string, now: number): void {
@@ -235,7 +258,8 @@ export class Model {
   }
 
   /** More of a partition's jobs than this could not go even if all were its cheapest: they stand in nobody's way. */
-  #mostOf({ limiters, cheapest }: Partition, now: number): number {
+  #mostOf({ limiters, cheapest, probing, probe }: Partition, now: number): number {
+    if (probe !== undefined) return 0;
     const most = limiters.map((limiter) => {
       if (limiter.gate.kind !== "throttle") return this.capOf(limiter, now) - limiter.inFlight;
       const numbers = this.numbersOf(limiter, now);
@@ -245,7 +269,7 @@ export class Model {
       const jobs = Math.floor((tokens + CLOSE) / Math.max(cheapest, CLOSE));
       return tokens >= capacityOf(numbers) - CLOSE ? Math.max(jobs, 1) : jobs;
     });
-    return Math.max(Math.min(...most), 0);
+    return Math.max(Math.min(...most, probing ? 1 : Number.POSITIVE_INFINITY), 0);
   }
 
   #refusedBy(limiter: Limiter, candidates: readonly Candidate[], now: number): Candidate[] {
@@ -292,8 +316,9 @@ export class Model {
       limiter.filledAt = laterMark(limiter.filledAt, now);
     }
     for (const partition of partitions) {
-      const jobs = admitted.filter((job) => job.partition === partition.key).length;
-      partition.decayed = this.decayedOf(partition, now) + jobs;
+      const jobs = admitted.filter((job) => job.partition === partition.key);
+      partition.decayed = this.decayedOf(partition, now) + jobs.length;
+      if (partition.probing) partition.probe ??= jobs[0]?.id;
       partition.decayedAt = laterMark(partition.decayedAt, now);
       if (partition.pausedUntil <= now) partition.pausedUntil = Number.NEGATIVE_INFINITY;
       if (partition.heldUntil <= now) partition.heldUntil = Number.NEGATIVE_INFINITY;
@@ -316,8 +341,9 @@ export class Model {
   release(finished: readonly Finish[], now: number): void {
     const before = new Map([...this.limiters.values()].map((limiter) => [limiter, limiter.inFlight]));
     for (const { id, ok, lagMs } of finished) {
-      const { limiters, admittedAt } = this.inFlight.get(id)!;
+      const { job, limiters, admittedAt } = this.inFlight.get(id)!;
       this.inFlight.delete(id);
+      if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
       for (const limiter of limiters) {
         limiter.inFlight -= 1;
         if (limiter.gate.kind === "adaptive_concurrency")
@@ -337,15 +363,16 @@ export class Model {
 
   /**
    * Partitions that wait although their next job could go: none, once nothing moves any more. At a shared throttle
-   * those behind a job too dear for now wait with it.
+   * those behind a job too dear for now wait with it; and a job whose time comes while its partition waits is seen when
+   * that is over.
    */
   idle(now: number): string[] {
     const heads = new Map<Partition, Job>();
     for (const partition of this.partitions.values()) {
-      const [next] = [...this.staged.values()]
-        .filter((job) => job.partition === partition.key && (job.due || job.runAt <= now))
-        .sort(inLine);
-      if (next && !this.isStopped(partition, now)) heads.set(partition, next);
+      const jobs = [...this.staged.values()].filter((job) => job.partition === partition.key).sort(inLine);
+      const next = jobs.find((job) => job.due) ?? jobs.find((job) => job.runAt <= now);
+      if (next && !this.isStopped(partition, now) && partition.probe === undefined)
+        heads.set(partition, next);
     }
     const full = new Set<Limiter>();
     for (const [{ limiters }, next] of heads)
@@ -383,6 +410,8 @@ function newPartition(key: string, now: number): Partition {
     decayedAt: now,
     pausedUntil: never,
     heldUntil: never,
+    probing: false,
+    probe: undefined,
   };
 }
 

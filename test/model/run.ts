@@ -290,14 +290,13 @@ class Run {
     const partition = this.#model.partitions.get(step.partition);
     if (!partition) return;
     if (step.do === "resume") {
-      partition.pausedUntil = Number.NEGATIVE_INFINITY;
-      partition.heldUntil = Number.NEGATIVE_INFINITY;
+      this.#model.resume(partition);
       await this.#call("resume(policy => $1, partition => $2)", [partition.key]);
       return;
     }
     const until = this.#now + step.ms;
     if (step.do === "pause") partition.pausedUntil = until;
-    else partition.heldUntil = until;
+    else this.#model.hold(partition, until);
     await this.#call(`${step.do}(policy => $1, partition => $2, until => $3)`, [
       partition.key,
       new Date(until),

@@ -34,6 +34,8 @@ test("a policy with nothing but partitionBy", (t) => {
     giveBackAttempt: false,
     breaker: null,
     slotTimeoutSeconds: null,
+    maxPending: null,
+    whenBusy: "wait",
     functions: {},
   });
 });
@@ -54,6 +56,8 @@ test("every option finds its way into the definition", (t) => {
     job: { queueName: "q", priority: -3, maxAttempts: 5, flags: ["slow"] },
     retries: "bypass",
     slotTimeout: "90 seconds",
+    maxPending: { partition: 1000, whenFull: "drop_oldest" },
+    whenBusy: "skip",
     version: 7,
     enabled: false,
   });
@@ -86,6 +90,8 @@ test("every option finds its way into the definition", (t) => {
     giveBackAttempt: false,
     breaker: null,
     slotTimeoutSeconds: 90,
+    maxPending: { partition: 1000, policy: null, whenFull: "drop_oldest", strict: false },
+    whenBusy: "skip",
     functions: {},
   });
   t.deepEqual(tasksOf(policy), ["import_csv", "import_xml"]);

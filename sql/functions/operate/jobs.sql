@@ -9,14 +9,17 @@ declare
 begin
   delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key
   returning s.id, true, s.task_identifier, s.queue_name, s.run_at, s.max_attempts::int, s.job_key, s.priority::int,
-    s.flags, s.created_at, null, null, null into v_removed;
+    s.flags, s.created_at, null, null, null, null into v_removed;
+  if v_removed.id is not null then
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(array[v_removed.task_identifier]);
+  end if;
   select j.id, j.run_at, j.max_attempts, j.key, j.priority, j.created_at into v_job
   from :GRAPHILE_WORKER_SCHEMA.remove_job(remove_job.job_key) j;
   if v_job.id is not null then
     perform :DISPATCH_POLICY_SCHEMA._job_gone(array[v_job.id]);
     if v_removed.id is null then
       v_removed := row(v_job.id, false, null, null, v_job.run_at, v_job.max_attempts::int, v_job.key,
-        v_job.priority::int, null, v_job.created_at, null, null, null);
+        v_job.priority::int, null, v_job.created_at, null, null, null, null);
     end if;
   end if;
   return v_removed;
@@ -28,8 +31,15 @@ create or replace function :DISPATCH_POLICY_SCHEMA.complete_jobs(job_ids bigint[
 language plpgsql as $$
 #variable_conflict use_column
 begin
-  return query delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id = any(job_ids) and s.parked_job_id is null returning s.id;
+  return query
+  with completed as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(job_ids) and s.parked_job_id is null returning s.id, s.task_identifier
+  ),
+  counted as materialized (
+    select :DISPATCH_POLICY_SCHEMA._count_removed(array(select c.task_identifier from completed c))
+  )
+  select c.id from completed c where (select count(*) from counted) >= 0;
   return query select j.id from :GRAPHILE_WORKER_SCHEMA.complete_jobs(
     :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) j;
   perform :DISPATCH_POLICY_SCHEMA._job_gone(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids));
@@ -46,8 +56,11 @@ begin
   with moved as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id = any(job_ids) and s.parked_job_id is null returning s.*
+  ),
+  counted as materialized (
+    select :DISPATCH_POLICY_SCHEMA._count_removed(array(select m.task_identifier from moved m))
   )
-  select v_ids || coalesce(array_agg(a.id), '{}') into v_ids
+  select v_ids || coalesce(array_agg(a.id) filter (where (select count(*) from counted) >= 0), '{}') into v_ids
   from moved m cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
     m.task_identifier, m.payload, m.queue_name, 'infinity', m.max_attempts::int, m.job_key, m.priority::int, m.flags) a;
   return query select j.id from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j;

@@ -32,6 +32,8 @@ begin
   changed := 0;
   if not coalesce(remove.dry_run, false) then
     delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(v_ids);
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(array(
+      select s.task_identifier from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids)));
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids);
     get diagnostics changed = row_count;
   end if;

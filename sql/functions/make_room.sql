@@ -1,0 +1,153 @@
+-- Holds a policy's backlog within its bound, in the producer's transaction: says which of these jobs may be staged, and
+-- drops the others, or older ones, or raises. Pending is what committed transactions and this one have staged: producers
+-- at the same time may together go past the bound by what they have not committed, unless the policy is strict (then
+-- they wait for each other, by an advisory lock for each partition, and one for the bound on all).
+--
+-- A job whose key is staged already takes that one's place. Retries and jobs taken over are not held to the bound, since
+-- they are no producer's to lose. A job whose partition is still to be worked out counts for the bound on all only.
+create or replace function :DISPATCH_POLICY_SCHEMA._make_room(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partitions json, p_jobs json
+) returns json language plpgsql as $$
+declare
+  v_name text := (p_policy).name;
+  v_max int := (p_policy).max_pending;
+  v_max_in_all int := (p_policy).max_pending_in_all;
+  v_oldest boolean := (p_policy).when_full = 'drop_oldest';
+  v_pending_in_all int;
+  v_kept json;
+  v_full jsonb;
+  v_fresh int;
+  v_excess int;
+  v_tally record;
+begin
+  if (p_policy).strict_pending then
+    perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.pending'), l.id) from (
+      select hashtext(v_name) as id where v_max_in_all is not null
+      union
+      select hashtext(v_name || ':' || k.key) from json_to_recordset(p_partitions) k (key text) where v_max is not null
+      order by id offset 0
+    ) l;
+  end if;
+  if v_max_in_all is not null then
+    v_pending_in_all := (select coalesce(sum(d.jobs), 0) from :DISPATCH_POLICY_SCHEMA._private_pending d where d.policy = v_name);
+  end if;
+  with part as materialized (
+    select (k.ordinality - 1)::int as p, k.key, i.id,
+      case when v_max is not null then :DISPATCH_POLICY_SCHEMA._pending_of(i.id, v_max) end as pending
+    from rows from (json_to_recordset(p_partitions) as (key text)) with ordinality k
+    cross join lateral (select :DISPATCH_POLICY_SCHEMA._partition_id(v_name, k.key) as id) i
+  ),
+  job as materialized (
+    select j.ordinality as place, j.value, (j.value ->> 'p')::int as p,
+      j.value ->> 'jobKey' is not null and exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = j.value ->> 'jobKey') as replaces
+    from json_array_elements(p_jobs) with ordinality j
+  ),
+  -- the newest are kept where the oldest are dropped
+  in_partition as materialized (
+    select j.*, k.id, k.key, k.pending,
+      row_number() over (partition by j.p order by case when v_oldest then -j.place else j.place end)
+        <= coalesce(case when v_oldest then v_max else v_max - k.pending end, 2147483647) as fits
+    from job j left join part k on k.p = j.p where not j.replaces
+  ),
+  in_all as materialized (
+    select i.*, i.fits and count(*) filter (where i.fits) over (order by case when v_oldest then -i.place else i.place end)
+      <= coalesce(case when v_oldest then v_max_in_all else v_max_in_all - v_pending_in_all end, 2147483647) as kept
+    from in_partition i
+  ),
+  tally as (
+    select i.id, i.key, count(*) filter (where not i.kept) as dropped,
+      case when v_oldest then greatest(i.pending + count(*) filter (where i.kept) - v_max, 0) else 0 end as excess
+    from in_all i group by i.id, i.key, i.pending
+  )
+  select
+    (select json_agg(j.value order by j.place) from job j
+      where j.replaces or j.place in (select i.place from in_all i where i.kept)),
+    (select jsonb_agg(to_jsonb(t)) from tally t where t.dropped > 0 or t.excess > 0),
+    (select count(*) from in_all i where i.kept)
+  into v_kept, v_full, v_fresh;
+  v_excess := v_pending_in_all + v_fresh - v_max_in_all;
+  if v_full is not null and (p_policy).when_full = 'reject' then
+    raise exception using errcode = 'DPFUL', message = format(
+      'dispatch_policy: the backlog of policy %L is full: %s', v_name, case
+        when v_pending_in_all >= v_max_in_all then format('%s jobs are pending, of %s at most', v_pending_in_all, v_max_in_all)
+        else format('partition %L has no room for %s of these jobs, maxPending is %s',
+          v_full #>> '{0,key}', v_full #>> '{0,dropped}', coalesce(v_max, v_max_in_all)) end);
+  end if;
+  for v_tally in select t.* from jsonb_to_recordset(v_full) t (id uuid, key text, dropped int, excess int) loop
+    v_excess := v_excess - :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, v_tally.id, v_tally.excess);
+    if v_tally.dropped > 0 then
+      insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, key, reason, jobs)
+      values (v_name, v_tally.id, v_tally.key, 'max_pending', v_tally.dropped);
+    end if;
+  end loop;
+  if v_oldest and v_excess > 0 then
+    perform :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, null, v_excess);
+  end if;
+  if v_full is not null then
+    perform :DISPATCH_POLICY_SCHEMA._notify(v_name);
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(v_name, v_fresh);
+  return coalesce(v_kept, '[]');
+end
+$$;
+
+-- How many jobs of a partition are staged, counted up to `p_most`.
+create or replace function :DISPATCH_POLICY_SCHEMA._pending_of(p_partition_id uuid, p_most int)
+returns int language plpgsql stable as $$
+begin
+  -- one index has what is due, another what is not
+  return least(p_most, (
+    select count(*) from (
+      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = p_partition_id and s.due limit p_most) d
+  ) + (
+    select count(*) from (
+      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = p_partition_id and not s.due limit p_most) l
+  ));
+end
+$$;
+
+-- Drops that many of a partition's jobs, or of all a policy's: those staged first. Parked ones stay, and those another
+-- session is at. Returns how many it dropped.
+create or replace function :DISPATCH_POLICY_SCHEMA._drop_oldest(p_policy text, p_partition_id uuid, p_jobs int)
+returns int language plpgsql as $$
+declare
+  v_ids bigint[];
+  v_dropped int;
+begin
+  if p_jobs <= 0 then
+    return 0;
+  elsif p_partition_id is not null then
+    v_ids := array(select s.id from (
+      select d.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs d
+      where d.partition_id = p_partition_id and d.due and d.parked_job_id is null
+      union all
+      select l.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs l
+      where l.partition_id = p_partition_id and not l.due and l.parked_job_id is null
+    ) s order by s.id limit p_jobs);
+  else
+    v_ids := array(
+      select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.parked_job_id is null and s.task_identifier in (
+        select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+        join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id where p.name = p_policy)
+      order by s.id limit p_jobs);
+  end if;
+  with dropped as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id in (
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x where x.id = any(v_ids) for update skip locked)
+    returning s.id, s.partition_id
+  ),
+  keyless as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id in (select d.id from dropped d)
+  ),
+  noted as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, reason, jobs)
+    select p_policy, d.partition_id, 'max_pending', count(*) from dropped d group by d.partition_id
+  )
+  select count(*) into v_dropped from dropped;
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -v_dropped);
+  return v_dropped;
+end
+$$;

@@ -1,0 +1,52 @@
+-- How many jobs of a policy are staged, where it has a bound on all of them: counting them would take as long as there
+-- are jobs.
+
+-- Keeps the count of a policy's staged jobs, where it has a bound on all of them.
+create or replace function :DISPATCH_POLICY_SCHEMA._count_pending(p_policy text, p_jobs int)
+returns void language sql volatile as $$
+  insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)
+  select p.name, p_jobs from :DISPATCH_POLICY_SCHEMA._private_policies p
+  where p.name = p_policy and p.max_pending_in_all is not null and p_jobs <> 0;
+$$;
+
+-- The same for jobs an operator or an application removed, by their tasks.
+create or replace function :DISPATCH_POLICY_SCHEMA._count_removed(p_tasks text[])
+returns void language sql volatile as $$
+  insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)
+  select p.name, -count(*) from unnest(p_tasks) u (task)
+  join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = u.task
+  join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id and p.max_pending_in_all is not null
+  group by p.name;
+$$;
+
+-- One entry in place of many. Under the router's lock.
+create or replace function :DISPATCH_POLICY_SCHEMA._add_up_pending(p_policy text) returns void language sql volatile as $$
+  with entry as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_pending d
+    where d.policy = p_policy and (
+      select count(*) from (
+        select from :DISPATCH_POLICY_SCHEMA._private_pending x where x.policy = p_policy limit 10) x) = 10
+    returning d.jobs
+  )
+  insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)
+  select p_policy, sum(e.jobs) from entry e having count(*) > 0;
+$$;
+
+-- Counts anew, in one snapshot. Returns how many policies were wrong.
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_pending() returns int language sql volatile as $$
+  with repaired as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)
+    select p.name, t.jobs - c.jobs from :DISPATCH_POLICY_SCHEMA._private_policies p
+    cross join lateral (
+      select count(*) as jobs from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.task_identifier in (
+        select x.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks x where x.policy_id = p.id)
+    ) t
+    cross join lateral (
+      select coalesce(sum(d.jobs), 0) as jobs from :DISPATCH_POLICY_SCHEMA._private_pending d where d.policy = p.name
+    ) c
+    where p.max_pending_in_all is not null and t.jobs <> c.jobs
+    returning 1
+  )
+  select count(*)::int from repaired;
+$$;

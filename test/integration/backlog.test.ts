@@ -1,0 +1,247 @@
+// A bounded backlog, and jobs that are not worth waiting.
+import { EventEmitter } from "node:events";
+import test from "ava";
+import type { WorkerEvents } from "graphile-worker";
+import {
+  addPolicyJob,
+  addPolicyJobs,
+  BacklogFullError,
+  concurrency,
+  definePolicy,
+  type PolicyEventMap,
+  policyEvents,
+  throttle,
+} from "../../src/index.ts";
+import { until } from "../helpers/engine.ts";
+import { type Ctx, policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
+
+const LONG_AGO = new Date("2020-01-01");
+
+const keysOf = async (it: Scenario, where = "true") =>
+  (
+    await it.rows(
+      `select partition, payload ->> 'n' as n from dispatch_policy.staged_jobs where ${where} order by id`,
+    )
+  ).map(({ partition, n }) => (n === null ? partition : `${partition}${n}`));
+
+const droppedOf = async (it: Scenario, partition: string) => {
+  const [row] = await it.rows(
+    "select dropped_total::int as n from dispatch_policy.partitions where partition = $1",
+    [partition],
+  );
+  return row?.n;
+};
+
+/** `add(it, "a", 1, 2)`: jobs 1 and 2 in partition a, in one call. */
+const add = (it: Scenario, key: string, ...ns: number[]) =>
+  it.utils.addJobs(ns.map((n) => ({ identifier: it.policy, payload: { key, n } })) as never);
+
+for (const via of ["utils", "sql"] as const) {
+  test(`a full partition takes no more, and the call leaves nothing behind (${via})`, async (t) => {
+    const own =
+      via === "utils"
+        ? policyOf("p", { maxPending: { partition: 3 } })
+        : definePolicy("p", { partitionBy: "key", maxPending: { partition: 3 } });
+    const it = await scenario(t, own);
+    const one = async (key: string) =>
+      via === "utils"
+        ? it.utils.addJob("p", { key } as never)
+        : it.rows("select * from dispatch_policy.add_job('p', $1::json)", [JSON.stringify({ key })]);
+    for (const key of ["a", "a", "b"]) await one(key);
+    if (via === "utils") {
+      const error = await t.throwsAsync(it.stage("2@b 2@a"), { instanceOf: BacklogFullError });
+      t.is(
+        error.message,
+        "the backlog of policy 'p' is full: partition 'a' has no room for 1 of these jobs, maxPending is 3",
+      );
+      t.is(error.code, "backlog_full");
+    }
+    await one("a");
+    await t.throwsAsync(one("a"), via === "utils" ? { code: "backlog_full" } : { code: "DPFUL" });
+    t.deepEqual(await keysOf(it), ["a", "a", "b", "a"]);
+
+    await it.tick();
+    await one("a");
+    t.is(await it.staged("a"), 1, "what was admitted makes room");
+  });
+}
+
+test("in the caller's transaction: a savepoint keeps the rest", async (t) => {
+  const policy = policyOf("p", { maxPending: { partition: 1 } });
+  const it = await scenario(t, policy);
+  const client = await it.pool.connect();
+  try {
+    await client.query("begin");
+    await addPolicyJob(client, policy, { key: "a" });
+    await client.query("savepoint one_more");
+    await t.throwsAsync(addPolicyJob(client, policy, { key: "a" }), { instanceOf: BacklogFullError });
+    await client.query("rollback to one_more");
+    await addPolicyJob(client, policy, { key: "b" });
+    await client.query("commit");
+  } finally {
+    client.release();
+  }
+  t.deepEqual(await keysOf(it), ["a", "b"]);
+});
+
+test("the newest are dropped: said to the caller, counted, told", async (t) => {
+  const it = await scenario(t, { maxPending: { partition: 3, whenFull: "drop_newest" } });
+  await add(it, "a", 1, 2);
+  const jobs = await add(it, "a", 3, 4, 5);
+  t.deepEqual(
+    jobs.map((job) => job.staged && job.dropped),
+    [undefined, true, true],
+  );
+  t.like(jobs[2], { id: null, task_identifier: "p", partition: "a", policy: "p" });
+  const single = await it.utils.addJob("p", { key: "a" } as never);
+  t.true(single.staged && single.dropped);
+  t.deepEqual(await keysOf(it), ["a1", "a2", "a3"]);
+
+  t.is((await it.tick()).dropped, 3);
+  t.is(await droppedOf(it, "a"), 3);
+  t.is((await it.tick()).dropped, 0, "told once");
+});
+
+test("the oldest are dropped, those of the call as well where it brings too many", async (t) => {
+  const it = await scenario(t, { maxPending: { partition: 3, whenFull: "drop_oldest" } });
+  await add(it, "a", 1, 2, 3);
+  await add(it, "b", 1);
+  await add(it, "a", 4);
+  t.deepEqual(await keysOf(it, "partition = 'a'"), ["a2", "a3", "a4"]);
+  await add(it, "a", 5, 6, 7, 8, 9);
+  t.deepEqual(await keysOf(it, "partition = 'a'"), ["a7", "a8", "a9"]);
+  t.deepEqual(await keysOf(it, "partition = 'b'"), ["b1"]);
+  t.is((await it.tick()).dropped, 6);
+  t.is(await droppedOf(it, "a"), 6);
+});
+
+for (const whenFull of ["reject", "drop_newest", "drop_oldest"] as const) {
+  test(`a bound on the whole policy: ${whenFull}`, async (t) => {
+    const it = await scenario(t, {
+      gates: [concurrency<Ctx>({ max: 1 })],
+      maxPending: { policy: 4, whenFull },
+    });
+    await add(it, "a", 1, 2);
+    await add(it, "b", 1, 2);
+    const more = add(it, "c", 1);
+    if (whenFull === "reject") await t.throwsAsync(more, { message: /4 jobs are pending, of 4 at most/ });
+    else await more;
+    t.deepEqual(
+      await keysOf(it),
+      {
+        reject: ["a1", "a2", "b1", "b2"],
+        drop_newest: ["a1", "a2", "b1", "b2"],
+        drop_oldest: ["a2", "b1", "b2", "c1"],
+      }[whenFull],
+    );
+
+    await it.tick();
+    await add(it, "a", 3);
+    t.is((await it.tick()).admitted, 0, "one at a time each");
+    const free = 4 - (await it.staged());
+    await add(it, "d", ...Array.from({ length: free }, (_, n) => n));
+    t.is(await it.staged(), 4);
+    if (whenFull === "reject") await t.throwsAsync(add(it, "e", 1));
+    await it.rows("select dispatch_policy.remove(policy => 'p', partition => 'd')");
+    await add(it, "e", 1);
+    t.is((await it.utils.sweep()).repaired.pending, 0, "the count was right");
+  });
+}
+
+test("a policy that gets a bound while jobs wait counts them", async (t) => {
+  const it = await scenario(t, policyOf("p"));
+  await add(it, "a", 1, 2, 3);
+  const bounded = policyOf("p", { maxPending: { policy: 3 }, version: 1 });
+  const other = await it.makeUtils([bounded]);
+  await t.throwsAsync(other.addJob("p", { key: "a" } as never), { instanceOf: BacklogFullError });
+});
+
+test("a job whose key is staged takes that one's place", async (t) => {
+  const it = await scenario(t, { maxPending: { partition: 1 } });
+  const again = () => it.utils.addJob("p", { key: "a" } as never, { jobKey: "k" });
+  await again();
+  await again();
+  t.is(await it.staged("a"), 1);
+  await t.throwsAsync(it.utils.addJob("p", { key: "a" } as never, { jobKey: "other" }));
+});
+
+test("a retry and a parked job are never dropped", async (t) => {
+  const it = await scenario(t, {
+    maxPending: { partition: 1, whenFull: "drop_oldest" },
+    backoff: () => "1 hour",
+  });
+  await it.stage("1@a");
+  const { stop } = await it.worker({
+    tasks: {
+      p: () => {
+        throw new Error("again");
+      },
+    },
+  });
+  await until(
+    "it is parked",
+    async () => (await it.rows("select from graphile_worker.jobs where run_at = 'infinity'")).length === 1,
+  );
+  await stop();
+  await it.utils.addJob("p", { key: "a" } as never);
+  t.is(await it.staged("a"), 2, "the parked one, and the new one");
+  await it.utils.addJob("p", { key: "a" } as never);
+  t.is(await it.staged("a"), 2);
+});
+
+test("busy: what the gates deny at the first look is dropped, what waits for its time is not", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 2 })], whenBusy: "skip" });
+  await it.stage("5@a 1@b");
+  await it.stage("1@a", {}, { runAt: it.at(3600) });
+  t.like(await it.tick(), { admitted: 3, dropped: 3 });
+  t.deepEqual(await keysOf(it), ["a"]);
+  t.is(await droppedOf(it, "a"), 3);
+  await it.stage("1@a");
+  t.is((await it.tick(1)).dropped, 1);
+  await it.finish(3);
+  t.is((await it.tick(3601)).admitted, 1, "in its time");
+});
+
+test("busy: a paused partition's jobs wait, and so do those beyond a budget", async (t) => {
+  const it = await scenario(t, {
+    gates: [throttle<Ctx>({ rate: 1, per: "1 hour", burst: 10 })],
+    tickAdmissionBudget: 1,
+    whenBusy: "skip",
+  });
+  await it.stage("3@a");
+  await it.utils.pause({ policy: "p", partition: "a" });
+  t.is((await it.tick()).admitted, 0);
+  await it.utils.resume({ policy: "p", partition: "a" });
+  t.is((await it.tick()).admitted, 1);
+  t.is(await it.staged(), 2);
+  t.is((await it.tick()).admitted, 1);
+});
+
+test("a tick loop tells of drops by an event", async (t) => {
+  const it = await scenario(t, {
+    maxPending: { partition: 1, whenFull: "drop_newest" },
+    gates: [concurrency<Ctx>({ max: 0 })],
+  });
+  const told: PolicyEventMap["dispatchPolicy:drop"][] = [];
+  const events: WorkerEvents = new EventEmitter();
+  policyEvents(events).on("dispatchPolicy:drop", (event) => told.push(event));
+  await it.worker({ tasks: { p: () => {} }, events });
+  await it.stage("3@a");
+  await until("it is told", () => told.length > 0);
+  t.deepEqual(told[0], { policy: "p", partition: "a", reason: "max_pending", count: 2 });
+});
+
+test("two policies in one call: the full one refuses the whole call", async (t) => {
+  const full = policyOf("full", { maxPending: { partition: 1 } });
+  const open = policyOf("p");
+  const it = await scenario(t, open, { others: [full] });
+  await t.throwsAsync(
+    addPolicyJobs(it.pool, [
+      { policy: open, payload: { key: "a" } },
+      { policy: full, payload: { key: "a" }, runAt: LONG_AGO },
+      { policy: full, payload: { key: "a" } },
+    ] as never),
+    { instanceOf: BacklogFullError },
+  );
+  t.is(await it.staged(), 0);
+});
