@@ -19,13 +19,14 @@ export interface WorkerProcess {
   readonly gone: Promise<unknown>;
 }
 
-/** Started, and running jobs. */
+/** Started, and running jobs. `diesAfter`: killed once a statement that says this has succeeded. */
 export async function startProcess(
   t: ExecutionContext,
   { url }: TestDatabase,
   mode: string,
+  diesAfter = "",
 ): Promise<WorkerProcess> {
-  const env = { ...process.env, DATABASE_URL: url, MODE: mode, NO_LOG_SUCCESS: "1" };
+  const env = { ...process.env, DATABASE_URL: url, MODE: mode, NO_LOG_SUCCESS: "1", DIES_AFTER: diesAfter };
   const child: ChildProcess = spawn(process.execPath, [WORKER], {
     env,
     stdio: ["ignore", "pipe", "inherit"],
@@ -49,6 +50,6 @@ export async function startProcess(
     signal: (name) => void child.kill(name),
     gone,
   };
-  await worker.says("runs");
+  if (diesAfter === "") await worker.says("runs");
   return worker;
 }
