@@ -63,6 +63,10 @@ test("one call per cooldown and key while it refuses, other keys at full rate, t
   }
   const firstServed = answers.findIndex(({ key, status }) => key === "a" && status === 200);
   t.is(answers.filter(({ key }, n) => key === "b" && n < firstServed).length, JOBS, "b was served meanwhile");
+  const served = answers.filter(({ key, status }) => key === "a" && status === 200);
+  t.log(
+    `${AT_ONCE} at once ${Math.round(served[AT_ONCE]!.at - served[0]!.at)} ms after the first was served`,
+  );
   t.deepEqual([...new Set(attempts)], [1], "no attempt was lost");
   t.deepEqual(
     worker.happened.filter(({ event }) => event === "job:failed").length,
