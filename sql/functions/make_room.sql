@@ -29,11 +29,14 @@ begin
     ) l;
   end if;
   if v_max_in_all is not null then
-    v_pending_in_all := (select coalesce(sum(d.jobs), 0) from :DISPATCH_POLICY_SCHEMA._private_pending d where d.policy = v_name);
+    v_pending_in_all := (
+      select coalesce(sum(d.jobs), 0) from :DISPATCH_POLICY_SCHEMA._private_pending d where d.policy = v_name);
   end if;
   with part as materialized (
     select (k.ordinality - 1)::int as p, k.key, i.id,
-      case when v_max is not null then :DISPATCH_POLICY_SCHEMA._pending_of(i.id, v_max) end as pending
+      -- more than the bound: from before there was one, or an overshoot; it goes a thousand jobs a call
+      case when v_max is not null then :DISPATCH_POLICY_SCHEMA._pending_of(
+        i.id, case when v_oldest then v_max + 1000 else v_max end) end as pending
     from rows from (json_to_recordset(p_partitions) as (key text)) with ordinality k
     cross join lateral (select :DISPATCH_POLICY_SCHEMA._partition_id(v_name, k.key) as id) i
   ),
@@ -47,7 +50,8 @@ begin
   in_partition as materialized (
     select j.*, k.id, k.key, k.pending,
       row_number() over (partition by j.p order by case when v_oldest then -j.place else j.place end)
-        <= coalesce(case when v_oldest then v_max else v_max - k.pending end, 2147483647) as fits
+        <= coalesce(case when k.id is null then null when v_oldest then v_max else v_max - k.pending end, 2147483647)
+        as fits
     from job j left join part k on k.p = j.p where not j.replaces
   ),
   in_all as materialized (
@@ -70,7 +74,8 @@ begin
   if v_full is not null and (p_policy).when_full = 'reject' then
     raise exception using errcode = 'DPFUL', message = format(
       'dispatch_policy: the backlog of policy %L is full: %s', v_name, case
-        when v_pending_in_all >= v_max_in_all then format('%s jobs are pending, of %s at most', v_pending_in_all, v_max_in_all)
+        when v_pending_in_all >= v_max_in_all
+          then format('%s jobs are pending, of %s at most', v_pending_in_all, v_max_in_all)
         else format('partition %L has no room for %s of these jobs, maxPending is %s',
           v_full #>> '{0,key}', v_full #>> '{0,dropped}', coalesce(v_max, v_max_in_all)) end);
   end if;
@@ -82,7 +87,7 @@ begin
     end if;
   end loop;
   if v_oldest and v_excess > 0 then
-    perform :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, null, v_excess);
+    perform :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, null, least(v_excess, v_fresh + 1000));
   end if;
   if v_full is not null then
     perform :DISPATCH_POLICY_SCHEMA._notify(v_name);

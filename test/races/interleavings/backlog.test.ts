@@ -1,6 +1,6 @@
 // Producers of a bounded backlog, beside each other and beside a tick.
 import test from "ava";
-import { concurrency, engine } from "../../helpers/engine.ts";
+import { concurrency, Engine, engine } from "../../helpers/engine.ts";
 
 const FULL = { code: "DPFUL" };
 
@@ -102,4 +102,26 @@ test("jobs added one by one while others run never go past the bound, nor does i
   await work;
   t.true((await watch) <= 20);
   t.is(await world.number("select dispatch_policy._sweep_pending()"), 0);
+});
+
+for (const bound of [{ partition: 5 }, { policy: 5 }]) {
+  test(`a backlog from before its bound goes a thousand jobs a call: ${Object.keys(bound)[0]}`, async (t) => {
+    const world = await engine(t, { gates: [] });
+    await world.stage(Array(1500).fill("a"));
+    const bounded = new Engine(world.url, world.pool, {
+      ...{ gates: [], maxPending: { ...bound, whenFull: "drop_oldest" } },
+    });
+    await bounded.declare();
+    for (const left of [500, 5, 5]) {
+      await world.stage("a");
+      t.is(await world.staged(), left);
+    }
+  });
+}
+
+test("jobs whose partition is still to be worked out are not held to a partition's bound", async (t) => {
+  const world = await engine(t, { gates: [], maxPending: { partition: 1, whenFull: "drop_oldest" } });
+  const batch = { policy: "p", version: 0, partitions: [], jobs: [0, 1, 2].map((n) => ({ n, task: "p" })) };
+  await world.pool.query("select from dispatch_policy._stage($1, 'replace')", [JSON.stringify([batch])]);
+  t.is(await world.number("select count(*)::int from dispatch_policy._private_staged_jobs"), 3);
 });
