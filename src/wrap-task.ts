@@ -152,7 +152,8 @@ export function stagedIdOf(job: Job): string | null {
  * no query of its own. Admission wrote `created_at`, a retry's admission `run_at`; fetching wrote `locked_at`.
  */
 function lagOf(job: Job, observer: Observer): number {
-  const readyAt = Math.max(job.run_at.getTime(), job.created_at.getTime());
+  // a number, not a date, where it is infinite
+  const readyAt = Math.max(Number(job.run_at), job.created_at.getTime());
   const lockedAt = job.locked_at?.getTime() ?? readyAt;
   return Math.max(0, lockedAt - readyAt) + observer.waitedLocally(job);
 }

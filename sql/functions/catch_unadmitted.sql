@@ -22,7 +22,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
   p_job_id bigint, p_staged_id bigint, p_attempt int, p_pool_id text, p_batch json, p_unmanaged text, p_now timestamptz,
   out verdict text, out staged_id bigint
-) language plpgsql as $$
+) language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
@@ -155,7 +156,8 @@ end
 $$;
 
 -- Originals that Graphile Worker has no more need no note.
-create or replace function :DISPATCH_POLICY_SCHEMA._forget_taken_over() returns void language sql volatile as $$
+create or replace function :DISPATCH_POLICY_SCHEMA._forget_taken_over() returns void language sql volatile
+set search_path = pg_catalog, pg_temp as $$
   delete from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
   where not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = o.job_id);
 $$;

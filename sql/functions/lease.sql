@@ -7,6 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._lease(
 ) returns table (
   policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean
 ) language plpgsql
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '500ms'
 as $$
 #variable_conflict use_column
@@ -31,7 +32,9 @@ begin
   return query
   select w.policy, w.shard, coalesce(l.holder = p_holder and l.expires_at > v_now, false),
     (extract(epoch from l.expires_at - v_now) * 1000)::float8,
-    (extract(epoch from :DISPATCH_POLICY_SCHEMA._next_eligible_at(w.policy, w.shard) - v_now) * 1000)::float8,
+    -- each of them a number first: before PostgreSQL 17 there is no difference between a time and infinity
+    (extract(epoch from :DISPATCH_POLICY_SCHEMA._next_eligible_at(w.policy, w.shard)) - extract(epoch from v_now))::float8
+      * 1000,
     exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = w.policy)
       or exists (select from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
         where k.policy = w.policy and k.retry_at <= v_now)
@@ -42,7 +45,8 @@ end
 $$;
 
 -- Stepping down: the next loop need not wait for the lease to run out.
-create or replace function :DISPATCH_POLICY_SCHEMA._step_down(p_holder text) returns void language plpgsql as $$
+create or replace function :DISPATCH_POLICY_SCHEMA._step_down(p_holder text) returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 declare
   v_policy text;
 begin
@@ -77,6 +81,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._beat(
 ) returns table (
   policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean
 ) language plpgsql
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 begin

@@ -9,9 +9,10 @@
 --                  "runAt", "maxAttempts", "jobKey", "priority", "flags", "cost" }] }
 --   p_mode      replace, preserve_run_at or unsafe_dedupe, as Graphile Worker's
 --
--- A policy that is switched off stages nothing: its jobs are passed on.
+-- Runs with the caller's rights, which therefore decide about jobs of tasks without a policy.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage(p_batches json, p_mode text)
-returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_batch record;
@@ -23,17 +24,10 @@ begin
   -- each json text is read as few times as can be: once more cost 100,000 jobs a twentieth of the call
   for v_batch in select b.* from json_to_recordset(p_batches) b (policy text, version int, partitions json, jobs json)
   loop
-    if v_batch.policy is null or exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_batch.policy and not p.enabled
-    ) then
+    if v_batch.policy is null then
       return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_batch.jobs, p_mode) s;
-    elsif length(v_batch.jobs::text) < 10000 and json_array_length(v_batch.jobs) = 1
-      and v_batch.jobs -> 0 ->> 'jobKey' is null
-    then
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(
-        v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs) s;
     else
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_governed(
         v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs, p_mode) s;
     end if;
   end loop;

@@ -1,7 +1,8 @@
 -- Jobs that have run for longer than their policy's slot_timeout: their slots are to be given back. A job that waits in
 -- Graphile Worker does not run.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_overdue() returns table (job_id bigint)
-language sql stable as $$
+language sql stable
+set search_path = pg_catalog, pg_temp as $$
   select f.job_id
   from :DISPATCH_POLICY_SCHEMA._private_policies p
   join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.policy_id = p.id

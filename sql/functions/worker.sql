@@ -12,6 +12,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._worker_alive(
       else w.unbroken_since end;
 $$;
 
-create or replace function :DISPATCH_POLICY_SCHEMA._worker_gone(p_pool_id text) returns void language sql volatile as $$
+create or replace function :DISPATCH_POLICY_SCHEMA._worker_gone(p_pool_id text) returns void language sql volatile
+set search_path = pg_catalog, pg_temp as $$
   delete from :DISPATCH_POLICY_SCHEMA._private_workers w where w.pool_id = p_pool_id;
 $$;

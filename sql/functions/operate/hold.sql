@@ -2,7 +2,8 @@
 -- When it ends one job goes first, and the others once one has succeeded: a server that still says 429 is asked once.
 create or replace function :DISPATCH_POLICY_SCHEMA.hold(
   policy text, partition text, until timestamptz, reason text default null, by text default null
-) returns table (matched int, changed int) language plpgsql as $$
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
   if hold.until is null or not isfinite(hold.until) then
@@ -16,3 +17,4 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.hold from public;

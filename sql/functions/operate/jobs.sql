@@ -2,7 +2,8 @@
 
 -- Removes the job of this key wherever it is: staged, or Graphile Worker's by its own remove_job.
 create or replace function :DISPATCH_POLICY_SCHEMA.remove_job(job_key text)
-returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql strict as $$
+returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql strict
+security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_removed :DISPATCH_POLICY_SCHEMA.added_job;
   v_job record;
@@ -22,10 +23,12 @@ begin
   return v_removed;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.remove_job from public;
 
 -- Marks jobs as done without running them.
 create or replace function :DISPATCH_POLICY_SCHEMA.complete_jobs(job_ids bigint[]) returns setof bigint
-language plpgsql as $$
+language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
   return query delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
@@ -35,10 +38,12 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._job_gone(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids));
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.complete_jobs from public;
 
 -- Fails jobs for good. A staged job is handed to Graphile Worker as failed, so that it is kept and seen there.
 create or replace function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(job_ids bigint[], error_message text default null)
-returns setof bigint language plpgsql as $$
+returns setof bigint language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);
@@ -54,12 +59,14 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs from public;
 
 -- Changes when and how jobs run; a staged job keeps waiting for its gates.
 create or replace function :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
   job_ids bigint[], run_at timestamptz default null, priority int default null, attempts int default null,
   max_attempts int default null
-) returns setof bigint language plpgsql as $$
+) returns setof bigint language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
   return query
@@ -89,6 +96,7 @@ begin
     max_attempts => reschedule_jobs.max_attempts) j;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.reschedule_jobs from public;
 
 -- Graphile Worker's ids behind these: its own as they are, staged ones where they were admitted or are parked.
 create or replace function :DISPATCH_POLICY_SCHEMA._graphile_ids(p_ids bigint[]) returns bigint[]
