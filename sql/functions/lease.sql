@@ -77,7 +77,7 @@ $$;
 -- that a sweep has something to look at.
 create or replace function :DISPATCH_POLICY_SCHEMA._beat(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
-  p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
+  p_policies text[], p_shards text[], p_ttl interval, p_bid boolean, p_clock_behind interval default '0'
 ) returns table (
   policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean
 ) language plpgsql
@@ -85,7 +85,8 @@ set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
-  perform :DISPATCH_POLICY_SCHEMA._worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after);
+  perform :DISPATCH_POLICY_SCHEMA._worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after,
+    p_clock_behind);
   return query
   select l.*, exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs)
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs)

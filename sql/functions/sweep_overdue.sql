@@ -7,5 +7,7 @@ set search_path = pg_catalog, pg_temp as $$
   from :DISPATCH_POLICY_SCHEMA._private_policies p
   join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.policy_id = p.id
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id
-  where p.slot_timeout is not null and j.locked_at < clock_timestamp() - make_interval(secs => p.slot_timeout);
+  left join :DISPATCH_POLICY_SCHEMA._private_workers w on w.pool_id = j.locked_by
+  where p.slot_timeout is not null and j.locked_at < clock_timestamp() - make_interval(secs => p.slot_timeout)
+    - coalesce(w.clock_behind, '0');
 $$;

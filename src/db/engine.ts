@@ -229,10 +229,11 @@ export function makeEngine(schemaName: string) {
         host: string;
         pid: number;
         staleAfterMs: number;
+        clockBehindMs: number;
       },
       bid: { policies: readonly string[]; shards: readonly string[] | null; ttlMs: number; bids: boolean },
     ) =>
-      rows<Lease>(client, `select * from ${schema}._beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, [
+      rows<Lease>(client, `select * from ${schema}._beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, [
         pool.id,
         pool.slots,
         pool.tasks,
@@ -243,7 +244,18 @@ export function makeEngine(schemaName: string) {
         bid.shards,
         interval(bid.ttlMs),
         bid.bids,
+        interval(pool.clockBehindMs),
       ]),
+
+    /** How far the clock here is behind the database's, in milliseconds. */
+    clockBehindMs: async (client: Queryable) => {
+      const asked = Date.now();
+      const { seconds } = await first<{ seconds: number }>(
+        client,
+        "select extract(epoch from pg_catalog.clock_timestamp())::float8 as seconds",
+      );
+      return Math.round(seconds * 1000 - (asked + Date.now()) / 2);
+    },
 
     /** Ends what a backend does for this package, and nothing else. */
     cancel: (client: Queryable, pid: number) =>

@@ -118,7 +118,15 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
 
   // what a worker asks beside Graphile Worker's own, which has no fixed search_path and would be caught
   const engine = makeEngine("dispatch_policy");
-  const member = { id: "pool", slots: 1, tasks: ["work"], host: "h", pid: 1, staleAfterMs: 60_000 };
+  const member = {
+    id: "pool",
+    slots: 1,
+    tasks: ["work"],
+    host: "h",
+    pid: 1,
+    staleAfterMs: 60_000,
+    clockBehindMs: 0,
+  };
   await engine.beat(pool, member, { policies: ["work"], shards: null, ttlMs: 1000, bids: true });
   const { rows: jobs } = await pool.query(
     "select job_id from dispatch_policy.in_flight_jobs order by job_id",
