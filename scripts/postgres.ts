@@ -1,10 +1,10 @@
 /**
  * Runs a command with a PostgreSQL, named by DATABASE_URL, that lives as long as the command does:
  *
- *   node scripts/postgres.ts [--durable] [--preload LIBRARY]... [--set NAME=VALUE]... -- COMMAND [ARGUMENT]...
+ *   node scripts/postgres.ts [--version 14] [--durable] [--preload LIBRARY]... [--set NAME=VALUE]... -- COMMAND [ARGUMENT]...
  *
- * PG_DURABLE=1 and PG_PRELOAD=LIBRARY,... do the same from the environment. Where PostgreSQL comes from:
- * see startPostgres in postgres/start.ts.
+ * POSTGRES_VERSION=14, PG_DURABLE=1 and PG_PRELOAD=LIBRARY,... do the same from the environment. Where PostgreSQL comes
+ * from: see startPostgres in postgres/start.ts.
  */
 import { spawn } from "node:child_process";
 import os from "node:os";
@@ -27,11 +27,16 @@ function readArguments(args: string[]): { command: string[]; options: ServerOpti
   const { values } = parseArgs({
     args: args.slice(0, end),
     options: {
+      version: { type: "string" },
       durable: { type: "boolean", default: process.env.PG_DURABLE === "1" },
       preload: { type: "string", multiple: true, default: process.env.PG_PRELOAD?.split(",") ?? [] },
       set: { type: "string", multiple: true, default: [] },
     },
   });
+  if (values.version) {
+    process.env.POSTGRES_VERSION = values.version; // servers that the command starts are of this version too
+    delete process.env.DATABASE_URL;
+  }
   const command = args.slice(end + 1);
   if (command.length === 0) throw new Error("No command: node scripts/postgres.ts [options] -- COMMAND");
   const settings = Object.fromEntries(values.set.map(readSetting));

@@ -106,6 +106,9 @@ async function settled(step: Promise<void> | undefined, logger: Logger | undefin
   }
 }
 
+/** A clock here has whole milliseconds, and is compared over a network. */
+const CLOCK_MARGIN_MS = 5;
+
 interface Host {
   readonly logger: Logger;
   readonly pools: Map<string, WorkerPoolRuntime>;
@@ -122,13 +125,18 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   const starting = new Map<string, Promise<void>>();
   const running = new WeakMap<Job, RunningJob>();
   const fetchedAt = new WeakMap<Job, number>();
+  const clocks = new Map<string, number>();
   const logUnadmitted = makeUnadmittedLog();
 
   const observer: Observer = {
     engine,
     registry: settings.registry,
     events,
-    waitedLocally: (job) => performance.now() - (fetchedAt.get(job) ?? performance.now()),
+    waitedLocally: (job) => {
+      const at = fetchedAt.get(job);
+      return at === undefined ? 0 : performance.now() - at;
+    },
+    clockBehindMs: (job) => (job.locked_by && clocks.get(job.locked_by)) || 0,
     started: (job, state) => void running.set(job, state),
     unadmitted: (job, policy) => logUnadmitted(policy, job, logger),
   };
@@ -155,8 +163,10 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     withPgClient: WithPgClient,
     tasks: TaskList,
   ): Promise<void> {
+    const clockBehindMs = await clockOf(workerPool.id, withPgClient);
     const pool = makeWorkerPool({
       poolId: workerPool.id,
+      clockBehindMs,
       slots: compiled.resolvedPreset.worker.concurrentJobs,
       tasks: Object.keys(tasks),
       withPgClient,
@@ -174,6 +184,14 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
       logger.error(`Cannot start: ${(error as Error).message}; shutting this worker pool down`, { error });
       void workerPool.gracefulShutdown("dispatch-policy could not start");
     }
+  }
+
+  /** Under useNodeTime Graphile Worker fetches jobs by the clock here: how far it is behind the database's. */
+  async function clockOf(poolId: string, withPgClient: WithPgClient): Promise<number> {
+    if (!compiled.resolvedPreset.worker.useNodeTime) return 0;
+    const behindMs = await withPgClient(engine.clockBehindMs);
+    clocks.set(poolId, behindMs);
+    return behindMs + CLOCK_MARGIN_MS;
   }
 
   const tickTask = unwrapped(

@@ -10,12 +10,16 @@ export class RetryAfter extends Error {
   override readonly name = "RetryAfter";
   /** When to come back. */
   readonly until: Date;
+  /** Where a length of time was given: counted by the database's clock. */
+  readonly forMs: number | undefined;
   readonly reason: string | undefined;
 
   constructor(after: Duration | Date, options: { reason?: string; cause?: unknown } = {}) {
-    const until = after instanceof Date ? after : new Date(Date.now() + durationMs(after));
+    const forMs = after instanceof Date ? undefined : durationMs(after);
+    const until = after instanceof Date ? after : new Date(Date.now() + (forMs ?? 0));
     super(options.reason ?? `retry after ${until.toISOString()}`, { cause: options.cause });
     this.until = until;
+    this.forMs = forMs;
     this.reason = options.reason;
   }
 }

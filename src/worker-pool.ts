@@ -36,6 +36,8 @@ export interface PoolContext {
   /** Jobs this pool runs at once. */
   readonly slots: number;
   readonly tasks: readonly string[];
+  /** How far the clock it fetches jobs by is behind the database's, in milliseconds. */
+  readonly clockBehindMs: number;
   readonly withPgClient: WithPgClient;
   /** Where the host was given one. */
   readonly pgPool: unknown;
@@ -136,7 +138,7 @@ export function makeWorkerPool(context: PoolContext) {
   }
 
   function describePool() {
-    const { slots, tasks } = context;
+    const { slots, tasks, clockBehindMs } = context;
     return {
       id: poolId,
       slots,
@@ -144,6 +146,7 @@ export function makeWorkerPool(context: PoolContext) {
       host: os.hostname(),
       pid: process.pid,
       staleAfterMs: settings.workerStaleAfterMs,
+      clockBehindMs,
     };
   }
 

@@ -30,6 +30,7 @@ export function wrapTaskList<T extends TaskList>(
     registry: settings.registry,
     events: noEvents,
     waitedLocally: () => 0,
+    clockBehindMs: () => 0,
     started: () => {},
     async returned(job, running, helpers, outcome) {
       const ended = { ...running, error: await failureOf(job, outcome) };

@@ -27,6 +27,8 @@ export interface Observer {
   readonly events: EventSink;
   /** When a job was fetched ahead of its start (localQueue), how long it has waited here since, in milliseconds. */
   waitedLocally(job: Job): number;
+  /** How far the clock that fetched this job is behind the database's, in milliseconds; 0 unless it is Node's own. */
+  clockBehindMs(job: Job): number;
   /** A job of a policy is about to run. */
   started(job: Job, running: RunningJob): void;
   /** Its task returned or threw; awaited before the host hears of it. */
@@ -133,7 +135,8 @@ async function runTask(
 /** The task's own error is what the host is to hear of, also when the partition cannot be held. */
 async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: JobHelpers): Promise<void> {
   try {
-    await own.hold(retry);
+    const { forMs, until, reason } = retry;
+    await own.hold({ ...(forMs === undefined ? { until } : { forMs }), reason });
   } catch (error) {
     helpers.logger.warn(
       `Could not hold the partition of job ${helpers.job.id}: ${(error as Error).message}`,
@@ -152,8 +155,10 @@ export function stagedIdOf(job: Job): string | null {
  * no query of its own. Admission wrote `created_at`, a retry's admission `run_at`; fetching wrote `locked_at`.
  */
 function lagOf(job: Job, observer: Observer): number {
-  const readyAt = Math.max(job.run_at.getTime(), job.created_at.getTime());
-  const lockedAt = job.locked_at?.getTime() ?? readyAt;
+  const behind = observer.clockBehindMs(job);
+  // a number, not a date, where it is infinite; admission set it for the clock that is furthest behind
+  const readyAt = Math.max(Number(job.run_at) + Math.max(behind, 0), job.created_at.getTime());
+  const lockedAt = job.locked_at === null ? readyAt : job.locked_at.getTime() + behind;
   return Math.max(0, lockedAt - readyAt) + observer.waitedLocally(job);
 }
 
@@ -176,13 +181,13 @@ function describe(
     admittedAt: byTick ? new Date(Math.max(job.created_at.getTime(), retriedAt(job))) : null,
     lagMs: byTick ? lagOf(job, observer) : null,
     async hold(options) {
-      const until = "until" in options ? options.until : new Date(Date.now() + options.forMs);
+      const end = "until" in options ? { until: options.until } : { for: `${options.forMs} milliseconds` };
       const where = (await scopeOf(null))?.partition ?? this.partition;
       await withPgClient((client) =>
         engine.call(client, "hold", {
           policy: policy.identifier,
           partition: where,
-          until,
+          ...end,
           reason: options.reason,
           by: `job ${job.id}`,
         }),

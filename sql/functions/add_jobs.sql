@@ -1,16 +1,46 @@
--- Works out policy and partition of jobs added from SQL, and stages them in the order they were given.
+-- Stages jobs added from SQL where their task has a policy, and passes them on where not, with the caller's rights.
 create or replace function :DISPATCH_POLICY_SCHEMA._add_jobs(
   p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[]
 ) returns setof :DISPATCH_POLICY_SCHEMA.added_job language plpgsql as $$
 #variable_conflict use_column
+begin
+  return query
+  with governed as materialized (
+    select g.* from :DISPATCH_POLICY_SCHEMA._add_governed(p_specs, p_mode, p_partition_keys) g
+  ),
+  added as (
+    select g.* from governed g where g.staged is not null
+    union all
+    select s.* from (select json_agg(g.job) as jobs from governed g where g.staged is null) plain
+    cross join lateral :DISPATCH_POLICY_SCHEMA._stage_plain(plain.jobs, p_mode) s
+    where plain.jobs is not null
+  )
+  select a.id, a.staged, a.task_identifier, a.queue_name, a.run_at, a.max_attempts, a.job_key, a.priority, a.flags,
+    a.created_at, a.policy, a.partition, a.shard, a.id is null
+  from added a order by a.n;
+end
+$$;
+
+-- Works out policy and partition of jobs added from SQL, and stages them in the order they were given, with the rights
+-- of the schema's owner. Those of tasks without a policy it leaves alone: `staged` null, `job` as _stage_plain takes it.
+create or replace function :DISPATCH_POLICY_SCHEMA._add_governed(
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[]
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
 declare
   v_batches json;
+  v_plain json;
 begin
   if p_partition_keys is not null and cardinality(p_partition_keys) <> cardinality(p_specs) then
     raise exception 'dispatch_policy: partition_keys has % entries, specs has %; expected one key (or null) per job',
       cardinality(p_partition_keys), cardinality(p_specs) using errcode = 'DPARG';
   end if;
   perform :DISPATCH_POLICY_SCHEMA._check_key(k.key) from unnest(p_partition_keys) k (key);
+  if exists (select from unnest(p_specs) s where s.flags is not null and exists (
+    select from unnest(s.flags) f where f like 'dispatch\_policy:%')) then
+    raise exception 'dispatch_policy: flags that begin with "dispatch_policy:" are reserved' using errcode = 'DPARG';
+  end if;
   with spec as (
     -- side by side: an array subscript walks the array for each job
     select s.* from rows from (unnest(p_specs), unnest(coalesce(p_partition_keys, '{}'))) with ordinality
@@ -45,20 +75,24 @@ begin
     from (select distinct p.policy, p.key, p.definition from placed p where p.resolves and p.key is not null) d
     group by d.policy
   )
-  select json_agg(b.batch) into v_batches from (
-    select json_build_object('policy', j.policy, 'version', p.version, 'partitions', coalesce(k.partitions, '[]'),
-      'jobs', json_agg(j.job order by j.n)) as batch
+  select json_agg(b.batch) filter (where b.policy is not null), min(b.jobs::text) filter (where b.policy is null)
+  into v_batches, v_plain from (
+    select j.policy, case when j.policy is null then json_agg(j.job order by j.n) end as jobs,
+      case when j.policy is not null then json_build_object('policy', j.policy, 'version', p.version,
+        'partitions', coalesce(k.partitions, '[]'), 'jobs', json_agg(j.job order by j.n)) end as batch
     from job j
     left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.name = j.policy
     left join partition k on k.policy = j.policy
     group by j.policy, p.version, k.partitions
   ) b;
   return query
-  select s.id, s.staged, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority, s.flags,
-    s.created_at, s.policy, s.partition, s.shard, s.id is null
-  from :DISPATCH_POLICY_SCHEMA._stage(v_batches, p_mode) s order by s.n;
+  select s.* from :DISPATCH_POLICY_SCHEMA._stage(v_batches, p_mode) s
+  union all
+  select (j.value ->> 'n')::int, null, null, null, null, null, null, null, null, null, null, null, null, null, j.value
+  from json_array_elements(v_plain) j;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA._add_governed from public;
 
 -- The partition key at the dotted paths of a definition: bare for one path, a json array of texts for several. Null
 -- when the definition's partitionBy is a function.

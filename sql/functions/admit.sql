@@ -11,6 +11,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._admit(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
   out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz
 ) language plpgsql
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
 set lock_timeout = '2s'                     -- an application transaction that left a new queue name open blocks add_jobs
 as $$

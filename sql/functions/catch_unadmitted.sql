@@ -22,7 +22,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
   p_job_id bigint, p_staged_id bigint, p_attempt int, p_pool_id text, p_batch json, p_unmanaged text, p_now timestamptz,
   out verdict text, out staged_id bigint
-) language plpgsql as $$
+) language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
@@ -142,7 +143,7 @@ begin
   if not found then
     return (select o.staged_id from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id);
   end if;
-  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_governed(
+  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_unbounded(
     p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'replace') s;
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', 1);
   update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
@@ -157,7 +158,8 @@ end
 $$;
 
 -- Originals that Graphile Worker has no more need no note.
-create or replace function :DISPATCH_POLICY_SCHEMA._forget_taken_over() returns void language sql volatile as $$
+create or replace function :DISPATCH_POLICY_SCHEMA._forget_taken_over() returns void language sql volatile
+set search_path = pg_catalog, pg_temp as $$
   delete from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
   where not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = o.job_id);
 $$;

@@ -3,6 +3,7 @@
 -- most 1,000 a call.
 create or replace function :DISPATCH_POLICY_SCHEMA._collect_partitions(p_now timestamptz, p_inactive_after interval)
 returns int language plpgsql
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
 declare

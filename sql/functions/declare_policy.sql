@@ -6,7 +6,8 @@
 --     what a process does not know (it has the policy, but no preset) it leaves out: that stays as it is
 create or replace function :DISPATCH_POLICY_SCHEMA._declare_policy(
   p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz
-) returns table (in_force boolean, changed boolean) language plpgsql as $$
+) returns table (in_force boolean, changed boolean) language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_name text := p_definition ->> 'name';

@@ -1,6 +1,7 @@
 -- Consumes the notes of dropped jobs: counted with their partitions, and returned to be told.
 create or replace function :DISPATCH_POLICY_SCHEMA._take_drops(p_policy text)
-returns table (partition text, reason text, jobs int) language plpgsql as $$
+returns table (partition text, reason text, jobs int) language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
   if not exists (select from :DISPATCH_POLICY_SCHEMA._private_drops d where d.policy = p_policy) then

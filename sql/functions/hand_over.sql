@@ -12,6 +12,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA._hand_over(
 set lock_timeout = '250ms'                  -- every release of the policy waits as long: limiters are locked by now
 as $$
 #variable_conflict use_column
+declare
+  -- a worker under useNodeTime whose clock is behind would not see a job before its clock says now
+  v_behind interval := (
+    select greatest(max(w.clock_behind), '0') from :DISPATCH_POLICY_SCHEMA._private_workers w
+    where w.stale_at > clock_timestamp());
 begin
   return query
   with moved as materialized (
@@ -29,14 +34,15 @@ begin
   -- microsecond apart, so that jobs admitted together keep their order.
   timed as materialized (
     select m.*, case when m.run_at_given then m.run_at
-      else clock_timestamp() - (count(*) over () - row_number() over (order by m.priority, m.run_at, m.id))
+      else clock_timestamp() - v_behind - (count(*) over () - row_number() over (order by m.priority, m.run_at, m.id))
         * interval '1 microsecond' end as ready_at
     from moved m where m.parked_job_id is null
   ),
   specs as materialized (
     select m.preserve_run_at, array_agg(row(
         m.task_identifier, m.payload, m.queue_name, m.ready_at, m.max_attempts, m.job_key, m.priority,
-        coalesce(m.flags, '{}') || ('dispatch_policy:' || m.id)
+        -- a flag of the caller's that looks like ours would pass the job off as another
+        array(select f from unnest(m.flags) f where f not like 'dispatch\_policy:%') || ('dispatch_policy:' || m.id)
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.job_key nulls first, m.id) as jobs
     from timed m group by m.preserve_run_at
   ),
@@ -55,7 +61,7 @@ begin
     from parked p
     cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
       -- workers go by the clock: an admission at a test's later `now` must not wait for it
-      p.ids, run_at => least(p_now, clock_timestamp()), priority => p.priority) j
+      p.ids, run_at => least(p_now, clock_timestamp()) - v_behind, priority => p.priority) j
     join moved m on m.parked_job_id = j.id
   ),
   announced as (

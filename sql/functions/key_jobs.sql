@@ -4,7 +4,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._keyless_jobs(p_policy text, 
 returns table (
   staged_id bigint, partition_key text, task_identifier text, payload json, queue_name text, priority int,
   run_at timestamptz, flags text[], job_key text
-) language sql volatile as $$
+) language sql volatile
+set search_path = pg_catalog, pg_temp as $$
   with taken as materialized (
     select k.staged_id, k.partition_key from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
     where k.policy = p_policy and k.retry_at <= clock_timestamp()
@@ -18,7 +19,8 @@ $$;
 --   p_jobs   json array of { "id", "cost", "partition": { "key", "shard", "context", "weight", "limits" } }, or
 --            { "id", "error" } for one that cannot be worked out: it is set aside, and tried again later
 create or replace function :DISPATCH_POLICY_SCHEMA._key_jobs(p_policy text, p_version int, p_jobs json)
-returns void language sql volatile as $$
+returns void language sql volatile
+set search_path = pg_catalog, pg_temp as $$
   with job as materialized (
     select (j.value ->> 'id')::bigint as id, (j.value ->> 'cost')::float8 as cost, j.value ->> 'error' as error,
       j.value #>> '{partition,key}' as key, j.value -> 'partition' as partition

@@ -7,6 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._lease(
 ) returns table (
   policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean
 ) language plpgsql
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '500ms'
 as $$
 #variable_conflict use_column
@@ -31,7 +32,9 @@ begin
   return query
   select w.policy, w.shard, coalesce(l.holder = p_holder and l.expires_at > v_now, false),
     (extract(epoch from l.expires_at - v_now) * 1000)::float8,
-    (extract(epoch from :DISPATCH_POLICY_SCHEMA._next_eligible_at(w.policy, w.shard) - v_now) * 1000)::float8,
+    -- each of them a number first: before PostgreSQL 17 there is no difference between a time and infinity
+    (extract(epoch from :DISPATCH_POLICY_SCHEMA._next_eligible_at(w.policy, w.shard)) - extract(epoch from v_now))::float8
+      * 1000,
     exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = w.policy)
       or exists (select from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
         where k.policy = w.policy and k.retry_at <= v_now)
@@ -42,7 +45,8 @@ end
 $$;
 
 -- Stepping down: the next loop need not wait for the lease to run out.
-create or replace function :DISPATCH_POLICY_SCHEMA._step_down(p_holder text) returns void language plpgsql as $$
+create or replace function :DISPATCH_POLICY_SCHEMA._step_down(p_holder text) returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
 declare
   v_policy text;
 begin
@@ -73,14 +77,16 @@ $$;
 -- that a sweep has something to look at.
 create or replace function :DISPATCH_POLICY_SCHEMA._beat(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
-  p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
+  p_policies text[], p_shards text[], p_ttl interval, p_bid boolean, p_clock_behind interval default '0'
 ) returns table (
   policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean
 ) language plpgsql
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
-  perform :DISPATCH_POLICY_SCHEMA._worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after);
+  perform :DISPATCH_POLICY_SCHEMA._worker_alive(p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after,
+    p_clock_behind);
   return query
   select l.*, exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs)
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs)

@@ -33,7 +33,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._add_up_pending(p_policy text
 $$;
 
 -- Counts anew, in one snapshot. Returns how many policies were wrong.
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_pending() returns int language sql volatile as $$
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_pending() returns int language sql volatile
+set search_path = pg_catalog, pg_temp as $$
   with repaired as (
     insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)
     select p.name, t.jobs - c.jobs from :DISPATCH_POLICY_SCHEMA._private_policies p

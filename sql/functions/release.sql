@@ -18,6 +18,7 @@
 -- one would leak its slot.
 create or replace function :DISPATCH_POLICY_SCHEMA._release(p_jobs json, p_now timestamptz)
 returns table (job_id bigint) language plpgsql
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
 set lock_timeout = '5s'                     -- it comes again, and with it what has finished since
 as $$

@@ -8,6 +8,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._route(
   p_policy text, p_now timestamptz, p_max int, p_bounded boolean
 ) returns int language plpgsql
+set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- planned anew, an idle call took 9 ms, now 2
 set lock_timeout = '2s'
 as $$

@@ -1,6 +1,7 @@
 -- Where an in-flight job belongs, and with a gate which of its scope keys the job is counted under.
 create or replace function :DISPATCH_POLICY_SCHEMA._scope_of(p_job_id bigint, p_gate text)
-returns table (policy text, partition text, scope_key text) language sql stable as $$
+returns table (policy text, partition text, scope_key text) language sql stable
+set search_path = pg_catalog, pg_temp as $$
   select p.name, q.key, l.scope_key
   from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
   join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id

@@ -2,7 +2,8 @@
 -- the late end of an earlier one (of a pool that was counted dead, or that Graphile Worker retried) gives nothing back.
 -- Returns partition and staged id, and whether the attempt before was cut short; no row: the job holds no slot.
 create or replace function :DISPATCH_POLICY_SCHEMA._start_attempt(p_job_id bigint, p_attempt int, p_pool_id text)
-returns table (partition text, staged_id bigint, resumed boolean) language sql volatile as $$
+returns table (partition text, staged_id bigint, resumed boolean) language sql volatile
+set search_path = pg_catalog, pg_temp as $$
   with before as materialized (
     select f.job_id, f.attempt is not null and f.pool_id is null as resumed
     from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = p_job_id for update

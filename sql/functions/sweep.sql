@@ -7,6 +7,7 @@
 -- longer than `p_grace`, which the caller releases.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_in_flight(p_grace interval)
 returns table (job_id bigint, marked int) language sql volatile
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
   with missing as materialized (
@@ -35,6 +36,7 @@ $$;
 
 -- Counters of limiters that differ from the in-flight rows that hold them: counted again under their locks.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_counters() returns int language plpgsql
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
 declare
@@ -71,6 +73,7 @@ $$;
 -- so, are made eligible. Work that is about to be routed is not asleep.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_partitions(p_now timestamptz)
 returns table (woken int, unblocked int) language sql volatile
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
   with asleep as materialized (

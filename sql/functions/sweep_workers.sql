@@ -8,6 +8,7 @@
 -- Graphile Worker locks jobs, and the queues they are in, by the id of the pool.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_workers(p_pool_id text)
 returns table (pools int, jobs int) language plpgsql
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
 #variable_conflict use_column

@@ -5,7 +5,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.tick(
   policy text default null, shard text default null, now timestamptz default null
 ) returns table (claimed int, admitted int, denied jsonb, duration_ms float8, next_eligible_at timestamptz, dropped int)
-language plpgsql as $$
+language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_started timestamptz := clock_timestamp();
@@ -32,6 +33,7 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.tick from public;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._sum_counts(a jsonb, b jsonb) returns jsonb language sql immutable as $$
   select coalesce(jsonb_object_agg(x.key, x.n), '{}') from (

@@ -1,17 +1,19 @@
 -- A worker pool's heartbeat: its slots count towards the ahead bound until `p_stale_after`. One that comes later than half
 -- of that breaks the row of heartbeats: something was away, the database perhaps, and then others were silent as well.
 create or replace function :DISPATCH_POLICY_SCHEMA._worker_alive(
-  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval
+  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
+  p_clock_behind interval
 ) returns void language sql volatile as $$
-  insert into :DISPATCH_POLICY_SCHEMA._private_workers as w (pool_id, slots, tasks, host, pid, stale_after, stale_at)
-  values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after)
+  insert into :DISPATCH_POLICY_SCHEMA._private_workers as w (pool_id, slots, tasks, host, pid, stale_after, stale_at, clock_behind)
+  values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after, p_clock_behind)
   on conflict (pool_id) do update set
     slots = excluded.slots, tasks = excluded.tasks, heartbeat_at = clock_timestamp(),
-    stale_after = excluded.stale_after, stale_at = excluded.stale_at,
+    stale_after = excluded.stale_after, stale_at = excluded.stale_at, clock_behind = excluded.clock_behind,
     unbroken_since = case when w.heartbeat_at + w.stale_after / 2 < clock_timestamp() then clock_timestamp()
       else w.unbroken_since end;
 $$;
 
-create or replace function :DISPATCH_POLICY_SCHEMA._worker_gone(p_pool_id text) returns void language sql volatile as $$
+create or replace function :DISPATCH_POLICY_SCHEMA._worker_gone(p_pool_id text) returns void language sql volatile
+set search_path = pg_catalog, pg_temp as $$
   delete from :DISPATCH_POLICY_SCHEMA._private_workers w where w.pool_id = p_pool_id;
 $$;

@@ -18,7 +18,7 @@ select p.name as policy, l.gate, l.scope_key, l.kind, n.rate, n.per, l.sliding, 
   l.lag_ewma_ms, l.current_max, l.wake_at, l.id
 from :DISPATCH_POLICY_SCHEMA._private_limiters l
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = l.policy_id
-cross join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(l.policy_id, array[l.id], clock_timestamp(), true) n;
+cross join lateral :DISPATCH_POLICY_SCHEMA._limiter_shown(l.policy_id, l.id) n;
 
 create or replace view :DISPATCH_POLICY_SCHEMA.in_flight_jobs as
 select f.job_id, f.staged_id, p.name as policy, q.key as partition, f.admitted_at, j.locked_at as started_at,

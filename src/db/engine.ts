@@ -113,7 +113,10 @@ export interface KeylessJob {
 
 export type JobKeyMode = "replace" | "preserve_run_at" | "unsafe_dedupe";
 
-/** The functions of one installation's schema, typed. Each is one statement. */
+/**
+ * The functions of one installation's schema, typed. Each is one statement, and computes next to nothing itself: names
+ * and operators in its text are looked up by the caller's search_path, which the functions do not rely on.
+ */
 export type Engine = ReturnType<typeof makeEngine>;
 
 export function makeEngine(schemaName: string) {
@@ -169,7 +172,7 @@ export function makeEngine(schemaName: string) {
     route: async (client: Queryable, policy: string, now: Date | null, max: number, bounded: boolean) => {
       const row = await first<{ routed: number }>(
         client,
-        `select set_config('synchronous_commit', 'off', true), ${schema}._route($1, $2, $3, $4) as routed`,
+        `select pg_catalog.set_config('synchronous_commit', 'off', true), ${schema}._route($1, $2, $3, $4) as routed`,
         [policy, now, max, bounded],
       );
       return row.routed;
@@ -181,7 +184,9 @@ export function makeEngine(schemaName: string) {
     ) =>
       first<Admission>(
         client,
-        `select a.*, (extract(epoch from a.next_eligible_at - clock_timestamp()) * 1000)::float8 as next_in_ms
+        // numbers first: before PostgreSQL 17 there is no difference between a time and infinity
+        `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
+           * 1000::float8 as next_in_ms
          from ${schema}._admit($1, $2, $3, $4, $5) a`,
         [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
       ),
@@ -236,34 +241,41 @@ export function makeEngine(schemaName: string) {
         host: string;
         pid: number;
         staleAfterMs: number;
+        clockBehindMs: number;
       },
       bid: { policies: readonly string[]; shards: readonly string[] | null; ttlMs: number; bids: boolean },
     ) =>
-      rows<Lease>(
+      rows<Lease>(client, `select * from ${schema}._beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, [
+        pool.id,
+        pool.slots,
+        pool.tasks,
+        pool.host,
+        pool.pid,
+        interval(pool.staleAfterMs),
+        bid.policies,
+        bid.shards,
+        interval(bid.ttlMs),
+        bid.bids,
+        interval(pool.clockBehindMs),
+      ]),
+
+    /** How far the clock here is behind the database's, in milliseconds. */
+    clockBehindMs: async (client: Queryable) => {
+      const asked = Date.now();
+      const { seconds } = await first<{ seconds: number }>(
         client,
-        `select * from ${schema}._beat($1, $2, $3, $4, $5, $6 * interval '1 millisecond', $7, $8,
-          $9 * interval '1 millisecond', $10)`,
-        [
-          pool.id,
-          pool.slots,
-          pool.tasks,
-          pool.host,
-          pool.pid,
-          pool.staleAfterMs,
-          bid.policies,
-          bid.shards,
-          bid.ttlMs,
-          bid.bids,
-        ],
-      ),
+        "select extract(epoch from pg_catalog.clock_timestamp())::float8 as seconds",
+      );
+      return Math.round(seconds * 1000 - (asked + Date.now()) / 2);
+    },
 
     /** Ends what a backend does for this package, and nothing else. */
     cancel: (client: Queryable, pid: number) =>
       rows(
         client,
-        `select pg_cancel_backend(pid) from pg_stat_activity
-         where pid = $1 and state = 'active' and usename = current_user and datname = current_database()
-           and strpos(query, $2) > 0`,
+        `select pg_catalog.pg_cancel_backend(pid) from pg_catalog.pg_stat_activity
+         where pid = $1 and state = 'active' and usename = current_user and datname = pg_catalog.current_database()
+           and pg_catalog.strpos(query, $2) > 0`,
         [pid, `${schema}._`],
       ),
 
@@ -300,8 +312,8 @@ export function makeEngine(schemaName: string) {
     sweepInFlight: (client: Queryable, graceMs: number) =>
       rows<{ job_id: string | null; marked: number }>(
         client,
-        `select * from ${schema}._sweep_in_flight($1 * interval '1 millisecond')`,
-        [graceMs],
+        `select * from ${schema}._sweep_in_flight($1)`,
+        [interval(graceMs)],
       ),
 
     sweepCounters: async (client: Queryable) =>
@@ -314,15 +326,15 @@ export function makeEngine(schemaName: string) {
     sweepPartitions: (client: Queryable) =>
       first<{ woken: number; unblocked: number }>(
         client,
-        `select * from ${schema}._sweep_partitions(clock_timestamp())`,
+        `select * from ${schema}._sweep_partitions(pg_catalog.clock_timestamp())`,
       ),
 
     collectPartitions: async (client: Queryable, inactiveAfterMs: number) =>
       (
         await first<{ n: number }>(
           client,
-          `select ${schema}._collect_partitions(clock_timestamp(), $1 * interval '1 millisecond') as n`,
-          [inactiveAfterMs],
+          `select ${schema}._collect_partitions(pg_catalog.clock_timestamp(), $1) as n`,
+          [interval(inactiveAfterMs)],
         )
       ).n,
 
@@ -340,4 +352,8 @@ export function makeEngine(schemaName: string) {
     view: <T>(client: Queryable, name: string, where = "", values: unknown[] = []) =>
       rows<T>(client, `select * from ${schema}.${pg.escapeIdentifier(name)} ${where}`, values),
   };
+}
+
+function interval(ms: number): string {
+  return `${ms} milliseconds`;
 }

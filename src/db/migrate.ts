@@ -31,6 +31,8 @@ export async function migrate(
   if (known?.migration === latest && !isOutdated(known, hash)) return;
   await client.query("begin");
   try {
+    // views, defaults and checks are resolved now: nobody else's function or operator may be what they mean
+    await client.query("set local search_path = pg_catalog, pg_temp");
     await client.query("select pg_advisory_xact_lock(hashtext($1), 1)", [`${schemas.own}.migrate`]);
     await bootstrap(client, schemas);
     await applyMigrations(client, schemas, migrations);
@@ -46,7 +48,7 @@ export async function migrate(
 /** Null where there is no schema of ours yet. */
 async function readState(client: ClientBase, schemas: Schemas): Promise<State | null> {
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
-  const { rows } = await client.query("select to_regclass($1) is not null as there", [table]);
+  const { rows } = await client.query("select pg_catalog.to_regclass($1) is not null as there", [table]);
   if (!rows[0].there) return null;
   const { rows: last } = await client.query(
     `select id, routines_hash as hash, routines_version as version from ${table} order by id desc limit 1`,

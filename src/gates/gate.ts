@@ -1,5 +1,14 @@
 import { ArgumentError } from "../errors.ts";
-import { callOption, check, checkOptions, declaring, oneOf, type Rule, text } from "./options.ts";
+import {
+  callOption,
+  check,
+  checkOptions,
+  checkReturned,
+  declaring,
+  oneOf,
+  type Rule,
+  text,
+} from "./options.ts";
 
 /** The same for every job, or worked out from the policy's context when a job is staged. */
 export type Value<C, T> = T | ((ctx: C) => T);
@@ -170,7 +179,7 @@ function read(title: string, fields: readonly Compiled[], ctx: unknown): Resolve
 function compute(title: string, field: Compiled, ctx: unknown): ColumnValue {
   const key = `${title}: ${field.option}`;
   const value = callOption(key, field.run as () => unknown, ctx);
-  if (!field.rule.accepts(value)) check(`${key} returned by its function`, value, field.rule);
+  if (!field.rule.accepts(value)) checkReturned(`${key} returned by its function`, value, field.rule);
   return field.toColumn(value as never);
 }
 

@@ -75,6 +75,16 @@ export function check(key: string, value: unknown, rule: Rule): void {
   );
 }
 
+/**
+ * As {@link check}, of what a function made of a payload or context: a text may be a secret from there, and stays out.
+ *
+ * @throws {ArgumentError}
+ */
+export function checkReturned(key: string, value: unknown, rule: Rule): void {
+  if (typeof value !== "string") check(key, value, rule);
+  else throw new ArgumentError(`${key} must be ${rule.expects}, got a string`);
+}
+
 /** As {@link check}, where the option may be left out. */
 export function optional<T>(key: string, value: T, rule: Rule): T {
   if (value !== undefined) check(key, value, rule);

@@ -1,5 +1,5 @@
 import { call, type OperateContext } from "./call.ts";
-import { type Changed, type PartitionTarget, type Until, untilOf, type Why } from "./targets.ts";
+import { type Changed, endOf, type PartitionTarget, type Until, type Why } from "./targets.ts";
 
 /**
  * Stops a partition until a time, say after a 429. It always ends by itself.
@@ -11,5 +11,5 @@ export async function hold(
   options: PartitionTarget & Until & Why,
 ): Promise<Changed> {
   const { policy, partition, reason, by } = options;
-  return call<Changed>(context, "hold", { policy, partition, until: untilOf("hold", options), reason, by });
+  return call<Changed>(context, "hold", { policy, partition, ...endOf("hold", options), reason, by });
 }

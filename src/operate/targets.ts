@@ -26,11 +26,12 @@ export function checkTarget(verb: string, target: Target): void {
   }
 }
 
-export function untilOf(verb: string, until: Until): Date {
+/** As SQL takes it: a length counts by the database's clock, whatever the clock here says. */
+export function endOf(verb: string, until: Until): { until: Date } | { for: string } {
   if ("until" in until && until.until instanceof Date && !Number.isNaN(until.until.getTime()))
-    return until.until;
+    return { until: until.until };
   if ("forMs" in until && Number.isFinite(until.forMs) && until.forMs > 0)
-    return new Date(Date.now() + until.forMs);
+    return { for: `${until.forMs} milliseconds` };
   throw new ArgumentError(
     `${verb}: expected { until: Date } or { forMs: more than 0 }, got ${JSON.stringify(until)}`,
   );

@@ -1,5 +1,13 @@
 import { ArgumentError, PayloadError } from "../errors.ts";
-import { callOption, check, numberFromZero, positiveNumber, type Rule, text } from "../gates/options.ts";
+import {
+  callOption,
+  check,
+  checkReturned,
+  numberFromZero,
+  positiveNumber,
+  type Rule,
+  text,
+} from "../gates/options.ts";
 import type { ContextFunction, Declaration } from "./declaration.ts";
 import { checkFlags, type JobSpecification, jobInfo } from "./job.ts";
 import { checkJsonObject, type JsonObject } from "./json.ts";
@@ -98,7 +106,7 @@ function compileNumber(
   if (typeof value === "number") return () => value;
   return (ctx) => {
     const number = callOption(option, value, ctx);
-    if (!rule.accepts(number)) check(`${option} returned by its function`, number, rule);
+    if (!rule.accepts(number)) checkReturned(`${option} returned by its function`, number, rule);
     return number as number;
   };
 }

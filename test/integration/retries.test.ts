@@ -26,7 +26,7 @@ function failing(...errors: unknown[]) {
 async function stateOf(worker: TestWorker, jobId: string) {
   return worker.row(
     `select j.run_at = 'infinity' as parked, j.priority, j.attempts, j.max_attempts, j.last_error, j.locked_at,
-      extract(epoch from j.run_at - clock_timestamp())::float8 as native_in,
+      (extract(epoch from j.run_at) - extract(epoch from clock_timestamp()))::float8 as native_in,
       s.partition, s.priority as staged_priority, s.id as staged_id,
       extract(epoch from s.run_at - clock_timestamp())::float8 as due_in,
       exists (select from dispatch_policy.in_flight_jobs f where f.job_id = j.id) as in_flight

@@ -23,7 +23,7 @@ const RANDOM_ARRIVALS = `
     v_most int := 0;
   begin
     for i in 1..n loop
-      v_now := v_now + make_interval(secs => per / rate * case floor(random() * 200)
+      v_now := v_now + make_interval(secs => per / rate * case floor(random() * rate * 20)
         when 0 then rate * random() * 2 when 1 then rate else random() end);
       v_cost := costs[1 + floor(random() * cardinality(costs))];
       if dispatch_policy._window_spent(v_spent, per, v_now) + v_cost <= rate + 1e-9 then

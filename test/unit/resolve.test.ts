@@ -252,7 +252,7 @@ test("limits worked out from a stored context name the policy too", (t) => {
   t.throws(() => resolveLimits(policy, { max: "5" }, "h"), {
     instanceOf: PayloadError,
     message:
-      'policy "fetch": concurrency: max returned by its function must be a whole number, 0 or more, got "5"',
+      'policy "fetch": concurrency: max returned by its function must be a whole number, 0 or more, got a string',
   });
 });
 

@@ -6,6 +6,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.admit(
   policy text, count int, partition text default null, reason text default null, by text default null,
   now timestamptz default null
 ) returns table (matched int, changed int, not_due int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s' as $$
 #variable_conflict use_column
 declare
@@ -51,3 +52,4 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.admit from public;

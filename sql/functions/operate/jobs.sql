@@ -2,7 +2,8 @@
 
 -- Removes the job of this key wherever it is: staged, or Graphile Worker's by its own remove_job.
 create or replace function :DISPATCH_POLICY_SCHEMA.remove_job(job_key text)
-returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql strict as $$
+returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql strict
+security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_removed :DISPATCH_POLICY_SCHEMA.added_job;
   v_job record;
@@ -25,10 +26,12 @@ begin
   return v_removed;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.remove_job from public;
 
 -- Marks jobs as done without running them.
 create or replace function :DISPATCH_POLICY_SCHEMA.complete_jobs(job_ids bigint[]) returns setof bigint
-language plpgsql as $$
+language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
   return query
@@ -45,10 +48,12 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._job_gone(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids));
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.complete_jobs from public;
 
 -- Fails jobs for good. A staged job is handed to Graphile Worker as failed, so that it is kept and seen there.
 create or replace function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(job_ids bigint[], error_message text default null)
-returns setof bigint language plpgsql as $$
+returns setof bigint language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);
@@ -67,12 +72,14 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs from public;
 
 -- Changes when and how jobs run; a staged job keeps waiting for its gates.
 create or replace function :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
   job_ids bigint[], run_at timestamptz default null, priority int default null, attempts int default null,
   max_attempts int default null
-) returns setof bigint language plpgsql as $$
+) returns setof bigint language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
   return query
@@ -102,6 +109,7 @@ begin
     max_attempts => reschedule_jobs.max_attempts) j;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.reschedule_jobs from public;
 
 -- Graphile Worker's ids behind these: its own as they are, staged ones where they were admitted or are parked.
 create or replace function :DISPATCH_POLICY_SCHEMA._graphile_ids(p_ids bigint[]) returns bigint[]

@@ -5,7 +5,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.pause(
   policy text default null, partition text default null, until timestamptz default null, reason text default null,
   by text default null, "all" boolean default false
-) returns table (matched int, changed int) language plpgsql as $$
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_until timestamptz := coalesce(pause.until, 'infinity');
@@ -27,6 +28,7 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.pause from public;
 
 -- Pauses or holds one partition: it waits for no limiter meanwhile, and gives up the slots kept for it.
 create or replace function :DISPATCH_POLICY_SCHEMA._stop_partition(

@@ -5,7 +5,8 @@
 --   select * from dispatch_policy.release(1234, reason => 'hangs since the deploy');
 create or replace function :DISPATCH_POLICY_SCHEMA.release(
   job_id bigint, reason text default null, by text default null
-) returns table (matched int, changed int) language plpgsql as $$
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy text;
@@ -29,3 +30,4 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.release from public;

@@ -3,7 +3,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.remove(
   ids bigint[] default null, job_key text default null, policy text default null, partition text default null,
   reason text default null, by text default null, dry_run boolean default false
-) returns table (matched int, changed int) language plpgsql as $$
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_ids bigint[];
@@ -43,3 +44,4 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.remove from public;

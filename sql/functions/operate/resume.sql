@@ -4,7 +4,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.resume(
   policy text default null, partition text default null, reason text default null, by text default null,
   "all" boolean default false
-) returns table (matched int, changed int) language plpgsql as $$
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition);
@@ -46,3 +47,4 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.resume from public;

@@ -5,7 +5,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
   policy text, gate text, set jsonb, key text default null, "from" timestamptz default null,
   until timestamptz default null, reason text default null, by text default null
-) returns table (matched int, changed int) language plpgsql as $$
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(set_limit.policy);
@@ -31,11 +32,13 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.set_limit from public;
 
 -- Takes an override back.
 create or replace function :DISPATCH_POLICY_SCHEMA.clear_limit(
   policy text, gate text, key text default null, reason text default null, by text default null
-) returns table (matched int, changed int) language plpgsql as $$
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(clear_limit.policy);
@@ -53,6 +56,7 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.clear_limit from public;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_limits(p_policy_id int, p_gate text, p_key text)
 returns bigint[] language sql volatile as $$

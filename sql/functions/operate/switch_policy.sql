@@ -2,7 +2,8 @@
 -- one wakes whoever waits.
 create or replace function :DISPATCH_POLICY_SCHEMA.switch_policy(
   policy text, enabled boolean, reason text default null, by text default null
-) returns table (matched int, changed int) language plpgsql as $$
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(switch_policy.policy);
@@ -17,3 +18,4 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.switch_policy from public;

@@ -2,7 +2,8 @@
 -- again. `key` is the scope key ('' or null for a policy-wide gate).
 create or replace function :DISPATCH_POLICY_SCHEMA.take(
   policy text, gate text, key text default null, cost float8 default 1, now timestamptz default null
-) returns table (taken boolean, retry_at timestamptz) language plpgsql as $$
+) returns table (taken boolean, retry_at timestamptz) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(take.policy);
@@ -39,3 +40,4 @@ begin
   return next;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.take from public;

@@ -1,0 +1,200 @@
+// The roles of docs/security.md, made by its own statements: what each can do, and what it cannot.
+import test, { type ExecutionContext } from "ava";
+import { runMigrations } from "graphile-worker";
+import pg from "pg";
+import { addPolicyJob, concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { documentedStatements, roles } from "../helpers/roles.ts";
+import { silent } from "../helpers/silent.ts";
+
+const policy = definePolicy("p", {
+  partitionBy: "key",
+  gates: [concurrency({ max: 1 }), throttle({ rate: 5, per: "1 second", scope: "policy" })],
+});
+const ROLES = ["app_worker", "app_enqueue", "app_operator", "app_reader", "app_nobody"];
+const DENIED = "42501";
+
+/** A database that `app_worker` migrated, no superuser, with the roles as documented. */
+async function world(t: ExecutionContext) {
+  const database = await testDatabase(t, { migrated: false });
+  const { pool, url } = database;
+  const { nameOf, as } = roles(t, database, ROLES);
+  const [owner, ...others] = documentedStatements(nameOf, new URL(url).pathname.slice(1));
+  await pool.query(owner!);
+  const at = new URL(url);
+  at.username = nameOf("app_worker");
+  const owners = new pg.Pool({ connectionString: at.href, max: 5 });
+  owners.on("error", () => {});
+  t.teardown(() => owners.end());
+  await runMigrations({ pgPool: owners, logger: silent });
+  const utils = await makePolicyUtils({ pgPool: owners, policies: [policy], logger: silent });
+  for (const statements of others) await pool.query(statements);
+  await pool.query(`create role ${nameOf("app_nobody")} login`);
+  const denied = async (client: pg.Client, text: string) => {
+    const error = await t.throwsAsync<Error & { code?: string }>(client.query(text), undefined, text);
+    // a view of several tables is no target at all
+    if (!/^cannot delete from view/.test(error?.message ?? ""))
+      t.is(error?.code, DENIED, `${text}: ${error?.message}`);
+  };
+  return { pool, utils, nameOf, as, denied };
+}
+
+/** Tables, and views but for those named. */
+async function relations(pool: pg.Pool, except: readonly string[] = []): Promise<string[]> {
+  const { rows } = await pool.query(
+    `select oid::regclass::text as name from pg_class where relkind in ('r', 'v')
+       and relnamespace::regnamespace::text in ('dispatch_policy', 'graphile_worker') and relname <> all ($1)`,
+    [except],
+  );
+  return rows.map(({ name }) => name);
+}
+
+test("PUBLIC may do nothing", async (t) => {
+  const { pool, as, denied } = await world(t);
+  const { rows } = await pool.query(
+    `select grantee, privilege_type from pg_namespace, aclexplode(coalesce(nspacl, acldefault('n', nspowner)))
+     where nspname = 'dispatch_policy' and grantee = 0`,
+  );
+  t.deepEqual(rows, []);
+  const nobody = await as("app_nobody");
+  await denied(nobody, `select dispatch_policy.add_job('p', '{"key": "k"}')`);
+  await denied(nobody, "select dispatch_policy.pause('p')");
+  await denied(nobody, "select * from dispatch_policy.policies");
+  await denied(nobody, "create function dispatch_policy.f() returns int language sql as 'select 1'");
+});
+
+test("USAGE alone, which a DBA may have granted to all, opens nothing", async (t) => {
+  const { pool, as, denied } = await world(t);
+  await pool.query("grant usage on schema dispatch_policy, graphile_worker to public");
+  const nobody = await as("app_nobody");
+  const { rows } = await nobody.query(
+    `select oid::regprocedure from pg_proc where pronamespace = 'dispatch_policy'::regnamespace and prosecdef
+       and has_function_privilege(oid, 'execute')`,
+  );
+  t.deepEqual(rows, []);
+  for (const table of await relations(pool)) await denied(nobody, `select from ${table}`);
+  await denied(nobody, `select dispatch_policy.add_job('p', '{"key": "k"}')`);
+  await denied(nobody, `select dispatch_policy._admit('p', null, 1, null, false)`);
+  await denied(nobody, `select dispatch_policy._release('[{"job": 1}]', null)`);
+  await denied(
+    nobody,
+    `select dispatch_policy._beat('x', 1, '{}', '', 1, '1 min', '{p}', null, '1 min', true)`,
+  );
+});
+
+test("the enqueue role stages jobs, and nothing else", async (t) => {
+  const { pool, utils, as, denied } = await world(t);
+  const enqueuer = await as("app_enqueue");
+  await enqueuer.query(`select dispatch_policy.add_job('p', '{"key": "sql"}', job_key => 'a')`);
+  await enqueuer.query(`select dispatch_policy.add_jobs(array[
+    row('p', '{"key": "sql"}', null, null, null, null, null, null)::graphile_worker.job_spec])`);
+  await enqueuer.query(`select dispatch_policy.add_job('p', '{"key": "sql"}', job_key => 'a')`);
+  await addPolicyJob(enqueuer, policy, { key: "js" });
+  await addPolicyJob(enqueuer, policy, { key: "js" }, { jobKey: "b", queueName: "q" });
+  const { staged, limits } = (
+    await pool.query("select count(*)::int as staged from dispatch_policy.staged_jobs")
+  ).rows[0];
+  t.is(staged, 4, `${limits}`);
+
+  await denied(enqueuer, "select dispatch_policy.add_job('plain', '{}')");
+  await denied(enqueuer, "select graphile_worker.add_job('p', '{}')");
+  await denied(enqueuer, "select dispatch_policy.pause('p')");
+  await denied(enqueuer, "select dispatch_policy.remove(policy => 'p')");
+  await denied(enqueuer, "select dispatch_policy.remove_job('a')");
+  await denied(enqueuer, `select dispatch_policy.set_limit('p', 'concurrency', '{"max": 100}')`);
+  await denied(enqueuer, "select dispatch_policy.tick()");
+  for (const table of await relations(pool)) {
+    await denied(enqueuer, `select from ${table}`);
+    await denied(enqueuer, `delete from ${table}`);
+  }
+  const { admitted, denied: held } = await utils.tick({ policy: "p" });
+  t.is(admitted, 2, JSON.stringify(held));
+});
+
+test("the enqueue role's jobs pass while the policy is switched off", async (t) => {
+  const { pool, utils, as } = await world(t);
+  const enqueuer = await as("app_enqueue");
+  await utils.disable({ policy: "p" });
+  await enqueuer.query(`select dispatch_policy.add_job('p', '{"key": "k"}')`);
+  await addPolicyJob(enqueuer, policy, { key: "k" });
+  const { rows } = await pool.query("select from graphile_worker.jobs where task_identifier = 'p'");
+  t.is(rows.length, 2);
+});
+
+test("jobs with a policy and without in one call, by a role that may add both", async (t) => {
+  const { pool } = await world(t);
+  const { rows } = await pool.query(`select * from dispatch_policy.add_jobs(array[
+    row('plain', '{"n": 1}', null, null, null, 'x', null, null)::graphile_worker.job_spec,
+    row('p', '{"key": "k"}', null, null, null, null, null, null)::graphile_worker.job_spec,
+    row('other', '{"n": 3}', 'q', null, 3, null, 7, '{f}')::graphile_worker.job_spec,
+    row('p', '{"key": "k"}', null, null, null, null, null, null)::graphile_worker.job_spec])`);
+  t.deepEqual(
+    rows.map((row) => [row.task_identifier, row.staged, row.partition]),
+    [
+      ["plain", false, null],
+      ["p", true, "k"],
+      ["other", false, null],
+      ["p", true, "k"],
+    ],
+  );
+  const jobs = await pool.query("select * from graphile_worker.jobs order by id");
+  t.like(jobs.rows[0], { task_identifier: "plain", key: "x" });
+  t.like(jobs.rows[1], {
+    task_identifier: "other",
+    queue_name: "q",
+    max_attempts: 3,
+    priority: 7,
+    flags: { f: true },
+  });
+});
+
+test("the operator has the verbs, and leaves its name in the audit", async (t) => {
+  const { pool, utils, nameOf, as, denied } = await world(t);
+  const operator = await as("app_operator");
+  await utils.addJobs(["a", "b", "c"].map((key) => ({ identifier: "p", payload: { key } })));
+  await operator.query("select dispatch_policy.tick('p')");
+  await operator.query("select dispatch_policy.pause('p', reason => 'test')");
+  await operator.query("select dispatch_policy.resume('p')");
+  await operator.query("select dispatch_policy.hold('p', 'a', now() + interval '1 hour')");
+  await operator.query(`select dispatch_policy.set_limit('p', 'concurrency', '{"max": 3}')`);
+  await operator.query("select dispatch_policy.clear_limit('p', 'concurrency')");
+  await operator.query("select dispatch_policy.take('p', 'throttle')");
+  await operator.query("select dispatch_policy.admit('p', 1)");
+  const { rows: jobs } = await pool.query(
+    "select job_id from dispatch_policy.in_flight_jobs order by job_id",
+  );
+  await operator.query("select dispatch_policy.release($1)", [jobs[0].job_id]);
+  await operator.query("select dispatch_policy.reschedule_jobs($1, priority => 3)", [[jobs[1].job_id]]);
+  await operator.query("select dispatch_policy.complete_jobs($1)", [[jobs[1].job_id]]);
+  await operator.query("select dispatch_policy.permanently_fail_jobs($1)", [[jobs[2].job_id]]);
+  await operator.query("select dispatch_policy.remove(policy => 'p')");
+  await operator.query("select dispatch_policy.remove_job('none')");
+  await operator.query("select dispatch_policy.switch_policy('p', true)");
+
+  const { rows: audit } = await pool.query("select distinct by from dispatch_policy.audit");
+  t.deepEqual(audit, [{ by: nameOf("app_operator") }]);
+  await denied(operator, `select dispatch_policy.add_job('p', '{"key": "k"}')`);
+  await denied(operator, `select dispatch_policy._audit('x', 'p', '', '', '', '{}', '', '', 1, 1)`);
+  for (const table of await relations(pool)) await denied(operator, `delete from ${table}`);
+});
+
+test("the reader sees everything but payloads, and changes nothing", async (t) => {
+  const { pool, utils, as, denied } = await world(t);
+  await utils.addJobs(["a", "a", "b"].map((key) => ({ identifier: "p", payload: { key } })));
+  await utils.tick({ policy: "p" });
+  const reader = await as("app_reader");
+  const views = "policies partitions limiters in_flight_jobs jobs overrides workers audit".split(" ");
+  for (const view of views)
+    await t.notThrowsAsync(reader.query(`select * from dispatch_policy.${view}`), view);
+  const { rows } = await reader.query("select gate, available from dispatch_policy.limiters order by 1, 2");
+  t.is(rows.length, 4);
+  t.deepEqual((await reader.query("select partition, reason from dispatch_policy.staged_jobs")).rows, [
+    { partition: "a", reason: "concurrency_full" },
+  ]);
+  await denied(reader, "select payload from dispatch_policy.staged_jobs");
+  for (const table of await relations(pool, [...views, "staged_jobs"]))
+    await denied(reader, `select from ${table}`);
+  for (const table of await relations(pool)) await denied(reader, `delete from ${table}`);
+  await denied(reader, "select dispatch_policy.pause('p')");
+  await denied(reader, `select dispatch_policy.add_job('p', '{"key": "k"}')`);
+});
