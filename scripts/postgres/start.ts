@@ -8,12 +8,16 @@ export interface Postgres {
   readonly url: string;
   /** Where it came from, in words. */
   readonly via: string;
+  /** Stops it as a crash would (pg_ctl's "immediate"), and resolves once it is up again. Undefined: it cannot be. */
+  readonly restart?: () => Promise<void>;
   stop(): Promise<void>;
 }
 
 export interface StartOptions extends ServerOptions {
   /** A server of one's own even where DATABASE_URL names one: for tests that crash or reconfigure it. */
   readonly own?: boolean;
+  /** One that has `restart`, which servers in Docker have not. */
+  readonly restartable?: boolean;
 }
 
 /**
@@ -40,9 +44,9 @@ export async function startPostgres(options: StartOptions = {}): Promise<Postgre
   );
 }
 
-function* attempts(options: ServerOptions): Generator<() => Promise<Postgres | null>> {
+function* attempts(options: StartOptions): Generator<() => Promise<Postgres | null>> {
   const only = process.env.PG_VIA;
-  if (!only || only === "docker") yield () => startDocker(options);
+  if (!options.restartable && (!only || only === "docker")) yield () => startDocker(options);
   for (const { via, bin } of binariesToTry()) {
     if (!only || only === via) yield () => startServer(bin, via, options);
   }
