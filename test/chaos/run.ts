@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { startPostgres } from "../../scripts/postgres/start.ts";
-import { makePolicyUtils } from "../../src/index.ts";
+import { makePolicyUtils, type PolicyUtils } from "../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 import { type FaultName, plant } from "../races/race/faults.ts";
@@ -64,6 +64,7 @@ async function inDatabase(
   { seconds, seed, fault, say }: Course,
 ): Promise<Verdict> {
   await database.pool.query("create table chaos_application as select 1 as id, 0 as jobs");
+  const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent }); // declares the policies
   if (fault) await plant(database, fault);
   const numbers = random(seed);
   const judge = new Judge();
@@ -77,9 +78,10 @@ async function inDatabase(
     const end = Date.now() + seconds * 1000;
     // what is wrong already does not get better
     await conductor.play(() => Date.now() > end || judge.problems.length > 0);
-    if (judge.problems.length === 0) drainedInSeconds = await calm(database, fleet, judge, say);
+    if (judge.problems.length === 0) drainedInSeconds = await calm(utils, database, fleet, judge, say);
   } finally {
     await fleet.killAll();
+    await utils.release();
     await admin.end();
     await database.pool.end();
   }
@@ -100,15 +102,21 @@ async function inDatabase(
  * Nobody adds, and everything runs to its end. First all workers are killed once more: a job whose fetch was answered to
  * nobody (the connection was cut in between) stays locked in Graphile Worker for as long as its pool lives.
  */
-async function calm(database: TestDatabase, fleet: Fleet, judge: Judge, say: (what: string) => void) {
+async function calm(
+  utils: PolicyUtils,
+  database: TestDatabase,
+  fleet: Fleet,
+  judge: Judge,
+  say: (what: string) => void,
+) {
   say("calm");
   const started = Date.now();
-  await fleet.end(fleet.of("enqueuer", "ticker"));
-  for (const worker of [...fleet.members].filter(({ role }) => role === "worker")) fleet.kill(worker);
+  await fleet.end([...fleet.members].filter(({ role }) => role !== "worker"));
+  say("all workers are killed");
+  for (const worker of [...fleet.members]) fleet.kill(worker);
   if (!(await drained(database, judge))) return null;
   const seconds = (Date.now() - started) / 1000;
   await fleet.end([...fleet.members]);
-  const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
   const { repaired } = await utils.sweep();
   for (const [what, count] of Object.entries(repaired)) {
     if (count > 0) judge.fail(`leak: the last sweep repaired ${what}`);
