@@ -1,7 +1,11 @@
 // What every process that the conductor starts has: its orders, its random numbers and its line to the conductor.
 
+import { setTimeout as delay } from "node:timers/promises";
 import type { Command, News, Orders } from "./messages.ts";
 import { random } from "./random.ts";
+
+/** After an error, which may come again. */
+const PAUSE_MS = 250;
 
 export const orders: Orders = JSON.parse(process.argv[2] ?? "{}");
 export const chance = random(orders.seed);
@@ -34,7 +38,12 @@ export function tell(news: News): void {
 
 /** Runs `act` until the conductor calls it off. Errors are failures, but for those that the conductor made. */
 export async function repeat(act: () => Promise<unknown>): Promise<void> {
-  while (!over) await act().catch(judge);
+  while (!over) {
+    await act().catch(async (error) => {
+      judge(error);
+      await delay(PAUSE_MS);
+    });
+  }
 }
 
 export function judge(error: unknown): void {

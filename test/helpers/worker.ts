@@ -96,7 +96,9 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
     return rows.length > 0;
   });
   let runs = true; // one that stopped by itself refuses to be stopped
-  const over = () => void (runs = false);
+  const over = () => {
+    runs = false;
+  };
   runner.promise.then(over, over);
   let stopping: Promise<void> | undefined;
   const stop = () => {
