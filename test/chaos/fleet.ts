@@ -125,7 +125,10 @@ export class Fleet {
   async killAll(): Promise<void> {
     this.#respawns = false;
     const all = [...this.members];
-    for (const member of all) member.child.kill("SIGKILL");
+    for (const member of all) {
+      member.leaves = true;
+      member.child.kill("SIGKILL");
+    }
     await Promise.all(all.map(({ gone }) => gone));
   }
 

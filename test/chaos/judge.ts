@@ -43,6 +43,8 @@ export class Judge {
   readonly #problems = new Map<string, number>();
   /** Jobs that ran well. */
   readonly done = new Set<string>();
+  /** When the first problem was found. */
+  failedAt = Number.POSITIVE_INFINITY;
   executions = 0;
   duplicates = 0;
 
@@ -63,6 +65,7 @@ export class Judge {
   }
 
   fail(problem: string): void {
+    this.failedAt = Math.min(this.failedAt, Date.now());
     this.#problems.set(problem, (this.#problems.get(problem) ?? 0) + 1);
   }
 
@@ -90,9 +93,10 @@ export class Judge {
 
   started(of: Suspect, execution: Execution): void {
     this.executions++;
-    const run: Run = { ...execution, of, startedAt: Date.now(), counts: false };
+    const startedAt = of.diedAt ?? Date.now(); // what it said before it died comes late
+    const run: Run = { ...execution, of, startedAt, counts: false };
     getOr(this.#runs, run.id, () => []).push(run);
-    if (of.diedAt !== undefined) return; // what it said before it died comes late
+    if (of.diedAt !== undefined) return;
     getOr(this.#running, of, () => new Map()).set(run.n, run);
     if (!isGivenAway(run)) this.#enter(run);
   }
@@ -203,8 +207,9 @@ function chargeOf({ createdAt, admittedAt, lockedAt, startedAt }: Run): Charge {
 }
 
 function tell(run: Run): string {
-  const { job, attempt, staged, startedAt, endedAt, ok, lockedAt, of } = run;
-  return JSON.stringify({ job, attempt, staged, lockedAt, startedAt, endedAt, ok, ...of });
+  const { job, attempt, staged, lockedAt, startedAt, endedAt, ok } = run;
+  const { diedAt, longStops } = run.of;
+  return JSON.stringify({ job, attempt, staged, lockedAt, startedAt, endedAt, ok, diedAt, longStops });
 }
 
 function some(ids: readonly string[]): string {

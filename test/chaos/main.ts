@@ -19,6 +19,8 @@ if (fault !== undefined && !(fault in FAULTS)) {
   throw new Error(`--fault must be one of ${Object.keys(FAULTS).join("; ")}; got ${fault}`);
 }
 
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => process.exit(130));
+
 const started = performance.now();
 console.error(`# chaos for ${seconds} s, --seed ${seed}`);
 const verdict = await chaos({

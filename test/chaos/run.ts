@@ -19,6 +19,8 @@ const CONNECTIONS = 100;
 const SECONDS_PER_HIT = 6;
 /** Dead workers are noticed, and failures that were not parked wait for Graphile Worker's own back-off. */
 const STALLED_AFTER_MS = 45_000;
+/** After the first problem, since a second one may say more. */
+const GOES_ON_MS = 10_000;
 
 export interface Course {
   readonly seconds: number;
@@ -76,8 +78,7 @@ async function inDatabase(
   try {
     await fleet.start();
     const end = Date.now() + seconds * 1000;
-    // what is wrong already does not get better
-    await conductor.play(() => Date.now() > end || judge.problems.length > 0);
+    await conductor.play(() => Date.now() > Math.min(end, judge.failedAt + GOES_ON_MS));
     if (judge.problems.length === 0) drainedInSeconds = await calm(utils, database, fleet, judge, say);
   } finally {
     await fleet.killAll();
