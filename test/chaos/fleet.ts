@@ -16,6 +16,7 @@ export class Member implements Suspect {
   readonly gone: Promise<unknown>;
   diedAt: number | undefined;
   longStops: { from: number; to: number | undefined }[] = [];
+  readonly unrecorded: number[] = [];
   ready = false;
   stopped = false;
   openTicks = 0;
@@ -158,6 +159,7 @@ export class Fleet {
       this.#judge.ended(member, news.end.n, news.end.ok);
       member.send({ noted: news.end.n });
     } else if ("tookOver" in news) this.#judge.tookOver(news.tookOver.job, news.tookOver.staged);
+    else if ("unrecorded" in news) member.unrecorded.push(Date.now());
     else if ("swept" in news) this.#judge.swept(news.swept);
     else if ("tick" in news) member.openTicks += news.tick === "open" ? 1 : -1;
     else if ("intends" in news) this.#judge.intends(news.intends);

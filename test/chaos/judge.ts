@@ -7,9 +7,9 @@ import { CAPS, RATES, regionOf, STEPPED_PASS_MS, THROTTLED_STEP_MS } from "./wor
 
 /**
  * A job that ended well runs again when its process dies before it could tell the database. While the process lives this
- * does not take long, whatever happens to its connections; a pool that fails to shuts down, for some seconds at most.
+ * does not take long, whatever happens to its connections.
  */
-const COMPLETED_WITHIN_MS = 15_000;
+const COMPLETED_WITHIN_MS = 10_000;
 /** A sweep may find these after a crash. Anything else it repairs was lost by the engine. */
 const SWEPT_BY_DESIGN = new Set(["pools", "unlocked", "jobs"]);
 
@@ -19,6 +19,8 @@ export interface Suspect {
   readonly diedAt: number | undefined;
   /** Since when others may count it as dead: each time that it was stopped for long, until it went on. */
   readonly longStops: readonly { readonly from: number; readonly to: number | undefined }[];
+  /** Each time that Graphile Worker could not record how a job ended there. */
+  readonly unrecorded: readonly number[];
 }
 
 interface Run extends Execution {
@@ -176,15 +178,15 @@ export class Judge {
   }
 }
 
-/** Whether a run may be followed by another of its job: it failed, or its process died with the job in hand. */
+/** Whether a run may be followed by another of its job: it failed, or its process died or gave up with the job in hand. */
 function explains(before: Run, after: Run, copies: ReadonlyMap<string, string>): boolean {
   const same =
     before.job === after.job ? after.attempt > before.attempt : copies.get(after.staged) === before.job;
   if (!same) return false;
   if (before.ok === false || isGivenAway(before)) return true;
   const inHand = (before.endedAt ?? Number.POSITIVE_INFINITY) + COMPLETED_WITHIN_MS;
-  const { diedAt, longStops } = before.of;
-  const ends = [diedAt, ...longStops.map(({ from }) => from)].filter((at) => at !== undefined);
+  const { diedAt, longStops, unrecorded } = before.of;
+  const ends = [diedAt, ...longStops.map(({ from }) => from), ...unrecorded].filter((at) => at !== undefined);
   return ends.some((at) => at >= before.startedAt && at <= Math.min(inHand, after.startedAt));
 }
 
@@ -208,8 +210,9 @@ function chargeOf({ createdAt, admittedAt, lockedAt, startedAt }: Run): Charge {
 
 function tell(run: Run): string {
   const { job, attempt, staged, lockedAt, startedAt, endedAt, ok } = run;
-  const { diedAt, longStops } = run.of;
-  return JSON.stringify({ job, attempt, staged, lockedAt, startedAt, endedAt, ok, diedAt, longStops });
+  const { diedAt, longStops, unrecorded } = run.of;
+  const where = { diedAt, longStops, unrecorded };
+  return JSON.stringify({ job, attempt, staged, lockedAt, startedAt, endedAt, ok, ...where });
 }
 
 function some(ids: readonly string[]): string {

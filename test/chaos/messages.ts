@@ -37,6 +37,8 @@ export type News =
   | { readonly start: Execution }
   | { readonly end: { readonly n: number; readonly ok: boolean } }
   | { readonly tookOver: { readonly job: string; readonly staged: string } }
+  /** Graphile Worker could not record how a job ended, and shuts down. */
+  | { readonly unrecorded: true }
   | { readonly swept: Repaired }
   | { readonly tick: "open" | "closed" }
   /** Ids that a transaction is about to stage; what becomes of it follows. */

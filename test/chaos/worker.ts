@@ -20,6 +20,7 @@ policyEvents(events).on("dispatchPolicy:sweep", ({ repaired }) => tell({ swept: 
 policyEvents(events).on("dispatchPolicy:takeOver", ({ jobId, stagedId }) =>
   tell({ tookOver: { job: jobId, staged: stagedId } }),
 );
+events.on("pool:fatalError", () => tell({ unrecorded: true }));
 const logger = new Logger((scope) => (level, message) => {
   if (process.env.CHAOS_LOG && level !== "info" && level !== "debug" && !message.includes("on purpose")) {
     console.error(`worker ${orders.place} ${level} ${scope.label} ${message}`);
