@@ -65,7 +65,10 @@ async function inTransaction(act: (client: pg.Client) => Promise<void>): Promise
     // whatever it was in the middle of
     await session.end().catch(() => {});
     session = undefined;
-    if ((error as { code?: string }).code === "55P03") tell({ met: "lock timeout" });
+    const { code } = error as { code?: string };
+    if (code === "55P03") tell({ met: "lock timeout" });
+    // routing and admission in one transaction do not keep to the order of locks
+    else if (code === "40P01") tell({ met: "deadlock of a SQL tick" });
     else await pauseAfter(error);
   }
 }
