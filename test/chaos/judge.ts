@@ -180,6 +180,7 @@ export class Judge {
 
 /** Whether a run may be followed by another of its job: it failed, or its process died or gave up with the job in hand. */
 function explains(before: Run, after: Run, copies: ReadonlyMap<string, string>): boolean {
+  if (isGivenAway(after) && before.job === after.job) return true; // fetched first, started late
   const same =
     before.job === after.job ? after.attempt > before.attempt : copies.get(after.staged) === before.job;
   if (!same) return false;
