@@ -158,7 +158,8 @@ export class Fleet {
     } else if ("end" in news) {
       this.#judge.ended(member, news.end.n, news.end.ok);
       member.send({ noted: news.end.n });
-    } else if ("tookOver" in news) this.#judge.tookOver(news.tookOver.job, news.tookOver.staged);
+    } else if ("tookOver" in news) this.#judge.tookOver(member, news.tookOver.job, news.tookOver.staged);
+    else if ("fetched" in news) this.#judge.fetched(news.fetched.job, news.fetched.staged);
     else if ("unrecorded" in news) member.unrecorded.push(Date.now());
     else if ("swept" in news) this.#judge.swept(news.swept);
     else if ("tick" in news) member.openTicks += news.tick === "open" ? 1 : -1;

@@ -42,6 +42,10 @@ export class Judge {
   readonly #rolledBack = new Set<string>();
   /** Staged ids of copies, and the jobs they are copies of. */
   readonly #copies = new Map<string, string>();
+  /** Staged ids of copies that a process made after it was stopped for long, of jobs it had fetched before. */
+  readonly #lateCopies = new Set<string>();
+  /** Staged ids by job. */
+  readonly #stagedOf = new Map<string, string>();
   readonly #problems = new Map<string, number>();
   /** Jobs that ran well. */
   readonly done = new Set<string>();
@@ -83,8 +87,13 @@ export class Judge {
     for (const id of ids) this.#rolledBack.add(id);
   }
 
-  tookOver(job: string, staged: string): void {
+  fetched(job: string, staged: string): void {
+    this.#stagedOf.set(job, staged);
+  }
+
+  tookOver(by: Suspect, job: string, staged: string): void {
     this.#copies.set(staged, job);
+    if (by.longStops.length > 0) this.#lateCopies.add(staged);
   }
 
   swept(repaired: Repaired): void {
@@ -168,27 +177,39 @@ export class Judge {
     for (const [scope] of scopesOf(run)) this.#inScope.set(scope, this.#inScope.get(scope)! - 1);
   }
 
+  /** Whether a run may be followed by another of its job: it failed, or its process died or gave up with the job in hand. */
+  #explains(before: Run, after: Run): boolean {
+    const same = before.job === after.job;
+    if (same && isGivenAway(after)) return true; // fetched first, started late
+    if (same ? after.attempt <= before.attempt : !this.#isCopy(after.staged, before.job)) return false;
+    if (before.ok === false || isGivenAway(before) || this.#lateCopies.has(after.staged)) return true;
+    const inHand = (before.endedAt ?? Number.POSITIVE_INFINITY) + COMPLETED_WITHIN_MS;
+    const { diedAt, longStops, unrecorded } = before.of;
+    const ends = [diedAt, ...longStops.map(({ from }) => from), ...unrecorded].filter(
+      (at) => at !== undefined,
+    );
+    return ends.some((at) => at >= before.startedAt && at <= Math.min(inHand, after.startedAt));
+  }
+
+  /** Whether it is a copy of the job, or of a copy that was itself taken over. */
+  #isCopy(staged: string, job: string): boolean {
+    for (let one: string | undefined = staged; one !== undefined; ) {
+      const original = this.#copies.get(one);
+      if (original === undefined) return false;
+      if (original === job) return true;
+      one = this.#stagedOf.get(original);
+    }
+    return false;
+  }
+
   #judgeRepeats(runs: readonly Run[]): void {
     runs.forEach((run, place) => {
       const earlier = runs.slice(0, place);
       if (earlier.some(({ ok }) => ok !== false)) this.duplicates++;
-      const unexplained = earlier.find((before) => !explains(before, run, this.#copies));
+      const unexplained = earlier.find((before) => !this.#explains(before, run));
       if (unexplained) this.fail(`duplicate: ${run.id} ran again: ${tell(unexplained)}, then ${tell(run)}`);
     });
   }
-}
-
-/** Whether a run may be followed by another of its job: it failed, or its process died or gave up with the job in hand. */
-function explains(before: Run, after: Run, copies: ReadonlyMap<string, string>): boolean {
-  if (isGivenAway(after) && before.job === after.job) return true; // fetched first, started late
-  const same =
-    before.job === after.job ? after.attempt > before.attempt : copies.get(after.staged) === before.job;
-  if (!same) return false;
-  if (before.ok === false || isGivenAway(before)) return true;
-  const inHand = (before.endedAt ?? Number.POSITIVE_INFINITY) + COMPLETED_WITHIN_MS;
-  const { diedAt, longStops, unrecorded } = before.of;
-  const ends = [diedAt, ...longStops.map(({ from }) => from), ...unrecorded].filter((at) => at !== undefined);
-  return ends.some((at) => at >= before.startedAt && at <= Math.min(inHand, after.startedAt));
 }
 
 /** Fetched before its process was stopped for long: when it went on, the job's slot belonged to another run. */

@@ -37,6 +37,8 @@ export type News =
   | { readonly start: Execution }
   | { readonly end: { readonly n: number; readonly ok: boolean } }
   | { readonly tookOver: { readonly job: string; readonly staged: string } }
+  /** A worker fetched this job, which may be taken over instead of run. */
+  | { readonly fetched: { readonly job: string; readonly staged: string } }
   /** Graphile Worker could not record how a job ended, and shuts down. */
   | { readonly unrecorded: true }
   | { readonly swept: Repaired }

@@ -11,6 +11,8 @@ import type { Execution } from "./messages.ts";
 import { call, type Payload, policies, SETTINGS, type TaskName, work } from "./world.ts";
 
 const CONNECTIONS = 5;
+/** Carries a job's staged id. */
+const FLAG = "dispatch_policy:";
 const mode = Object.values(MODES)[orders.place % Object.keys(MODES).length];
 const pool = new pg.Pool({ connectionString: orders.url, max: CONNECTIONS });
 pool.on("error", () => {});
@@ -20,6 +22,10 @@ policyEvents(events).on("dispatchPolicy:sweep", ({ repaired }) => tell({ swept: 
 policyEvents(events).on("dispatchPolicy:takeOver", ({ jobId, stagedId }) =>
   tell({ tookOver: { job: jobId, staged: stagedId } }),
 );
+events.on("job:start", ({ job }) => {
+  const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(FLAG));
+  if (flag) tell({ fetched: { job: job.id, staged: flag.slice(FLAG.length) } });
+});
 events.on("pool:fatalError", () => tell({ unrecorded: true }));
 const logger = new Logger((scope) => (level, message) => {
   if (process.env.CHAOS_LOG && level !== "info" && level !== "debug" && !message.includes("on purpose")) {
