@@ -28,12 +28,13 @@ export async function startServer(bin: string, via: string, options: ServerOptio
     const settings = serverArguments(options, (library) => hasLibrary(programs, library));
     const guard = spawnGuarded(programs, port, settings, surroundings);
     const stop = () => stopGuard(guard);
-    await ready(guard).catch(async (error) => {
+    await ready(guard, "FATAL").catch(async (error) => {
       await stop();
       throw error;
     });
     letGo(guard);
-    return { url: `postgres://postgres@127.0.0.1:${port}/postgres`, via: `${via} (${bin})`, stop };
+    const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+    return { url, via: `${via} (${bin})`, restart: () => restartGuarded(guard), stop };
   } catch (error) {
     rmSync(surroundings.folder, { recursive: true, force: true });
     throw new Error(`${via} (${bin}) did not start: ${(error as Error).message}`, { cause: error });
@@ -94,10 +95,14 @@ async function freePort(): Promise<number> {
 }
 
 /**
- * The shell outlives us by one `cat`: however we end, even by `kill -9`, its standard input closes; then it
- * stops the server and removes the folder.
+ * The shell outlives us: however we end, even by `kill -9`, its standard input closes; then it stops the server and
+ * removes the folder. Each line before that has it stop the server and start another.
  */
-const GUARD = `"$@" & server=$!; cat >/dev/null; kill -QUIT $server 2>/dev/null; wait $server; rm -rf "$FOLDER"`;
+const GUARD = `
+  stop() { kill -QUIT $server 2>/dev/null; wait $server; }
+  "$@" & server=$!
+  while read -r _; do stop; "$@" & server=$!; done
+  stop; rm -rf "$FOLDER"`;
 
 function spawnGuarded(bin: string, port: number, settings: string[], { folder, user, env }: Surroundings) {
   const data = ["-D", path.join(folder, "data"), "-p", String(port), "-k", folder];
@@ -111,18 +116,28 @@ function spawnGuarded(bin: string, port: number, settings: string[], { folder, u
   });
 }
 
-function ready(guard: ReturnType<typeof spawnGuarded>): Promise<void> {
+/** Resolves when the server says so; fails when it says `trouble`. */
+function ready(guard: ReturnType<typeof spawnGuarded>, trouble: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
   let log = "";
-  return new Promise((resolve, reject) => {
-    guard.stderr.setEncoding("utf8");
-    guard.stderr.on("data", (text: string) => {
-      log = (log + text).slice(-8192);
-      if (log.includes("ready to accept connections")) resolve();
-      if (log.includes("FATAL")) reject(new Error(log));
-    });
-    guard.once("error", reject);
-    guard.once("exit", (code) => reject(new Error(`exited with ${code}: ${log}`)));
+  const read = (text: string) => {
+    log = (log + text).slice(-8192);
+    if (log.includes("ready to accept connections")) resolve();
+    if (log.includes(trouble)) reject(new Error(log));
+  };
+  const exited = (code: number | null) => reject(new Error(`exited with ${code}: ${log}`));
+  guard.stderr.setEncoding("utf8").on("data", read);
+  guard.once("error", reject).once("exit", exited);
+  return promise.finally(() => {
+    guard.stderr.off("data", read).resume();
+    guard.off("error", reject).off("exit", exited);
   });
+}
+
+async function restartGuarded(guard: ReturnType<typeof spawnGuarded>): Promise<void> {
+  const up = ready(guard, "PANIC"); // clients that come too early are told FATAL
+  guard.stdin.write("restart\n");
+  await up;
 }
 
 /** A running server must not keep our process alive. */

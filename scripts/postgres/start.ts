@@ -9,12 +9,16 @@ export interface Postgres {
   readonly url: string;
   /** Where it came from, in words. */
   readonly via: string;
+  /** Stops it as a crash would (pg_ctl's "immediate"), and resolves once it is up again. Undefined: it cannot be. */
+  readonly restart?: () => Promise<void>;
   stop(): Promise<void>;
 }
 
 export interface StartOptions extends ServerOptions {
   /** A server of one's own even where DATABASE_URL names one: for tests that crash or reconfigure it. */
   readonly own?: boolean;
+  /** One that has `restart`, which servers in Docker have not. */
+  readonly restartable?: boolean;
 }
 
 /**
@@ -44,11 +48,11 @@ export async function startPostgres(options: StartOptions = {}): Promise<Postgre
 }
 
 function* attempts(
-  options: ServerOptions,
+  options: StartOptions,
   version: string | undefined,
 ): Generator<() => Promise<Postgres | null>> {
   const only = process.env.PG_VIA;
-  if (!only || only === "docker") yield () => startDocker(options, version);
+  if (!options.restartable && (!only || only === "docker")) yield () => startDocker(options, version);
   for (const { via, bin } of binariesToTry(version)) {
     if (!only || only === via) yield () => startServer(bin, via, options);
   }

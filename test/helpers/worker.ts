@@ -95,9 +95,14 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
     );
     return rows.length > 0;
   });
+  let runs = true; // one that stopped by itself refuses to be stopped
+  const over = () => {
+    runs = false;
+  };
+  runner.promise.then(over, over);
   let stopping: Promise<void> | undefined;
   const stop = () => {
-    stopping ??= Promise.resolve(runner.stop()).then(() => utils.release());
+    stopping ??= Promise.resolve(runs ? runner.stop() : undefined).then(() => utils.release());
     return stopping;
   };
   t.teardown(stop);

@@ -1,5 +1,5 @@
 // Engines that are wrong in one place each. A race that lets one of them pass is too weak.
-import type { Engine } from "../../helpers/engine.ts";
+import type { Queryable } from "../../helpers/engine.ts";
 
 interface Fault {
   readonly of: string;
@@ -36,13 +36,13 @@ export const FAULTS = {
 
 export type FaultName = keyof typeof FAULTS;
 
-export async function plant(engine: Engine, name: FaultName): Promise<void> {
+export async function plant({ pool }: { readonly pool: Queryable }, name: FaultName): Promise<void> {
   const { of, from, to } = FAULTS[name];
-  const { rows } = await engine.pool.query("select pg_get_functiondef($1::regproc) as text", [
+  const { rows } = await pool.query("select pg_get_functiondef($1::regproc) as text", [
     `dispatch_policy.${of}`,
   ]);
   const sound: string = rows[0].text;
   const faulty = sound.replace(from, to);
   if (faulty === sound) throw new Error(`Nothing to plant "${name}" in: ${of} has changed`);
-  await engine.pool.query(faulty);
+  await pool.query(faulty);
 }

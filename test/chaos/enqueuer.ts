@@ -1,0 +1,125 @@
+// Stages jobs: by the utils, in transactions of every isolation level, and by SQL, past the policies too. It says which
+// ids it is about to stage and, once it knows, what became of them: an id of which nothing more is said may or may not be
+// staged, and nobody stages it again.
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
+import { addPolicyJobs, makePolicyUtils } from "../../src/index.ts";
+import { silent } from "../helpers/silent.ts";
+import { chance, isTrouble, judge, orders, repeat, tell } from "./member.ts";
+import { accounts, call, type Payload, policies, type TaskName, work } from "./world.ts";
+
+const MOST_STAGED = 150;
+const PAUSE_MS = 250;
+const LONGEST_OPEN_MS = 60;
+interface Job {
+  readonly task: TaskName;
+  readonly payload: Payload;
+}
+
+const pool = new pg.Pool({ connectionString: orders.url, max: 2 });
+pool.on("error", () => {});
+pool.on("connect", (client) => client.on("error", () => {}));
+let jobsMade = 0;
+
+const roles = [byUtils, inTransactions, bySql];
+const stage = await roles[orders.place % roles.length]!();
+tell({ ready: true });
+await repeat(async () => {
+  if (await isFull()) return delay(PAUSE_MS);
+  await stageSome();
+  await delay(chance.between(0, PAUSE_MS));
+});
+process.exit(0);
+
+type Stage = (jobs: readonly Job[]) => Promise<"staged" | "rolledBack">;
+
+async function stageSome(): Promise<void> {
+  const jobs = Array.from({ length: 1 + chance.below(12) }, someJob);
+  const ids = jobs.map(({ payload }) => payload.id);
+  tell({ intends: ids });
+  try {
+    const outcome = await stage(jobs);
+    tell(outcome === "staged" ? { staged: ids } : { rolledBack: ids });
+  } catch (error) {
+    // an answer that came is an answer; one that was lost leaves the ids open
+    if (!isTrouble(error)) tell({ rolledBack: ids });
+    if ((error as { code?: string }).code === "40001") tell({ met: "serialization failure" });
+    else judge(error);
+    await delay(PAUSE_MS);
+  }
+}
+
+/** Mostly short jobs; a few are long enough to be hit. */
+function someJob(): Job {
+  const id = `${orders.place}.${orders.life}.${jobsMade++}`;
+  const account = accounts[Math.floor(chance.unit() ** 1.5 * accounts.length)]!;
+  const ms = chance.chance(0.25) ? chance.between(200, 1200) : chance.between(0, 60);
+  // a call is charged again with each retry, which its task cannot tell from a rerun
+  if (chance.chance(0.3)) return { task: "call", payload: { id, account, ms: ms / 4, failures: 0 } };
+  return { task: "work", payload: { id, account, ms, failures: chance.chance(0.05) ? 1 : 0 } };
+}
+
+async function isFull(): Promise<boolean> {
+  const { rows } = await pool.query("select count(*)::int as n from dispatch_policy.staged_jobs");
+  return rows[0].n > MOST_STAGED;
+}
+
+async function byUtils(): Promise<Stage> {
+  const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
+  return async (jobs) => {
+    await utils.addJobs(jobs.map(({ task, payload }) => ({ identifier: task, payload })));
+    return "staged";
+  };
+}
+
+async function inTransactions(): Promise<Stage> {
+  return async (jobs) => {
+    const level = chance.pick(["read committed", "repeatable read", "serializable"]);
+    const client = await pool.connect();
+    let failed: unknown;
+    try {
+      await client.query(`begin isolation level ${level}`);
+      // a row of the application's that many write: under a fixed snapshot the later one fails
+      await client.query("select jobs from chaos_application where id = 1");
+      await addPolicyJobs(client, jobs.map(asPolicyJob));
+      await delay(chance.between(0, LONGEST_OPEN_MS));
+      await client.query("update chaos_application set jobs = jobs + 1 where id = 1");
+      const rollsBack = chance.chance(0.1);
+      await client.query(rollsBack ? "rollback" : "commit");
+      return rollsBack ? "rolledBack" : "staged";
+    } catch (error) {
+      failed = error;
+      throw error;
+    } finally {
+      if (failed && !isTrouble(failed)) await client.query("rollback").catch(() => {});
+      client.release(isTrouble(failed ?? {}));
+    }
+  };
+}
+
+function asPolicyJob({ task, payload }: Job) {
+  return { policy: task === "work" ? work : call, payload };
+}
+
+async function bySql(): Promise<Stage> {
+  return async (jobs) => {
+    const schema = chance.chance(0.2) ? "graphile_worker" : "dispatch_policy"; // past the policies
+    const specs = jobs.map(({ task, payload }) => ({ identifier: task, payload }));
+    const text = `select from ${schema}.add_jobs(array(
+      select json_populate_record(null::graphile_worker.job_spec, j) from json_array_elements($1) j))`;
+    const touch = chance.chance(0.3) ? "update chaos_application set jobs = jobs + 1 where id = 1" : null;
+    const client = await pool.connect();
+    let lost = true;
+    try {
+      if (touch) await client.query(touch);
+      await client.query(text, [JSON.stringify(specs)]);
+      lost = false;
+      return "staged";
+    } catch (error) {
+      lost = isTrouble(error);
+      throw error;
+    } finally {
+      client.release(lost);
+    }
+  };
+}

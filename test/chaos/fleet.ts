@@ -1,0 +1,173 @@
+// The processes of a run: started, killed, stopped and started again.
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { until } from "../helpers/until.ts";
+import type { Judge, Suspect } from "./judge.ts";
+import type { Command, News, Orders, Role } from "./messages.ts";
+import type { Random } from "./random.ts";
+
+export const SIZES = { worker: 4, ticker: 3, enqueuer: 3 } as const;
+const ENDS_WITHIN_MS = 8000;
+
+export class Member implements Suspect {
+  readonly role: Role;
+  readonly place: number;
+  readonly child: ChildProcess;
+  readonly gone: Promise<unknown>;
+  diedAt: number | undefined;
+  longStops: { from: number; to: number | undefined }[] = [];
+  readonly unrecorded: number[] = [];
+  ready = false;
+  stopped = false;
+  openTicks = 0;
+  leaves = false;
+
+  constructor(role: Role, place: number, child: ChildProcess) {
+    this.role = role;
+    this.place = place;
+    this.child = child;
+    this.gone = once(child, "exit");
+  }
+
+  send(command: Command): void {
+    if (this.child.connected) this.child.send(command, () => {}); // it may be dying
+  }
+}
+
+export class Fleet {
+  readonly #url: string;
+  readonly #judge: Judge;
+  readonly #random: Random;
+  readonly members = new Set<Member>();
+  /** What processes met: lost connections, refused serializations … */
+  readonly met: Record<string, number> = {};
+  #lives = 0;
+  #respawns = true;
+
+  constructor(url: string, judge: Judge, random: Random) {
+    this.#url = url;
+    this.#judge = judge;
+    this.#random = random;
+  }
+
+  async start(): Promise<void> {
+    for (const [role, count] of Object.entries(SIZES)) {
+      for (let place = 0; place < count; place++) this.add(role as Role, place);
+    }
+    await until("all are ready", () => [...this.members].every(({ ready }) => ready), { withinMs: 60_000 });
+  }
+
+  add(role: Role, place: number): Member {
+    const seed = this.#random.below(2 ** 31);
+    const orders: Orders = { role, place, life: this.#lives++, url: this.#url, seed };
+    const child = fork(new URL(`${role}.ts`, import.meta.url), [JSON.stringify(orders)], {
+      execArgv: [],
+      stdio: ["ignore", "ignore", process.env.CHAOS_LOG ? "inherit" : "ignore", "ipc"],
+      env: { ...process.env, NO_LOG_SUCCESS: "1" },
+    });
+    const member = new Member(role, place, child);
+    this.members.add(member);
+    child.on("message", (news) => this.#hear(member, news as News));
+    child.on("error", () => {});
+    child.on("exit", () => this.#exited(member));
+    return member;
+  }
+
+  of(...roles: Role[]): Member[] {
+    return [...this.members].filter((one) => roles.includes(one.role) && one.ready && !one.leaves);
+  }
+
+  /** Whether a kill now would hit a running job or an open tick. */
+  isBusy(member: Member): boolean {
+    return member.openTicks > 0 || this.#judge.running(member) > 0;
+  }
+
+  kill(member: Member): void {
+    member.child.kill("SIGKILL");
+    this.#died(member);
+  }
+
+  stop(member: Member): void {
+    member.stopped = true;
+    member.child.kill("SIGSTOP");
+  }
+
+  /** It has been stopped for so long that others may soon count it as dead. */
+  countsAsDead(member: Member): void {
+    if (member.diedAt !== undefined) return;
+    member.longStops.push({ from: Date.now(), to: undefined });
+    this.#judge.lost(member);
+  }
+
+  goOn(member: Member): void {
+    const last = member.longStops.at(-1);
+    if (last && last.to === undefined) last.to = Date.now();
+    member.stopped = false;
+    member.child.kill("SIGCONT");
+  }
+
+  /** Ends these gently, and others do not take their places. */
+  async end(members: readonly Member[]): Promise<void> {
+    for (const member of members) {
+      member.leaves = true;
+      member.send({ end: true });
+    }
+    await Promise.all(members.map((member) => this.#ended(member)));
+  }
+
+  async #ended(member: Member): Promise<void> {
+    if (!this.members.has(member)) return;
+    const late = setTimeout(() => this.kill(member), ENDS_WITHIN_MS);
+    await member.gone;
+    clearTimeout(late);
+  }
+
+  /** Whatever state they are in. */
+  async killAll(): Promise<void> {
+    this.#respawns = false;
+    const all = [...this.members];
+    for (const member of all) {
+      member.leaves = true;
+      member.child.kill("SIGKILL");
+    }
+    await Promise.all(all.map(({ gone }) => gone));
+  }
+
+  #died(member: Member): void {
+    if (member.diedAt !== undefined) return;
+    member.diedAt = Date.now();
+    this.members.delete(member);
+    this.#judge.lost(member);
+    if (this.#respawns && !member.leaves && member.role !== "hoarder") this.add(member.role, member.place);
+  }
+
+  #exited(member: Member): void {
+    if (member.diedAt === undefined && !member.leaves) this.#meets(`${member.role} ended by itself`);
+    this.#died(member);
+    this.members.delete(member);
+  }
+
+  #meets(what: string): void {
+    this.met[what] = (this.met[what] ?? 0) + 1;
+  }
+
+  #hear(member: Member, news: News): void {
+    if ("start" in news) {
+      this.#judge.started(member, news.start);
+      member.send({ noted: news.start.n });
+    } else if ("end" in news) {
+      this.#judge.ended(member, news.end.n, news.end.ok);
+      member.send({ noted: news.end.n });
+    } else if ("tookOver" in news) this.#judge.tookOver(member, news.tookOver.job, news.tookOver.staged);
+    else if ("fetched" in news) this.#judge.fetched(news.fetched.job, news.fetched.staged);
+    else if ("unrecorded" in news) member.unrecorded.push(Date.now());
+    else if ("swept" in news) this.#judge.swept(news.swept);
+    else if ("tick" in news) member.openTicks += news.tick === "open" ? 1 : -1;
+    else if ("intends" in news) this.#judge.intends(news.intends);
+    else if ("staged" in news) this.#judge.staged(news.staged);
+    else if ("rolledBack" in news) this.#judge.rolledBack(news.rolledBack);
+    else if ("met" in news) this.#meets(news.met);
+    else if ("failure" in news) this.#judge.fail(`failed: ${news.failure}`);
+    else member.ready = true;
+  }
+}

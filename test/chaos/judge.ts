@@ -1,0 +1,250 @@
+// Knows nothing of the engine: judges by what tasks say when they start and end, by what enqueuers were told, and by what
+// the conductor did to each process.
+import type { Repaired } from "../../src/index.ts";
+import type { Execution } from "./messages.ts";
+import { type Charge, excess } from "./rates.ts";
+import { CAPS, RATES, regionOf, STEPPED_PASS_MS, THROTTLED_STEP_MS } from "./world.ts";
+
+/**
+ * A job that ended well runs again when its process dies before it could tell the database. While the process lives this
+ * does not take long, whatever happens to its connections.
+ */
+const COMPLETED_WITHIN_MS = 10_000;
+/** A sweep may find these after a crash. Anything else it repairs was lost by the engine. */
+const SWEPT_BY_DESIGN = new Set(["pools", "unlocked", "jobs"]);
+
+/** A process, as far as it matters for what ran in it. */
+export interface Suspect {
+  /** When it was killed, or ended by itself. */
+  readonly diedAt: number | undefined;
+  /** Since when others may count it as dead: each time that it was stopped for long, until it went on. */
+  readonly longStops: readonly { readonly from: number; readonly to: number | undefined }[];
+  /** Each time that Graphile Worker could not record how a job ended there. */
+  readonly unrecorded: readonly number[];
+}
+
+interface Run extends Execution {
+  readonly of: Suspect;
+  readonly startedAt: number;
+  endedAt?: number;
+  ok?: boolean;
+  /** Whether it counts for concurrency. */
+  counts: boolean;
+}
+
+export class Judge {
+  readonly #runs = new Map<string, Run[]>();
+  readonly #running = new Map<Suspect, Map<number, Run>>();
+  readonly #inScope = new Map<string, number>();
+  readonly #most = new Map<string, number>();
+  readonly #intended = new Set<string>();
+  readonly #staged = new Set<string>();
+  readonly #rolledBack = new Set<string>();
+  /** Staged ids of copies, and the jobs they are copies of. */
+  readonly #copies = new Map<string, string>();
+  /** Staged ids of copies that a process made after it was stopped for long, of jobs it had fetched before. */
+  readonly #lateCopies = new Set<string>();
+  /** Staged ids by job. */
+  readonly #stagedOf = new Map<string, string>();
+  readonly #problems = new Map<string, number>();
+  /** Jobs that ran well. */
+  readonly done = new Set<string>();
+  /** When the first problem was found. */
+  failedAt = Number.POSITIVE_INFINITY;
+  executions = 0;
+  duplicates = 0;
+
+  get stagedCount(): number {
+    return this.#staged.size;
+  }
+
+  get problems(): string[] {
+    return [...this.#problems].map(([problem, times]) => (times === 1 ? problem : `${times} × ${problem}`));
+  }
+
+  get missing(): string[] {
+    return [...this.#staged].filter((id) => !this.done.has(id));
+  }
+
+  most(scope: string): number {
+    return this.#most.get(scope) ?? 0;
+  }
+
+  fail(problem: string): void {
+    this.failedAt = Math.min(this.failedAt, Date.now());
+    this.#problems.set(problem, (this.#problems.get(problem) ?? 0) + 1);
+  }
+
+  intends(ids: readonly string[]): void {
+    for (const id of ids) this.#intended.add(id);
+  }
+
+  staged(ids: readonly string[]): void {
+    for (const id of ids) this.#staged.add(id);
+  }
+
+  rolledBack(ids: readonly string[]): void {
+    for (const id of ids) this.#rolledBack.add(id);
+  }
+
+  fetched(job: string, staged: string): void {
+    this.#stagedOf.set(job, staged);
+  }
+
+  tookOver(by: Suspect, job: string, staged: string): void {
+    this.#copies.set(staged, job);
+    if (by.longStops.length > 0) this.#lateCopies.add(staged);
+  }
+
+  swept(repaired: Repaired): void {
+    for (const [what, count] of Object.entries(repaired)) {
+      if (count > 0 && !SWEPT_BY_DESIGN.has(what)) this.fail(`leak: a sweep repaired ${what}`);
+    }
+  }
+
+  started(of: Suspect, execution: Execution): void {
+    this.executions++;
+    const startedAt = of.diedAt ?? Date.now(); // what it said before it died comes late
+    const run: Run = { ...execution, of, startedAt, counts: false };
+    getOr(this.#runs, run.id, () => []).push(run);
+    if (of.diedAt !== undefined) return;
+    getOr(this.#running, of, () => new Map()).set(run.n, run);
+    if (!isGivenAway(run)) this.#enter(run);
+  }
+
+  ended(of: Suspect, n: number, ok: boolean): void {
+    const run = this.#running.get(of)?.get(n);
+    if (!run) return; // it died in between: its job runs again
+    this.#running.get(of)?.delete(n);
+    this.#leave(run);
+    run.endedAt = Date.now();
+    run.ok = ok;
+    if (ok) this.done.add(run.id);
+  }
+
+  /** How many jobs run in a process. */
+  running(of: Suspect): number {
+    return this.#running.get(of)?.size ?? 0;
+  }
+
+  /** What ran in a process that died, or counts as dead, runs no more under its slots. */
+  lost(of: Suspect): void {
+    for (const run of this.#running.get(of)?.values() ?? []) this.#leave(run);
+    if (of.diedAt !== undefined) this.#running.delete(of);
+  }
+
+  /** Once everything ended. */
+  conclude(): void {
+    const { missing } = this;
+    if (missing.length > 0)
+      this.fail(`lost: ${missing.length} jobs never ran to their end: ${some(missing)}`);
+    const ran = [...this.#runs.keys()];
+    const unasked = ran.filter((id) => !this.#intended.has(id) || this.#rolledBack.has(id));
+    if (unasked.length > 0)
+      this.fail(`unasked: ${unasked.length} jobs ran that were not staged: ${some(unasked)}`);
+    for (const runs of this.#runs.values()) this.#judgeRepeats(runs);
+    this.judgeRates();
+  }
+
+  judgeRates(): void {
+    const calls = [...this.#runs.values()].map((runs) => runs[0]!).filter(({ task }) => task === "call");
+    const aheadMs = THROTTLED_STEP_MS + STEPPED_PASS_MS;
+    const check = (scope: string, runs: readonly Run[], rate: (typeof RATES)[keyof typeof RATES]) => {
+      const over = excess(runs.map(chargeOf), rate, aheadMs);
+      if (over > 0.01) this.fail(`overrun: ${over.toFixed(2)} tokens too many of ${scope}`);
+    };
+    check("call all", calls, RATES.all);
+    for (const [account, runs] of Map.groupBy(calls, (run) => run.account)) {
+      check(`call ${account}`, runs, RATES.account);
+    }
+  }
+
+  #enter(run: Run): void {
+    run.counts = true;
+    if (run.task !== "work") return;
+    for (const [scope, cap] of scopesOf(run)) {
+      const now = (this.#inScope.get(scope) ?? 0) + 1;
+      this.#inScope.set(scope, now);
+      this.#most.set(scope, Math.max(this.most(scope), now));
+      if (now > cap) this.fail(`overrun: more than ${cap} at once of ${scope}`);
+    }
+  }
+
+  #leave(run: Run): void {
+    if (!run.counts) return;
+    run.counts = false;
+    if (run.task !== "work") return;
+    for (const [scope] of scopesOf(run)) this.#inScope.set(scope, this.#inScope.get(scope)! - 1);
+  }
+
+  /** Whether a run may be followed by another of its job: it failed, or its process died or gave up with the job in hand. */
+  #explains(before: Run, after: Run): boolean {
+    const same = before.job === after.job;
+    if (same && isGivenAway(after)) return true; // fetched first, started late
+    if (same ? after.attempt <= before.attempt : !this.#isCopy(after.staged, before.job)) return false;
+    if (before.ok === false || isGivenAway(before) || this.#lateCopies.has(after.staged)) return true;
+    const inHand = (before.endedAt ?? Number.POSITIVE_INFINITY) + COMPLETED_WITHIN_MS;
+    const { diedAt, longStops, unrecorded } = before.of;
+    const ends = [diedAt, ...longStops.map(({ from }) => from), ...unrecorded].filter(
+      (at) => at !== undefined,
+    );
+    return ends.some((at) => at >= before.startedAt && at <= Math.min(inHand, after.startedAt));
+  }
+
+  /** Whether it is a copy of the job, or of a copy that was itself taken over. */
+  #isCopy(staged: string, job: string): boolean {
+    for (let one: string | undefined = staged; one !== undefined; ) {
+      const original = this.#copies.get(one);
+      if (original === undefined) return false;
+      if (original === job) return true;
+      one = this.#stagedOf.get(original);
+    }
+    return false;
+  }
+
+  #judgeRepeats(runs: readonly Run[]): void {
+    runs.forEach((run, place) => {
+      const earlier = runs.slice(0, place);
+      if (earlier.some(({ ok }) => ok !== false)) this.duplicates++;
+      const unexplained = earlier.find((before) => !this.#explains(before, run));
+      if (unexplained) this.fail(`duplicate: ${run.id} ran again: ${tell(unexplained)}, then ${tell(run)}`);
+    });
+  }
+}
+
+/** Fetched before its process was stopped for long: when it went on, the job's slot belonged to another run. */
+function isGivenAway({ of, lockedAt }: Run): boolean {
+  return of.longStops.some(({ to }) => to === undefined || lockedAt <= to);
+}
+
+function scopesOf({ task, account }: Execution): [scope: string, cap: number][] {
+  return [
+    [`${task} ${account}`, CAPS.account],
+    [`${task} ${regionOf(account)}`, CAPS.region],
+    [`${task} all`, CAPS.all],
+  ];
+}
+
+/** Admission took the tokens after it began to write the job, and before a worker could fetch it. */
+function chargeOf({ createdAt, admittedAt, lockedAt, startedAt }: Run): Charge {
+  return { from: createdAt, to: admittedAt === null ? startedAt : lockedAt };
+}
+
+function tell(run: Run): string {
+  const { job, attempt, staged, lockedAt, startedAt, endedAt, ok } = run;
+  const { diedAt, longStops, unrecorded } = run.of;
+  const where = { diedAt, longStops, unrecorded };
+  return JSON.stringify({ job, attempt, staged, lockedAt, startedAt, endedAt, ok, ...where });
+}
+
+function some(ids: readonly string[]): string {
+  return ids.slice(0, 5).join(", ");
+}
+
+function getOr<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
+}

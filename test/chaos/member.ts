@@ -1,0 +1,69 @@
+// What every process that the conductor starts has: its orders, its random numbers and its line to the conductor.
+
+import { setTimeout as delay } from "node:timers/promises";
+import type { Command, News, Orders } from "./messages.ts";
+import { random } from "./random.ts";
+
+/** After an error, which may come again. */
+const PAUSE_MS = 250;
+
+export const orders: Orders = JSON.parse(process.argv[2] ?? "{}");
+export const chance = random(orders.seed);
+
+const listeners: ((command: Command) => void)[] = [];
+let over = false;
+
+process.on("message", (message) => {
+  const command = message as Command;
+  if ("end" in command) over = true;
+  for (const listener of listeners) listener(command);
+});
+process.on("disconnect", () => process.exit(0));
+// what nobody catches ends a process, as it would in production
+process.on("uncaughtException", (error) => {
+  if (isTrouble(error)) tell({ met: "crash" });
+  else tell({ failure: `${orders.role} crashed: ${describe(error)}` });
+  process.exit(1);
+});
+
+export const isOver = () => over;
+
+export function onCommand(listener: (command: Command) => void): void {
+  listeners.push(listener);
+}
+
+export function tell(news: News): void {
+  if (process.connected) process.send?.(news);
+}
+
+/** Runs `act` until the conductor calls it off. Errors are failures, but for those that the conductor made. */
+export async function repeat(act: () => Promise<unknown>): Promise<void> {
+  while (!over) {
+    await act().catch(async (error) => {
+      judge(error);
+      await delay(PAUSE_MS);
+    });
+  }
+}
+
+export function judge(error: unknown): void {
+  if (isTrouble(error)) tell({ met: "lost connection" });
+  else tell({ failure: `${orders.role} ${orders.place}: ${describe(error)}` });
+}
+
+/** Cut connections, a server that is away or full. */
+const TROUBLE_CODES = /^(57P0[123]|08...|53300|ECONNREFUSED|ECONNRESET|EPIPE)$/;
+const TROUBLE =
+  /Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect/;
+
+export function isTrouble(error: unknown): boolean {
+  const { code, message, cause } = error as { code?: string; message?: string; cause?: unknown };
+  return (
+    TROUBLE_CODES.test(code ?? "") || TROUBLE.test(message ?? "") || (cause !== undefined && isTrouble(cause))
+  );
+}
+
+function describe(error: unknown): string {
+  const { code, message, stack } = error as { code?: string; message?: string; stack?: string };
+  return `${code ?? ""} ${message ?? error} ${process.env.CHAOS_LOG ? stack : ""}`;
+}

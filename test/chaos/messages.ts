@@ -1,0 +1,59 @@
+// What the conductor and the processes it starts say to each other, by node:child_process's own channel.
+import type { Repaired } from "../../src/index.ts";
+import type { TaskName } from "./world.ts";
+
+export type Role = "worker" | "ticker" | "enqueuer" | "hoarder";
+
+export interface Orders {
+  readonly role: Role;
+  /** Its place among those of its role. */
+  readonly place: number;
+  /** How many processes had this place before. */
+  readonly life: number;
+  readonly url: string;
+  readonly seed: number;
+}
+
+/** One run of a job, as its task tells it. Times in milliseconds, by the database's clock. */
+export interface Execution {
+  /** Its number in the process. */
+  readonly n: number;
+  readonly id: string;
+  readonly task: TaskName;
+  readonly account: string;
+  /** Graphile Worker's. */
+  readonly job: string;
+  readonly attempt: number;
+  readonly staged: string;
+  readonly createdAt: number;
+  /** Null: it was let in at its start. */
+  readonly admittedAt: number | null;
+  /** When its worker fetched it. */
+  readonly lockedAt: number;
+}
+
+export type News =
+  | { readonly ready: true }
+  | { readonly start: Execution }
+  | { readonly end: { readonly n: number; readonly ok: boolean } }
+  | { readonly tookOver: { readonly job: string; readonly staged: string } }
+  /** A worker fetched this job, which may be taken over instead of run. */
+  | { readonly fetched: { readonly job: string; readonly staged: string } }
+  /** Graphile Worker could not record how a job ended, and shuts down. */
+  | { readonly unrecorded: true }
+  | { readonly swept: Repaired }
+  | { readonly tick: "open" | "closed" }
+  /** Ids that a transaction is about to stage; what becomes of it follows. */
+  | { readonly intends: readonly string[] }
+  | { readonly staged: readonly string[] }
+  | { readonly rolledBack: readonly string[] }
+  /** Something happened on purpose: a refused serialization, a time-out. */
+  | { readonly met: string }
+  | { readonly failure: string };
+
+export type Command =
+  /** The conductor has taken note of the start or end numbered so. */
+  | { readonly noted: number }
+  /** Take every connection of the process's own pool for so long. */
+  | { readonly hog: number }
+  | { readonly end: true };

@@ -1,0 +1,148 @@
+// One chaos run: a server of its own, processes, trouble, then calm; and the verdict.
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
+import { startPostgres } from "../../scripts/postgres/start.ts";
+import { makePolicyUtils, type PolicyUtils } from "../../src/index.ts";
+import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+import { type FaultName, plant } from "../races/race/faults.ts";
+import { Conductor, type Deeds } from "./conductor.ts";
+import { Fleet } from "./fleet.ts";
+import { Judge } from "./judge.ts";
+import { leftovers } from "./leftovers.ts";
+import { random } from "./random.ts";
+import { policies } from "./world.ts";
+
+/** Less than the server's connections, so that they can be taken. */
+const CONNECTIONS = 100;
+/** 100 in 10 minutes. */
+const SECONDS_PER_HIT = 6;
+/** Dead workers are noticed, and failures that were not parked wait for Graphile Worker's own back-off. */
+const STALLED_AFTER_MS = 45_000;
+/** After the first problem, since a second one may say more. */
+const GOES_ON_MS = 10_000;
+
+export interface Course {
+  readonly seconds: number;
+  readonly seed: number;
+  readonly fault?: FaultName | undefined;
+  readonly say: (what: string) => void;
+}
+
+export interface Verdict {
+  readonly seed: number;
+  readonly seconds: number;
+  /** What went wrong; empty: nothing. */
+  readonly problems: readonly string[];
+  readonly jobs: number;
+  readonly executions: number;
+  /** Runs of a job that had run to its end, or into its process's end, before. */
+  readonly duplicates: number;
+  readonly deeds: Deeds;
+  readonly met: Readonly<Record<string, number>>;
+  readonly mostAtOnce: number;
+  readonly drainedInSeconds: number | null;
+}
+
+export async function chaos(course: Course): Promise<Verdict> {
+  const server = await startPostgres({
+    own: true,
+    restartable: true,
+    durable: true,
+    settings: { max_connections: String(CONNECTIONS) },
+  });
+  process.env.DATABASE_URL = server.url; // where testDatabase looks
+  try {
+    return await inDatabase(await testDatabase(), server.url, server.restart!, course);
+  } finally {
+    await server.stop();
+  }
+}
+
+async function inDatabase(
+  database: TestDatabase,
+  serverUrl: string,
+  restart: () => Promise<void>,
+  { seconds, seed, fault, say }: Course,
+): Promise<Verdict> {
+  await database.pool.query("create table chaos_application as select 1 as id, 0 as jobs");
+  const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent }); // declares the policies
+  if (fault) await plant(database, fault);
+  const numbers = random(seed);
+  const judge = new Judge();
+  const fleet = new Fleet(database.url, judge, numbers);
+  const admin = new pg.Pool({ connectionString: serverUrl, max: 1 });
+  admin.on("error", () => {});
+  const conductor = new Conductor({ fleet, random: numbers, admin, restart, say });
+  let drainedInSeconds: number | null = null;
+  try {
+    await fleet.start();
+    const end = Date.now() + seconds * 1000;
+    await conductor.play(() => Date.now() > Math.min(end, judge.failedAt + GOES_ON_MS));
+    if (judge.problems.length === 0) drainedInSeconds = await calm(utils, database, fleet, judge, say);
+  } finally {
+    await fleet.killAll();
+    await utils.release();
+    await admin.end();
+    await database.pool.end();
+  }
+  if (drainedInSeconds !== null) judge.conclude();
+  else judge.judgeRates();
+  const { deeds } = conductor;
+  const enough = Math.floor(seconds / SECONDS_PER_HIT);
+  if (drainedInSeconds !== null && deeds.hits < enough)
+    judge.fail(`weak: ${deeds.hits} kills hit a running job or an open tick, expected ${enough}`);
+  const { problems, executions, duplicates } = judge;
+  return {
+    ...{ seed, seconds, problems, jobs: judge.stagedCount, executions, duplicates, deeds, met: fleet.met },
+    ...{ mostAtOnce: judge.most("work all"), drainedInSeconds },
+  };
+}
+
+/**
+ * Nobody adds, and everything runs to its end. First all workers are killed once more: a job whose fetch was answered to
+ * nobody (the connection was cut in between) stays locked in Graphile Worker for as long as its pool lives.
+ */
+async function calm(
+  utils: PolicyUtils,
+  database: TestDatabase,
+  fleet: Fleet,
+  judge: Judge,
+  say: (what: string) => void,
+) {
+  say("calm");
+  const started = Date.now();
+  await fleet.end([...fleet.members].filter(({ role }) => role !== "worker"));
+  say("all workers are killed");
+  for (const worker of [...fleet.members]) fleet.kill(worker);
+  if (!(await drained(database, judge))) return null;
+  const seconds = (Date.now() - started) / 1000;
+  await fleet.end([...fleet.members]);
+  const { repaired } = await utils.sweep();
+  for (const [what, count] of Object.entries(repaired)) {
+    if (count > 0) judge.fail(`leak: the last sweep repaired ${what}`);
+  }
+  for (const [what, count] of Object.entries(await leftovers(database.pool))) {
+    if (count !== 0) judge.fail(`leak: ${count} ${what} left`);
+  }
+  return seconds;
+}
+
+/** Whether nothing is left; false once nothing moved for long. */
+async function drained({ pool }: TestDatabase, judge: Judge): Promise<boolean> {
+  let before = "";
+  let movedAt = Date.now();
+  for (;;) {
+    const left = await leftovers(pool);
+    if (Object.values(left).every((count) => count === 0)) return true;
+    const now = JSON.stringify(left) + judge.executions;
+    if (now !== before) movedAt = Date.now();
+    before = now;
+    if (judge.problems.length > 0) return false;
+    if (Date.now() - movedAt > STALLED_AFTER_MS) {
+      judge.fail(`stalled: ${judge.missing.length} jobs never ran; left: ${JSON.stringify(left)}`);
+      return false;
+    }
+    await delay(200);
+  }
+}

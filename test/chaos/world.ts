@@ -1,0 +1,84 @@
+// What the processes of a chaos run have in common: the policies, and what is judged by them.
+import { definePolicy, fixed } from "../../src/index.ts";
+
+export interface Payload {
+  /** Who enqueues chooses it: it stays the job's through retries and copies. */
+  readonly id: string;
+  readonly account: string;
+  readonly ms: number;
+  /** How many attempts fail. */
+  readonly failures: number;
+}
+
+export const TASKS = ["work", "call"] as const;
+export type TaskName = (typeof TASKS)[number];
+
+/** How many may run at once, by scope. */
+export const CAPS = { account: 4, region: 10, all: 24 } as const;
+/** Tokens per second and in the bucket, by scope. */
+export const RATES = {
+  account: { rate: 4, capacity: 4 },
+  all: { rate: 20, capacity: 10 },
+} as const;
+const ACCOUNTS = 12;
+const REGIONS = 3;
+
+export const accounts = Array.from({ length: ACCOUNTS }, (_, n) => `a${n}`);
+export const regionOf = (account: string) => `r${Number(account.slice(1)) % REGIONS}`;
+
+/** Three scopes that overlap; its key needs JavaScript. */
+export const work = definePolicy("work", {
+  context: (payload) => {
+    const { account } = payload as Payload;
+    return { account, region: regionOf(account) };
+  },
+  partitionBy: (ctx) => ctx.account,
+  gates: ({ concurrency }) => [
+    concurrency({ max: CAPS.account }),
+    concurrency({ name: "region", scope: (ctx) => ctx.region, max: CAPS.region }),
+    concurrency({ name: "all", scope: "policy", max: CAPS.all }),
+  ],
+  backoff: fixed("100 ms"),
+});
+
+/** Throttles, which SQL can work out alone. */
+export const call = definePolicy("call", {
+  partitionBy: "account",
+  gates: ({ throttle }) => [
+    throttle({ rate: RATES.account.rate, burst: RATES.account.capacity, per: "1 second" }),
+    throttle({
+      name: "all",
+      scope: "policy",
+      rate: RATES.all.rate,
+      burst: RATES.all.capacity,
+      per: "1 second",
+    }),
+  ],
+  backoff: fixed("100 ms"),
+});
+
+export const policies = [work, call];
+
+export const STALE_AFTER_MS = 5000;
+export const SETTINGS = {
+  workerHeartbeatInterval: "500 ms",
+  workerStaleAfter: "5 seconds",
+  sweepInterval: "1 second",
+} as const;
+
+/**
+ * A process stopped for longer than this may count as dead: its last heartbeat may be one interval old, and two before
+ * it may have failed. One stopped for less may not.
+ */
+export const SHORT_STOP_MS = 2000;
+export const LONG_STOP_MS = STALE_AFTER_MS + 2000;
+
+/**
+ * Clocks of throttled ticks are wrong by this much. Ahead, tokens come that much earlier, once. Apart by a second or
+ * more the engine takes a mark for a wrong clock's, moves it back, and the tokens of that time come twice, by design: so
+ * two such steps, and what a pass may last under a time set before, stay below.
+ */
+export const THROTTLED_STEP_MS = 350;
+export const STEPPED_PASS_MS = 150;
+/** Clocks of other ticks are wrong by this much. */
+export const STEP_MS = 3000;
