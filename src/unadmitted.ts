@@ -10,7 +10,7 @@ const OWN_FLAGS = /^dispatch_policy:/;
 
 /** What became of a job that was never admitted; `stagedId` is its own from now on, or its copy's. */
 export interface Caught {
-  readonly verdict: "admitted" | "taken_over" | "ungoverned";
+  readonly verdict: "admitted" | "taken_over" | "ungoverned" | "gone";
   readonly stagedId: string | null;
 }
 

@@ -115,7 +115,8 @@ async function admissionOf(
   if (held) return { byTick: true, ...held, stagedId: stagedId ?? held.staged_id };
   if (stagedId === null) observer.unadmitted(job, policy, helpers);
   const caught = await catchUnadmitted(policy, job, helpers, { engine, stagedId, events });
-  return caught.verdict === "taken_over" ? null : { stagedId: caught.stagedId, byTick: false };
+  const runs = caught.verdict === "admitted" || caught.verdict === "ungoverned";
+  return !runs ? null : { stagedId: caught.stagedId, byTick: false };
 }
 
 async function runTask(

@@ -5,6 +5,8 @@
 --   admitted     it holds its slots now, and runs
 --   taken_over   a copy is staged, under the id returned; the original is to complete without running
 --   ungoverned   the policy is switched off: it runs, and holds nothing
+--   gone         Graphile Worker has it no more: while this process was stopped its pool was counted dead, and another one
+--                ran the job to its end. It is to complete without running
 --
 --   p_job_id      Graphile Worker's id
 --   p_staged_id   the staged id it carries already, if any
@@ -30,6 +32,10 @@ declare
   v_key text := p_batch #>> '{partitions,0,key}';
   v_cost float8 := coalesce((p_batch #>> '{jobs,0,cost}')::float8, 1);
 begin
+  if not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id) then
+    verdict := 'gone';
+    return;
+  end if;
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_batch ->> 'policy';
   if not v_policy.enabled then
     verdict := 'ungoverned';

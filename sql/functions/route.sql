@@ -5,8 +5,11 @@
 --
 -- It never waits for a partition: it locks those it can and consumes only their arrivals. Limits come after, in a
 -- later statement: limiters ascending, and only those whose numbers differ and come from an earlier arrival.
+--
+--   p_times   false: limiters' wake-up times stay. Where the same transaction goes on to admit (the SQL function tick)
+--             it would hold limiters out of order, and deadlock with releases; the next pass sets them.
 create or replace function :DISPATCH_POLICY_SCHEMA._route(
-  p_policy text, p_now timestamptz, p_max int, p_bounded boolean
+  p_policy text, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean default true
 ) returns int language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- planned anew, an idle call took 9 ms, now 2
@@ -55,7 +58,7 @@ begin
   if v_policy.max_pending_in_all is not null then
     perform :DISPATCH_POLICY_SCHEMA._add_up_pending(p_policy);
   end if;
-  v_woken := :DISPATCH_POLICY_SCHEMA._wake(v_policy, coalesce(p_now, clock_timestamp()), p_max, p_bounded);
+  v_woken := :DISPATCH_POLICY_SCHEMA._wake(v_policy, coalesce(p_now, clock_timestamp()), p_max, p_bounded, p_times);
   return coalesce(cardinality(v_ids), 0) + v_woken;
 end
 $$;

@@ -3,7 +3,7 @@
 -- spent on a partition that turns out drained, paused or blocked elsewhere is not lost for the next one.
 -- Runs under the router's lock. Returns how many partitions it woke.
 create or replace function :DISPATCH_POLICY_SCHEMA._wake(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz, p_max int, p_bounded boolean
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean
 ) returns int language plpgsql as $$
 declare
   v_woken int;
@@ -86,7 +86,7 @@ begin
       from outcome o
       where o.id = any(array(
           select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
-          where x.id = any(v_limiter_ids) and (x.wake_at is not null or (x.kind = 'throttle' and x.breadth > 0))
+          where p_times and x.id = any(v_limiter_ids) and (x.wake_at is not null or (x.kind = 'throttle' and x.breadth > 0))
           for no key update skip locked))
     ) o
     where l.id = o.id

@@ -208,7 +208,7 @@ export function makeEngine(schemaName: string) {
       attempt: Attempt,
       job: { stagedId: string | null; batch: StageBatch | undefined; unmanaged: string },
     ) =>
-      first<{ verdict: "admitted" | "taken_over" | "ungoverned"; stagedId: string | null }>(
+      first<{ verdict: "admitted" | "taken_over" | "ungoverned" | "gone"; stagedId: string | null }>(
         client,
         `select verdict, staged_id::text as "stagedId"
          from ${schema}._catch_unadmitted($1, $2, $3, $4, $5, $6, null)`,

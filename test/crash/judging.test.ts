@@ -5,7 +5,7 @@ import { concurrency, engine } from "../helpers/engine.ts";
 type World = Awaited<ReturnType<typeof engine>>;
 
 function beat(world: World, pool: string, staleAfter = "1 minute"): Promise<unknown> {
-  return world.pool.query("select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, $2, null)", [
+  return world.pool.query("select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, $2, '0')", [
     pool,
     staleAfter,
   ]);

@@ -28,7 +28,7 @@ test("a pool that shuts down with a job locked counts as dead, not as gone: the 
   await pool.query(
     "update dispatch_policy._private_workers set stale_at = clock_timestamp() - interval '1 second'",
   );
-  await pool.query("select dispatch_policy._worker_alive('judge', 1, '{work}', 'host', 1, '1 second', null)");
+  await pool.query("select dispatch_policy._worker_alive('judge', 1, '{work}', 'host', 1, '1 second', '0')");
   await pool.query(
     "update dispatch_policy._private_workers set unbroken_since = unbroken_since - interval '1 hour' where pool_id = 'judge'",
   );

@@ -4,7 +4,7 @@ import { concurrency, type Engine, engine, type Queryable, throttle } from "../.
 
 interface Caught {
   readonly verdict: string;
-  readonly staged_id: string;
+  readonly staged_id: string | null;
 }
 
 /** Adds a job past the policy, as a trigger would, and returns its id. */
@@ -67,6 +67,15 @@ test("two processes that catch one job at once stage one copy", async (t) => {
   await first.query("commit");
   t.deepEqual(await late, caught);
   t.is(await it.staged(), 1);
+});
+
+test("one that another process ran to its end meanwhile is neither run nor staged", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  const job = await addPast(it);
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+  t.deepEqual(await startsUnadmitted(it, job), { verdict: "gone", staged_id: null });
+  t.is(await it.staged(), 0);
+  t.deepEqual(await it.inFlight(), []);
 });
 
 test("one job caught twice on the spot counts once", async (t) => {

@@ -244,3 +244,24 @@ test("a dear job gets its turn at a shared throttle, however many cheap ones wai
   const went = await watch(world, Date.now(), 60, 500);
   t.is(went.filter(([, partition]) => partition === "dear").length, 4, JSON.stringify(went));
 });
+
+test("a tick in SQL, which routes and admits in one transaction, holds no limiter before it admits", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5), ...shared(1, 1, 1)] });
+  await world.stage(["a", "b", "c"]);
+  t.is(await world.passes(2), 1);
+  const ticking = await world.session();
+  await ticking.query("begin");
+  const later = new Date(Date.now() + 10_000);
+  await ticking.query("select dispatch_policy._route('p', $1, 10000, false, false)", [later]);
+  t.is(
+    await world.number(
+      "select count(*)::int from dispatch_policy._private_partitions where blocked_on is null",
+    ),
+    1,
+  );
+  await t.notThrowsAsync(
+    world.pool.query("select from dispatch_policy._private_limiters order by id for no key update nowait"),
+  );
+  await ticking.query("commit");
+  t.is(await world.number("select admitted from dispatch_policy.tick('p', now => $1)", [later]), 1);
+});
