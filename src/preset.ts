@@ -219,7 +219,6 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     for (const job of jobs) if (stagedIdOf(job) !== null) fetchedAt.set(job, performance.now());
   });
   compiled.events.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
-  compiled.events.on("pool:fatalError", ({ workerPool }) => pools.get(workerPool.id)?.willLeaveJobs());
   compiled.events.on("pool:release", ({ workerPool }) => {
     pools.get(workerPool.id)?.disconnect();
     pools.delete(workerPool.id);

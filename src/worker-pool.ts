@@ -91,7 +91,6 @@ export function makeWorkerPool(context: PoolContext) {
   });
   let ask: typeof own.run = own.run;
   let stopping = false;
-  let leavesJobs = false;
   let beating: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
   let beatsAt = 0;
@@ -224,18 +223,11 @@ export function makeWorkerPool(context: PoolContext) {
       await Promise.allSettled([beating, loops.stop()]);
       await ask((client) => engine.stepDown(client, poolId));
     },
-    /**
-     * The host could not record how jobs ended, and lets the pool go with them locked: for hours, unless the pool counts as
-     * dead once it is silent, and not as gone.
-     */
-    willLeaveJobs(): void {
-      leavesJobs = true;
-    },
     /** Flushes the last releases; the pool is still usable then. */
     async close(): Promise<void> {
       try {
         await releases.close();
-        if (!leavesJobs) await ask((client) => engine.workerGone(client, poolId));
+        await ask((client) => engine.workerGone(client, poolId));
       } finally {
         own.close();
       }

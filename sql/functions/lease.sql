@@ -90,7 +90,7 @@ begin
   return query
   select l.*, exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs)
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs)
-    or exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w where w.stale_at < clock_timestamp())
+    or exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w where w.stale_at < clock_timestamp() and w.buried_at is null)
   from :DISPATCH_POLICY_SCHEMA._lease(p_pool_id, p_policies, p_shards, p_ttl, p_bid) l;
 end
 $$;

@@ -1,6 +1,9 @@
 -- Worker pools that have been silent for longer than they said are dead: their jobs are unlocked, so that others run them
--- at once, and their rows go. The jobs keep their slots, which now belong to their next attempts: should the pool have
--- been paused only, the late end of an attempt of its own gives nothing back. It registers again with its next heartbeat.
+-- at once. The jobs keep their slots, which now belong to their next attempts: should the pool have
+-- been paused only, the late end of an attempt of its own gives nothing back. Its next heartbeat says that it lives.
+--
+-- A dead pool's row is kept for a week: one that was paused, goes on, fetches jobs and is killed before its next
+-- heartbeat leaves jobs locked by a pool that nobody else knows of.
 --
 -- Only a pool judges whose own heartbeats were unbroken for as long as those it judges had time: after a database that
 -- was away, every pool looks dead.
@@ -19,7 +22,10 @@ declare
 begin
   v_pool_ids := array(
     select w.pool_id from :DISPATCH_POLICY_SCHEMA._private_workers w
-    where w.stale_at < clock_timestamp() and exists (
+    where w.stale_at < clock_timestamp()
+      and (w.buried_at is null or exists (
+        select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = w.pool_id))
+      and exists (
       select from :DISPATCH_POLICY_SCHEMA._private_workers judge
       where judge.pool_id = p_pool_id and judge.heartbeat_at + judge.stale_after / 2 > clock_timestamp()
         and judge.unbroken_since + greatest(judge.stale_after, w.stale_after) <= clock_timestamp())
@@ -34,7 +40,8 @@ begin
     where f.job_id = any(v_job_ids) order by f.job_id for update;
     update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set attempt = u.attempt + 1, pool_id = null
     from unnest(v_job_ids, v_attempts) u (job_id, attempt) where f.job_id = u.job_id;
-    delete from :DISPATCH_POLICY_SCHEMA._private_workers w where w.pool_id = any(v_pool_ids);
+    update :DISPATCH_POLICY_SCHEMA._private_workers w set buried_at = clock_timestamp() where w.pool_id = any(v_pool_ids);
+    delete from :DISPATCH_POLICY_SCHEMA._private_workers w where w.buried_at < clock_timestamp() - interval '7 days';
   end if;
   if jobs > 0 then
     -- unlocking tells no worker

@@ -114,3 +114,22 @@ test("a late end of an unlocked attempt gives nothing back, in one flush with th
     "who names no attempt means whichever holds the slot",
   );
 });
+
+test("a pool that was buried, goes on, fetches a job and dies before its next heartbeat leaves none locked", async (t) => {
+  const world = await twoPools(t);
+  await away(world, "10 minutes", ["other"]);
+  await away(world, "0", ["judge"]);
+  await world.pool.query(
+    "update dispatch_policy._private_workers set unbroken_since = now() - interval '1 hour' where pool_id = 'judge'",
+  );
+  t.like(await sweep(world), { pools: 1, jobs: 0 });
+  t.like(await sweep(world), { pools: 0, jobs: 0 }, "once");
+  await world.stage("a");
+  await world.passes();
+  await world.pool.query(
+    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'other', attempts = 1",
+  );
+  t.like(await sweep(world), { pools: 1, jobs: 1 });
+  t.like(await sweep(world), { pools: 0, jobs: 0 });
+  t.is(await world.number("select count(*)::int from graphile_worker.jobs where locked_at is not null"), 0);
+});

@@ -102,7 +102,7 @@ for (const mode of MODES) {
     t.deepEqual(attempts(all, hit).sort(), [1, 1, 2, 2]);
     t.is(all.length, 7, "the others ran once");
     t.is(mostAtOnce(all), 2);
-    const { rows } = await database.pool.query("select pid from dispatch_policy._private_workers");
+    const { rows } = await database.pool.query("select pid from dispatch_policy.workers");
     t.deepEqual(rows, [{ pid: second.pid }]);
   });
 }

@@ -27,7 +27,8 @@ test.serial("processes race: no overrun, no deadlock, nothing lost, no counter l
 const shows: Record<FaultName, RegExp> = {
   "a limiter that is not locked": /overrun/,
   "a release that is lost": /stalled|left: counters/,
-  "a wake-up written by the releaser, past locked partitions, in place of a note": /had to wake|stalled|deadlock/,
+  "a wake-up written by the releaser, past locked partitions, in place of a note":
+    /had to wake|stalled|deadlock/,
 };
 
 for (const name of Object.keys(FAULTS) as FaultName[]) {
