@@ -97,6 +97,7 @@ export function makeWorkerPool(context: PoolContext) {
   let sweptAt = performance.now();
 
   async function start(oneShot: boolean): Promise<void> {
+    if (!oneShot) await register();
     await declarePolicies(context.withPgClient, engine, settings);
     if (oneShot) {
       ask = context.withPgClient;
@@ -109,6 +110,23 @@ export function makeWorkerPool(context: PoolContext) {
       `${policies.length} policies (${policies.map((policy) => policy.identifier).join(", ") || "none"}), ` +
         `${loops.size > 0 ? `leading ${loops.size} shards` : settings.loop ? "standing by" : "no loop"}`,
     );
+  }
+
+  /** Workers wait for it: nobody would unlock the jobs of a pool that is killed before anybody knows of it. */
+  async function register(): Promise<void> {
+    const bidless = { policies: [], shards: null, ttlMs: LEASE_MS, bids: false };
+    for (;;) {
+      try {
+        await own.run((client) => engine.beat(client, describePool(), bidless));
+        return;
+      } catch (error) {
+        if (stopping) return;
+        // throws what is wrong for good
+        await declarePolicies(context.withPgClient, engine, settings);
+        logger.warn(`Cannot register, trying again: ${(error as Error).message}`, { error });
+        await delay(ERROR_PAUSE_MS);
+      }
+    }
   }
 
   /** Ticks every policy until nothing more can be admitted. */
