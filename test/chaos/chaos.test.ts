@@ -17,6 +17,7 @@ async function chaos(t: ExecutionContext, ...options: string[]) {
   const exited = once(child, "exit");
   const [out, log] = await Promise.all([text(child.stdout), text(child.stderr)]);
   const [code] = await exited;
+  t.not(out.trim(), "", log);
   return { code, log, verdict: JSON.parse(out.trim().split("\n").at(-1)!) };
 }
 

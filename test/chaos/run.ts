@@ -5,7 +5,6 @@ import { startPostgres } from "../../scripts/postgres/start.ts";
 import { makePolicyUtils, type PolicyUtils } from "../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
-import { until } from "../helpers/until.ts";
 import { type FaultName, plant } from "../races/race/faults.ts";
 import { Conductor, type Deeds } from "./conductor.ts";
 import { Fleet } from "./fleet.ts";
@@ -114,11 +113,9 @@ async function calm(
   say("calm");
   const started = Date.now();
   await fleet.end([...fleet.members].filter(({ role }) => role !== "worker"));
-  const pids = [...fleet.members].map(({ child }) => child.pid);
-  await until("all workers have registered", async () => {
-    const text = "select count(*)::int as n from dispatch_policy.workers where alive and pid = any($1)";
-    return (await database.pool.query(text, [pids])).rows[0].n === pids.length;
-  });
+  // those that fetched; one that shuts down just now may have no pool any more
+  for (let waited = 0; waited < 10_000 && !(await allRegistered(database, fleet)); waited += 100)
+    await delay(100);
   say("all workers are killed");
   for (const worker of [...fleet.members]) fleet.kill(worker);
   if (!(await drained(database, judge))) return null;
@@ -151,4 +148,11 @@ async function drained({ pool }: TestDatabase, judge: Judge): Promise<boolean> {
     }
     await delay(200);
   }
+}
+
+async function allRegistered({ pool }: TestDatabase, fleet: Fleet): Promise<boolean> {
+  const pids = [...fleet.members].map(({ child }) => child.pid);
+  const text =
+    "select count(distinct pid)::int as n from dispatch_policy.workers where alive and pid = any($1)";
+  return (await pool.query(text, [pids])).rows[0].n === pids.length;
 }
