@@ -80,7 +80,8 @@ async function takeDrops({ registry, withPgClient, engine }: TickContext, name: 
   const policy = registry.policies.find((one) => one.identifier === name);
   if (!policy) return [];
   const { maxPending, whenBusy } = policyDefinition(policy);
-  if (maxPending === null && whenBusy === "wait") return [];
+  const drops = (maxPending !== null && maxPending.whenFull !== "reject") || whenBusy === "skip";
+  if (!drops) return [];
   return withPgClient((client) => engine.takeDrops(client, name));
 }
 

@@ -12,12 +12,12 @@ set search_path = pg_catalog, pg_temp as $$
 declare
   v_name text := p_definition ->> 'name';
   v_id int;
-  v_hash_before text;
+  v_before record;
   v_limiter_id bigint;
 begin
   -- declarations of several processes at once, one after the other
   perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.declare'), 0);
-  select p.definition_hash into v_hash_before from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_name;
+  select p.definition_hash, p.max_pending_in_all into v_before from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_name;
   insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
     ahead_auto, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
@@ -57,7 +57,7 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, gate, scope_key, kind, breadth, position)
   values (v_id, 'ahead', '', 'ahead', 3, 32767) on conflict (policy_id, gate, scope_key) do nothing
   returning id into v_limiter_id;
-  if p_definition #>> '{maxPending,policy}' is not null then
+  if p_definition #>> '{maxPending,policy}' is not null and v_before.max_pending_in_all is null then
     perform :DISPATCH_POLICY_SCHEMA._sweep_pending();   -- what was staged before it had a bound
   end if;
   if v_limiter_id is not null then
@@ -68,6 +68,6 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_policy_tasks as t (task_identifier, policy_id)
   select x.task, v_id from jsonb_array_elements_text(p_definition -> 'tasks') x (task)
   on conflict (task_identifier) do update set policy_id = excluded.policy_id where t.policy_id <> excluded.policy_id;
-  return query select true, v_hash_before is distinct from p_hash;
+  return query select true, v_before.definition_hash is distinct from p_hash;
 end
 $$;

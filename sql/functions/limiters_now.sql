@@ -43,8 +43,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     -- a rate of zero or less lets nothing through, whatever the bucket holds
     case when e.kind = 'throttle' then case
       when e.rate <= 0 then least(e.tokens, 0)
-      when e.sliding then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.rate, null)
-        - :DISPATCH_POLICY_SCHEMA._window_spent(e.spent, :DISPATCH_POLICY_SCHEMA._window_seconds(e.rate, e.per), p_now)
+      when e.sliding then :DISPATCH_POLICY_SCHEMA._window_left(e.spent, e.rate, e.per, p_now)
       else :DISPATCH_POLICY_SCHEMA._throttle_tokens(e.tokens, e.refilled_at, e.rate, e.per, e.burst, p_now) end end,
     case when e.sliding then e.spent end,
     case when e.kind = 'throttle' then null

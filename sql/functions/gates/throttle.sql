@@ -24,8 +24,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._throttle_holds(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz
 ) returns float8 language sql stable as $$
   select case
-    when limiter.sliding then greatest(limiter.rate, 1) - :DISPATCH_POLICY_SCHEMA._window_spent(
-      limiter.spent, :DISPATCH_POLICY_SCHEMA._window_seconds(limiter.rate, limiter.per), now)
+    when limiter.sliding
+      then :DISPATCH_POLICY_SCHEMA._window_left(limiter.spent, limiter.rate, limiter.per, now)
     else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
       limiter.tokens, limiter.refilled_at, limiter.rate, limiter.per, limiter.burst, now)
     end;
