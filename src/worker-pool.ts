@@ -115,7 +115,7 @@ export function makeWorkerPool(context: PoolContext) {
   /** Workers wait for it: nobody would unlock the jobs of a pool that is killed before anybody knows of it. */
   async function register(): Promise<void> {
     const bidless = { policies: [], shards: null, ttlMs: LEASE_MS, bids: false };
-    for (;;) {
+    while (!stopping) {
       try {
         await own.run((client) => engine.beat(client, describePool(), bidless));
         return;
