@@ -1,5 +1,6 @@
 // Release of 1,000 finished jobs: of 50 partitions, of 1,000, and with partitions that wait for what they give back.
-import { jobsOf, keys, makeWorld, medians, say, type Timing, threeGates } from "./world.ts";
+import { medians, say, type Timing } from "./timing.ts";
+import { jobsOf, keys, makeWorld, threeGates } from "./world.ts";
 
 for (const [partitions, each, waiting] of [
   [50, 20, false],

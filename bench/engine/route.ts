@@ -1,5 +1,6 @@
 // Routing: 10,000 brand-new partitions, arrivals of known ones with unchanged limits, a hot tenant's arrivals.
-import { jobsOf, keys, makeWorld, medians, say, type Timing } from "./world.ts";
+import { medians, say, type Timing } from "./timing.ts";
+import { jobsOf, keys, makeWorld } from "./world.ts";
 
 const NEW = Number(process.env.PARTITIONS ?? 10_000);
 const fresh = await makeWorld();

@@ -1,6 +1,7 @@
 // A long snapshot elsewhere (a dump) keeps dead rows: stage, route and tick of one hot partition beside 100,000 of them.
 import pg from "pg";
-import { makeWorld, medians, say, type Timing } from "./world.ts";
+import { medians, say, type Timing } from "./timing.ts";
+import { makeWorld } from "./world.ts";
 
 const DEAD = Number(process.env.DEAD ?? 100_000);
 const world = await makeWorld();

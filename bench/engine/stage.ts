@@ -1,5 +1,6 @@
 // Staging in bulk and one at a time, beside graphile_worker.add_jobs and add_job of the same.
-import { jobsOf, keys, makeWorld, medians, ratio, say, type Timing } from "./world.ts";
+import { medians, ratio, say, type Timing } from "./timing.ts";
+import { jobsOf, keys, makeWorld } from "./world.ts";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 3);
 const JOBS = Number(process.env.JOBS ?? 100_000);

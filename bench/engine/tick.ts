@@ -1,5 +1,6 @@
 // A tick (_route and _admit) of 250 jobs over 50 partitions, and admission of more, beside bare add_jobs of the same.
-import { jobsOf, keys, makeWorld, medians, ratio, say, type Timing } from "./world.ts";
+import { medians, ratio, say, type Timing } from "./timing.ts";
+import { jobsOf, keys, makeWorld } from "./world.ts";
 
 const ROUNDS = Number(process.env.ROUNDS ?? 15);
 
@@ -20,15 +21,7 @@ for (const [partitions, each] of [
   const admit: Timing[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     await world.stage(jobsOf(names, each));
-    bare.push(
-      await world.timed(() =>
-        world.query(
-          `select count(*) from graphile_worker.add_jobs(array(select row($1, json_build_object('key', 'partition-' || n % $3),
-             null, now(), null, null, 0, array['x:' || n])::graphile_worker.job_spec from generate_series(1, $2) n))`,
-          [world.task, total, partitions],
-        ),
-      ),
-    );
+    bare.push(await world.timed(() => world.addBare(total, partitions)));
     route.push(await world.timed(() => world.route()));
     const pass = await world.timed(() => world.admit(partitions));
     if (pass.result.admitted !== total)

@@ -1,6 +1,7 @@
 // One turn under a full scope: jobs finish, give their slots back, are routed and the next are admitted. What a freed
 // slot costs before its next job starts, and what a pass costs that finds nothing to do.
-import { jobsOf, keys, makeWorld, medians, say, type Timing } from "./world.ts";
+import { medians, say, type Timing } from "./timing.ts";
+import { jobsOf, keys, makeWorld } from "./world.ts";
 
 const SLOTS = 20;
 const TURNS = 60;

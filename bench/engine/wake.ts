@@ -1,6 +1,7 @@
 // One job of many waiting partitions at a time: release, route (which wakes) and tick; and a shared throttle that
 // 10,000 partitions wait for: how often each is looked at before it gets a job.
-import { jobsOf, keys, makeWorld, medians, say, type Timing } from "./world.ts";
+import { medians, say, type Timing } from "./timing.ts";
+import { jobsOf, keys, makeWorld } from "./world.ts";
 
 for (const waiting of [1000, 10_000, 100_000]) {
   const world = await makeWorld({
@@ -11,8 +12,8 @@ for (const waiting of [1000, 10_000, 100_000]) {
   await world.admit();
   await world.query(
     `insert into dispatch_policy._private_partitions
-       (id, policy_id, key, limiter_ids, due_at, denied_until, blocked_on, fair_key, head_priority)
-     select md5(n::text)::uuid, q.policy_id, 'w' || n, q.limiter_ids, now(), 'infinity', q.limiter_ids[1], random(), -1
+       (id, policy_id, key, limiter_ids, due_at, denied_until, blocked_on, fair_key, decayed_at, head_priority)
+     select md5(n::text)::uuid, q.policy_id, 'w' || n, q.limiter_ids, now(), 'infinity', q.limiter_ids[1], random(), now(), -1
      from generate_series(1, $1::int) n, dispatch_policy._private_partitions q`,
     [waiting],
   );

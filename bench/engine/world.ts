@@ -1,6 +1,7 @@
-import { readFileSync } from "node:fs";
 import pg from "pg";
 import { testDatabase } from "../../test/helpers/database.ts";
+import { atEnd } from "../closing.ts";
+import { timed } from "./timing.ts";
 
 /** One gate as an arrival carries it, without its key: that follows from the scope. */
 export type BenchGate = {
@@ -128,13 +129,7 @@ export async function makeWorld({
     client,
     task,
     query,
-    /** How long it took, and how long of that the server's process was on a processor. */
-    async timed<T>(run: () => Promise<T>): Promise<Timing & { result: T }> {
-      const before = onProcessor(pid);
-      const start = performance.now();
-      const result = await run();
-      return { ms: performance.now() - start, cpu: onProcessor(pid) - before, result };
-    },
+    timed: <T>(run: () => Promise<T>) => timed(pid, run),
     limits,
     batches,
     stageText,
@@ -148,6 +143,13 @@ export async function makeWorld({
       const jobs = JSON.stringify(jobIds.map((job) => ({ job, ok: true, lagMs: 5, retry: null })));
       return query("select count(*) as count from dispatch_policy._release($1, null)", [jobs]);
     },
+    /** Bare graphile_worker.add_jobs of jobs as they are when admitted. */
+    addBare: (count: number, partitions: number) =>
+      query(
+        `select count(*) from graphile_worker.add_jobs(array(select row($1, json_build_object('key', 'partition-' || n % $3),
+           null, now(), null, null, 0, array['x:' || n])::graphile_worker.job_spec from generate_series(1, $2) n))`,
+        [task, count, partitions],
+      ),
     /** Many jobs without a round trip each; their partitions must have been routed. */
     async stageMany(each: number, where = "true") {
       await query(
@@ -163,46 +165,9 @@ export async function makeWorld({
       await query("vacuum analyze graphile_worker._private_jobs");
       await query("checkpoint");
     },
-    async close() {
+    close: atEnd(async () => {
       await client.end();
       await database.drop();
-    },
+    }),
   };
-}
-
-export interface Timing {
-  readonly ms: number;
-  readonly cpu: number;
-}
-
-/** Milliseconds; steadier than the clock on a busy machine. Not a number where the server is elsewhere. */
-function onProcessor(pid: number): number {
-  try {
-    return Number(readFileSync(`/proc/${pid}/schedstat`, "utf8").split(" ")[0]) / 1e6;
-  } catch {
-    return Number.NaN;
-  }
-}
-
-export function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[sorted.length >> 1]!;
-}
-
-/** The medians of both, as in "12.3 ms (9.1 on a processor)". */
-export function medians(timings: readonly Timing[]): string {
-  const of = (pick: (timing: Timing) => number) => median(timings.map(pick)).toPrecision(3);
-  return `${of((timing) => timing.ms)} ms (${of((timing) => timing.cpu)} cpu)`;
-}
-
-/** How many times as long `a` took as `b`, by processor time where it is known. */
-export function ratio(a: readonly Timing[], b: readonly Timing[]): number {
-  const of = (timings: readonly Timing[]) =>
-    median(timings.map(({ ms, cpu }) => (Number.isNaN(cpu) ? ms : cpu)));
-  return Number((of(a) / of(b)).toFixed(2));
-}
-
-/** One line of the pace table. */
-export function say(what: string, figures: Record<string, unknown>): void {
-  console.log(`${what}: ${JSON.stringify(figures)}`);
 }

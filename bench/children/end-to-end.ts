@@ -1,0 +1,50 @@
+// A worker that runs what is there: a no-op each. Its answer is the time from when it has come into its stride to the last
+// end, and how many jobs ended in it.
+import { setTimeout as delay } from "node:timers/promises";
+import type { Runner } from "graphile-worker";
+import pg from "pg";
+import { openPolicy, TASK } from "../jobs.ts";
+import { readOrders, serve } from "./parent.ts";
+import { startWorker, type WorkerOrders } from "./worker.ts";
+
+const MANY = 100;
+
+const orders = readOrders<WorkerOrders>();
+let runner: Runner | undefined;
+
+async function runAll({
+  jobs,
+  first,
+}: {
+  jobs: number;
+  first: number;
+}): Promise<{ ms: number; jobs: number }> {
+  const client = new pg.Client({ connectionString: orders.url });
+  await client.connect();
+  const allDone = Promise.withResolvers<number>();
+  const inStride = Promise.withResolvers<{ at: number; done: number }>();
+  let done = 0;
+  const noop = () => {
+    if (++done === first)
+      analyze(client).then(() => inStride.resolve({ at: performance.now(), done }), inStride.reject);
+    if (done === jobs) allDone.resolve(performance.now());
+  };
+  runner = await startWorker(orders, openPolicy, { [TASK]: noop });
+  const [start, end] = await Promise.all([inStride.promise, allDone.promise]);
+  await client.end();
+  if (start.done > jobs * 0.9)
+    throw new Error(`only ${jobs - start.done} of ${jobs} jobs were left to be timed`);
+  return { ms: end - start.at, jobs: jobs - start.done };
+}
+
+/** As autovacuum does, at a moment when Graphile Worker's table holds jobs: see docs/benchmarks.md. */
+async function analyze(client: pg.Client): Promise<void> {
+  const some = "select count(*) >= $1 as holds from (select from graphile_worker.jobs limit $1) j";
+  for (let tries = 0; tries < 100; tries++) {
+    if ((await client.query<{ holds: boolean }>(some, [MANY])).rows[0]?.holds) break;
+    await delay(2);
+  }
+  await client.query("analyze");
+}
+
+serve(runAll, async () => runner?.stop());

@@ -1,0 +1,66 @@
+// A worker with free slots and one job at a time, each started by the end of the one before it (governed) or by being
+// added (plain). Its answer is how long each start took.
+import { setTimeout as delay } from "node:timers/promises";
+import { makeWorkerUtils } from "graphile-worker";
+import { makePolicyUtils } from "../../src/index.ts";
+import { oneAtATime, TASK } from "../jobs.ts";
+import { logger } from "../logger.ts";
+import { readOrders, serve } from "./parent.ts";
+import { startWorker, type WorkerOrders } from "./worker.ts";
+
+/** Between a start and what brings the next: long enough for everything else to come to rest. */
+const REST_MS = 10;
+
+const orders = readOrders<WorkerOrders>();
+const governed = orders.side === "governed";
+let onStart = (): void => {};
+const task = async () => {
+  onStart();
+  if (governed) await delay(REST_MS);
+  lastReturn = performance.now();
+};
+let lastReturn = 0;
+
+const runner = await startWorker(orders, oneAtATime, { [TASK]: task });
+const options = { connectionString: orders.url, maxPoolSize: 1, logger };
+const utils = governed
+  ? await makePolicyUtils({ ...options, policies: [oneAtATime] })
+  : await makeWorkerUtils(options);
+
+/** One job more than samples, all of one partition: the first has none before it. */
+async function freedToStart(samples: number): Promise<number[]> {
+  const took: number[] = [];
+  const enough = Promise.withResolvers<void>();
+  let starts = 0;
+  onStart = () => {
+    if (starts++ > 0) took.push(performance.now() - lastReturn);
+    if (took.length === samples) enough.resolve();
+  };
+  const one = { identifier: TASK, payload: { tenant: "one" } };
+  await utils.addJobs(Array.from({ length: samples + 1 }, () => one));
+  await enough.promise;
+  return took;
+}
+
+async function addedToStart(samples: number): Promise<number[]> {
+  const took: number[] = [];
+  for (let sample = 0; sample < samples; sample++) {
+    const started = Promise.withResolvers<number>();
+    onStart = () => started.resolve(performance.now());
+    const before = performance.now();
+    await utils.addJob(TASK, { tenant: "one" });
+    took.push((await started.promise) - before);
+    await delay(REST_MS);
+  }
+  return took;
+}
+
+serve(
+  async ({ samples }: { samples: number }) => ({
+    took: await (governed ? freedToStart(samples) : addedToStart(samples)),
+  }),
+  async () => {
+    await runner.stop();
+    await utils.release();
+  },
+);

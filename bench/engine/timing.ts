@@ -1,0 +1,42 @@
+import { readFileSync } from "node:fs";
+import { median } from "../statistics.ts";
+
+export interface Timing {
+  readonly ms: number;
+  readonly cpu: number;
+}
+
+/** How long it took, and how long of that the server's process was on a processor. */
+export async function timed<T>(pid: number, run: () => Promise<T>): Promise<Timing & { result: T }> {
+  const before = onProcessor(pid);
+  const start = performance.now();
+  const result = await run();
+  return { ms: performance.now() - start, cpu: onProcessor(pid) - before, result };
+}
+
+/** Milliseconds; steadier than the clock on a busy machine. Not a number where the server is elsewhere. */
+function onProcessor(pid: number): number {
+  try {
+    return Number(readFileSync(`/proc/${pid}/schedstat`, "utf8").split(" ")[0]) / 1e6;
+  } catch {
+    return Number.NaN;
+  }
+}
+
+/** The medians of both, as in "12.3 ms (9.1 on a processor)". */
+export function medians(timings: readonly Timing[]): string {
+  const of = (pick: (timing: Timing) => number) => median(timings.map(pick)).toPrecision(3);
+  return `${of((timing) => timing.ms)} ms (${of((timing) => timing.cpu)} cpu)`;
+}
+
+/** How many times as long `a` took as `b`, by processor time where it is known. */
+export function ratio(a: readonly Timing[], b: readonly Timing[]): number {
+  const of = (timings: readonly Timing[]) =>
+    median(timings.map(({ ms, cpu }) => (Number.isNaN(cpu) ? ms : cpu)));
+  return Number((of(a) / of(b)).toFixed(2));
+}
+
+/** One line of the pace table. */
+export function say(what: string, figures: Record<string, unknown>): void {
+  console.log(`${what}: ${JSON.stringify(figures)}`);
+}

@@ -1,0 +1,20 @@
+import type { Pairs } from "./pairs.ts";
+import type { Sizes } from "./sizes.ts";
+
+/** One of the things measured: a subject's figure divided by that of a baseline. */
+export interface Ratio {
+  readonly name: string;
+  /** What is divided by what. */
+  readonly what: string;
+  readonly unit: "jobs/s" | "ms";
+  readonly target: { readonly atLeast: number } | { readonly atMost: number };
+  /** What was chosen, beside its sizes. */
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** Which of the sizes are its own. */
+  readonly size: keyof Sizes;
+  measure(sizes: Sizes): Promise<Pairs>;
+}
+
+export function isMet({ target }: Ratio, value: number): boolean {
+  return "atLeast" in target ? value >= target.atLeast : value <= target.atMost;
+}

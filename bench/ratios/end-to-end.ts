@@ -1,0 +1,73 @@
+// Jobs per second of one worker process in its stride: all jobs are there (governed: staged, plain: in Graphile Worker's
+// table) when the worker starts; it runs the first quarter, then the tables are analyzed, as autovacuum would by then, and
+// the time runs from there to the last job's end. The task does nothing. With it: routing, ticks and releases, which the
+// governed worker does beside its jobs. Not with it: staging, the start of the process, each backend's first plans
+// (Graphile Worker's fetch reads its whole table for as long as the plan of its empty table lasts), and recording the last
+// few jobs as complete. Each run has two new databases.
+import { SLOTS, TUNED } from "../children/worker.ts";
+import { startChild } from "../children.ts";
+import { addInCalls, openPolicy, specsOf, TASK } from "../jobs.ts";
+import { measurePairs, type Pairs } from "../pairs.ts";
+import type { Ratio } from "../ratio.ts";
+import { openSide, type Side, type SideName } from "../sides.ts";
+import type { Sizes } from "../sizes.ts";
+
+const slots = { concurrentJobs: SLOTS, maxPoolSize: SLOTS + 1, gates: 3 };
+
+export const endToEndDefault: Ratio = {
+  name: "e2e_default",
+  what: "governed jobs end to end ÷ plain Graphile Worker, its default settings",
+  unit: "jobs/s",
+  target: { atLeast: 0.85 },
+  settings: slots,
+  size: "endToEndDefault",
+  measure: (sizes) => measure(sizes.endToEndDefault, false),
+};
+
+export const endToEndTuned: Ratio = {
+  name: "e2e_tuned",
+  what: "governed jobs end to end ÷ plain Graphile Worker, tuned for pace",
+  unit: "jobs/s",
+  target: { atLeast: 0.6 },
+  settings: { ...slots, ...TUNED },
+  size: "endToEndTuned",
+  measure: (sizes) => measure(sizes.endToEndTuned, true),
+};
+
+/** Where adding has written. An empty table would be remembered as empty: see docs/benchmarks.md. */
+const TABLES: Record<SideName, readonly string[]> = {
+  governed: ["staged_jobs", "arrivals", "partitions", "limiters"].map(
+    (name) => `dispatch_policy._private_${name}`,
+  ),
+  plain: ["graphile_worker._private_jobs"],
+};
+
+function measure(size: Sizes["endToEndDefault"], tuned: boolean): Promise<Pairs> {
+  const pace = async (name: SideName) => {
+    const side = await openSide(name, { policy: openPolicy });
+    await addInCalls(side.utils, specsOf(size.jobs, size.partitions));
+    // what adding left to do is done now, not while the worker is watched
+    for (const table of TABLES[name]) await side.pool.query(`vacuum analyze ${table}`);
+    await side.pool.query("checkpoint");
+    const child = startChild("end-to-end.ts", { side: name, url: side.url, tuned });
+    const { ms, jobs } = await child.ask<{ jobs: number; first: number }, { ms: number; jobs: number }>({
+      jobs: size.jobs,
+      first: Math.ceil(size.jobs / 4),
+    });
+    await child.stop();
+    await checkNothingIsLeft(side);
+    await side.close();
+    return (jobs / ms) * 1000;
+  };
+  return measurePairs(size, { subject: () => pace("governed"), baseline: () => pace("plain") });
+}
+
+async function checkNothingIsLeft({ pool }: Side): Promise<void> {
+  const { rows } = await pool.query<{ left: number }>(
+    `select (select count(*) from graphile_worker.jobs where task_identifier = $1)::int
+       + (select count(*) from dispatch_policy.staged_jobs)::int
+       + (select count(*) from dispatch_policy.in_flight_jobs)::int as left`,
+    [TASK],
+  );
+  if (rows[0]?.left !== 0) throw new Error(`${rows[0]?.left} jobs were left over`);
+}

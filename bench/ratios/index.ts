@@ -1,0 +1,22 @@
+import type { Ratio } from "../ratio.ts";
+import { admit } from "./admit.ts";
+import { endToEndDefault, endToEndTuned } from "./end-to-end.ts";
+import { slotTurnaround } from "./slot-turnaround.ts";
+import { stageBulk } from "./stage-bulk.ts";
+import { stageSingle } from "./stage-single.ts";
+import { tickBacklog, tickBacklogLarge } from "./tick-backlog.ts";
+import { tickIdlePartitions } from "./tick-idle-partitions.ts";
+
+export const RATIOS: readonly Ratio[] = [
+  stageBulk,
+  stageSingle,
+  admit,
+  tickBacklog,
+  tickIdlePartitions,
+  endToEndDefault,
+  endToEndTuned,
+  slotTurnaround,
+];
+
+/** What `--large` adds. */
+export const LARGE: readonly Ratio[] = [tickBacklogLarge];

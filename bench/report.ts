@@ -1,0 +1,83 @@
+import type { Environment } from "./environment.ts";
+import { type Pairs, ratioOf } from "./pairs.ts";
+import { isMet, type Ratio } from "./ratio.ts";
+import { RATIOS } from "./ratios/index.ts";
+import type { Sizes } from "./sizes.ts";
+import { type Summary, summary } from "./statistics.ts";
+
+/** One measured ratio. */
+export interface Result {
+  readonly ratio: Ratio;
+  readonly pairs: Pairs;
+  readonly seconds: number;
+}
+
+const COLUMNS = ["ratio", "median", "min", "max", "target", "met", "runs", "subject", "baseline", ""];
+
+/** The ratios with their targets, and the figures they are of: medians, and from where to where. */
+export function table(results: readonly Result[]): string {
+  const rows = [COLUMNS, ...results.map(row)];
+  const widths = COLUMNS.map((_, column) => Math.max(...rows.map((cells) => cells[column]?.length ?? 0)));
+  return rows
+    .map((cells) =>
+      cells
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+function row({ ratio, pairs }: Result): string[] {
+  const { median, min, max, runs } = ratioOf(pairs);
+  return [
+    ratio.name,
+    ...[median, min, max].map((value) => value.toFixed(2)),
+    "atLeast" in ratio.target ? `≥ ${ratio.target.atLeast}` : `≤ ${ratio.target.atMost}`,
+    isMet(ratio, median) ? "yes" : "no",
+    String(runs),
+    range(summary(pairs.subject)),
+    range(summary(pairs.baseline)),
+    ratio.unit,
+  ];
+}
+
+function range({ median, min, max }: Summary): string {
+  return `${short(median)} (${short(min)}–${short(max)})`;
+}
+
+function short(value: number): string {
+  return value >= 100 ? Math.round(value).toLocaleString("en") : value.toPrecision(3);
+}
+
+/** Plain numbers under `ratios`, everything else under `figures`. */
+export function json(
+  results: readonly Result[],
+  { mode, sizes, environment }: { mode: string; sizes: Sizes; environment: Environment },
+): object {
+  const main = results.filter(({ ratio }) => RATIOS.includes(ratio));
+  return {
+    ratios: Object.fromEntries(main.map(({ ratio, pairs }) => [ratio.name, ratioOf(pairs).median])),
+    figures: {
+      mode,
+      environment,
+      ...Object.fromEntries(results.map((result) => [result.ratio.name, figures(result, sizes)])),
+    },
+  };
+}
+
+function figures({ ratio, pairs, seconds }: Result, sizes: Sizes): object {
+  const ratios = ratioOf(pairs);
+  return {
+    what: ratio.what,
+    unit: ratio.unit,
+    target: ratio.target,
+    met: isMet(ratio, ratios.median),
+    ratio: ratios,
+    subject: summary(pairs.subject),
+    baseline: summary(pairs.baseline),
+    settings: { ...ratio.settings, ...sizes[ratio.size] },
+    pairs,
+    seconds,
+  };
+}

@@ -1,0 +1,52 @@
+// The benchmarks at their smallest: that they run and say what they should. Nothing about pace.
+import { execFile } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test, { type ExecutionContext } from "ava";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const NAMES = [
+  "stage_bulk",
+  "stage_single",
+  "admit",
+  "tick_backlog",
+  "tick_idle_partitions",
+  "e2e_default",
+  "e2e_tuned",
+  "slot_turnaround",
+];
+
+function bench(...args: string[]) {
+  return promisify(execFile)(process.execPath, ["bench/main.ts", ...args], { cwd: ROOT, timeout: 110_000 });
+}
+
+function scratchFolder(t: ExecutionContext): string {
+  const folder = mkdtempSync(path.join(os.tmpdir(), "bench-"));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+test("every ratio is measured, printed and written", async (t) => {
+  const file = path.join(scratchFolder(t), "figures.json");
+
+  const { stdout } = await bench("--sizes", "smallest", "--json", file);
+
+  const { ratios, figures } = JSON.parse(readFileSync(file, "utf8"));
+  t.deepEqual(Object.keys(ratios), NAMES);
+  for (const name of NAMES) {
+    t.true(Number.isFinite(ratios[name]) && ratios[name] > 0, `${name}: ${ratios[name]}`);
+    t.is(figures[name].ratio.median, ratios[name]);
+    t.regex(stdout, new RegExp(`^${name} `, "m"));
+  }
+  t.is(figures.environment.node, process.versions.node);
+});
+
+test("a flag or a name that is not known is an error which says so", async (t) => {
+  const flag = await t.throwsAsync(bench("--peers"));
+  t.regex(flag.message, /Unknown option '--peers'/);
+  const name = await t.throwsAsync(bench("--only", "admit,pace"));
+  t.regex(name.message, /--only knows stage_bulk, .*; got "pace"/);
+});
