@@ -1,12 +1,4 @@
-import type {
-  CompiledSharedOptions,
-  Job,
-  Logger,
-  TaskList,
-  WithPgClient,
-  Worker,
-  WorkerPool,
-} from "graphile-worker";
+import type { CompiledSharedOptions, Job, Logger, TaskList, WithPgClient, WorkerPool } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
 import { migrate } from "./db/migrate.ts";
 import type { EventSink } from "./events.ts";
@@ -14,7 +6,7 @@ import { type DispatchPolicyOptions, readSettings, type Settings } from "./setti
 import { sweepOnce } from "./sweep.ts";
 import { makeTickTask } from "./tick-task.ts";
 import { makeUnadmittedLog } from "./unadmitted.ts";
-import { beforeEachFetch, listen, wrapTaskLists } from "./worker-internals.ts";
+import { beforeEachFetch, beforeLocalFetches, listen, wrapTaskLists } from "./worker-internals.ts";
 import { makeWorkerPool, type WorkerPoolRuntime } from "./worker-pool.ts";
 import { type Observer, type RunningJob, stagedIdOf, unwrapped } from "./wrap-task.ts";
 
@@ -27,7 +19,7 @@ declare global {
 }
 
 const SHUTDOWN_STEP_MS = 5000;
-/** One-shot pools (runOnce, runTaskListOnce): no loop, no heartbeat, no listener. */
+/** One-shot pools (runOnce, runTaskListOnce): no loop, no listener. */
 const ONE_SHOT = /^otpool-/;
 
 /**
@@ -84,7 +76,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
       },
       hooks: {
         async startWorker(ctx, event) {
-          await hosts.get(ctx.events)?.startPool(event.worker, event.withPgClient, event.tasks);
+          await hosts.get(ctx.events)?.startPool(event.worker.workerPool, event.withPgClient, event.tasks);
         },
       },
     },
@@ -112,7 +104,7 @@ const CLOCK_MARGIN_MS = 5;
 interface Host {
   readonly logger: Logger;
   readonly pools: Map<string, WorkerPoolRuntime>;
-  startPool(worker: Worker, withPgClient: WithPgClient, tasks: TaskList): Promise<void>;
+  startPool(workerPool: WorkerPool, withPgClient: WithPgClient, tasks: TaskList): Promise<void>;
   ended(poolId: string, job: Job, error: unknown): void;
 }
 
@@ -137,6 +129,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
       return at === undefined ? 0 : performance.now() - at;
     },
     clockBehindMs: (job) => (job.locked_by && clocks.get(job.locked_by)) || 0,
+    comeBack: (job) => pools.get(job.locked_by ?? "")?.comeBack(job) ?? null,
     started: (job, state) => void running.set(job, state),
     unadmitted: (job, policy) => logUnadmitted(policy, job, logger),
   };
@@ -149,8 +142,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   }
 
   /** Once per pool, however many workers it has; each of them waits for it before its first job. */
-  function startPool(worker: Worker, withPgClient: WithPgClient, tasks: TaskList): Promise<void> {
-    const { workerPool } = worker;
+  function startPool(workerPool: WorkerPool, withPgClient: WithPgClient, tasks: TaskList): Promise<void> {
     const known = starting.get(workerPool.id);
     if (known) return known;
     const started = openPool(workerPool, withPgClient, tasks);
@@ -166,6 +158,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     const clockBehindMs = await clockOf(workerPool.id, withPgClient);
     const pool = makeWorkerPool({
       poolId: workerPool.id,
+      oneShot: ONE_SHOT.test(workerPool.id),
       clockBehindMs,
       slots: compiled.resolvedPreset.worker.concurrentJobs,
       tasks: Object.keys(tasks),
@@ -178,7 +171,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     });
     pools.set(workerPool.id, pool);
     try {
-      await pool.start(ONE_SHOT.test(workerPool.id));
+      await pool.start();
     } catch (error) {
       // Graphile Worker swallows what a hook throws: without its schema the pool must not run ungoverned.
       logger.error(`Cannot start: ${(error as Error).message}; shutting this worker pool down`, { error });
@@ -207,20 +200,22 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     }),
   );
   wrapTaskLists(compiled, observer, tickTask, logger);
+  beforeLocalFetches(compiled, startPool);
   beforeEachFetch(compiled, () => {
     const oneShots = [...pools].filter(([id]) => ONE_SHOT.test(id));
     return oneShots.length === 0 ? null : Promise.all(oneShots.map(([, pool]) => pool.catchUp()));
   });
-  listen(compiled, settings.schema, logger, (poolId, { policy, vacant }) => {
-    if (vacant) pools.get(poolId)?.bidSoon();
-    else pools.get(poolId)?.nudge(policy);
+  listen(compiled, settings.schema, logger, (poolId, { policy, vacant }, pid) => {
+    const pool = pools.get(poolId);
+    if (vacant) pool?.bidSoon();
+    else if (pid === undefined || !pool?.isOwn(pid)) pool?.nudge(policy);
   });
   compiled.events.on("localQueue:getJobs:complete", ({ jobs }) => {
     for (const job of jobs) if (stagedIdOf(job) !== null) fetchedAt.set(job, performance.now());
   });
   compiled.events.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
   compiled.events.on("pool:release", ({ workerPool }) => {
-    pools.get(workerPool.id)?.disconnect();
+    void pools.get(workerPool.id)?.disconnect();
     pools.delete(workerPool.id);
     starting.delete(workerPool.id);
   });

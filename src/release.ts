@@ -4,8 +4,8 @@ import { type EventSink, emit } from "./events.ts";
 
 /** Fresh jobs in one flush at most. */
 const BATCH = 1000;
-/** Jobs that a flush left come again after this, twice as long each time: mostly their failure is about to be recorded. */
-const FIRST_PAUSE_MS = 10;
+/** Jobs that a flush left come again after this, twice as long each time: mostly their end is about to be recorded. */
+const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 1000;
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
@@ -74,7 +74,6 @@ export function makeReleaseQueue(context: ReleaseContext) {
       const durationMs = performance.now() - started;
       if (done.size > 0) emit(events, "dispatchPolicy:release", { jobs: done.size, durationMs });
       comeAgain(batch.filter(({ job }) => !done.has(job.job)));
-      context.onReleased?.(new Set(batch.map(({ policy }) => policy)));
     } catch (error) {
       failures++;
       const ended = isPoolEnded(error);
@@ -83,6 +82,8 @@ export function makeReleaseQueue(context: ReleaseContext) {
       logger.warn(`Could not release ${jobs.length} finished jobs, ${next}: ${message}`, { error });
       if (!ended) comeAgain(batch);
     }
+    // also when it failed: its answer may be all that was lost
+    context.onReleased?.(new Set(batch.map(({ policy }) => policy)));
     for (const { flushed } of batch) flushed();
   }
 

@@ -102,7 +102,9 @@ export async function addJobs(
   if (jobs.length === 0) return [];
   const batches = batchesOf(jobs);
   const rows = await engine.stage(client, batches, mode).catch(rethrow);
-  return rows.map((row) => toJob(row, jobs[row.n]?.payload));
+  const added = new Array<AddedJob>(rows.length);
+  for (const row of rows) added[row.n] = toJob(row, jobs[row.n]?.payload);
+  return added;
 }
 
 /** What SQL raises when a backlog is full. */

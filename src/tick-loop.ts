@@ -5,6 +5,8 @@ import { type Pass, type TickContext, tickOnce } from "./tick.ts";
 
 /** A loop that comes back without getting anywhere (a row is locked, another router is at work) slows down to this. */
 const SLOWEST_MS = 100;
+/** While the workers have enough to do, what they finish is made up for in passes this far apart, not job by job. */
+const SATURATED_MS = 25;
 /** A pass that failed comes again after this, twice as long each time; nothing but stopping cuts it short. */
 const FIRST_ERROR_PAUSE_MS = 250;
 const LONGEST_ERROR_PAUSE_MS = 5000;
@@ -33,7 +35,7 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
       nudged = false;
       const pass = await attempt();
       if (stopped) return;
-      if (pass) await sleep(pauseAfter(pass), context.minTickIntervalMs);
+      if (pass) await sleep(pauseAfter(pass), leastAfter(pass));
       else await sleep(errorPause(), errorPause());
     }
   })();
@@ -62,6 +64,12 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
     return Math.min(Math.max(pass.nextInMs ?? Number.POSITIVE_INFINITY, 0) + 1, context.loopHeartbeatMs);
   }
 
+  /** The same, when nudged. */
+  function leastAfter(pass: Pass): number {
+    const saturated = pass.saturated === "workers" && context.minTickIntervalMs > 0 ? SATURATED_MS : 0;
+    return Math.max(context.minTickIntervalMs, saturated);
+  }
+
   function errorPause(): number {
     return Math.min(FIRST_ERROR_PAUSE_MS * 2 ** (failures - 1), LONGEST_ERROR_PAUSE_MS);
   }
@@ -77,7 +85,9 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
         if (woken && !stopped) return;
         woken = true;
         clearTimeout(timer);
-        timer = setTimeout(resolve, stopped ? 0 : Math.max(least - (performance.now() - since), 0));
+        const left = least - (performance.now() - since);
+        if (stopped || left <= 0) resolve();
+        else timer = setTimeout(resolve, left);
       };
     });
   }

@@ -49,6 +49,8 @@ export interface Pass extends TickResult {
   readonly progress: boolean;
   /** Milliseconds by the database's clock until something may be admitted; null: nothing until something happens. */
   readonly nextInMs: number | null;
+  /** Nothing goes until a job ends; "workers": since they have enough to do for a while. */
+  readonly saturated: "gate" | "workers" | null;
 }
 
 /** One admission pass: completes keys, routes what arrived, admits. Each step is a transaction of its own. */
@@ -58,6 +60,8 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
   const routed = await route(context, request);
   const admission = await admit(context, request);
   const drops = await takeDrops(context, request.policy);
+  const saturated = admission?.saturated ?? null;
+  const isLeft = saturated === null && (routed > 0 || (admission?.admitted ?? 0) > 0);
   const pass: Pass = {
     claimed: admission?.claimed ?? 0,
     admitted: admission?.admitted ?? 0,
@@ -66,7 +70,8 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     durationMs: performance.now() - started,
     nextEligibleAt: finiteDate(admission?.next_eligible_at ?? null),
     nextInMs: admission?.next_in_ms ?? null,
-    more: admission === null || routed !== 0 || keyed > 0 || admission.admitted > 0,
+    saturated,
+    more: admission === null || routed < 0 || keyed > 0 || isLeft,
     progress: keyed > 0 || (admission?.claimed ?? 0) > 0,
   };
   tell(context.events, request, pass, admission?.set_aside ?? 0);

@@ -1,10 +1,13 @@
 import type {
   CompiledSharedOptions,
+  EnhancedWithPgClient,
   JobHelpers,
   Logger,
   SharedOptions,
   Task,
   TaskList,
+  WithPgClient,
+  WorkerPool,
 } from "graphile-worker";
 import { TICK_TASK } from "./tick-task.ts";
 import { isWrapped, type Observer, wrapTasks } from "./wrap-task.ts";
@@ -73,6 +76,30 @@ export function beforeEachFetch(compiled: CompiledSharedOptions, act: () => Prom
   });
 }
 
+/** A local queue fetches as soon as it is made, before a worker starts: its fetches wait until its pool is open. */
+export function beforeLocalFetches(
+  { events }: CompiledSharedOptions,
+  openPool: (workerPool: WorkerPool, withPgClient: WithPgClient, tasks: TaskList) => Promise<void>,
+): void {
+  events.on("localQueue:init", (event) => {
+    const localQueue = event.localQueue as unknown as LocalQueue;
+    const { workerPool, withPgClient, tasks } = localQueue;
+    const opened = openPool(workerPool, withPgClient, tasks);
+    const held: WithPgClient = (callback) => opened.then(() => withPgClient(callback));
+    localQueue.withPgClient = Object.assign(held, {
+      withRetries: ((callback) =>
+        opened.then(() => withPgClient.withRetries(callback))) satisfies WithPgClient,
+    });
+  });
+}
+
+/** What a local queue fetches jobs with. */
+interface LocalQueue {
+  readonly workerPool: WorkerPool;
+  readonly tasks: TaskList;
+  withPgClient: EnhancedWithPgClient;
+}
+
 /** In place: Graphile Worker keeps the object it compiled. */
 function setOptions(
   compiled: CompiledSharedOptions,
@@ -86,7 +113,7 @@ export function listen(
   { events }: CompiledSharedOptions,
   schema: string,
   logger: Logger,
-  onNotification: (poolId: string, said: Partial<Notification>) => void,
+  onNotification: (poolId: string, said: Partial<Notification>, pid?: number) => void,
 ): void {
   events.on("pool:listen:success", ({ workerPool, client }) => {
     // a moment later: Graphile Worker sends its own LISTEN first
@@ -102,7 +129,7 @@ export function listen(
   events.on("pool:listen:notification", ({ workerPool, message }) => {
     if (message.channel !== CHANNEL) return;
     const said = readNotification(message.payload);
-    if (said?.schema === schema) onNotification(workerPool.id, said);
+    if (said?.schema === schema) onNotification(workerPool.id, said, message.processId);
   });
 }
 

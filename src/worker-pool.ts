@@ -2,16 +2,18 @@ import os from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Job, Logger, WithPgClient } from "graphile-worker";
 import type { Engine } from "./db/engine.ts";
-import { makeOwnConnection } from "./db/own-connection.ts";
+import { makeOwnConnection, makeOwnPool } from "./db/own-connections.ts";
 import { inTime } from "./deadline.ts";
 import { declarePolicies } from "./declare.ts";
 import type { EventSink } from "./events.ts";
 import { finishedJob } from "./finished-job.ts";
 import { makeReleaseQueue } from "./release.ts";
 import type { Settings } from "./settings.ts";
+import { makeSilence } from "./silence.ts";
 import { sweepOnce } from "./sweep.ts";
 import { type TickContext, tickOnce } from "./tick.ts";
 import { makeTickLoops } from "./tick-loop.ts";
+import { attemptOf } from "./unadmitted.ts";
 import type { RunningJob } from "./wrap-task.ts";
 
 /** A leader renews its leases this often; a standby takes over when one has run out, within five seconds of a crash. */
@@ -20,6 +22,8 @@ const LEASE_MS = 4200;
 /** A standby bids this long after the leader's lease ends, spread so that not all do at once. */
 const BID_SPREAD_MS = 100;
 const ERROR_PAUSE_MS = 1000;
+/** For ticks and releases; a worker that does not lead needs one. */
+const PLANNED_CONNECTIONS = 2;
 /** As long as a timer can be. */
 const NO_HEARTBEAT_MS = 2 ** 31 - 1;
 /** How long a one-shot pool waits for its last jobs to be released before it looks for the next. */
@@ -33,6 +37,8 @@ const NEW_SHARD_MS = 250;
 
 export interface PoolContext {
   readonly poolId: string;
+  /** It ends when it finds no job. */
+  readonly oneShot: boolean;
   /** Jobs this pool runs at once. */
   readonly slots: number;
   readonly tasks: readonly string[];
@@ -49,24 +55,29 @@ export interface PoolContext {
 
 /**
  * What this package does in a worker pool beside running jobs: it heartbeats, bids for leases, ticks the shards it
- * leads, releases what finishes, and sweeps. A one-shot pool (runOnce) only ticks at its start and after each job.
+ * leads, releases what finishes, and sweeps. A one-shot pool (runOnce) heartbeats, and ticks at its start and after each
+ * job.
  *
  * Each fails on its own: the heartbeat has a connection to itself, which no stuck tick and no exhausted pool takes away;
  * ticks, releases and sweeps have deadlines.
  */
 export function makeWorkerPool(context: PoolContext) {
-  const { engine, settings, events, logger, poolId } = context;
-  const own = makeOwnConnection({
+  const { engine, settings, events, logger, poolId, oneShot } = context;
+  const connecting = {
     withPgClient: context.withPgClient,
     pgPool: context.pgPool,
     timeoutMs: Math.min(
       Math.max(settings.workerStaleAfterMs / BEAT_PARTS, SHORTEST_BEAT_MS),
       LONGEST_BEAT_MS,
     ),
+  };
+  const own = makeOwnConnection({
+    ...connecting,
     onFallback: (error) =>
       logger.warn(`No connection for heartbeats, using the pool's: ${error.message}`, { error }),
   });
-  const withPgClient = inTime(engine, context.withPgClient, own.run);
+  const planned = makeOwnPool({ ...connecting, max: PLANNED_CONNECTIONS });
+  const withPgClient = inTime(engine, oneShot ? context.withPgClient : planned.run, own.run);
   const ticks: TickContext = {
     withPgClient,
     engine,
@@ -89,18 +100,24 @@ export function makeWorkerPool(context: PoolContext) {
     logger,
     onReleased: (policies) => policies.forEach(loops.nudge),
   });
-  let ask: typeof own.run = own.run;
+  const silence = makeSilence({
+    staleAfterMs: settings.workerStaleAfterMs,
+    clockBehindMs: context.clockBehindMs,
+  });
+  let registered = false;
+  /** It leads no more. */
   let stopping = false;
+  let closed = false;
   let beating: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
   let beatsAt = 0;
   let sweptAt = performance.now();
 
-  async function start(oneShot: boolean): Promise<void> {
-    if (!oneShot) await register();
+  async function start(): Promise<void> {
+    await register();
     await declarePolicies(context.withPgClient, engine, settings);
     if (oneShot) {
-      ask = context.withPgClient;
+      schedule(settings.workerHeartbeatIntervalMs);
       return tickUntilIdle();
     }
     beating = beat();
@@ -114,10 +131,11 @@ export function makeWorkerPool(context: PoolContext) {
 
   /** Workers wait for it: nobody would unlock the jobs of a pool that is killed before anybody knows of it. */
   async function register(): Promise<void> {
-    const bidless = { policies: [], shards: null, ttlMs: LEASE_MS, bids: false };
+    const bidless = { ...bid(), policies: [], bids: false };
     while (!stopping) {
       try {
-        await own.run((client) => engine.beat(client, describePool(), bidless));
+        await sendBeat(bidless);
+        registered = true;
         return;
       } catch (error) {
         if (stopping) return;
@@ -136,11 +154,31 @@ export function makeWorkerPool(context: PoolContext) {
     }
   }
 
+  async function checkJob(job: Job): Promise<void> {
+    while (silence.lasts() && !closed) {
+      clearTimeout(timer);
+      beating = beating.then(() => (silence.lasts() ? beat() : undefined));
+      await beating;
+      if (silence.lasts()) await delay(ERROR_PAUSE_MS);
+    }
+    await silence.check(job, () => context.withPgClient((client) => engine.keepsJob(client, attemptOf(job))));
+  }
+
+  function end(): void {
+    stopping = closed = true;
+    clearTimeout(timer);
+  }
+
+  async function leave(): Promise<void> {
+    if (registered) await own.run((client) => engine.workerGone(client, poolId));
+    registered = false;
+  }
+
   async function beat(): Promise<void> {
     let pause = ERROR_PAUSE_MS;
     try {
-      const leases = await own.run((client) => engine.beat(client, describePool(), bid()));
-      if (stopping) return;
+      const leases = await sendBeat(bid());
+      if (stopping) return schedule(settings.workerHeartbeatIntervalMs);
       loops.follow(leases);
       for (const { policy, leads, waiting, next_in_ms } of leases)
         if (leads && (waiting || (next_in_ms ?? 1) <= 0)) loops.nudge(policy);
@@ -150,16 +188,24 @@ export function makeWorkerPool(context: PoolContext) {
         pause = Math.min(pause, sweptAt + settings.sweepIntervalMs - performance.now());
       }
     } catch (error) {
-      if (!stopping) logger.warn(`Heartbeat failed, trying again: ${(error as Error).message}`, { error });
+      if (!closed) logger.warn(`Heartbeat failed, trying again: ${(error as Error).message}`, { error });
     }
     schedule(pause);
+  }
+
+  async function sendBeat(bids: ReturnType<typeof bid>) {
+    const sentAt = performance.now();
+    const leases = await own.run((client) => engine.beat(client, describePool(), bids));
+    silence.heard(sentAt);
+    return leases;
   }
 
   function describePool() {
     const { slots, tasks, clockBehindMs } = context;
     return {
       id: poolId,
-      slots,
+      // a one-shot pool admits for itself, and one that stops takes no more: none are admitted ahead for them
+      slots: oneShot || stopping ? 0 : slots,
       tasks,
       host: os.hostname(),
       pid: process.pid,
@@ -169,7 +215,7 @@ export function makeWorkerPool(context: PoolContext) {
   }
 
   function bid() {
-    const { loop } = settings;
+    const loop = oneShot || stopping ? null : settings.loop;
     return {
       policies: loop?.policies ?? [],
       shards: loop?.shards ?? null,
@@ -192,7 +238,7 @@ export function makeWorkerPool(context: PoolContext) {
   }
 
   function schedule(ms: number): void {
-    if (stopping) return;
+    if (closed) return;
     clearTimeout(timer);
     beatsAt = performance.now() + ms;
     timer = setTimeout(() => {
@@ -214,6 +260,7 @@ export function makeWorkerPool(context: PoolContext) {
       ({ repaired }) => {
         if (Object.values(repaired).some((n) => n > 0))
           logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
+        loops.nudge();
       },
       (error) => stopping || logger.warn(`Sweep failed: ${(error as Error).message}`, { error }),
     );
@@ -222,36 +269,60 @@ export function makeWorkerPool(context: PoolContext) {
   return {
     start,
     nudge: loops.nudge,
+    /** Whether a backend serves the ticks and releases here, after which the loops are nudged anyway. */
+    isOwn: planned.owns,
     /** A leader stepped down: this pool bids for what it led. */
     bidSoon(): void {
-      if (settings.loop) schedule(Math.random() * BID_SPREAD_MS);
+      if (settings.loop && !stopping) schedule(Math.random() * BID_SPREAD_MS);
     },
+    /** Before a job runs: null, or what to wait for; that rejects when the job was given to others in a silence. */
+    comeBack: (job: Job): Promise<void> | null => (silence.doubts(job) ? checkJob(job) : null),
     /** A job of a policy ended; resolves when its release was flushed once. */
-    release: (job: Job, running: RunningJob, error: unknown): Promise<void> =>
-      releases.push(finishedJob(job, { ...running, error }, { logger, events }), running.policy.identifier),
+    release(job: Job, running: RunningJob, error: unknown): Promise<void> {
+      const finished = finishedJob(job, { ...running, error }, { logger, events });
+      return releases.push({ ...finished, ends: true }, running.policy.identifier);
+    },
     /** For a one-shot pool that is about to look for its next job: releases what finished, and admits what may then go. */
     async catchUp(): Promise<void> {
       await Promise.race([releases.idle(), delay(CATCH_UP_MS, undefined, { ref: false })]);
       await tickUntilIdle();
     },
-    /** Stops ticking, and lets another pool lead at once. */
+    /** Stops ticking, and lets another pool lead at once. Heartbeats go on while the last jobs run. */
     async stepDown(): Promise<void> {
       stopping = true;
       clearTimeout(timer);
       await Promise.allSettled([beating, loops.stop()]);
-      await ask((client) => engine.stepDown(client, poolId));
+      await own.run((client) => engine.stepDown(client, poolId));
+      schedule(0);
     },
     /** Flushes the last releases; the pool is still usable then. */
     async close(): Promise<void> {
+      end();
       try {
         await releases.close();
-        await ask((client) => engine.workerGone(client, poolId));
+        await beating;
+        await leave();
       } finally {
+        planned.close();
         own.close();
       }
     },
-    /** The host let the pool go, whatever was left. */
-    disconnect: own.close,
+    /** The host let the pool go, whatever was left: a one-shot pool has ended, any other was closed. */
+    async disconnect(): Promise<void> {
+      end();
+      try {
+        if (oneShot) {
+          await beating;
+          await leave();
+        }
+      } catch (error) {
+        // it counts as dead once it is silent
+        logger.debug(`Cannot say that this pool is gone: ${(error as Error).message}`, { error });
+      } finally {
+        planned.close();
+        own.close();
+      }
+    },
   };
 }
 

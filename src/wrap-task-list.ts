@@ -31,6 +31,7 @@ export function wrapTaskList<T extends TaskList>(
     events: noEvents,
     waitedLocally: () => 0,
     clockBehindMs: () => 0,
+    comeBack: () => null, // no heartbeat, so nobody takes it for dead
     started: () => {},
     async returned(job, running, helpers, outcome) {
       const ended = { ...running, error: await failureOf(job, outcome) };

@@ -29,6 +29,11 @@ export interface Observer {
   waitedLocally(job: Job): number;
   /** How far the clock that fetched this job is behind the database's, in milliseconds; 0 unless it is Node's own. */
   clockBehindMs(job: Job): number;
+  /**
+   * Before a job of any task runs: null, or where this process was away for so long that its jobs may have been given to
+   * others, resolves once this one is known to be its own still, and rejects where it is not.
+   */
+  comeBack(job: Job): Promise<void> | null;
   /** A job of a policy is about to run. */
   started(job: Job, running: RunningJob): void;
   /** Its task returned or threw; awaited before the host hears of it. */
@@ -64,7 +69,10 @@ function wrapTask(identifier: string, task: Task, observerOf: ObserverOf): Task 
     if (!observer) return task(payload as never, helpers);
     makePolicyAware(helpers, observer);
     const policy = observer.registry.ofTask(identifier);
-    return policy ? runGoverned(policy, task, payload, helpers, observer) : task(payload as never, helpers);
+    const runs = () =>
+      policy ? runGoverned(policy, task, payload, helpers, observer) : task(payload as never, helpers);
+    const back = observer.comeBack(helpers.job);
+    return back === null ? runs() : back.then(runs);
   });
 }
 

@@ -9,7 +9,8 @@
 --   p_bounded  keep the policy's jobs in flight just ahead of its workers
 create or replace function :DISPATCH_POLICY_SCHEMA._admit(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
-  out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz
+  out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz,
+  out saturated text
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
@@ -46,12 +47,11 @@ begin
     v_now := clock_timestamp();
   end if;
   v_candidates := case when v_policy.enabled
-    then array(select c from :DISPATCH_POLICY_SCHEMA._allocate(
-      v_policy, v_partition_ids, v_limiter_ids, v_now, p_bounded) c)
+    then :DISPATCH_POLICY_SCHEMA._allocate(v_policy, v_partition_ids, v_limiter_ids, v_now, p_bounded)
     else array(select c from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, v_policy.batch_size, null) c) end;
-  select a.admitted, a.denied, a.set_aside into admitted, denied, set_aside
+  select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
   from :DISPATCH_POLICY_SCHEMA._admit_claimed(
     v_policy, v_partition_ids, v_limiter_ids, v_candidates, v_now, p_bounded, not v_policy.enabled) a;
-  next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard);
+  next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null);
 end
 $$;

@@ -4,7 +4,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_now timestamptz, p_bounded boolean, p_forced boolean,
-  out admitted int, out denied jsonb, out set_aside int
+  out admitted int, out denied jsonb, out set_aside int, out saturated text
 ) language plpgsql as $$
 declare
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[] := p_candidates;
@@ -28,9 +28,9 @@ begin
     end;
   end if;
   admitted := (select count(*) from unnest(v_admissions) a where a.admitted);
-  denied := (select c.denied from :DISPATCH_POLICY_SCHEMA._charge(
+  select c.denied, c.saturated into denied, saturated from :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, p_partition_ids, p_limiter_ids, v_candidates, v_admissions, p_now, p_bounded, p_forced,
-    nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c);
+    nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;
   if (p_policy).max_pending_in_all is not null then
     perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,
       -(select count(*)::int from unnest(v_admissions) a where a.staged_id is not null));

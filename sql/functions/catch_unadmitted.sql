@@ -133,7 +133,7 @@ begin
     p_policy, array[v_partition.id], v_limiter_ids,
     array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, true)
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
-    array[row(p_job_id, p_staged_id, true):::DISPATCH_POLICY_SCHEMA._private_admission],
+    array[row(p_job_id, p_staged_id, true, true):::DISPATCH_POLICY_SCHEMA._private_admission],
     v_now, false, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
   return true;
 end

@@ -47,9 +47,9 @@ begin
     from timed m group by m.preserve_run_at
   ),
   added as materialized (
-    select j.id as job_id,
-      (select substr(k, 17)::bigint from jsonb_object_keys(j.flags) k where k like 'dispatch_policy:%' limit 1)
-        as staged_id
+    -- our flag, as text (half the time of taking the flags apart): a quotation mark within a flag follows a backslash
+    select j.id as job_id, j.key is not null as keyed,
+      split_part(split_part(' ' || substr(j.flags::text, 2), ' "dispatch_policy:', 2), '"', 1)::bigint as staged_id
     from specs s cross join lateral :GRAPHILE_WORKER_SCHEMA.add_jobs(s.jobs, s.preserve_run_at) j
   ),
   parked as materialized (
@@ -75,15 +75,15 @@ begin
     where m.parked_job_id is null and m.job_key is not null
       and not exists (select 1 from added a where a.staged_id = m.id)
   )
-  select a.job_id, a.staged_id, true from added a
+  select a.job_id, a.staged_id, true, a.keyed from added a
   union all
-  select r.job_id, r.staged_id, true from resumed r
+  select r.job_id, r.staged_id, true, true from resumed r
   -- a parked row that is gone: no job, and no longer a candidate
   union all
-  select null, m.id, false from moved m
+  select null, m.id, false, false from moved m
   where m.parked_job_id is not null and not exists (select 1 from resumed r where r.staged_id = m.id)
   union all
   -- read, so that it is sent
-  select null, null, false from announced where announced is null;
+  select null, null, false, false from announced where announced is null;
 end
 $$;

@@ -1,6 +1,9 @@
 -- When something may be admitted next: the first partition, the next token of a shared bucket somebody waits for, the
 -- start or end of an override, the end of a pause of the whole policy. Null: nothing until something happens.
-create or replace function :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy text, p_shard text)
+-- `p_saturated`: no partition may go, however eligible, until a job ends.
+create or replace function :DISPATCH_POLICY_SCHEMA._next_eligible_at(
+  p_policy text, p_shard text, p_saturated boolean default false
+)
 returns timestamptz language plpgsql stable as $$
 begin
   return (
@@ -8,7 +11,7 @@ begin
   from :DISPATCH_POLICY_SCHEMA._private_policies p
   cross join lateral (select least(
     (select min(x.eligible_at) from unnest(
-        case when p_shard is null then :DISPATCH_POLICY_SCHEMA._shards(p.id) else array[p_shard] end) s (shard)
+        case when p_saturated then '{}' when p_shard is null then :DISPATCH_POLICY_SCHEMA._shards(p.id) else array[p_shard] end) s (shard)
       cross join lateral (
         select q.eligible_at from :DISPATCH_POLICY_SCHEMA._private_partitions q
         where q.policy_id = p.id and q.shard = s.shard and q.eligible_at < 'infinity'

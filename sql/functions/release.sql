@@ -2,6 +2,7 @@
 --
 --   p_jobs   json array of { "job": Graphile Worker's id, "ok": boolean, "lagMs": number | null,
 --     "attempt": the attempt that ended (null: whichever holds the slot),
+--     "ends": true where Graphile Worker is recording its end just now,
 --     "retry": null (no retry of ours), or, each with "attempt": the attempt that failed,
 --       { "after": seconds until due, "priority", "cost", "maxAttempts", "queueName", "giveBack": true (no attempt),
 --         "move": { "key", "shard", "context", "weight", "limits" } (another partition) } parks it,
@@ -12,7 +13,8 @@
 -- unlocked) gives nothing back.
 --
 -- Returns the jobs that are dealt with; the others come again with the next flush: Graphile Worker has not recorded
--- their failure yet, or their limiters changed meanwhile.
+-- their end yet, or their limiters changed meanwhile. A success is waited for only where half of the ahead bound is used:
+-- a release may overtake the completion, and Graphile Worker's table would then hold more than the bound.
 --
 -- Order: limiters ascending, Graphile Worker's job rows, in-flight rows. The in-flight rows are waited for: a skipped
 -- one would leak its slot.
@@ -30,6 +32,7 @@ declare
   v_done bigint[];
   v_jobs json := p_jobs;
   v_stale bigint[] := '{}';
+  v_ending bigint[];
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'dispatch_policy: a release needs READ COMMITTED, not %', current_setting('transaction_isolation')
@@ -61,16 +64,30 @@ begin
     v_job_ids := array(select j.job from :DISPATCH_POLICY_SCHEMA._finished(v_jobs) j order by j.job);
     v_done := :DISPATCH_POLICY_SCHEMA._retry(v_jobs, v_job_ids, v_now);
   end if;
+  if exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_policies p
+    join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = p.ahead_limiter_id
+    where l.id = any(v_limiter_ids)
+      and 2 * l.in_flight >= :DISPATCH_POLICY_SCHEMA._ahead_cap(p.id, l.finished_per_second)
+  ) then
+    v_ending := array(
+      select f.job from :DISPATCH_POLICY_SCHEMA._finished(v_jobs) f
+      cross join lateral (   -- one look at the index for each job
+        select from :GRAPHILE_WORKER_SCHEMA.jobs j
+        where j.id = f.job and j.attempts = f.attempt and j.locked_at is not null limit 1) j
+      where f.ok and f.ends);
+    v_done := array(select u.id from unnest(v_done) u (id) where u.id <> all (v_ending));
+  end if;
   v_done := :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_done, v_limiter_ids, v_now);
   return query select unnest(v_done) union select u.id from unnest(v_stale) u (id) where u.id <> all (v_job_ids);
 end
 $$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._finished(p_jobs json)
-returns table (job bigint, ok boolean, "lagMs" float8, attempt int, retry json, ordinality bigint)
+returns table (job bigint, ok boolean, "lagMs" float8, attempt int, ends boolean, retry json, ordinality bigint)
 language sql stable as $$
-  select j.job, coalesce(j.ok, true), j."lagMs", j.attempt, case when json_typeof(j.retry) = 'object' then j.retry end,
+  select j.job, coalesce(j.ok, true), j."lagMs", j.attempt, j.ends, case when json_typeof(j.retry) = 'object' then j.retry end,
     j.ordinality
-  from rows from (json_to_recordset(p_jobs) as (job bigint, ok boolean, "lagMs" float8, attempt int, retry json))
-    with ordinality j (job, ok, "lagMs", attempt, retry, ordinality);
+  from rows from (json_to_recordset(p_jobs) as (job bigint, ok boolean, "lagMs" float8, attempt int, ends boolean, retry json))
+    with ordinality j (job, ok, "lagMs", attempt, ends, retry, ordinality);
 $$;

@@ -62,7 +62,7 @@ begin
       where p.partition_id is not null group by p.partition_id
     ) w
     left join (
-      select distinct on (p.partition_id) p.* from put p where p.due
+      select distinct on (p.partition_id) p.partition_id, p.priority, p.run_at, p.id from put p where p.due
       order by p.partition_id, p.priority, p.run_at, p.id
     ) f on f.partition_id = w.partition_id
     join partition k on k.id = w.partition_id

@@ -330,7 +330,8 @@ create type :DISPATCH_POLICY_SCHEMA._private_candidate as (
   cost float8,
   chosen boolean
 );
-create type :DISPATCH_POLICY_SCHEMA._private_admission as (job_id bigint, staged_id bigint, admitted boolean);
+-- `counted`: the job may be in flight already, under the same job key.
+create type :DISPATCH_POLICY_SCHEMA._private_admission as (job_id bigint, staged_id bigint, admitted boolean, counted boolean);
 
 -- What adding a job from SQL returns.
 create type :DISPATCH_POLICY_SCHEMA.added_job as (

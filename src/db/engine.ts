@@ -64,6 +64,8 @@ export interface Admission {
   next_eligible_at: Date | number | null;
   /** The same by the database's clock, from now; -Infinity for "now". */
   next_in_ms: number | null;
+  /** A cap over all of the policy is reached, and nothing goes until a job ends; "workers": since they have enough to do. */
+  saturated: "gate" | "workers" | null;
 }
 
 export interface Drop {
@@ -89,6 +91,8 @@ export interface FinishedJob {
   lagMs: number | null;
   /** Which attempt ended; null: whichever holds the slot. */
   attempt: number | null;
+  /** Whether Graphile Worker is recording its end just now. */
+  ends?: boolean;
   retry: Record<string, unknown> | null;
 }
 
@@ -114,6 +118,13 @@ export interface KeylessJob {
 export type JobKeyMode = "replace" | "preserve_run_at" | "unsafe_dedupe";
 
 /**
+ * In a statement: its transaction commits without waiting for the disk, so its locks are free that much sooner. A crash
+ * of the server loses the last transactions, never one of the middle, and nobody acts by one that could be lost: a job
+ * starts after its fetch is on the disk, and with it all that was before.
+ */
+const COMMITS_AT_EASE = "pg_catalog.set_config('synchronous_commit', 'off', true)";
+
+/**
  * The functions of one installation's schema, typed. Each is one statement, and computes next to nothing itself: names
  * and operators in its text are looked up by the caller's search_path, which the functions do not rely on.
  */
@@ -129,11 +140,23 @@ export function makeEngine(schemaName: string) {
   return {
     schemaName,
 
-    stage: (client: Queryable, batches: readonly StageBatch[], mode: JobKeyMode) =>
-      rows<StagedRow>(client, `select * from ${schema}._stage($1::json, $2) order by n`, [
-        JSON.stringify(batches),
+    /** Rows come in any order; `n` says whose they are. */
+    stage: (client: Queryable, batches: readonly StageBatch[], mode: JobKeyMode) => {
+      const [batch, ...others] = batches;
+      if (batch?.policy == null || others.length > 0 || mode !== "replace")
+        return rows<StagedRow>(client, `select * from ${schema}._stage($1::json, $2)`, [
+          JSON.stringify(batches),
+          mode,
+        ]);
+      // the same for one policy's jobs: a text of many jobs is read once less, a tenth of the time
+      return rows<StagedRow>(client, `select * from ${schema}._stage_governed($1, $2, $3, $4, $5)`, [
+        batch.policy,
+        batch.version,
+        JSON.stringify(batch.partitions),
+        JSON.stringify(batch.jobs),
         mode,
-      ]),
+      ]);
+    },
 
     declare: (
       client: Queryable,
@@ -168,11 +191,10 @@ export function makeEngine(schemaName: string) {
     keyJobs: (client: Queryable, policy: string, version: number, jobs: readonly object[]) =>
       rows(client, `select ${schema}._key_jobs($1, $2, $3)`, [policy, version, JSON.stringify(jobs)]),
 
-    /** Commits without waiting for the disk: a crash that loses it loses nothing, the arrivals are still there. */
     route: async (client: Queryable, policy: string, now: Date | null, max: number, bounded: boolean) => {
       const row = await first<{ routed: number }>(
         client,
-        `select pg_catalog.set_config('synchronous_commit', 'off', true), ${schema}._route($1, $2, $3, $4) as routed`,
+        `select ${COMMITS_AT_EASE}, ${schema}._route($1, $2, $3, $4) as routed`,
         [policy, now, max, bounded],
       );
       return row.routed;
@@ -186,7 +208,7 @@ export function makeEngine(schemaName: string) {
         client,
         // numbers first: before PostgreSQL 17 there is no difference between a time and infinity
         `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
-           * 1000::float8 as next_in_ms
+           * 1000::float8 as next_in_ms, ${COMMITS_AT_EASE}
          from ${schema}._admit($1, $2, $3, $4, $5) a`,
         [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
       ),
@@ -197,9 +219,11 @@ export function makeEngine(schemaName: string) {
 
     release: async (client: Queryable, jobs: readonly FinishedJob[]) =>
       (
-        await rows<{ job_id: string }>(client, `select job_id from ${schema}._release($1, null)`, [
-          JSON.stringify(jobs),
-        ])
+        await rows<{ job_id: string }>(
+          client,
+          `select job_id, ${COMMITS_AT_EASE} from ${schema}._release($1, null)`,
+          [JSON.stringify(jobs)],
+        )
       ).map((row) => row.job_id),
 
     /** What becomes of a job that starts without having been admitted; `batch` holds it alone. */
@@ -228,6 +252,14 @@ export function makeEngine(schemaName: string) {
       first<{ partition: string; staged_id: string; resumed: boolean } | undefined>(
         client,
         `select * from ${schema}._start_attempt($1, $2, $3)`,
+        [attempt.jobId, attempt.attempt, attempt.poolId],
+      ),
+
+    /** Whether an attempt is still this pool's, and when that was. */
+    keepsJob: (client: Queryable, attempt: Attempt) =>
+      first<{ keeps: boolean; now: Date }>(
+        client,
+        `select ${schema}._keeps_job($1, $2, $3) as keeps, pg_catalog.clock_timestamp() as now`,
         [attempt.jobId, attempt.attempt, attempt.poolId],
       ),
 

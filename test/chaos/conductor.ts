@@ -65,8 +65,6 @@ export class Conductor {
     const member = await this.#choose([role], (one) => one.role === "enqueuer" || fleet.isBusy(one));
     if (!member) return;
     const hits = fleet.isBusy(member);
-    // one that has not run a job may not have registered yet, and what it fetched stays locked: see docs/design.md
-    if (role === "worker" && !hits) return;
     this.deeds.kills++;
     if (hits) this.deeds.hits++;
     say(`kill ${nameOf(member)}${hits ? ", at work" : ""}`);

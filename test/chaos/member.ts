@@ -51,10 +51,10 @@ export function judge(error: unknown): void {
   else tell({ failure: `${orders.role} ${orders.place}: ${describe(error)}` });
 }
 
-/** Cut connections, a server that is away or full. */
+/** Cut connections, a server that is away or full; Graphile Worker puts some into messages of its own. */
 const TROUBLE_CODES = /^(57P0[123]|08...|53300|ECONNREFUSED|ECONNRESET|EPIPE)$/;
 const TROUBLE =
-  /Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect/;
+  /[Cc]onnection terminated|terminating connection|a connection error|timeout exceeded when trying to connect|ECONNREFUSED|ECONNRESET|database system is|too many clients/;
 
 export function isTrouble(error: unknown): boolean {
   const { code, message, cause } = error as { code?: string; message?: string; cause?: unknown };

@@ -113,9 +113,6 @@ async function calm(
   say("calm");
   const started = Date.now();
   await fleet.end([...fleet.members].filter(({ role }) => role !== "worker"));
-  // those that fetched; one that shuts down just now may have no pool any more
-  for (let waited = 0; waited < 10_000 && !(await allRegistered(database, fleet)); waited += 100)
-    await delay(100);
   say("all workers are killed");
   for (const worker of [...fleet.members]) fleet.kill(worker);
   if (!(await drained(database, judge))) return null;
@@ -148,11 +145,4 @@ async function drained({ pool }: TestDatabase, judge: Judge): Promise<boolean> {
     }
     await delay(200);
   }
-}
-
-async function allRegistered({ pool }: TestDatabase, fleet: Fleet): Promise<boolean> {
-  const pids = [...fleet.members].map(({ child }) => child.pid);
-  const text =
-    "select count(distinct pid)::int as n from dispatch_policy.workers where alive and pid = any($1)";
-  return (await pool.query(text, [pids])).rows[0].n === pids.length;
 }

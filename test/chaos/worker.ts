@@ -38,10 +38,10 @@ const noted = new Map<number, () => void>();
 onCommand((command) => {
   if ("noted" in command) noted.get(command.noted)?.();
   if ("hog" in command) void hog(command.hog);
-  if ("end" in command) void runner.stop();
+  if ("end" in command) void running.then((runner) => runner.stop());
 });
 
-const runner = await run({
+const running = run({
   preset: {
     extends: [WorkerPreset, dispatchPolicyPreset({ policies, ...SETTINGS })],
     worker: { events, concurrentJobs: 8, pollInterval: 1000, logger, ...mode },
@@ -53,6 +53,7 @@ const runner = await run({
     call: call.task((payload, helpers) => perform("call", payload as Payload, helpers)),
   },
 });
+const runner = await running;
 tell({ ready: true });
 // a pool that shut itself down, since it could not complete a job: as in production, its process ends, and another comes
 await runner.promise.catch(() => tell({ met: "shutdown" }));

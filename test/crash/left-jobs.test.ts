@@ -1,6 +1,11 @@
-// A pool that could not record that a job ended shuts down, and leaves the job locked.
-import test from "ava";
-import { definePolicy } from "../../src/index.ts";
+// Jobs that a pool leaves locked: another unlocks them, for it knows of every pool that fetches.
+import test, { type ExecutionContext } from "ava";
+import { run, runOnce, type TaskList, WorkerPreset } from "graphile-worker";
+import type { Pool } from "pg";
+import { definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
+import { MODES } from "../fixtures/governed/modes.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -8,6 +13,58 @@ const work = definePolicy("work", {
   partitionBy: "account",
   gates: ({ concurrency }) => [concurrency({ max: 1 })],
 });
+
+function options(pgPool: Pool, mode: keyof typeof MODES) {
+  const preset: GraphileConfig.Preset = {
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [work] })],
+    worker: { logger: silent, ...MODES[mode] },
+  };
+  return { preset, pgPool, noHandleSignals: true };
+}
+
+test("a local queue fetches nothing before its pool is known", async (t) => {
+  const { pool } = await testDatabase(t);
+  await pool.query("select graphile_worker.add_job('free')");
+  const holder = await pool.connect();
+  await holder.query("begin; lock table dispatch_policy._private_workers in exclusive mode");
+  const free = Promise.withResolvers<void>();
+  const taskList: TaskList = { free: async () => free.resolve() };
+  const runner = await run({ ...options(pool, "localQueue"), taskList });
+  await until("the pool waits to be known", async () => {
+    const { rows } = await pool.query(
+      "select from pg_locks where relation = 'dispatch_policy._private_workers'::regclass and not granted",
+    );
+    return rows.length > 0;
+  });
+  const { rows } = await pool.query("select locked_by from graphile_worker.jobs");
+  t.deepEqual(rows, [{ locked_by: null }]);
+  await holder.query("rollback");
+  holder.release();
+  await free.promise;
+  await runner.stop();
+});
+
+const knowsOneShots = test.macro({
+  title: (_, mode) => `a pool that runs once is known while it runs, ${mode}`,
+  async exec(t: ExecutionContext, mode: keyof typeof MODES) {
+    const { pool } = await testDatabase(t);
+    await pool.query("select dispatch_policy.add_job('work', '{\"account\": \"a\"}')");
+    let seen: unknown[] = [];
+    const task = async () => {
+      ({ rows: seen } = await pool.query(
+        "select w.slots from dispatch_policy.workers w join graphile_worker.jobs j on j.locked_by = w.pool_id",
+      ));
+    };
+    await runOnce({ ...options(pool, mode), taskList: { work: task } });
+    // it takes no part in how many jobs are admitted ahead
+    t.deepEqual(seen, [{ slots: 0 }]);
+    await until("it is gone", async () => {
+      const { rows } = await pool.query("select from dispatch_policy.workers");
+      return rows.length === 0;
+    });
+  },
+});
+for (const mode of ["plain", "localQueue"] as const) test(knowsOneShots, mode);
 
 test("a pool that shuts down with a job locked counts as dead, not as gone: the job runs again", async (t) => {
   const worker = await startWorker(t, {

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import { existsSync, globSync, readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Logger, runMigrations } from "graphile-worker";
 import pg from "pg";
@@ -37,10 +38,22 @@ export async function testDatabase(
   const pool = quietPool(url);
   const drop = async () => {
     await pool.end();
-    await asAdmin((admin) => admin.query(`drop database if exists ${name} with (force)`));
+    await asAdmin(async (admin) => {
+      await leave(admin, name);
+      await admin.query(`drop database if exists ${name} with (force)`);
+    });
   };
   t?.teardown(drop);
   return { url, pool, drop };
+}
+
+const LEAVE_MS = 500;
+
+/** Graphile Worker does not wait for the end of a pool of its own, and to be cut off then is an error nobody hears. */
+async function leave(admin: pg.Client, database: string): Promise<void> {
+  const end = performance.now() + LEAVE_MS;
+  const connected = "select from pg_stat_activity where datname = $1";
+  while (performance.now() < end && (await admin.query(connected, [database])).rowCount !== 0) await delay(5);
 }
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));

@@ -184,7 +184,16 @@ test("what this package relies on inside Graphile Worker is as it expects", asyn
   const tasks: TaskList = {
     look: async (_payload, { abortSignal }) => void ran.push({ signal: abortSignal, asked }),
   };
-  const found: { options?: unknown; queue?: unknown; worker?: unknown; signal?: AbortSignal } = {};
+  const found: Record<"options" | "queue" | "pool" | "worker" | "signal" | "notifier", unknown> = {
+    options: null,
+    queue: null,
+    pool: null,
+    worker: null,
+    signal: null,
+    notifier: null,
+  };
+  let fetches = 0;
+  const listening = Promise.withResolvers<unknown>();
   const look: GraphileConfig.Plugin = {
     name: "LookPlugin",
     worker: {
@@ -198,7 +207,18 @@ test("what this package relies on inside Graphile Worker is as it expects", asyn
             found.signal = workerPool.abortSignal;
           });
           events.on("localQueue:init", ({ localQueue }) => {
-            found.queue = (localQueue as unknown as { tasks: unknown }).tasks;
+            const queue = localQueue as unknown as LocalQueue;
+            found.queue = queue.tasks;
+            found.pool = queue.workerPool.abortSignal;
+            const { withRetries } = queue.withPgClient;
+            queue.withPgClient.withRetries = (callback) => {
+              fetches++;
+              return withRetries(callback);
+            };
+          });
+          events.on("pool:listen:success", listening.resolve);
+          events.on("pool:listen:notification", ({ message }) => {
+            found.notifier = message.processId;
           });
           events.on("worker:create", (event) => {
             found.worker = event.tasks;
@@ -227,6 +247,9 @@ test("what this package relies on inside Graphile Worker is as it expects", asyn
   t.is(found.queue, tasks, "localQueue.tasks");
   t.is(found.worker, tasks, "worker:create");
 
+  t.is(found.pool, found.signal, "localQueue.workerPool");
+  await listening.promise; // what is said before is lost, and polling is far off
+
   // reschedule_jobs tells nobody: a worker is woken by what this package sends
   const later = "select id from graphile_worker.add_job('look', run_at => now() + interval '1 hour')";
   for (let job = 1; job <= 2; job++) {
@@ -235,9 +258,18 @@ test("what this package relies on inside Graphile Worker is as it expects", asyn
     await pool.query(`select pg_notify('jobs:insert', '{"r": 0.5, "count": 1}')`);
     await until("the job ran", () => ran.length === job, { withinMs: SOON_MS });
   }
-  t.is(ran[0]?.signal, found.signal, "helpers.abortSignal is the pool's");
+  t.is<unknown, unknown>(ran[0]?.signal, found.signal, "helpers.abortSignal is the pool's");
   t.true(ran[1]!.asked > ran[0]!.asked, "forbidden flags are asked for before each fetch");
+  t.true(fetches > 1, "localQueue.withPgClient.withRetries fetches");
+  t.is(typeof found.notifier, "number", "a notification says which backend it is of");
 });
+
+/** Of Graphile Worker's, what is not public. */
+interface LocalQueue {
+  readonly tasks: unknown;
+  readonly workerPool: { readonly abortSignal: AbortSignal };
+  readonly withPgClient: { withRetries(callback: unknown): unknown };
+}
 
 async function makeWorld(t: ExecutionContext, mode: Mode): Promise<World> {
   const { url, pool } = await testDatabase(t);

@@ -70,6 +70,24 @@ test("a graceful stop waits for running jobs, releases them, and leaves no lease
   t.is(worker.happened.at(-1)?.event, "job:success");
 });
 
+test("heartbeats go on while the last jobs of a pool that stops run, and it counts no slots", async (t) => {
+  const { task, open } = latch();
+  const preset = { workerHeartbeatInterval: "100 ms" } as const;
+  const worker = await startWorker(t, { policies: [one], tasks: { work: task }, preset });
+  await worker.utils.addJob(one, account);
+  await worker.sees("job:start");
+  const stopped = worker.stop();
+  await until("it stepped down", async () => (await leases(worker.database)).length === 0);
+  const { at } = await worker.row("select clock_timestamp() as at");
+  await until("a heartbeat later", async () => {
+    const row = await worker.row("select heartbeat_at, slots from dispatch_policy.workers");
+    return row.heartbeat_at > at && row.slots === 0;
+  });
+  open();
+  await stopped;
+  t.is((await worker.row("select count(*)::int as n from dispatch_policy.workers")).n, 0);
+});
+
 test("when the leader stops, another process leads at once", async (t) => {
   const database = await testDatabase(t);
   const first = await startWorker(t, { policies: [one], database, tasks: { work: async () => {} } });

@@ -4,6 +4,11 @@ import type { Queryable } from "./engine.ts";
 /** Runs a callback with a client of a pool, as Graphile Worker's does. */
 type WithClient = <T>(callback: (client: pg.PoolClient) => Promise<T>) => Promise<T>;
 
+export interface OwnPoolOptions extends Omit<OwnConnectionOptions, "onFallback"> {
+  /** Connections at most. */
+  readonly max: number;
+}
+
 export interface OwnConnectionOptions {
   /** The host's way to its pool: says where to connect to, and stands in while the connection cannot be made. */
   readonly withPgClient: WithClient;
@@ -39,7 +44,7 @@ export function makeOwnConnection({ withPgClient, pgPool, timeoutMs, onFallback 
   /** Undefined while it cannot be made. */
   async function connected(): Promise<pg.Client | undefined> {
     if (client) return client;
-    settings ??= poolSettings(pgPool) ?? (await withPgClient(async (one) => clientSettings(one)));
+    settings ??= await settingsOf(pgPool, withPgClient);
     if (!settings) return undefined;
     const made = new pg.Client({ ...settings, ...timeouts(timeoutMs) });
     made.on("error", () => discard(made));
@@ -72,8 +77,80 @@ export function makeOwnConnection({ withPgClient, pgPool, timeoutMs, onFallback 
 
 export type OwnConnection = ReturnType<typeof makeOwnConnection>;
 
+/**
+ * A few connections beside the host's pool, for statements that are large: each backend plans them for itself, which
+ * takes ten times as long as running them, and in the host's pool they would meet another backend nearly every time.
+ * Connections are made when they are needed; while none is to be had the host's pool stands in.
+ */
+export function makeOwnPool({ withPgClient, pgPool, timeoutMs, max }: OwnPoolOptions) {
+  let pool: pg.Pool | null | undefined;
+  let closed = false;
+  const backends = new WeakMap<pg.PoolClient, number>();
+  const pids = new Set<number>();
+
+  async function run<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    const client = closed ? null : await taken();
+    if (!client) return withPgClient(callback);
+    try {
+      return await callback(client);
+    } finally {
+      client.release();
+    }
+  }
+
+  async function taken(): Promise<pg.PoolClient | null> {
+    try {
+      if (pool === undefined) {
+        const settings = await settingsOf(pgPool, withPgClient);
+        pool ??= settings && makePool(settings);
+      }
+      return (await pool?.connect()) ?? null;
+    } catch {
+      return null; // the host's pool has the word, and its error is heard
+    }
+  }
+
+  function makePool(settings: pg.ClientConfig): pg.Pool {
+    const made = new pg.Pool({
+      ...settings,
+      max,
+      min: 0,
+      idleTimeoutMillis: 0,
+      maxUses: Number.POSITIVE_INFINITY,
+      connectionTimeoutMillis: timeoutMs,
+      keepAlive: true,
+    });
+    made.on("error", () => {}); // a lost connection: its statement says so, and the pool makes another
+    made.on("connect", (client) => {
+      client.on("error", () => {});
+      const { processID } = client as { processID?: number | null };
+      if (typeof processID !== "number") return;
+      backends.set(client, processID);
+      pids.add(processID);
+    });
+    made.on("remove", (client) => void pids.delete(backends.get(client) ?? 0));
+    return made;
+  }
+
+  return {
+    run,
+    /** Whether a backend serves one of these connections. */
+    owns: (pid: number): boolean => pids.has(pid),
+    close(): void {
+      if (closed) return;
+      closed = true;
+      pool?.end().catch(() => {});
+    },
+  };
+}
+
 function timeouts(ms: number): pg.ClientConfig {
   return { connectionTimeoutMillis: ms, query_timeout: ms, keepAlive: true };
+}
+
+/** Null where nobody says where to connect to. */
+async function settingsOf(pgPool: unknown, withPgClient: WithClient): Promise<pg.ClientConfig | null> {
+  return poolSettings(pgPool) ?? (await withPgClient(async (one) => clientSettings(one)));
 }
 
 /** With these the pool makes its own clients: also where a password is a function, or a stream is made in a way of one's own. */
