@@ -3,6 +3,8 @@ import { addPolicyJob, addPolicyJobs, concurrency, definePolicy, throttle } from
 import { type Ctx, FULL, policyOf, scenario, sqlPolicyOf, VIAS } from "../helpers/scenario.ts";
 
 const HOUR = 3600;
+/** Of the functions that route and admit: who has to wait for a lock takes longer. */
+const LOCK_TIMEOUT_MS = 2000;
 const inAnHour = () => new Date(Date.now() + HOUR * 1000);
 
 const endpoints = definePolicy("fetch_endpoint", {
@@ -204,7 +206,7 @@ for (const via of VIAS) {
     await other.query("select from dispatch_policy._private_partitions where key = 'k' for update");
     const started = performance.now();
     t.is((await it.tickNow()).admitted, 0);
-    t.true(performance.now() - started < 1000, "at once");
+    t.true(performance.now() - started < LOCK_TIMEOUT_MS, "it did not wait");
     await other.query("rollback");
     t.is((await it.tickNow()).admitted, 1);
   });
@@ -284,7 +286,7 @@ test.serial(
       rounds++;
     } while (performance.now() < openUntil);
     t.is((await it.inFlight()).length, 1 + 2 * rounds, "each round's jobs are admitted");
-    t.true(slowest < 250, `the slowest took ${slowest} ms`);
+    t.true(slowest < LOCK_TIMEOUT_MS, `the slowest took ${slowest} ms`);
     await application.query("commit");
     t.is((await it.tickNow()).admitted, 1);
   },
