@@ -1,7 +1,7 @@
 -- Moves chosen jobs out of staging and into Graphile Worker, in one statement: new ones by add_jobs, parked ones by
 -- reschedule_jobs. add_jobs may return fewer rows than it got (a worker took the job of that key meanwhile): a row
--- without a job goes back to staging. A parked row whose job is gone has nothing left to do. Rows another session
--- holds are skipped, never waited for.
+-- without a job goes back to staging. A parked row has nothing left to do where its job is gone, or where a newer one of
+-- its job key is staged or took its place. Rows another session holds are skipped, never waited for.
 --
 -- Staged rows are found by ctid: by id, on a table that looks empty to vacuum, the planner walks another index. That
 -- a ctid still holds the same job is asked of a hashed sub-select ("in (…) is true" is one, and is no join): compared
@@ -47,22 +47,22 @@ begin
     from timed m group by m.preserve_run_at
   ),
   added as materialized (
-    -- our flag, as text (half the time of taking the flags apart): a quotation mark within a flag follows a backslash
-    select j.id as job_id, j.key is not null as keyed,
-      split_part(split_part(' ' || substr(j.flags::text, 2), ' "dispatch_policy:', 2), '"', 1)::bigint as staged_id
+    select j.id as job_id, j.key is not null as keyed, :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) as staged_id
     from specs s cross join lateral :GRAPHILE_WORKER_SCHEMA.add_jobs(s.jobs, s.preserve_run_at) j
   ),
   parked as materialized (
-    select m.priority, array_agg(m.parked_job_id order by m.parked_job_id) as ids
-    from moved m where m.parked_job_id is not null group by m.priority
+    select m.id as staged_id, m.parked_job_id as job_id, m.priority
+    from moved m join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = m.parked_job_id
+    where coalesce(:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags), m.id) = m.id
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs n where n.job_key = j.key)
   ),
   resumed as materialized (
-    select j.id as job_id, m.id as staged_id
-    from parked p
+    select k.job_id, k.staged_id
+    from (select p.priority, array_agg(p.job_id order by p.job_id) as ids from parked p group by p.priority) p
     cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
       -- workers go by the clock: an admission at a test's later `now` must not wait for it
       p.ids, run_at => least(p_now, clock_timestamp()) - v_behind, priority => p.priority) j
-    join moved m on m.parked_job_id = j.id
+    join parked k on k.job_id = j.id
   ),
   announced as (
     -- reschedule_jobs tells no worker
@@ -86,4 +86,10 @@ begin
   -- read, so that it is sent
   select null, null, false, false from announced where announced is null;
 end
+$$;
+
+-- The staged id a job of Graphile Worker's carries as a flag; null: none. By its text (half the time of taking the flags
+-- apart): a quotation mark within a flag follows a backslash.
+create or replace function :DISPATCH_POLICY_SCHEMA._staged_id_of(flags jsonb) returns bigint language sql immutable as $$
+  select nullif(split_part(split_part(' ' || substr(flags::text, 2), ' "dispatch_policy:', 2), '"', 1), '')::bigint;
 $$;

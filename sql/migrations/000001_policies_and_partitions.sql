@@ -181,6 +181,8 @@ create index staged_jobs_for_promotion on :DISPATCH_POLICY_SCHEMA._private_stage
   (partition_id, (coalesce(retry_at, run_at))) where not due;
 create unique index staged_jobs_by_key on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (job_key)
   where job_key is not null;
+create index staged_jobs_by_parked_job on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (parked_job_id)
+  where parked_job_id is not null;
 
 -- Notes, appended by enqueuers: this partition has new work. Routing consumes them.
 create table :DISPATCH_POLICY_SCHEMA._private_arrivals (

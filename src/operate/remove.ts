@@ -6,7 +6,8 @@ export type RemoveOptions = ({ ids: readonly string[] } | { jobKey: string } | P
   Why & { dryRun?: boolean };
 
 /**
- * Removes staged jobs: by id, by job key, or all of a policy or partition. Jobs that were admitted stay.
+ * Removes staged jobs: by id, by job key, or all of a policy or partition. Jobs that were admitted stay. A job that waits
+ * for its retry counts as staged: Graphile Worker keeps it, as failed for good.
  *
  * @example await utils.remove({ policy: "fetch_endpoint", partition: "ep1", dryRun: true });
  */

@@ -121,9 +121,17 @@ language sql stable as $$
       where s.id = any(p_ids) and s.parked_job_id is not null);
 $$;
 
--- Jobs that left Graphile Worker without running: the next sweep gives their slots back. It is told by a mark instead
--- of done here, since an application's transaction must not hold limiters until it commits.
+-- Jobs that left Graphile Worker without running: parked ones have nothing left to wait for, and the next sweep gives the
+-- others' slots back. It is told by a mark instead of done here, since an application's transaction must not hold limiters
+-- until it commits.
 create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[]) returns void language sql volatile as $$
+  with waiting as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.parked_job_id = any(p_job_ids) and not exists (
+      select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = s.parked_job_id and j.attempts < j.max_attempts)
+    returning s.task_identifier
+  )
+  select :DISPATCH_POLICY_SCHEMA._count_removed(array(select w.task_identifier from waiting w));
   update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = '-infinity'
   where f.job_id = any(p_job_ids) and not exists (
     select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = f.job_id and j.locked_at is not null);

@@ -1,5 +1,5 @@
 -- Removes staged jobs, by id, by job key, or all of a policy or partition. Admitted jobs stay; rows another session
--- holds are skipped. Of a parked job only its next admission goes: Graphile Worker keeps the failed job.
+-- holds are skipped. A parked job waits inside Graphile Worker, which keeps it as failed for good.
 create or replace function :DISPATCH_POLICY_SCHEMA.remove(
   ids bigint[] default null, job_key text default null, policy text default null, partition text default null,
   reason text default null, by text default null, dry_run boolean default false
@@ -21,7 +21,11 @@ begin
     left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
     left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
     where (remove.ids is null or s.id = any(remove.ids))
-      and (remove.job_key is null or s.job_key = remove.job_key)
+      and (remove.job_key is null or s.id = any(array(
+        select n.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs n where n.job_key = remove.job_key
+        union all
+        select n.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+        join :DISPATCH_POLICY_SCHEMA._private_staged_jobs n on n.parked_job_id = j.id where j.key = remove.job_key)))
       -- what was just staged has no partition yet, only its id
       and (remove.policy is null or p.name = remove.policy or (q.id is null and s.task_identifier in (
         select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
@@ -35,6 +39,10 @@ begin
     delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(v_ids);
     perform :DISPATCH_POLICY_SCHEMA._count_removed(array(
       select s.task_identifier from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids)));
+    perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[j.id], j.last_error)
+    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
+    where s.id = any(v_ids) and coalesce(:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags), s.id) = s.id;
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids);
     get diagnostics changed = row_count;
   end if;

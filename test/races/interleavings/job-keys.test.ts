@@ -124,6 +124,34 @@ for (const parks of [false, true]) {
   });
 }
 
+for (const end of ["commit", "rollback"]) {
+  test(`a retry that comes due beside a tick that puts another in its place is not admitted: ${end}`, async (t) => {
+    const world = await engine(t, OWN);
+    await world.stage("a", { jobKey: "K1" });
+    await world.passes();
+    const [job] = await world.inFlight();
+    await world.release([finished(job!, true)]);
+    await world.stage("b", { jobKey: "K1" });
+    await world.route();
+    const ticking = await world.session();
+    await ticking.query("begin");
+    t.is((await world.admit({ as: ticking })).admitted, 1, "b's");
+    const later = new Date(Date.now() + 60_000);
+    await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [later]);
+    const other = await world.session();
+    const second = world.admit({ now: later, as: other });
+    await world.waitsForLock(other);
+    await ticking.query(end);
+
+    t.is((await second).admitted, 0, "a's");
+    t.is(await jobs(world), 1);
+    t.is(await world.staged(), end === "commit" ? 0 : 1);
+    t.is((await world.inFlight("a")).length, 0);
+    await accountedFor(t, world);
+    t.is(await jobs(world), 0);
+  });
+}
+
 function finished(job: string, parks: boolean) {
   const retry = { after: 1, task: "p", maxAttempts: 25, queueName: null };
   return parks ? { job, ok: false, retry } : { job };

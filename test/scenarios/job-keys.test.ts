@@ -1,0 +1,260 @@
+// Scenario 31, job keys: a governed task's jobs run exactly as a plain task's do, whatever becomes of the job of their
+// key meanwhile: each story is told to both.
+import test from "ava";
+import type { JobHelpers, Runner } from "graphile-worker";
+import { run, WorkerPreset } from "graphile-worker";
+import type pg from "pg";
+import { concurrency, list } from "../../src/index.ts";
+import { until } from "../helpers/engine.ts";
+import { policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
+import { silent } from "../helpers/silent.ts";
+
+interface Item {
+  note: string;
+  /** How many attempts fail. */
+  fails?: number;
+  /** Runs until it is let go. */
+  holds?: boolean;
+}
+
+type Told = Item | Item[];
+
+const GOVERNED = "p";
+const TASKS = ["plain", GOVERNED];
+
+/** A task's jobs, all of one key. Between its steps nothing runs but what is held. */
+class Side {
+  readonly #it: Scenario;
+  readonly #task: string;
+  readonly #pool: pg.Pool;
+  #ran: string[] = [];
+  #letGo = Promise.withResolvers<void>();
+  #runner: Runner | undefined;
+
+  constructor(it: Scenario, task: string) {
+    this.#it = it;
+    this.#task = task;
+    this.#pool = it.connections(8);
+    it.t.teardown(() => this.#stop());
+  }
+
+  async add(told: Told, spec: object = {}): Promise<void> {
+    const payload = Array.isArray(told) ? told.map((item) => ({ key: "k", ...item })) : { key: "k", ...told };
+    await this.#it.utils.addJob(this.#task, payload as never, { jobKey: "key", ...spec });
+  }
+
+  /** What is staged is handed to Graphile Worker; plain jobs are there. */
+  async admit(): Promise<void> {
+    if (this.#task === GOVERNED) await this.#it.tickNow();
+  }
+
+  async remove(): Promise<void> {
+    const schema = this.#task === GOVERNED ? "dispatch_policy" : "graphile_worker";
+    await this.#it.rows(`select ${schema}.remove_job('key')`);
+  }
+
+  /** Until so many attempts have begun in all. */
+  async start(attempts: number): Promise<void> {
+    await this.admit();
+    await this.#work();
+    await until(`${attempts} have begun`, () => this.#ran.length >= attempts);
+  }
+
+  /** Until so many attempts have ended in all. */
+  async run(attempts: number): Promise<void> {
+    await this.start(attempts);
+    await this.#stop();
+  }
+
+  /** Until nothing is left to do, however late it is due. Resolves to what ran. */
+  async drain(): Promise<string[]> {
+    this.#letGo.resolve();
+    await this.#stop();
+    await this.#work();
+    const open = "from graphile_worker.jobs where task_identifier = $1 and attempts < max_attempts";
+    await until(`nothing of ${this.#task} is left`, async () => {
+      if (this.#task === GOVERNED) await this.#it.tick(7200);
+      else await this.#it.utils.rescheduleJobs(await this.#waiting(), { runAt: new Date() });
+      const [row] = await this.#it.rows(`select count(*)::int as n ${open}`, [this.#task]);
+      return row.n === 0 && (this.#task !== GOVERNED || (await this.#it.staged()) === 0);
+    });
+    await this.#stop();
+    await this.#it.rows("select graphile_worker.remove_job('key')");
+    const ran = this.#ran;
+    this.#ran = [];
+    this.#letGo = Promise.withResolvers();
+    return ran;
+  }
+
+  async #waiting(): Promise<string[]> {
+    const waiting =
+      "task_identifier = $1 and locked_at is null and run_at > now() and attempts < max_attempts";
+    const rows = await this.#it.rows(`select id from graphile_worker.jobs where ${waiting}`, [this.#task]);
+    return rows.map((row) => row.id);
+  }
+
+  async #work(): Promise<void> {
+    this.#runner ??= await run({
+      preset: { extends: [WorkerPreset, this.#it.preset] },
+      pgPool: this.#pool,
+      concurrency: 5,
+      pollInterval: 100,
+      noHandleSignals: true,
+      logger: silent,
+      taskList: { [this.#task]: (payload, helpers) => this.#perform(payload as Told, helpers) },
+    });
+  }
+
+  async #stop(): Promise<void> {
+    const runner = this.#runner;
+    this.#runner = undefined;
+    await runner?.stop();
+  }
+
+  async #perform(told: Told, { job }: JobHelpers) {
+    const items = Array.isArray(told) ? told : [told];
+    this.#ran.push(`${items.map(({ note }) => note).join("+")} #${job.attempts}`);
+    if (items.some(({ holds }) => holds)) await this.#letGo.promise;
+    const ends = items.map(async ({ note, fails = 0 }) => {
+      if (job.attempts <= fails) throw new Error(note);
+    });
+    if (Array.isArray(told)) return ends as never;
+    await ends[0];
+  }
+}
+
+const MODES = ["replace", "preserve_run_at", "unsafe_dedupe"];
+const one = { note: "one" };
+const failing = { note: "one", fails: 1 };
+const held = { note: "one", holds: true };
+const two = { note: "two" };
+
+const STORIES: Record<string, (side: Side, spec: object) => Promise<void>> = {
+  "it waits": async (side, spec) => {
+    await side.add(one);
+    await side.add(two, spec);
+  },
+  "it was admitted": async (side, spec) => {
+    await side.add(one);
+    await side.admit();
+    await side.add(two, spec);
+  },
+  "it runs": async (side, spec) => {
+    await side.add(held);
+    await side.start(1);
+    await side.add(two, spec);
+  },
+  "it runs, and will fail": async (side, spec) => {
+    await side.add({ ...held, ...failing });
+    await side.start(1);
+    await side.add(two, spec);
+  },
+  "it failed": async (side, spec) => {
+    await side.add(failing);
+    await side.run(1);
+    await side.add(two, spec);
+  },
+  "it failed, and so does the new one": async (side, spec) => {
+    await side.add(failing);
+    await side.run(1);
+    await side.add({ ...two, fails: 1 }, spec);
+  },
+  "it failed, and so does the new one before either is due": async (side, spec) => {
+    await side.add(failing);
+    await side.run(1);
+    await side.add({ ...two, fails: 1 }, { ...spec, jobKeyMode: "replace" });
+    await side.run(2);
+  },
+  "it failed for good": async (side, spec) => {
+    await side.add(failing, { maxAttempts: 1 });
+    await side.run(1);
+    await side.add(two, spec);
+  },
+  "it failed and was removed": async (side, spec) => {
+    await side.add(failing);
+    await side.run(1);
+    await side.remove();
+    await side.add(two, spec);
+  },
+  "it is a batch that waits": async (side, spec) => {
+    await side.add([one]);
+    await side.add([two], spec);
+  },
+  "it is a batch that was admitted": async (side, spec) => {
+    await side.add([one]);
+    await side.admit();
+    await side.add([two], spec);
+  },
+  "it is a batch that runs": async (side, spec) => {
+    await side.add([held]);
+    await side.start(1);
+    await side.add([two], spec);
+  },
+  "it is a batch of which a part failed": async (side, spec) => {
+    await side.add([{ note: "well" }, failing]);
+    await side.run(1);
+    await side.add([two], spec);
+  },
+  "it is a batch, admitted, and gets two more": async (side, spec) => {
+    await side.add([one]);
+    await side.admit();
+    await side.add([two], spec);
+    await side.add([{ note: "three" }], spec);
+  },
+};
+
+for (const mode of MODES) {
+  test(`scenario 31: what becomes of two jobs of one key, the second added in mode ${mode}`, async (t) => {
+    t.timeout(300_000);
+    const it = await scenario(
+      t,
+      policyOf(GOVERNED, {
+        context: (payload) => ({ key: ([payload].flat() as { key: string }[])[0]?.key }) as never,
+        ...{ shardBy: () => "default", weight: 1, cost: 1, backoff: list(["1 hour"]) },
+        gates: [concurrency({ max: 10 })],
+      }),
+    );
+    const sides = TASKS.map((task) => new Side(it, task));
+    for (const [when, story] of Object.entries(STORIES)) {
+      const told: string[][] = [];
+      for (const side of sides) {
+        await story(side, { jobKeyMode: mode });
+        told.push(await side.drain());
+      }
+      const [plain, governed] = told;
+      t.deepEqual(governed, plain, when);
+      t.log(`${when}: ${plain?.join(", ")}`);
+      t.is((await it.limiter("concurrency")).in_flight, 0);
+    }
+  });
+}
+
+test("scenario 31: a parked job is removed by key: Graphile Worker keeps it as failed for good", async (t) => {
+  const it = await scenario(t, { backoff: list(["1 hour"]), gates: [concurrency({ max: 1 })] });
+  const hands = await it.hands();
+  await it.utils.addJob("p", { key: "k" } as never, { jobKey: "key" });
+  await it.tickNow();
+  await hands.end(1, "badly");
+  t.is(await it.staged(), 1, "it is parked");
+  t.like(await it.utils.remove({ jobKey: "key", dryRun: true }), { matched: 1, changed: 0 });
+  t.like(await it.utils.remove({ jobKey: "key" }), { matched: 1, changed: 1 });
+  t.is(await it.staged(), 0);
+  const [job] = await it.rows(
+    "select attempts = max_attempts as failed, last_error from graphile_worker.jobs",
+  );
+  t.deepEqual(job, { failed: true, last_error: "badly" });
+});
+
+for (const how of ["complete_jobs", "permanently_fail_jobs", "remove_job"]) {
+  test(`scenario 31: a parked job has nothing left to wait for after ${how}`, async (t) => {
+    const it = await scenario(t, { backoff: list(["1 hour"]) });
+    const hands = await it.hands();
+    const { id } = await it.utils.addJob("p", { key: "k" } as never, { jobKey: "key" });
+    await it.tickNow();
+    await hands.end(1, "badly");
+    t.is(await it.staged(), 1);
+    await it.rows(`select dispatch_policy.${how}($1)`, [how === "remove_job" ? "key" : [id]]);
+    t.is(await it.staged(), 0);
+    t.deepEqual(await it.rows("select from graphile_worker.jobs where attempts < max_attempts"), []);
+  });
+}
