@@ -1,5 +1,11 @@
 import type { Pairs } from "./pairs.ts";
 import type { Sizes } from "./sizes.ts";
+import type { Usage } from "./usage.ts";
+
+/** The figures of both sides, and what each job used up where that is counted: medians. */
+export interface Measured extends Pairs {
+  readonly perJob?: { readonly subject: Usage; readonly baseline: Usage };
+}
 
 /** One of the things measured: a subject's figure divided by that of a baseline. */
 export interface Ratio {
@@ -12,7 +18,7 @@ export interface Ratio {
   readonly settings: Readonly<Record<string, unknown>>;
   /** Which of the sizes are its own. */
   readonly size: keyof Sizes;
-  measure(sizes: Sizes): Promise<Pairs>;
+  measure(sizes: Sizes): Promise<Measured>;
 }
 
 export function isMet({ target }: Ratio, value: number): boolean {

@@ -1,23 +1,44 @@
 import type { Environment } from "./environment.ts";
-import { type Pairs, ratioOf } from "./pairs.ts";
-import { isMet, type Ratio } from "./ratio.ts";
+import { ratioOf } from "./pairs.ts";
+import { isMet, type Measured, type Ratio } from "./ratio.ts";
 import { RATIOS } from "./ratios/index.ts";
 import type { Sizes } from "./sizes.ts";
 import { type Summary, summary } from "./statistics.ts";
+import type { Usage } from "./usage.ts";
 
 /** One measured ratio. */
 export interface Result {
   readonly ratio: Ratio;
-  readonly pairs: Pairs;
+  readonly pairs: Measured;
   readonly seconds: number;
 }
 
 const COLUMNS = ["ratio", "median", "min", "max", "target", "met", "runs", "subject", "baseline", ""];
 
-/** The ratios with their targets, and the figures they are of: medians, and from where to where. */
+/** The ratios with their targets, and the figures they are of: medians, and from where to where. Then the use per job. */
 export function table(results: readonly Result[]): string {
-  const rows = [COLUMNS, ...results.map(row)];
-  const widths = COLUMNS.map((_, column) => Math.max(...rows.map((cells) => cells[column]?.length ?? 0)));
+  const uses = results.flatMap(usesOf);
+  return [
+    columns([COLUMNS, ...results.map(row)]),
+    ...(uses.length > 0 ? [columns([USES, ...uses])] : []),
+  ].join("\n\n");
+}
+
+const USES = ["per job", "side", "server ms", "worker ms", "WAL bytes", "statements"];
+
+function usesOf({ ratio, pairs: { perJob } }: Result): string[][] {
+  const line = (side: string, { serverMs, workerMs, walBytes, statements }: Usage) => [
+    ...[ratio.name, side],
+    ...[serverMs, workerMs, walBytes, statements].map((figure) =>
+      figure === undefined ? "" : short(figure),
+    ),
+  ];
+  return perJob ? [line("governed", perJob.subject), line("plain", perJob.baseline)] : [];
+}
+
+function columns(rows: readonly string[][]): string {
+  const widths =
+    rows[0]?.map((_, column) => Math.max(...rows.map((cells) => cells[column]?.length ?? 0))) ?? [];
   return rows
     .map((cells) =>
       cells
@@ -77,7 +98,8 @@ function figures({ ratio, pairs, seconds }: Result, sizes: Sizes): object {
     subject: summary(pairs.subject),
     baseline: summary(pairs.baseline),
     settings: { ...ratio.settings, ...sizes[ratio.size] },
-    pairs,
+    perJob: pairs.perJob,
+    pairs: { subject: pairs.subject, baseline: pairs.baseline },
     seconds,
   };
 }

@@ -1,9 +1,10 @@
 // A worker that runs what is there: a no-op each. Its answer is the time from when it has come into its stride to the last
-// end, and how many jobs ended in it.
+// end, how many jobs ended in it, and what they used up.
 import { setTimeout as delay } from "node:timers/promises";
 import type { Runner } from "graphile-worker";
 import pg from "pg";
 import { openPolicy, TASK } from "../jobs.ts";
+import { countUsage, type Usage } from "../usage.ts";
 import { readOrders, serve } from "./parent.ts";
 import { startWorker, type WorkerOrders } from "./worker.ts";
 
@@ -12,29 +13,32 @@ const MANY = 100;
 const orders = readOrders<WorkerOrders>();
 let runner: Runner | undefined;
 
-async function runAll({
-  jobs,
-  first,
-}: {
-  jobs: number;
-  first: number;
-}): Promise<{ ms: number; jobs: number }> {
+export interface Run {
+  readonly ms: number;
+  readonly jobs: number;
+  readonly perJob: Usage;
+}
+
+async function runAll({ jobs, first }: { jobs: number; first: number }): Promise<Run> {
   const client = new pg.Client({ connectionString: orders.url });
   await client.connect();
   const allDone = Promise.withResolvers<number>();
-  const inStride = Promise.withResolvers<{ at: number; done: number }>();
+  const inStride = Promise.withResolvers<void>();
   let done = 0;
   const noop = () => {
-    if (++done === first)
-      analyze(client).then(() => inStride.resolve({ at: performance.now(), done }), inStride.reject);
+    if (++done === first) analyze(client).then(inStride.resolve, inStride.reject);
     if (done === jobs) allDone.resolve(performance.now());
   };
   runner = await startWorker(orders, openPolicy, { [TASK]: noop });
-  const [start, end] = await Promise.all([inStride.promise, allDone.promise]);
+  await inStride.promise;
+  const usedSince = await countUsage(client);
+  const start = performance.now();
+  const left = jobs - done;
+  if (left < jobs / 10) throw new Error(`only ${left} of ${jobs} jobs were left to be timed`);
+  const end = await allDone.promise;
+  const perJob = await usedSince(left);
   await client.end();
-  if (start.done > jobs * 0.9)
-    throw new Error(`only ${jobs - start.done} of ${jobs} jobs were left to be timed`);
-  return { ms: end - start.at, jobs: jobs - start.done };
+  return { ms: end - start, jobs: left, perJob };
 }
 
 /**
@@ -43,7 +47,8 @@ async function runAll({
  */
 async function analyze(client: pg.Client): Promise<void> {
   await client.query("analyze");
-  const counted = "select reltuples >= $1 as many from pg_class where oid = 'graphile_worker._private_jobs'::regclass";
+  const counted =
+    "select reltuples >= $1 as many from pg_class where oid = 'graphile_worker._private_jobs'::regclass";
   for (;;) {
     const { rows } = await client.query<{ many: boolean }>(counted, [MANY]);
     if (rows[0]?.many) return;

@@ -1,26 +1,17 @@
-import { readFileSync } from "node:fs";
 import { median } from "../statistics.ts";
+import { onProcessor } from "../usage.ts";
 
 export interface Timing {
   readonly ms: number;
   readonly cpu: number;
 }
 
-/** How long it took, and how long of that the server's process was on a processor. */
+/** How long it took, and how long of that the server's process was on a processor: steadier on a busy machine. */
 export async function timed<T>(pid: number, run: () => Promise<T>): Promise<Timing & { result: T }> {
   const before = onProcessor(pid);
   const start = performance.now();
   const result = await run();
   return { ms: performance.now() - start, cpu: onProcessor(pid) - before, result };
-}
-
-/** Milliseconds; steadier than the clock on a busy machine. Not a number where the server is elsewhere. */
-function onProcessor(pid: number): number {
-  try {
-    return Number(readFileSync(`/proc/${pid}/schedstat`, "utf8").split(" ")[0]) / 1e6;
-  } catch {
-    return Number.NaN;
-  }
 }
 
 /** The medians of both, as in "12.3 ms (9.1 on a processor)". */

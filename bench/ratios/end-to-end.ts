@@ -4,13 +4,15 @@
 // governed worker does beside its jobs. Not with it: staging, the start of the process, each backend's first plans
 // (Graphile Worker's fetch reads its whole table for as long as the plan of its empty table lasts), and recording the last
 // few jobs as complete. Each run has two new databases.
+import type { Run } from "../children/end-to-end.ts";
 import { SLOTS, TUNED } from "../children/worker.ts";
 import { startChild } from "../children.ts";
 import { addInCalls, openPolicy, specsOf, TASK } from "../jobs.ts";
-import { measurePairs, type Pairs } from "../pairs.ts";
-import type { Ratio } from "../ratio.ts";
+import { measurePairs } from "../pairs.ts";
+import type { Measured, Ratio } from "../ratio.ts";
 import { openSide, type Side, type SideName } from "../sides.ts";
 import type { Sizes } from "../sizes.ts";
+import { medians, type Usage } from "../usage.ts";
 
 const slots = { concurrentJobs: SLOTS, maxPoolSize: SLOTS + 1, gates: 3 };
 
@@ -42,7 +44,8 @@ const TABLES: Record<SideName, readonly string[]> = {
   plain: ["graphile_worker._private_jobs"],
 };
 
-function measure(size: Sizes["endToEndDefault"], tuned: boolean): Promise<Pairs> {
+async function measure(size: Sizes["endToEndDefault"], tuned: boolean): Promise<Measured> {
+  const perJob: Record<SideName, Usage[]> = { governed: [], plain: [] };
   const pace = async (name: SideName) => {
     const side = await openSide(name, { policy: openPolicy });
     await addInCalls(side.utils, specsOf(size.jobs, size.partitions));
@@ -50,16 +53,16 @@ function measure(size: Sizes["endToEndDefault"], tuned: boolean): Promise<Pairs>
     for (const table of TABLES[name]) await side.pool.query(`vacuum analyze ${table}`);
     await side.pool.query("checkpoint");
     const child = startChild("end-to-end.ts", { side: name, url: side.url, tuned });
-    const { ms, jobs } = await child.ask<{ jobs: number; first: number }, { ms: number; jobs: number }>({
-      jobs: size.jobs,
-      first: Math.ceil(size.jobs / 4),
-    });
+    const first = Math.ceil(size.jobs / 4);
+    const run = await child.ask<{ jobs: number; first: number }, Run>({ jobs: size.jobs, first });
     await child.stop();
     await checkNothingIsLeft(side);
     await side.close();
-    return (jobs / ms) * 1000;
+    perJob[name].push(run.perJob);
+    return (run.jobs / run.ms) * 1000;
   };
-  return measurePairs(size, { subject: () => pace("governed"), baseline: () => pace("plain") });
+  const pairs = await measurePairs(size, { subject: () => pace("governed"), baseline: () => pace("plain") });
+  return { ...pairs, perJob: { subject: medians(perJob.governed), baseline: medians(perJob.plain) } };
 }
 
 async function checkNothingIsLeft({ pool }: Side): Promise<void> {
