@@ -1,4 +1,4 @@
-// npm run bench -- [--quick] [--large] [--only NAME,...] [--json FILE]
+// npm run bench -- [--quick] [--large | --limits | --soak] [--only NAME,...] [--json FILE]
 // Measures this package beside plain Graphile Worker; docs/benchmarks.md says how. Exits with 1 when a ratio could not be
 // measured; a target that is missed only shows in the table.
 import { writeFileSync } from "node:fs";
@@ -6,6 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { closeAll } from "./closing.ts";
 import { readEnvironment } from "./environment.ts";
 import { type Options, readOptions, USAGE } from "./options.ts";
+import { PARTS } from "./parts.ts";
 import type { Ratio } from "./ratio.ts";
 import { json, type Result, table } from "./report.ts";
 import type { Sizes } from "./sizes.ts";
@@ -26,9 +27,16 @@ try {
 }
 
 /** Whether all could be measured. */
-async function run({ ratios, mode, sizes, json: file }: Options): Promise<boolean> {
+async function run({ ratios, part, mode, sizes, json: file }: Options): Promise<boolean> {
   const environment = await readEnvironment();
   if (file) writeFileSync(file, ""); // fails now, not after ten minutes
+  const write = (figures: object) => file && writeFileSync(file, `${JSON.stringify(figures, null, 2)}\n`);
+  if (part) {
+    const { text, figures } = await PARTS[part](sizes).finally(closeAll);
+    console.log(text);
+    write({ ratios: {}, figures: { mode, environment, [part]: figures } });
+    return true;
+  }
   const results: Result[] = [];
   for (const ratio of ratios) {
     const result = await measure(ratio, sizes);
@@ -36,7 +44,7 @@ async function run({ ratios, mode, sizes, json: file }: Options): Promise<boolea
     if (result) results.push(result);
   }
   if (results.length > 0) console.log(table(results));
-  if (file) writeFileSync(file, `${JSON.stringify(json(results, { mode, sizes, environment }), null, 2)}\n`);
+  write(json(results, { mode, sizes, environment }));
   return results.length === ratios.length;
 }
 

@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { PARTS, type PartName } from "./parts.ts";
 import type { Ratio } from "./ratio.ts";
 import { LARGE, RATIOS } from "./ratios/index.ts";
 import { SIZES, type Sizes } from "./sizes.ts";
@@ -7,11 +8,14 @@ export interface Options {
   readonly ratios: readonly Ratio[];
   readonly mode: keyof typeof SIZES;
   readonly sizes: Sizes;
+  /** What is measured in place of the ratios. */
+  readonly part: PartName | undefined;
   /** Where the figures go as JSON. */
   readonly json: string | undefined;
 }
 
-export const USAGE = "npm run bench -- [--quick] [--large] [--only NAME,...] [--json FILE]";
+export const USAGE =
+  "npm run bench -- [--quick] [--large | --limits | --soak] [--only NAME,...] [--json FILE]";
 
 /** @throws what is wrong with the arguments, in words */
 export function readOptions(args: string[]): Options {
@@ -20,6 +24,8 @@ export function readOptions(args: string[]): Options {
     options: {
       quick: { type: "boolean", default: false },
       large: { type: "boolean", default: false },
+      limits: { type: "boolean", default: false },
+      soak: { type: "boolean", default: false },
       only: { type: "string", multiple: true },
       json: { type: "string" },
       sizes: { type: "string" }, // for the test of this bench: --sizes smallest
@@ -29,7 +35,8 @@ export function readOptions(args: string[]): Options {
   if (!isMode(mode)) throw new Error(`--sizes must be one of ${Object.keys(SIZES).join(", ")}; got ${mode}`);
   const all = [...RATIOS, ...(values.large ? LARGE : [])];
   const names = values.only?.flatMap((list) => list.split(","));
-  return { ratios: names ? pick(all, names) : all, mode, sizes: SIZES[mode], json: values.json };
+  const part = (Object.keys(PARTS) as PartName[]).find((name) => values[name]);
+  return { ratios: names ? pick(all, names) : all, part, mode, sizes: SIZES[mode], json: values.json };
 }
 
 function isMode(mode: string): mode is keyof typeof SIZES {

@@ -36,7 +36,7 @@ function usesOf({ ratio, pairs: { perJob } }: Result): string[][] {
   return perJob ? [line("governed", perJob.subject), line("plain", perJob.baseline)] : [];
 }
 
-function columns(rows: readonly string[][]): string {
+export function columns(rows: readonly string[][]): string {
   const widths =
     rows[0]?.map((_, column) => Math.max(...rows.map((cells) => cells[column]?.length ?? 0))) ?? [];
   return rows
@@ -67,7 +67,7 @@ function range({ median, min, max }: Summary): string {
   return `${short(median)} (${short(min)}–${short(max)})`;
 }
 
-function short(value: number): string {
+export function short(value: number): string {
   return value >= 100 ? Math.round(value).toLocaleString("en") : value.toPrecision(3);
 }
 

@@ -3,6 +3,7 @@
 import { makeWorkerUtils, type WorkerUtils } from "graphile-worker";
 import { type AnyPolicy, makePolicyUtils } from "../src/index.ts";
 import { type TestDatabase, testDatabase } from "../test/helpers/database.ts";
+import { stopAutovacuum } from "./autovacuum.ts";
 import { atEnd } from "./closing.ts";
 import { logger } from "./logger.ts";
 
@@ -13,12 +14,20 @@ export interface Side extends TestDatabase {
   close(): Promise<void>;
 }
 
+export interface SideOptions {
+  readonly policy: AnyPolicy;
+  readonly connections?: number;
+  /** Unless true, tables are vacuumed and analyzed by statements alone. */
+  readonly autovacuum?: boolean;
+}
+
 export async function openSide(
   name: SideName,
-  { policy, connections = 10 }: { policy: AnyPolicy; connections?: number },
+  { policy, connections = 10, autovacuum = false }: SideOptions,
 ): Promise<Side> {
   const database = await testDatabase();
   const closeDatabase = atEnd(database.drop);
+  if (!autovacuum) await stopAutovacuum(database.pool);
   const options = { connectionString: database.url, maxPoolSize: connections, logger };
   const utils =
     name === "governed"

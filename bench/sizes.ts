@@ -1,4 +1,6 @@
+import type { LimitsSize } from "./limits.ts";
 import type { Rounds } from "./pairs.ts";
+import type { SoakSize } from "./soak.ts";
 
 export interface Sizes {
   readonly stageBulk: Rounds & { jobs: number; jobsPerCall: number; partitions: number };
@@ -10,6 +12,8 @@ export interface Sizes {
   readonly endToEndDefault: Rounds & { jobs: number; partitions: number };
   readonly endToEndTuned: Rounds & { jobs: number; partitions: number };
   readonly slotTurnaround: Rounds & { samples: number };
+  readonly limits: LimitsSize;
+  readonly soak: SoakSize;
 }
 
 const FULL: Sizes = {
@@ -22,6 +26,8 @@ const FULL: Sizes = {
   endToEndDefault: { runs: 5, warmUps: 0, jobs: 20_000, partitions: 100 },
   endToEndTuned: { runs: 5, warmUps: 0, jobs: 100_000, partitions: 100 },
   slotTurnaround: { runs: 21, warmUps: 1, samples: 50 },
+  limits: { firstRate: 100, factor: 1.4, mostSteps: 14, secondsPerStep: 10, tenants: 100 },
+  soak: { minutes: 30, secondsPerMinute: 60, tenants: 200, part: 0.7 },
 };
 
 const QUICK: Sizes = {
@@ -34,6 +40,8 @@ const QUICK: Sizes = {
   endToEndDefault: { ...FULL.endToEndDefault, runs: 3, jobs: 4000 },
   endToEndTuned: { ...FULL.endToEndTuned, runs: 3, jobs: 24_000 },
   slotTurnaround: { ...FULL.slotTurnaround, runs: 7, samples: 15 },
+  limits: { ...FULL.limits, factor: 2, mostSteps: 7, secondsPerStep: 3 },
+  soak: { ...FULL.soak, minutes: 3, secondsPerMinute: 10 },
 };
 
 /** Says that everything works, and nothing about pace. */
@@ -47,6 +55,8 @@ const SMALLEST: Sizes = {
   endToEndDefault: { runs: 1, warmUps: 0, jobs: 2000, partitions: 10 },
   endToEndTuned: { runs: 1, warmUps: 0, jobs: 20_000, partitions: 10 },
   slotTurnaround: { runs: 1, warmUps: 0, samples: 5 },
+  limits: { firstRate: 20, factor: 2, mostSteps: 2, secondsPerStep: 1, tenants: 10 },
+  soak: { minutes: 2, secondsPerMinute: 1, tenants: 10, part: 0.7 },
 };
 
 export const SIZES = { full: FULL, quick: QUICK, smallest: SMALLEST };

@@ -1,5 +1,6 @@
 import pg from "pg";
 import { testDatabase } from "../../test/helpers/database.ts";
+import { stopAutovacuum } from "../autovacuum.ts";
 import { atEnd } from "../closing.ts";
 import { timed } from "./timing.ts";
 
@@ -48,6 +49,7 @@ export async function makeWorld({
   task = "bench",
 } = {}) {
   const database = await testDatabase();
+  await stopAutovacuum(database.pool);
   const client = new pg.Client({ connectionString: database.url });
   await client.connect();
   const query = async <Row extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<Row[]> =>

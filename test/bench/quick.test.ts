@@ -44,9 +44,21 @@ test("every ratio is measured, printed and written", async (t) => {
   t.is(figures.environment.node, process.versions.node);
 });
 
+test("load is raised until it is too much, and a part of that goes on for a while", async (t) => {
+  const file = path.join(scratchFolder(t), "figures.json");
+
+  const { stdout } = await bench("--soak", "--sizes", "smallest", "--json", file);
+
+  const { soak } = JSON.parse(readFileSync(file, "utf8")).figures;
+  t.true(soak.knee > 0);
+  t.is(soak.minutes.length, 2);
+  for (const minute of soak.minutes) t.true(minute.p99 >= minute.p50 && minute.tables > 0);
+  t.regex(stdout, /^minute /m);
+});
+
 test("a flag or a name that is not known is an error which says so", async (t) => {
-  const flag = await t.throwsAsync(bench("--peers"));
-  t.regex(flag.message, /Unknown option '--peers'/);
+  const flag = await t.throwsAsync(bench("--pace"));
+  t.regex(flag.message, /Unknown option '--pace'/);
   const name = await t.throwsAsync(bench("--only", "admit,pace"));
   t.regex(name.message, /--only knows stage_bulk, .*; got "pace"/);
 });

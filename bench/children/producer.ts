@@ -1,0 +1,50 @@
+// Adds jobs at an even rate, a few at a time, each with the moment of its adding. Its answer is how many, once they are
+// added. Partitions come and go: of the tenants, a tenth is new with every second.
+import { setTimeout as delay } from "node:timers/promises";
+import { makeWorkerUtils } from "graphile-worker";
+import { makePolicyUtils } from "../../src/index.ts";
+import { openPolicy, TASK } from "../jobs.ts";
+import { logger } from "../logger.ts";
+import { moment } from "../moment.ts";
+import type { SideName } from "../sides.ts";
+import { readOrders, serve } from "./parent.ts";
+
+export interface Load {
+  /** Jobs a second. */
+  readonly rate: number;
+  readonly seconds: number;
+  /** How many have jobs at a time. */
+  readonly tenants: number;
+}
+
+const EVERY_MS = 10;
+
+const { side, url } = readOrders<{ side: SideName; url: string }>();
+const options = { connectionString: url, maxPoolSize: 4, logger };
+const utils =
+  side === "governed"
+    ? await makePolicyUtils({ ...options, policies: [openPolicy] })
+    : await makeWorkerUtils(options);
+
+async function produce({ rate, seconds, tenants }: Load): Promise<{ added: number }> {
+  const start = performance.now();
+  let added = 0;
+  const all = Math.round(rate * seconds);
+  while (added < all) {
+    const elapsed = (performance.now() - start) / 1000;
+    const due = Math.min(all, Math.ceil(elapsed * rate));
+    if (due > added) {
+      const first = Math.floor((moment() / 1000) * (tenants / 10));
+      const jobs = Array.from({ length: due - added }, () => ({
+        identifier: TASK,
+        payload: { tenant: `tenant-${first + Math.floor(Math.random() * tenants)}`, addedAt: moment() },
+      }));
+      await utils.addJobs(jobs);
+      added = due;
+    }
+    await delay(EVERY_MS);
+  }
+  return { added };
+}
+
+serve(produce, async () => utils.release());

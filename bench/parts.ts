@@ -1,0 +1,49 @@
+// What is measured apart from the ratios, each by a flag of its own.
+import { measureLimits } from "./limits.ts";
+import type { Heard } from "./load.ts";
+import { columns, short } from "./report.ts";
+import type { SideName } from "./sides.ts";
+import type { Sizes } from "./sizes.ts";
+import { measureSoak } from "./soak.ts";
+
+export interface Part {
+  readonly text: string;
+  readonly figures: object;
+}
+
+export const PARTS = { limits, soak } as const satisfies Record<string, (sizes: Sizes) => Promise<Part>>;
+
+export type PartName = keyof typeof PARTS;
+
+const HEARD = ["jobs/s", "started", "p50 ms", "p99 ms"];
+
+async function limits(sizes: Sizes): Promise<Part> {
+  const tables: string[] = [];
+  const figures: Record<string, object> = {};
+  for (const name of ["plain", "governed"] as SideName[]) {
+    console.error(`# limits: ${name}`);
+    const found = await measureLimits(name, sizes.limits);
+    figures[name] = found;
+    const rows = found.steps.map((step) => [name, ...heard(step)]);
+    tables.push(`${columns([["side", ...HEARD], ...rows])}\nknee: ${short(found.knee)} jobs/s`);
+  }
+  return { text: tables.join("\n\n"), figures: { ...figures, settings: sizes.limits } };
+}
+
+async function soak(sizes: Sizes): Promise<Part> {
+  console.error("# soak: looking for the knee");
+  const { knee } = await measureLimits("governed", sizes.limits);
+  console.error(`# soak: at ${sizes.soak.part} of ${short(knee)} jobs/s`);
+  const minutes = await measureSoak(knee, sizes.soak);
+  const rows = minutes.map((minute, n) => [
+    String(n + 1),
+    ...heard(minute),
+    ...[minute.memory, minute.tables, minute.deadRows].map(short),
+  ]);
+  const text = columns([["minute", ...HEARD, "worker MiB", "tables MiB", "dead rows"], ...rows]);
+  return { text, figures: { knee, minutes, settings: sizes.soak } };
+}
+
+function heard({ rate, kept, p50, p99 }: Heard): string[] {
+  return [short(rate), `${(kept * 100).toFixed(1)} %`, short(p50), short(p99)];
+}
