@@ -13,7 +13,9 @@ export interface Child {
 
 /** Starts a file of the folder `children`. */
 export function startChild(file: string, orders: object): Child {
-  const child = fork(new URL(`children/${file}`, import.meta.url), [JSON.stringify(orders)]);
+  const child = fork(new URL(`children/${file}`, import.meta.url), [JSON.stringify(orders)], {
+    serialization: "advanced", // what is not a number stays that
+  });
   const gone = once(child, "exit");
 
   const stop = atEnd(async () => {

@@ -13,7 +13,7 @@ export interface LimitsSize {
 
 export interface Limits {
   readonly steps: readonly Heard[];
-  /** The highest rate before the knee. */
+  /** The highest rate before the knee; the first one, where even that is too much. */
   readonly knee: number;
 }
 
@@ -35,7 +35,7 @@ export async function measureLimits(name: SideName, size: LimitsSize): Promise<L
   }
   await load.close();
   const within = steps.filter((step) => isWithin(step, steps[0] as Heard));
-  return { steps, knee: within.at(-1)?.rate ?? Number.NaN };
+  return { steps, knee: within.at(-1)?.rate ?? size.firstRate };
 }
 
 function isWithin({ p50, kept }: Heard, first: Heard): boolean {

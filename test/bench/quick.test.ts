@@ -50,9 +50,9 @@ test("load is raised until it is too much, and a part of that goes on for a whil
   const { stdout } = await bench("--soak", "--sizes", "smallest", "--json", file);
 
   const { soak } = JSON.parse(readFileSync(file, "utf8")).figures;
-  t.true(soak.knee > 0);
+  t.true(soak.knee >= 20);
   t.is(soak.minutes.length, 2);
-  for (const minute of soak.minutes) t.true(minute.p99 >= minute.p50 && minute.tables > 0);
+  for (const { tables, memory } of soak.minutes) t.true(tables > 0 && memory > 0);
   t.regex(stdout, /^minute /m);
 });
 
