@@ -144,6 +144,19 @@ test("scenario 17: a share that its own cap cuts goes to the others, weights kep
   t.deepEqual(await it.inFlightBy(), { a: 3, b: 18, c: 9 });
 });
 
+test("scenario 17: what a partition with a great weight has no jobs for goes to the others in fair order", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ scope: "policy", max: 3 })] });
+  await it.stage("1@great", { weight: 5 });
+  await it.stage("2@plain");
+  await it.stage("1@small", { weight: 0.5 });
+  t.is((await it.tick()).admitted, 3);
+  t.deepEqual(
+    await it.inFlightBy(),
+    { great: 1, plain: 2 },
+    "small's first is as far as plain's second, and later",
+  );
+});
+
 test("scenario 17: over several ticks the shares even out", async (t) => {
   const it = await scenario(t, { tickAdmissionBudget: 7 });
   await it.stage("100@a 100@b 100@c 100@d 100@e");
