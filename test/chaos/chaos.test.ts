@@ -7,7 +7,7 @@ import test, { type ExecutionContext } from "ava";
 import { type Charge, excess } from "./rates.ts";
 
 const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
-const SECONDS = process.env.CHAOS_SECONDS ?? "20";
+const SECONDS = process.env.CHAOS_SECONDS ?? "60";
 const SEED = process.env.CHAOS_SEED ?? "1";
 
 async function chaos(t: ExecutionContext, ...options: string[]) {
