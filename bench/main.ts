@@ -1,4 +1,4 @@
-// npm run bench -- [--quick] [--large | --limits | --soak] [--only NAME,...] [--json FILE]
+// npm run bench -- [--quick] [--large | --backlog | --limits | --soak] [--only NAME,...] [--json FILE]
 // Measures this package beside plain Graphile Worker; docs/benchmarks.md says how. Exits with 1 when a ratio could not be
 // measured; a target that is missed only shows in the table.
 import { writeFileSync } from "node:fs";

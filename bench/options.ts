@@ -15,7 +15,7 @@ export interface Options {
 }
 
 export const USAGE =
-  "npm run bench -- [--quick] [--large | --limits | --soak] [--only NAME,...] [--json FILE]";
+  "npm run bench -- [--quick] [--large | --backlog | --limits | --soak] [--only NAME,...] [--json FILE]";
 
 /** @throws what is wrong with the arguments, in words */
 export function readOptions(args: string[]): Options {
@@ -24,6 +24,7 @@ export function readOptions(args: string[]): Options {
     options: {
       quick: { type: "boolean", default: false },
       large: { type: "boolean", default: false },
+      backlog: { type: "boolean", default: false },
       limits: { type: "boolean", default: false },
       soak: { type: "boolean", default: false },
       only: { type: "string", multiple: true },

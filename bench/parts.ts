@@ -1,4 +1,5 @@
 // What is measured apart from the ratios, each by a flag of its own.
+import { type Backlog, measureBacklog } from "./backlog.ts";
 import { measureLimits } from "./limits.ts";
 import type { Heard } from "./load.ts";
 import { columns, short } from "./report.ts";
@@ -11,16 +12,35 @@ export interface Part {
   readonly figures: object;
 }
 
-export const PARTS = { limits, soak } as const satisfies Record<string, (sizes: Sizes) => Promise<Part>>;
+export const PARTS = { backlog, limits, soak } as const satisfies Record<
+  string,
+  (sizes: Sizes) => Promise<Part>
+>;
 
 export type PartName = keyof typeof PARTS;
 
+const SIDES: readonly SideName[] = ["plain", "governed"];
 const HEARD = ["jobs/s", "started", "p50 ms", "p99 ms"];
+
+async function backlog({ backlog: size }: Sizes): Promise<Part> {
+  const found: Record<SideName, Backlog[]> = { plain: [], governed: [] };
+  const rows: string[][] = [];
+  for (const name of SIDES) {
+    for (const waiting of size.waiting) {
+      console.error(`# backlog: ${name}, ${waiting}`);
+      const one = await measureBacklog(name, waiting, size);
+      found[name].push(one);
+      rows.push([name, ...[one.waiting, one.pace, one.p50, one.p99].map(short)]);
+    }
+  }
+  const text = columns([["side", "waiting", "jobs/s", "urgent p50 ms", "p99 ms"], ...rows]);
+  return { text, figures: { ...found, settings: size } };
+}
 
 async function limits(sizes: Sizes): Promise<Part> {
   const tables: string[] = [];
   const figures: Record<string, object> = {};
-  for (const name of ["plain", "governed"] as SideName[]) {
+  for (const name of SIDES) {
     console.error(`# limits: ${name}`);
     const found = await measureLimits(name, sizes.limits);
     figures[name] = found;

@@ -1,3 +1,4 @@
+import type { BacklogSize } from "./backlog.ts";
 import type { LimitsSize } from "./limits.ts";
 import type { Rounds } from "./pairs.ts";
 import type { SoakSize } from "./soak.ts";
@@ -12,6 +13,7 @@ export interface Sizes {
   readonly endToEndDefault: Rounds & { jobs: number; partitions: number };
   readonly endToEndTuned: Rounds & { jobs: number; partitions: number };
   readonly slotTurnaround: Rounds & { samples: number };
+  readonly backlog: BacklogSize;
   readonly limits: LimitsSize;
   readonly soak: SoakSize;
 }
@@ -26,6 +28,7 @@ const FULL: Sizes = {
   endToEndDefault: { runs: 5, warmUps: 0, jobs: 20_000, partitions: 100 },
   endToEndTuned: { runs: 5, warmUps: 0, jobs: 100_000, partitions: 100 },
   slotTurnaround: { runs: 21, warmUps: 1, samples: 50 },
+  backlog: { waiting: [50_000, 1_000_000], partitions: 1000, seconds: 15, urgentJobs: 50 },
   limits: { firstRate: 100, factor: 1.4, mostSteps: 14, secondsPerStep: 10, tenants: 100 },
   soak: { minutes: 30, secondsPerMinute: 60, tenants: 200, part: 0.7 },
 };
@@ -40,6 +43,7 @@ const QUICK: Sizes = {
   endToEndDefault: { ...FULL.endToEndDefault, runs: 3, jobs: 4000 },
   endToEndTuned: { ...FULL.endToEndTuned, runs: 3, jobs: 24_000 },
   slotTurnaround: { ...FULL.slotTurnaround, runs: 7, samples: 15 },
+  backlog: { ...FULL.backlog, waiting: [20_000, 200_000], seconds: 5 },
   limits: { ...FULL.limits, factor: 2, mostSteps: 7, secondsPerStep: 3 },
   soak: { ...FULL.soak, minutes: 3, secondsPerMinute: 10 },
 };
@@ -55,6 +59,7 @@ const SMALLEST: Sizes = {
   endToEndDefault: { runs: 1, warmUps: 0, jobs: 2000, partitions: 10 },
   endToEndTuned: { runs: 1, warmUps: 0, jobs: 20_000, partitions: 10 },
   slotTurnaround: { runs: 1, warmUps: 0, samples: 5 },
+  backlog: { waiting: [100, 1000], partitions: 10, seconds: 1, urgentJobs: 5 },
   limits: { firstRate: 20, factor: 2, mostSteps: 2, secondsPerStep: 1, tenants: 10 },
   soak: { minutes: 2, secondsPerMinute: 1, tenants: 10, part: 0.7 },
 };

@@ -1,4 +1,5 @@
-// A worker that notes how long each job took from its adding to its start. Its answer is what it noted since the last one.
+// A worker that counts the jobs it starts, and notes how long those took from adding to start that say when they were
+// added. Its answer is what it noted since the last one.
 import { openPolicy, TASK } from "../jobs.ts";
 import { moment } from "../moment.ts";
 import { quantile } from "../statistics.ts";
@@ -14,22 +15,28 @@ export interface Noted {
   readonly memory: number;
 }
 
+let started = 0;
 let latencies: number[] = [];
 
 const runner = await startWorker(readOrders<WorkerOrders>(), openPolicy, {
-  [TASK]: (payload) => void latencies.push(moment() - (payload as { addedAt: number }).addedAt),
+  [TASK]: (payload) => {
+    started++;
+    const { addedAt } = payload as { addedAt?: number };
+    if (addedAt !== undefined) latencies.push(moment() - addedAt);
+  },
 });
 
 serve(
   async (): Promise<Noted> => {
-    const noted = latencies;
-    latencies = [];
-    return {
-      started: noted.length,
-      p50: quantile(noted, 0.5),
-      p99: quantile(noted, 0.99),
+    const noted = {
+      started,
+      p50: quantile(latencies, 0.5),
+      p99: quantile(latencies, 0.99),
       memory: process.memoryUsage.rss() / 2 ** 20,
     };
+    started = 0;
+    latencies = [];
+    return noted;
   },
   () => runner.stop(),
 );
