@@ -56,7 +56,7 @@ begin
     cross join lateral (   -- one look at the index for each: a join began with all of Graphile Worker's jobs
       select j.flags, j.key from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = m.parked_job_id limit 1) j
     where m.parked_job_id is not null and coalesce(:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags), m.id) = m.id
-      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs n where n.job_key = j.key)
+      and (select true from :DISPATCH_POLICY_SCHEMA._private_staged_jobs n where n.job_key = j.key limit 1) is null
   ),
   resumed as materialized (
     select k.job_id, k.staged_id

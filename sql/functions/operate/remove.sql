@@ -42,7 +42,8 @@ begin
     perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[j.id], j.last_error)
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
-    where s.id = any(v_ids) and coalesce(:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags), s.id) = s.id;
+    where s.parked_job_id is not null and s.id = any(v_ids)
+      and coalesce(:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags), s.id) = s.id;
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids);
     get diagnostics changed = row_count;
   end if;
