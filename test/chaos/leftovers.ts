@@ -14,3 +14,14 @@ export async function leftovers(pool: pg.Pool): Promise<Record<string, number>> 
   );
   return rows[0];
 }
+
+/** Who holds the jobs that are left, and who is there: the first of each. */
+export async function whatWaits(pool: pg.Pool): Promise<object> {
+  const jobs = await pool.query(
+    `select id, task_identifier, attempts, run_at, locked_by, locked_at, now()
+     from graphile_worker.jobs where task_identifier = any($1) limit 5`,
+    [TASKS],
+  );
+  const workers = await pool.query("select * from dispatch_policy.workers order by 1 limit 20");
+  return { jobs: jobs.rows, workers: workers.rows };
+}

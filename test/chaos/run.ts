@@ -9,7 +9,7 @@ import { type FaultName, plant } from "../races/race/faults.ts";
 import { Conductor, type Deeds } from "./conductor.ts";
 import { Fleet } from "./fleet.ts";
 import { Judge } from "./judge.ts";
-import { leftovers } from "./leftovers.ts";
+import { leftovers, whatWaits } from "./leftovers.ts";
 import { random } from "./random.ts";
 import { policies } from "./world.ts";
 
@@ -140,7 +140,8 @@ async function drained({ pool }: TestDatabase, judge: Judge): Promise<boolean> {
     before = now;
     if (judge.problems.length > 0) return false;
     if (Date.now() - movedAt > STALLED_AFTER_MS) {
-      judge.fail(`stalled: ${judge.missing.length} jobs never ran; left: ${JSON.stringify(left)}`);
+      const why = JSON.stringify(await whatWaits(pool));
+      judge.fail(`stalled: ${judge.missing.length} jobs never ran; left: ${JSON.stringify(left)}; ${why}`);
       return false;
     }
     await delay(200);
