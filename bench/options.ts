@@ -1,17 +1,24 @@
 import { parseArgs } from "node:util";
+import type { Case } from "./peers/case.ts";
+import { CASES } from "./peers/cases/index.ts";
+import { PEER_SIZES, type PeerSizes } from "./peers/sizes.ts";
 import type { Ratio } from "./ratio.ts";
 import { LARGE, RATIOS } from "./ratios/index.ts";
 import { SIZES, type Sizes } from "./sizes.ts";
 
 export interface Options {
+  /** Whether other job queues are measured, and not the ratios. */
+  readonly peers: boolean;
   readonly ratios: readonly Ratio[];
+  readonly cases: readonly Case[];
   readonly mode: keyof typeof SIZES;
   readonly sizes: Sizes;
+  readonly peerSizes: PeerSizes;
   /** Where the figures go as JSON. */
   readonly json: string | undefined;
 }
 
-export const USAGE = "npm run bench -- [--quick] [--large] [--only NAME,...] [--json FILE]";
+export const USAGE = "npm run bench -- [--quick] [--large] [--peers] [--only NAME,...] [--json FILE]";
 
 /** @throws what is wrong with the arguments, in words */
 export function readOptions(args: string[]): Options {
@@ -20,6 +27,7 @@ export function readOptions(args: string[]): Options {
     options: {
       quick: { type: "boolean", default: false },
       large: { type: "boolean", default: false },
+      peers: { type: "boolean", default: false },
       only: { type: "string", multiple: true },
       json: { type: "string" },
       sizes: { type: "string" }, // for the test of this bench: --sizes smallest
@@ -27,16 +35,29 @@ export function readOptions(args: string[]): Options {
   });
   const mode = values.sizes ?? (values.quick ? "quick" : "full");
   if (!isMode(mode)) throw new Error(`--sizes must be one of ${Object.keys(SIZES).join(", ")}; got ${mode}`);
-  const all = [...RATIOS, ...(values.large ? LARGE : [])];
+  const { large, peers, json } = values;
+  const all = [...RATIOS, ...(large ? LARGE : [])];
   const names = values.only?.flatMap((list) => list.split(","));
-  return { ratios: names ? pick(all, names) : all, mode, sizes: SIZES[mode], json: values.json };
+  return {
+    peers,
+    ratios: peers ? [] : pick(all, names),
+    cases: peers ? pick(CASES, names) : [],
+    mode,
+    sizes: SIZES[mode],
+    peerSizes: PEER_SIZES[mode],
+    json,
+  };
 }
 
 function isMode(mode: string): mode is keyof typeof SIZES {
   return Object.hasOwn(SIZES, mode);
 }
 
-function pick(all: readonly Ratio[], names: readonly string[]): Ratio[] {
+function pick<Named extends { name: string }>(
+  all: readonly Named[],
+  names?: readonly string[],
+): readonly Named[] {
+  if (!names) return all;
   const known = all.map(({ name }) => name);
   const unknown = names.filter((name) => !known.includes(name));
   if (unknown.length > 0)

@@ -45,8 +45,8 @@ test("every ratio is measured, printed and written", async (t) => {
 });
 
 test("a flag or a name that is not known is an error which says so", async (t) => {
-  const flag = await t.throwsAsync(bench("--peers"));
-  t.regex(flag.message, /Unknown option '--peers'/);
+  const flag = await t.throwsAsync(bench("--rivals"));
+  t.regex(flag.message, /Unknown option '--rivals'/);
   const name = await t.throwsAsync(bench("--only", "admit,pace"));
   t.regex(name.message, /--only knows stage_bulk, .*; got "pace"/);
 });

@@ -1,0 +1,69 @@
+// Groups are part of BullMQ Pro: where there is a limit, each key has a queue of its own, and a worker that takes from it.
+import { createPostgresBackend, type PgPool, runMigrations, withBackend } from "bullmq";
+import pg from "pg";
+import { inCalls } from "../../jobs.ts";
+import { type Job, type Limit, SLOTS, type System } from "../system.ts";
+
+const { Queue, Worker } = withBackend(createPostgresBackend);
+const ALL = "bench";
+
+export const bullmq: System = {
+  name: "bullmq",
+  settings: {
+    queues: "one per key where there is a limit",
+    concurrency: "of each queue",
+    removeOnComplete: true,
+  },
+  cannot: () => undefined,
+  async open({ url, keys, limit }) {
+    const pool = poolOf(url, 10);
+    const client = await pool.connect();
+    await runMigrations(client);
+    client.release();
+    const names = queuesOf(keys, limit);
+    const queues = new Map(names.map((name) => [name, new Queue<Job>(name, { connection: pool })]));
+    for (const queue of queues.values())
+      if (limit.atOnce !== undefined) await queue.setGlobalConcurrency(limit.atOnce);
+    return {
+      async add(jobs) {
+        for (const [name, own] of Map.groupBy(jobs, ({ key }) => (isLimited(limit) ? key : ALL)))
+          await inCalls(own, (some) => queues.get(name)!.addBulk(some.map(specOf)));
+      },
+      async stop() {
+        for (const queue of queues.values()) await queue.close();
+        await pool.end();
+      },
+    };
+  },
+  async start({ url, keys, limit }, task) {
+    const { atOnce, perSecond } = limit;
+    const names = queuesOf(keys, limit);
+    const pool = poolOf(url, names.length + SLOTS + 1); // each worker keeps one to listen on
+    const options = {
+      connection: pool,
+      concurrency: atOnce ?? SLOTS,
+      ...(perSecond === undefined ? {} : { limiter: { max: perSecond, duration: 1000 } }),
+    };
+    const workers = names.map((name) => new Worker<Job>(name, ({ data }) => task(data), options));
+    for (const worker of workers) worker.on("error", (error) => console.error(`# bullmq: ${error.message}`));
+    await Promise.all(workers.map((worker) => worker.waitUntilReady()));
+    return async () => {
+      await Promise.all(workers.map((worker) => worker.close(true)));
+      await pool.end();
+    };
+  },
+};
+
+const isLimited = ({ atOnce, perSecond }: Limit): boolean => (atOnce ?? perSecond) !== undefined;
+
+const queuesOf = (keys: readonly string[], limit: Limit): readonly string[] =>
+  isLimited(limit) ? keys : [ALL];
+
+/** A pool that is passed in must find its tables by itself: https://docs.bullmq.io/guide/postgresql */
+function poolOf(connectionString: string, max: number): PgPool {
+  const pool = new pg.Pool({ connectionString, max, options: "-c search_path=bullmq" });
+  pool.on("error", () => {});
+  return pool as unknown as PgPool;
+}
+
+const specOf = (data: Job) => ({ name: ALL, data, opts: { removeOnComplete: true } });
