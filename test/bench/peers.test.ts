@@ -10,7 +10,7 @@ import test from "ava";
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const TAKE_PART = {
   cap: ["plain", "ours", "pg-boss", "pg-boss tuned", "pg-boss local", "bullmq"],
-  rate: ["ours", "bullmq"],
+  rate: ["ours", "ours smooth", "bullmq"],
 };
 
 test("the systems that can hold a limit are measured, the others are named", async (t) => {

@@ -63,6 +63,7 @@ const queuesOf = (keys: readonly string[], limit: Limit): readonly string[] =>
 function poolOf(connectionString: string, max: number): PgPool {
   const pool = new pg.Pool({ connectionString, max, options: "-c search_path=bullmq" });
   pool.on("error", () => {});
+  pool.setMaxListeners(0); // each queue listens for its errors
   return pool as unknown as PgPool;
 }
 
