@@ -43,9 +43,9 @@ export const PEER_SIZES: Record<keyof typeof SIZES, PeerSizes> = {
     rate: { keys: 5, seconds: 8 },
   },
   smallest: {
-    cap: { tenants: 2, jobsPerTenant: 4, workMs: 5, withinMs: 1000 },
-    slot: { tenants: 1, jobsPerTenant: 5, workMs: 5, withinMs: 1000 },
-    flood: { jobs: 20, workMs: 5, samples: 2, everyMs: 50, withinMs: 1000 },
+    cap: { tenants: 2, jobsPerTenant: 4, workMs: 5, withinMs: 500 },
+    slot: { tenants: 1, jobsPerTenant: 5, workMs: 5, withinMs: 500 },
+    flood: { jobs: 20, workMs: 5, samples: 2, everyMs: 50, withinMs: 500 },
     rate: { keys: 2, seconds: 1 },
   },
 };

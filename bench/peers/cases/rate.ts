@@ -7,6 +7,7 @@ import { byKey, least, type Seen, windows } from "../seen.ts";
 
 const PER_SECOND = 10;
 const WARM_UP = "warm-up";
+const WARM_UP_JOBS = 3;
 const SPARE_SECONDS = 5;
 const SECOND = 1000;
 const MINUTE = 60_000;
@@ -23,12 +24,12 @@ export const rate: Case = {
       limit: { perSecond: PER_SECOND },
       workMs: 0,
     });
-    await contest.add(jobsOf([WARM_UP], PER_SECOND));
+    await contest.add(jobsOf([WARM_UP], WARM_UP_JOBS));
     await contest.startWorker();
-    await contest.wait({ ends: PER_SECOND, withinMs: 10 * SECOND });
+    await contest.wait({ ends: WARM_UP_JOBS, withinMs: 10 * SECOND });
     const jobs = jobsOf(keys, PER_SECOND * (seconds + SPARE_SECONDS));
     await contest.add(jobs);
-    await contest.wait({ ends: jobs.length + PER_SECOND, withinMs: (seconds + 1) * SECOND });
+    await contest.wait({ ends: jobs.length + WARM_UP_JOBS, withinMs: (seconds + 0.5) * SECOND });
     const seen = (await contest.seen()).filter(({ key }) => key !== WARM_UP);
     await contest.close();
 
