@@ -63,9 +63,9 @@ export async function openContest(
   };
 }
 
-/** Jobs of all keys in turn. */
+/** One key's after the other's: in the order they were added, all that run at once would be of one key. */
 export function jobsOf(keys: readonly string[], perKey: number): Job[] {
-  return Array.from({ length: perKey }, (_, id) => keys.map((key) => ({ key, id }))).flat();
+  return keys.flatMap((key) => Array.from({ length: perKey }, (_, id) => ({ key, id })));
 }
 
 export function keysOf(count: number): string[] {
