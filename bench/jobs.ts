@@ -37,6 +37,13 @@ export async function addInCalls(
   specs: readonly Spec[],
   perCall = PER_CALL,
 ): Promise<void> {
-  for (let from = 0; from < specs.length; from += perCall)
-    await utils.addJobs(specs.slice(from, from + perCall));
+  await inCalls(specs, (some) => utils.addJobs(some), perCall);
+}
+
+export async function inCalls<Item>(
+  items: readonly Item[],
+  call: (some: Item[]) => Promise<unknown>,
+  perCall = PER_CALL,
+): Promise<void> {
+  for (let from = 0; from < items.length; from += perCall) await call(items.slice(from, from + perCall));
 }

@@ -1,15 +1,17 @@
-// npm run bench -- [--quick] [--large | --backlog | --limits | --soak] [--only NAME,...] [--json FILE]
-// Measures this package beside plain Graphile Worker; docs/benchmarks.md says how. Exits with 1 when a ratio could not be
-// measured; a target that is missed only shows in the table.
+// npm run bench -- [--quick] [--large | --backlog | --limits | --soak | --peers] [--only NAME,...] [--json FILE]
+// Measures this package beside plain Graphile Worker, or beside other job queues; docs/benchmarks.md says how. Exits with 1
+// when something could not be measured; a target that is missed only shows in the table.
 import { writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { closeAll } from "./closing.ts";
 import { readEnvironment } from "./environment.ts";
 import { type Options, readOptions, USAGE } from "./options.ts";
-import { PARTS } from "./parts.ts";
-import type { Ratio } from "./ratio.ts";
-import { json, type Result, table } from "./report.ts";
-import type { Sizes } from "./sizes.ts";
+import { PARTS, type PartName } from "./parts.ts";
+import { entriesOf } from "./peers/index.ts";
+import { installPeers } from "./peers/install.ts";
+import * as peersReport from "./peers/report.ts";
+import { ratioEntries } from "./ratio.ts";
+import * as ratiosReport from "./report.ts";
 
 /** How long what was cut short has to notice. */
 const NOTICES_WITHIN_MS = 2000;
@@ -27,39 +29,62 @@ try {
 }
 
 /** Whether all could be measured. */
-async function run({ ratios, part, mode, sizes, json: file }: Options): Promise<boolean> {
+async function run(options: Options): Promise<boolean> {
+  const { mode, json: file } = options;
   const environment = await readEnvironment();
   if (file) writeFileSync(file, ""); // fails now, not after ten minutes
-  const write = (figures: object) => file && writeFileSync(file, `${JSON.stringify(figures, null, 2)}\n`);
-  if (part) {
-    const { text, figures } = await PARTS[part](sizes).finally(closeAll);
-    console.log(text);
-    write({ ratios: {}, figures: { mode, environment, [part]: figures } });
-    return true;
-  }
-  const results: Result[] = [];
-  for (const ratio of ratios) {
-    const result = await measure(ratio, sizes);
-    if (interrupted) return false;
-    if (result) results.push(result);
-  }
-  if (results.length > 0) console.log(table(results));
-  write(json(results, { mode, sizes, environment }));
-  return results.length === ratios.length;
+  const { table, ratios, figures, complete } = await measure(options);
+  if (interrupted) return false;
+  if (table) console.log(table);
+  const all = { ratios, figures: { mode, environment, ...figures } };
+  if (file) writeFileSync(file, `${JSON.stringify(all, null, 2)}\n`);
+  return complete;
 }
 
-/** Undefined when it failed; the others are measured all the same. */
-async function measure(ratio: Ratio, sizes: Sizes): Promise<Result | undefined> {
-  console.error(`# ${ratio.name}: ${ratio.what}`);
-  const start = performance.now();
-  try {
-    const pairs = await ratio.measure(sizes);
-    return { ratio, pairs, seconds: Math.round((performance.now() - start) / 1000) };
-  } catch (error) {
-    if (!interrupted) console.error(`# ${ratio.name} failed: ${(error as Error).stack}`);
-  } finally {
-    await closeAll();
+function measure(options: Options) {
+  if (options.part) return runPart(options.part, options);
+  return options.peers ? runPeers(options) : runRatios(options);
+}
+
+async function runPart(name: PartName, { sizes }: Options) {
+  const { text, figures } = await PARTS[name](sizes).finally(closeAll);
+  return { table: text, complete: true, ratios: {}, figures: { [name]: figures } };
+}
+
+async function runRatios({ ratios, sizes }: Options) {
+  const { results, complete } = await measureAll(ratioEntries(ratios, sizes));
+  const table = results.length > 0 ? ratiosReport.table(results) : "";
+  return { table, complete, ...ratiosReport.json(results, sizes) };
+}
+
+async function runPeers({ cases, peerSizes }: Options) {
+  installPeers();
+  const { results, complete } = await measureAll(entriesOf(cases, peerSizes));
+  const figures = { peers: peersReport.json(results, peerSizes) };
+  return { table: peersReport.table(results), complete, ratios: {}, figures };
+}
+
+interface Entry<Result> {
+  readonly name: string;
+  readonly what: string;
+  measure(): Promise<Result>;
+}
+
+/** When one fails, the others are measured all the same. */
+async function measureAll<Result>(entries: readonly Entry<Result>[]) {
+  const results: Result[] = [];
+  for (const { name, what, measure } of entries) {
+    if (interrupted) break;
+    console.error(`# ${name}: ${what}`);
+    try {
+      results.push(await measure());
+    } catch (error) {
+      if (!interrupted) console.error(`# ${name} failed: ${(error as Error).stack}`);
+    } finally {
+      await closeAll();
+    }
   }
+  return { results, complete: results.length === entries.length };
 }
 
 /** Ctrl-C leaves no database and no process behind. */

@@ -1,21 +1,28 @@
 import { parseArgs } from "node:util";
 import { PARTS, type PartName } from "./parts.ts";
+import type { Case } from "./peers/case.ts";
+import { CASES } from "./peers/cases/index.ts";
+import { PEER_SIZES, type PeerSizes } from "./peers/sizes.ts";
 import type { Ratio } from "./ratio.ts";
 import { LARGE, RATIOS } from "./ratios/index.ts";
 import { SIZES, type Sizes } from "./sizes.ts";
 
 export interface Options {
-  readonly ratios: readonly Ratio[];
-  readonly mode: keyof typeof SIZES;
-  readonly sizes: Sizes;
   /** What is measured in place of the ratios. */
   readonly part: PartName | undefined;
+  /** Whether other job queues are, in place of them. */
+  readonly peers: boolean;
+  readonly ratios: readonly Ratio[];
+  readonly cases: readonly Case[];
+  readonly mode: keyof typeof SIZES;
+  readonly sizes: Sizes;
+  readonly peerSizes: PeerSizes;
   /** Where the figures go as JSON. */
   readonly json: string | undefined;
 }
 
 export const USAGE =
-  "npm run bench -- [--quick] [--large | --backlog | --limits | --soak] [--only NAME,...] [--json FILE]";
+  "npm run bench -- [--quick] [--large | --backlog | --limits | --soak | --peers] [--only NAME,...] [--json FILE]";
 
 /** @throws what is wrong with the arguments, in words */
 export function readOptions(args: string[]): Options {
@@ -27,6 +34,7 @@ export function readOptions(args: string[]): Options {
       backlog: { type: "boolean", default: false },
       limits: { type: "boolean", default: false },
       soak: { type: "boolean", default: false },
+      peers: { type: "boolean", default: false },
       only: { type: "string", multiple: true },
       json: { type: "string" },
       sizes: { type: "string" }, // for the test of this bench: --sizes smallest
@@ -34,17 +42,30 @@ export function readOptions(args: string[]): Options {
   });
   const mode = values.sizes ?? (values.quick ? "quick" : "full");
   if (!isMode(mode)) throw new Error(`--sizes must be one of ${Object.keys(SIZES).join(", ")}; got ${mode}`);
-  const all = [...RATIOS, ...(values.large ? LARGE : [])];
+  const { large, peers, json } = values;
+  const all = [...RATIOS, ...(large ? LARGE : [])];
   const names = values.only?.flatMap((list) => list.split(","));
-  const part = (Object.keys(PARTS) as PartName[]).find((name) => values[name]);
-  return { ratios: names ? pick(all, names) : all, part, mode, sizes: SIZES[mode], json: values.json };
+  return {
+    part: (Object.keys(PARTS) as PartName[]).find((name) => values[name]),
+    peers,
+    ratios: peers ? [] : pick(all, names),
+    cases: peers ? pick(CASES, names) : [],
+    mode,
+    sizes: SIZES[mode],
+    peerSizes: PEER_SIZES[mode],
+    json,
+  };
 }
 
 function isMode(mode: string): mode is keyof typeof SIZES {
   return Object.hasOwn(SIZES, mode);
 }
 
-function pick(all: readonly Ratio[], names: readonly string[]): Ratio[] {
+function pick<Named extends { name: string }>(
+  all: readonly Named[],
+  names?: readonly string[],
+): readonly Named[] {
+  if (!names) return all;
   const known = all.map(({ name }) => name);
   const unknown = names.filter((name) => !known.includes(name));
   if (unknown.length > 0)

@@ -24,3 +24,22 @@ export interface Ratio {
 export function isMet({ target }: Ratio, value: number): boolean {
   return "atLeast" in target ? value >= target.atLeast : value <= target.atMost;
 }
+
+/** One measured ratio. */
+export interface Result {
+  readonly ratio: Ratio;
+  readonly pairs: Measured;
+  readonly seconds: number;
+}
+
+export function ratioEntries(ratios: readonly Ratio[], sizes: Sizes) {
+  return ratios.map((ratio) => ({
+    name: ratio.name,
+    what: ratio.what,
+    async measure(): Promise<Result> {
+      const start = performance.now();
+      const pairs = await ratio.measure(sizes);
+      return { ratio, pairs, seconds: Math.round((performance.now() - start) / 1000) };
+    },
+  }));
+}

@@ -1,17 +1,9 @@
-import type { Environment } from "./environment.ts";
 import { ratioOf } from "./pairs.ts";
-import { isMet, type Measured, type Ratio } from "./ratio.ts";
+import { isMet, type Result } from "./ratio.ts";
 import { RATIOS } from "./ratios/index.ts";
 import type { Sizes } from "./sizes.ts";
 import { type Summary, summary } from "./statistics.ts";
 import type { Usage } from "./usage.ts";
-
-/** One measured ratio. */
-export interface Result {
-  readonly ratio: Ratio;
-  readonly pairs: Measured;
-  readonly seconds: number;
-}
 
 const COLUMNS = ["ratio", "median", "min", "max", "target", "met", "runs", "subject", "baseline", ""];
 
@@ -72,18 +64,11 @@ export function short(value: number): string {
 }
 
 /** Plain numbers under `ratios`, everything else under `figures`. */
-export function json(
-  results: readonly Result[],
-  { mode, sizes, environment }: { mode: string; sizes: Sizes; environment: Environment },
-): object {
+export function json(results: readonly Result[], sizes: Sizes): { ratios: object; figures: object } {
   const main = results.filter(({ ratio }) => RATIOS.includes(ratio));
   return {
     ratios: Object.fromEntries(main.map(({ ratio, pairs }) => [ratio.name, ratioOf(pairs).median])),
-    figures: {
-      mode,
-      environment,
-      ...Object.fromEntries(results.map((result) => [result.ratio.name, figures(result, sizes)])),
-    },
+    figures: Object.fromEntries(results.map((result) => [result.ratio.name, figures(result, sizes)])),
   };
 }
 

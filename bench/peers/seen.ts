@@ -1,0 +1,84 @@
+// What the tasks saw, and what follows from it.
+
+/** One run of a job. */
+export interface Seen {
+  readonly key: string;
+  readonly id: number;
+  readonly start: number;
+  /** Undefined: it is still running. */
+  readonly end?: number;
+}
+
+/** Milliseconds of a clock that all processes of a machine share. */
+export const now = (): number => Number(process.hrtime.bigint()) / 1e6;
+
+/** Of each key by itself: the most that ran at once, and the starts that made it more than the limit. */
+export function overruns(seen: readonly Seen[], limit: number): { most: number; above: number } {
+  let most = 0;
+  let above = 0;
+  for (const own of byKey(seen)) {
+    let running = 0;
+    for (const { start } of turns(own)) {
+      running += start ? 1 : -1;
+      if (start && running > limit) above++;
+      most = Math.max(most, running);
+    }
+  }
+  return { most, above };
+}
+
+/** Ends before starts of the same moment. */
+function turns(seen: readonly Seen[]): { at: number; start: boolean }[] {
+  const starts = seen.map(({ start }) => ({ at: start, start: true }));
+  const ends = seen.flatMap(({ end }) => (end === undefined ? [] : [{ at: end, start: false }]));
+  return [...ends, ...starts].sort((a, b) => a.at - b.at);
+}
+
+/** Of each key by itself: from each end to the start that takes its place; earlier ends are served first. */
+export function turnarounds(seen: readonly Seen[]): number[] {
+  return byKey(seen).flatMap((own) => {
+    const took: number[] = [];
+    const freed: number[] = [];
+    for (const { at, start } of turns(own)) {
+      if (!start) freed.push(at);
+      else if (freed.length > 0) took.push(at - freed.shift()!);
+    }
+    return took;
+  });
+}
+
+/** Jobs per second from the first start to the last end. */
+export function throughput(seen: readonly Seen[]): number {
+  const ends = seen.flatMap(({ end }) => end ?? []);
+  const ms = greatest(ends) - least(seen.map(({ start }) => start));
+  return (ends.length / ms) * 1000;
+}
+
+/** Of each key by itself: the most starts in any window of that length, and the share of windows with more than allowed. */
+export function windows(seen: readonly Seen[], ms: number, allowed: number): { most: number; above: number } {
+  let most = 0;
+  let above = 0;
+  for (const own of byKey(seen)) {
+    const starts = own.map(({ start }) => start).toSorted((a, b) => a - b);
+    let last = 0;
+    for (const [first, start] of starts.entries()) {
+      while (last < starts.length && starts[last]! < start + ms) last++;
+      most = Math.max(most, last - first);
+      if (last - first > allowed) above++;
+    }
+  }
+  return { most, above: above / seen.length };
+}
+
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
+}
+
+export function byKey(seen: readonly Seen[]): Seen[][] {
+  return [...Map.groupBy(seen, ({ key }) => key).values()];
+}
+
+// not Math.max(...): there may be more of them than a call takes arguments
+export const least = (values: readonly number[]): number => values.reduce((a, b) => Math.min(a, b), Infinity);
+export const greatest = (values: readonly number[]): number => values.reduce((a, b) => Math.max(a, b), 0);

@@ -1,0 +1,40 @@
+// What a job queue has to offer to be compared: jobs of keys (a tenant, an endpoint) are added in one process and run in
+// another, under a limit that holds for each key.
+
+/** Jobs that a worker may run at once, where its system counts them over all keys. */
+export const SLOTS = 24;
+
+/** What holds for each key. Nothing named: no limit. */
+export interface Limit {
+  readonly atOnce?: number;
+  readonly perSecond?: number;
+}
+
+export interface Job {
+  readonly key: string;
+  readonly id: number;
+}
+
+export interface World {
+  readonly url: string;
+  /** All there will be. */
+  readonly keys: readonly string[];
+  readonly limit: Limit;
+}
+
+export interface Adder {
+  add(jobs: readonly Job[]): Promise<unknown>;
+  stop(): Promise<unknown>;
+}
+
+export interface System {
+  readonly name: string;
+  /** What was chosen, beside the defaults: docs/benchmarks.md says why. */
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** Why it is left out under a limit; undefined where it takes part. */
+  cannot(limit: Limit): string | undefined;
+  /** Makes what the jobs need in a database that is new, and adds them. */
+  open(world: World): Promise<Adder>;
+  /** Starts a worker; gives what stops it. */
+  start(world: World, task: (job: Job) => Promise<void>): Promise<() => Promise<unknown>>;
+}
