@@ -40,7 +40,8 @@ begin
         where k.policy = w.policy and k.retry_at <= v_now)
       or exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = w.policy_id)
   from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards) w
-  left join :DISPATCH_POLICY_SCHEMA._private_leases l on l.policy = w.policy and l.shard = w.shard;
+  left join :DISPATCH_POLICY_SCHEMA._private_leases l on l.policy = w.policy and l.shard = w.shard
+  order by w.policy, w.shard;   -- who leads the first one sweeps: of all loops there is always one that does
 end
 $$;
 

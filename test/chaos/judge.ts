@@ -7,9 +7,10 @@ import { CAPS, RATES, regionOf, STEPPED_PASS_MS, THROTTLED_STEP_MS } from "./wor
 
 /**
  * A job that ended well runs again when its process dies before it could tell the database. While the process lives this
- * does not take long, whatever happens to its connections.
+ * does not take long, whatever happens to its connections: where the server is starting, Graphile Worker waits three
+ * seconds before it tells it again, and half as long again each time; so much is four times.
  */
-const COMPLETED_WITHIN_MS = 10_000;
+const COMPLETED_WITHIN_MS = 25_000;
 /** A sweep may find these after a crash. Anything else it repairs was lost by the engine. */
 const SWEPT_BY_DESIGN = new Set(["pools", "unlocked", "jobs"]);
 

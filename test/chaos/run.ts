@@ -17,8 +17,11 @@ import { policies } from "./world.ts";
 const CONNECTIONS = 100;
 /** 100 in 10 minutes. */
 const SECONDS_PER_HIT = 6;
-/** Dead workers are noticed, and failures that were not parked wait for Graphile Worker's own back-off. */
-const STALLED_AFTER_MS = 45_000;
+/**
+ * Dead workers are noticed, failures that were not parked wait for Graphile Worker's own back-off, and a machine that is
+ * busy beside this takes its time.
+ */
+const STALLED_AFTER_MS = 90_000;
 /** After the first problem, since a second one may say more. */
 const GOES_ON_MS = 10_000;
 
