@@ -21,8 +21,10 @@ export interface ThrottleOptions<C> extends GateCommon<C> {
   /**
    * `"sliding"`: no more than `rate` in *any* time of length `per`, as partners count it. A bucket allows up to twice
    * that: it may be emptied at the end of one `per` and refill during the next. What was spent comes back `per` later;
-   * the window remembers it in 64 parts, so that up to a 64th of `per` longer where jobs go in a stream. Not with
-   * `burst` or `smooth`. Default: a bucket.
+   * the window remembers it in 64 parts, so that up to a 64th of `per` longer where jobs go in a stream. Held at
+   * admission: jobs start a little later, some later than others, so that a partner who counts to the millisecond may
+   * find jobs of two windows in one of its own. Give `per` that much more (`"1100 ms"` for a partner's second), or use
+   * `smooth`. Not with `burst` or `smooth`. Default: a bucket.
    */
   window?: "sliding" | undefined;
 }
