@@ -70,6 +70,22 @@ test("a graceful stop waits for running jobs, releases them, and leaves no lease
   t.is(worker.happened.at(-1)?.event, "job:success");
 });
 
+test("of loops that lead some shards each, all agree whose is the first one, which sweeps", async (t) => {
+  const database = await testDatabase(t);
+  const policies = ["later", "earlier"].map((name) => definePolicy(name, { partitionBy: "account" }));
+  const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
+  t.teardown(() => utils.release());
+  const bid = async (holder: string, names: string[]) => {
+    const text = "select policy, leads from dispatch_policy._lease($1, $2, null, '1 minute', true)";
+    return (await database.pool.query(text, [holder, names])).rows;
+  };
+  t.deepEqual(await bid("one", ["later"]), [{ policy: "later", leads: true }]);
+  t.deepEqual(await bid("other", ["later", "earlier"]), [
+    { policy: "earlier", leads: true },
+    { policy: "later", leads: false },
+  ]);
+});
+
 test("heartbeats go on while the last jobs of a pool that stops run, and it counts no slots", async (t) => {
   const { task, open } = latch();
   const preset = { workerHeartbeatInterval: "100 ms" } as const;
