@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 
 /** A database for one run, on the server DATABASE_URL names; dropped afterwards. */
@@ -9,15 +10,26 @@ export async function withDatabase<T>(name: string, use: (url: string) => Promis
     url.pathname = `/${database}`;
     return await use(url.href);
   } finally {
+    await untilLeft(database);
     await onServer(`drop database ${database} with (force)`);
   }
 }
 
-async function onServer(statement: string): Promise<void> {
+const LEAVE_MS = 10_000;
+
+/** Graphile Worker does not wait for the end of its pools, and to be cut off then is an error nobody hears. */
+async function untilLeft(database: string): Promise<void> {
+  const end = performance.now() + LEAVE_MS;
+  const connected = `select from pg_stat_activity where datname = '${database}'`;
+  while (performance.now() < end && (await onServer(connected)) > 0) await delay(20);
+}
+
+/** How many rows it gives. */
+async function onServer(statement: string): Promise<number> {
   const client = new pg.Client({ connectionString: serverUrl() });
   await client.connect();
   try {
-    await client.query(statement);
+    return (await client.query(statement)).rowCount ?? 0;
   } finally {
     await client.end();
   }
