@@ -47,7 +47,7 @@ export async function testDatabase(
   return { url, pool, drop };
 }
 
-const LEAVE_MS = 500;
+const LEAVE_MS = 2000;
 
 /** Graphile Worker does not wait for the end of a pool of its own, and to be cut off then is an error nobody hears. */
 async function leave(admin: pg.Client, database: string): Promise<void> {
