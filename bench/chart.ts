@@ -23,6 +23,7 @@ writeFileSync(drawing, chart(Object.keys(ratios).map((name) => ({ name, ...(figu
 function chart(rows: ({ name: string } & Figure)[]): string {
   const height = rows.length * ROW + 40;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" font-family="sans-serif" font-size="13">
+<title>The ratios of a run, each against its target</title>
 <rect width="100%" height="100%" fill="#fff"/>
 ${rows.map(bar).join("\n")}
 <line x1="${x(1)}" x2="${x(1)}" y1="8" y2="${height - 26}" stroke="#333" stroke-dasharray="4 3"/>
