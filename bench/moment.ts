@@ -1,2 +1,2 @@
-/** Milliseconds, the same in every process of this machine. */
-export const moment = (): number => performance.timeOrigin + performance.now();
+/** Milliseconds of a clock that all processes of a machine share, and that nobody sets. */
+export const moment = (): number => Number(process.hrtime.bigint()) / 1e6;

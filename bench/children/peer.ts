@@ -1,6 +1,7 @@
 // A worker of one of the systems. Its tasks take their time, and note when they begin and end.
 import { setTimeout as delay } from "node:timers/promises";
-import { now, type Seen } from "../peers/seen.ts";
+import { moment } from "../moment.ts";
+import type { Seen } from "../peers/seen.ts";
 import type { World } from "../peers/system.ts";
 import { SYSTEMS } from "../peers/systems/index.ts";
 import { readOrders, serve } from "./parent.ts";
@@ -32,16 +33,16 @@ async function answer(question: Question): Promise<object> {
 }
 
 async function task({ key, id }: { key: string; id: number }): Promise<void> {
-  const run: { -readonly [name in keyof Seen]: Seen[name] } = { key, id, start: now() };
+  const run: { -readonly [name in keyof Seen]: Seen[name] } = { key, id, start: moment() };
   seen.push(run);
   if (workMs > 0) await delay(workMs);
-  run.end = now();
+  run.end = moment();
   for (const counted of [key, undefined]) ended.set(counted, (ended.get(counted) ?? 0) + 1);
 }
 
 async function wait({ key, ends, withinMs }: Question & { ask: "wait" }): Promise<void> {
-  const last = now() + withinMs;
-  while ((ended.get(key) ?? 0) < ends && now() < last) await delay(STEP_MS);
+  const last = moment() + withinMs;
+  while ((ended.get(key) ?? 0) < ends && moment() < last) await delay(STEP_MS);
 }
 
 serve(answer, () => stop());

@@ -1,10 +1,8 @@
 // Adds jobs at an even rate, a few at a time, each with the moment of its adding. Its answer is how many, once they are
 // added. Partitions come and go: of the tenants, a tenth is new with every second.
 import { setTimeout as delay } from "node:timers/promises";
-import { makeWorkerUtils } from "graphile-worker";
-import { makePolicyUtils } from "../../src/index.ts";
+import { openAdder } from "../adder.ts";
 import { openPolicy, TASK } from "../jobs.ts";
-import { logger } from "../logger.ts";
 import { moment } from "../moment.ts";
 import type { SideName } from "../sides.ts";
 import { readOrders, serve } from "./parent.ts";
@@ -20,11 +18,7 @@ export interface Load {
 const EVERY_MS = 10;
 
 const { side, url } = readOrders<{ side: SideName; url: string }>();
-const options = { connectionString: url, maxPoolSize: 4, logger };
-const utils =
-  side === "governed"
-    ? await makePolicyUtils({ ...options, policies: [openPolicy] })
-    : await makeWorkerUtils(options);
+const utils = await openAdder(side, { policy: openPolicy, connectionString: url, maxPoolSize: 4 });
 
 async function produce({ rate, seconds, tenants }: Load): Promise<{ added: number }> {
   const start = performance.now();

@@ -1,10 +1,8 @@
 // A worker with free slots and one job at a time, each started by the end of the one before it (governed) or by being
 // added (plain). Its answer is how long each start took.
 import { setTimeout as delay } from "node:timers/promises";
-import { makeWorkerUtils } from "graphile-worker";
-import { makePolicyUtils } from "../../src/index.ts";
+import { openAdder } from "../adder.ts";
 import { oneAtATime, TASK } from "../jobs.ts";
-import { logger } from "../logger.ts";
 import { readOrders, serve } from "./parent.ts";
 import { startWorker, type WorkerOrders } from "./worker.ts";
 
@@ -22,10 +20,11 @@ const task = async () => {
 let lastReturn = 0;
 
 const runner = await startWorker(orders, oneAtATime, { [TASK]: task });
-const options = { connectionString: orders.url, maxPoolSize: 1, logger };
-const utils = governed
-  ? await makePolicyUtils({ ...options, policies: [oneAtATime] })
-  : await makeWorkerUtils(options);
+const utils = await openAdder(orders.side, {
+  policy: oneAtATime,
+  connectionString: orders.url,
+  maxPoolSize: 1,
+});
 
 /** One job more than samples, all of one partition: the first has none before it. */
 async function freedToStart(samples: number): Promise<number[]> {

@@ -9,9 +9,6 @@ export interface Seen {
   readonly end?: number;
 }
 
-/** Milliseconds of a clock that all processes of a machine share. */
-export const now = (): number => Number(process.hrtime.bigint()) / 1e6;
-
 /** Of each key by itself: the most that ran at once, and the starts that made it more than the limit. */
 export function overruns(seen: readonly Seen[], limit: number): { most: number; above: number } {
   let most = 0;
@@ -68,11 +65,6 @@ export function windows(seen: readonly Seen[], ms: number, allowed: number): { m
     }
   }
   return { most, above: above / seen.length };
-}
-
-export function percentile(values: readonly number[], share: number): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
 }
 
 export function byKey(seen: readonly Seen[]): Seen[][] {

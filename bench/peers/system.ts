@@ -1,9 +1,6 @@
 // What a job queue has to offer to be compared: jobs of keys (a tenant, an endpoint) are added in one process and run in
 // another, under a limit that holds for each key.
 
-/** Jobs that a worker may run at once, where its system counts them over all keys. */
-export const SLOTS = 24;
-
 /** What holds for each key. Nothing named: no limit. */
 export interface Limit {
   readonly atOnce?: number;

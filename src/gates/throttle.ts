@@ -19,7 +19,7 @@ export interface ThrottleOptions<C> extends GateCommon<C> {
   /** `true`: jobs go evenly spaced, one every `per / rate`; the same as `burst: 1`. Default `false`. */
   smooth?: boolean | undefined;
   /**
-   * `"sliding"`: no more than `rate` in *any* time of length `per`, as partners count it. A bucket allows up to twice
+   * `"sliding"`: no more than `rate` admitted in *any* time of length `per`. A bucket allows up to twice
    * that: it may be emptied at the end of one `per` and refill during the next. What was spent comes back `per` later;
    * the window remembers it in 64 parts, so that up to a 64th of `per` longer where jobs go in a stream. Held at
    * admission: jobs start a little later, some later than others, so that a partner who counts to the millisecond may

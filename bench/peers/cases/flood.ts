@@ -1,9 +1,12 @@
 // A loud tenant has added many jobs at once; while they are worked off, a quiet one adds a job now and then. A quiet job
 // that had not started when the run was cut off counts as having waited until then.
+
 import { setTimeout as delay } from "node:timers/promises";
+import { moment } from "../../moment.ts";
+import { quantile } from "../../statistics.ts";
 import type { Case, Figures } from "../case.ts";
 import { jobsOf, openContest } from "../contest.ts";
-import { now, overruns, percentile } from "../seen.ts";
+import { overruns } from "../seen.ts";
 import type { FloodSize } from "../sizes.ts";
 import type { Limit, System } from "../system.ts";
 import { CAP } from "./cap.ts";
@@ -38,21 +41,21 @@ async function run(system: System, limit: Limit, size: FloodSize): Promise<Figur
 
   const added: number[] = [];
   for (let id = 0; id < samples; id++) {
-    added.push(now());
+    added.push(moment());
     await contest.add([{ key: QUIET, id }]);
     await delay(everyMs);
   }
   await contest.wait({ key: QUIET, ends: samples, withinMs });
   const seen = await contest.seen();
-  const end = now();
+  const end = moment();
   await contest.close();
 
   const starts = new Map(seen.filter(({ key }) => key === QUIET).map(({ id, start }) => [id, start]));
   const took = added.map((at, id) => (starts.get(id) ?? end) - at);
   return {
-    p50Ms: percentile(took, 0.5),
-    p95Ms: percentile(took, 0.95),
-    p99Ms: percentile(took, 0.99),
+    p50Ms: quantile(took, 0.5),
+    p95Ms: quantile(took, 0.95),
+    p99Ms: quantile(took, 0.99),
     unstarted: samples - starts.size,
     loudRun: seen.length - starts.size,
     mostAtOnce: overruns(seen, CAP).most,

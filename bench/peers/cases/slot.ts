@@ -1,7 +1,8 @@
 // How soon a tenant's freed slot has its next job, in a worker with slots to spare: a few tenants with jobs waiting, and
 // three at once of each.
+import { quantile } from "../../statistics.ts";
 import type { Case } from "../case.ts";
-import { overruns, percentile, turnarounds } from "../seen.ts";
+import { overruns, turnarounds } from "../seen.ts";
 import { CAP, runBacklog } from "./cap.ts";
 
 export const slot: Case = {
@@ -14,8 +15,8 @@ export const slot: Case = {
     const took = turnarounds(seen);
     const { most, above } = overruns(seen, CAP);
     return {
-      p50Ms: percentile(took, 0.5),
-      p95Ms: percentile(took, 0.95),
+      p50Ms: quantile(took, 0.5),
+      p95Ms: quantile(took, 0.95),
       mostAtOnce: most,
       startsAbove: above,
       samples: took.length,

@@ -1,7 +1,8 @@
 // Groups are part of BullMQ Pro: where there is a limit, each key has a queue of its own, and a worker that takes from it.
 import pg from "pg";
+import { SLOTS } from "../../children/worker.ts";
 import { inCalls } from "../../jobs.ts";
-import { type Job, type Limit, SLOTS, type System } from "../system.ts";
+import type { Job, Limit, System } from "../system.ts";
 
 const ALL = "bench";
 

@@ -1,8 +1,8 @@
 import { definePolicy, makePolicyUtils } from "../../../src/index.ts";
-import { startWorker } from "../../children/worker.ts";
+import { SLOTS, startWorker } from "../../children/worker.ts";
 import { inCalls, TASK } from "../../jobs.ts";
 import { logger } from "../../logger.ts";
-import { type Job, type Limit, SLOTS, type System } from "../system.ts";
+import type { Job, Limit, System } from "../system.ts";
 
 type Pace = { readonly window: "sliding" } | { readonly smooth: true };
 

@@ -1,5 +1,6 @@
+import { SLOTS } from "../../children/worker.ts";
 import { inCalls } from "../../jobs.ts";
-import { type Job, type Limit, SLOTS, type System } from "../system.ts";
+import type { Job, Limit, System } from "../system.ts";
 
 const QUEUE = "bench";
 

@@ -1,8 +1,8 @@
 import { makeWorkerUtils } from "graphile-worker";
-import { startWorker } from "../../children/worker.ts";
+import { SLOTS, startWorker } from "../../children/worker.ts";
 import { inCalls, openPolicy, TASK } from "../../jobs.ts";
 import { logger } from "../../logger.ts";
-import { type Job, type Limit, SLOTS, type System } from "../system.ts";
+import type { Job, Limit, System } from "../system.ts";
 
 export const plain: System = {
   name: "plain",
