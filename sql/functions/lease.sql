@@ -39,6 +39,7 @@ begin
       or exists (select from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
         where k.policy = w.policy and k.retry_at <= v_now)
       or exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = w.policy_id)
+      or :DISPATCH_POLICY_SCHEMA._waits_in_vain(w.policy_id, w.ahead_limiter_id)
   from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards) w
   left join :DISPATCH_POLICY_SCHEMA._private_leases l on l.policy = w.policy and l.shard = w.shard
   order by w.policy, w.shard;   -- who leads the first one sweeps: of all loops there is always one that does
@@ -62,8 +63,8 @@ $$;
 
 -- Every shard of these policies, with 'default' always among them; `p_shards` null: all.
 create or replace function :DISPATCH_POLICY_SCHEMA._led_shards(p_policies text[], p_shards text[])
-returns table (policy text, policy_id int, shard text) language sql stable as $$
-  select p.name, p.id, s.shard
+returns table (policy text, policy_id int, shard text, ahead_limiter_id bigint) language sql stable as $$
+  select p.name, p.id, s.shard, p.ahead_limiter_id
   from :DISPATCH_POLICY_SCHEMA._private_policies p
   cross join lateral (
     select 'default' as shard

@@ -96,7 +96,8 @@ as $$
         and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id))
       or (q.blocked_on is not null and l.id is null)
       or (l.kind = 'throttle' and l.wake_at is null and n.tokens >= 1)
-      or (l.kind <> 'throttle' and l.wake_at is null and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
+      -- each pass looks at the ahead bound by itself
+      or (l.kind not in ('throttle', 'ahead') and l.wake_at is null and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
         where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)
     order by q.id limit 10000 for no key update of q skip locked

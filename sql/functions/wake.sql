@@ -25,7 +25,8 @@ begin
     where l.policy_id = (p_policy).id and l.wake_at is not null and l.wake_at <= p_now
     union
     -- an explicit tick is not held to the ahead bound
-    select (p_policy).ahead_limiter_id where not p_bounded);
+    select (p_policy).ahead_limiter_id
+    where not p_bounded or :DISPATCH_POLICY_SCHEMA._waits_in_vain((p_policy).id, (p_policy).ahead_limiter_id));
   if v_limiter_ids = '{}' then
     return 0;
   end if;

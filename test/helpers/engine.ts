@@ -74,6 +74,8 @@ export interface EngineOptions {
   readonly budget?: number | null;
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
   readonly maxPending?: object;
+  /** Keeps the passes to the ahead bound. Default: gates alone decide. */
+  readonly ahead?: number;
 }
 
 export interface StageOptions {
@@ -127,6 +129,10 @@ export class Engine {
     this.#options = options;
   }
 
+  get #bounded(): boolean {
+    return this.#options.ahead !== undefined;
+  }
+
   async declare(): Promise<void> {
     const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
     const { breaker = null, maxPending = null } = this.#options;
@@ -140,7 +146,7 @@ export class Engine {
     };
     const settings = {
       ...{ halfLifeSeconds, admissionBatchSize: batchSize, tickAdmissionBudget: budget },
-      ...{ ahead: null, aheadAuto: false },
+      ...{ ahead: this.#options.ahead ?? null, aheadAuto: false },
     };
     await this.pool.query("select dispatch_policy._declare_policy($1, $2, $3, clock_timestamp())", [
       JSON.stringify(definition),
@@ -177,8 +183,9 @@ export class Engine {
 
   /** -1: another router is at work; 0: nothing is left. */
   async route(as: Queryable = this.pool): Promise<number> {
-    const { rows } = await as.query("select dispatch_policy._route($1, null, 10000, false) as n", [
+    const { rows } = await as.query("select dispatch_policy._route($1, null, 10000, $2) as n", [
       this.policy,
+      this.#bounded,
     ]);
     return rows[0].n;
   }
@@ -192,10 +199,11 @@ export class Engine {
     claim?: number;
     now?: Date | null;
   } = {}): Promise<Admitted> {
-    const { rows } = await as.query("select * from dispatch_policy._admit($1, 'default', $2, $3, false)", [
+    const { rows } = await as.query("select * from dispatch_policy._admit($1, 'default', $2, $3, $4)", [
       this.policy,
       claim,
       now,
+      this.#bounded,
     ]);
     return rows[0];
   }
