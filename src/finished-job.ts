@@ -10,19 +10,22 @@ import {
   resolveLimits,
 } from "./policy.ts";
 import { RetryAfter } from "./retry-after.ts";
+import type { RunningJob } from "./wrap-task.ts";
 
 /** What the release of a job that ended needs to know; `error` null: it succeeded. */
 export function finishedJob(
   job: Job,
-  ended: { policy: AnyPolicy; lagMs: number | null; error: unknown },
+  ended: RunningJob & { error: unknown },
   context: { logger: Logger; events: EventSink },
 ): FinishedJob {
   const failed = ended.error != null;
+  const byWork = policyDefinition(ended.policy).fairBy === "work";
   const again = job.attempts < job.max_attempts || givesBack(ended);
   return {
     job: job.id,
     ok: !failed,
     lagMs: ended.lagMs,
+    durationMs: byWork ? performance.now() - ended.startedAt : undefined,
     attempt: job.attempts,
     retry: failed && again ? retryOf(job, ended, context) : null,
   };

@@ -46,6 +46,7 @@ export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repa
   const { woken: asleep, unblocked: blocked } = await withPgClient((client) =>
     engine.sweepPartitions(client),
   );
+  await withPgClient((client) => engine.sweepWork(client));
   const pending = await withPgClient((client) => engine.sweepPending(client));
   await withPgClient((client) => engine.forgetTakenOver(client));
   await withPgClient((client) => engine.collectPartitions(client, context.partitionInactiveAfterMs));

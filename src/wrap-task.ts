@@ -16,6 +16,8 @@ export interface RunningJob {
   readonly policy: AnyPolicy;
   /** Null: not known, since the attempt before was cut short. */
   readonly lagMs: number | null;
+  /** By `performance.now()`. */
+  readonly startedAt: number;
 }
 
 export type Outcome = { readonly result: Awaited<ReturnType<Task>> } | { readonly error: unknown };
@@ -88,7 +90,8 @@ async function runGoverned(
   if (admission === null) return;
   const own = describe(policy, job, admission, helpers.withPgClient, observer);
   helpers.dispatchPolicy = own;
-  const running: RunningJob = { policy, lagMs: admission.resumed ? null : (own.lagMs ?? 0) };
+  const lagMs = admission.resumed ? null : (own.lagMs ?? 0);
+  const running: RunningJob = { policy, lagMs, startedAt: performance.now() };
   const holds = admission.stagedId !== null;
   if (holds) observer.started(job, running);
   const outcome = await runTask(task, payload, helpers, own);

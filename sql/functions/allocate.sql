@@ -33,6 +33,9 @@ $$;
 -- jobs would be, had every partition enough of them, and that level is the least of (n + k + admits) / weight, summed
 -- over the partitions with the smallest admits / weight.
 --
+-- Where fairness is by work, a partition's admits and weight are in its own jobs: both divided by what one of them counts
+-- for, which leaves admits / weight as it is.
+--
 -- Arrays count as ten rows when they are planned: left to choose, 5,000 jobs were joined by nested loops. Planned anew
 -- at each call, as a function in SQL is before PostgreSQL 18, it took 8 ms where running it for one job takes 0.2.
 create or replace function :DISPATCH_POLICY_SCHEMA._rank(
@@ -75,8 +78,8 @@ begin
     from uses u group by u.partition_id
   ),
   part as materialized (
-    select p.id, p.weight, p.head_priority, p.head_run_at, p.head_id,
-      :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) as decayed,
+    select p.id, p.head_priority, p.head_run_at, p.head_id, p.weight / e.work as weight,
+      :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) / e.work as decayed,
       greatest(0, least((p_policy).batch_size,
         case when r.known < cardinality(p.limiter_ids) then 0 else r.jobs end,
         case when p.probing then case when p.probe_job_id is null then 1 else 0 end end))::int as allow,
@@ -84,6 +87,7 @@ begin
       coalesce(r.bucket, 'Infinity') as bucket, coalesce(r.unfilled_bucket, 'Infinity') as unfilled_bucket
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     left join room r on r.partition_id = p.id
+    cross join lateral (select coalesce(:DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work), 1) as work) e
     where p.id = any(p_partition_ids)
   ),
   -- what all of them together may have

@@ -9,6 +9,7 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._route_limits(p_policy, p_arrivals, p_now);
   if exists (select from unnest(p_arrivals) a where a.outcome is not null) then
     perform :DISPATCH_POLICY_SCHEMA._route_outcomes(p_policy, p_arrivals, p_now);
+    perform :DISPATCH_POLICY_SCHEMA._route_work(p_policy, p_arrivals, p_now);
   end if;
 end
 $$;

@@ -1,4 +1,4 @@
--- An exponentially decayed count. The exponent is clamped at both ends: an age of years underflows to zero instead
+-- An exponentially decayed count, of jobs or of seconds. The exponent is clamped at both ends: an age of years underflows to zero instead
 -- of raising, and a mark ahead of now counts as no age.
 create or replace function :DISPATCH_POLICY_SCHEMA._decayed(
   admits float8, marked_at timestamptz, half_life float8, now timestamptz
@@ -14,4 +14,12 @@ create or replace function :DISPATCH_POLICY_SCHEMA._fair_key(
 ) returns float8 language sql stable as $$   -- immutable it would not be inlined
   select case when half_life is null then extract(epoch from now)::float8
     else ln(greatest(decayed, 1e-9) / weight) + extract(epoch from now)::float8 * ln(2) / half_life end;
+$$;
+
+-- What a job counts for where fairness is by work: the seconds that those of its partition ran lately; a second where none
+-- has ended yet. Null where each job counts for one.
+create or replace function :DISPATCH_POLICY_SCHEMA._work_of(
+  policy :DISPATCH_POLICY_SCHEMA._private_policies, mean_work float8
+) returns float8 language sql immutable as $$
+  select case when (policy).fair_by_work then greatest(coalesce(mean_work, 1), 0.001) end;
 $$;

@@ -21,7 +21,7 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
     ahead_auto, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
-    max_pending_in_all, when_full, strict_pending, when_busy, declared_enabled)
+    max_pending_in_all, when_full, strict_pending, when_busy, fair_by_work, declared_enabled)
   values (
     v_name, (p_definition ->> 'version')::int, p_definition, p_hash, p_started_at,
     case when p_settings ? 'halfLifeSeconds' then (p_settings ->> 'halfLifeSeconds')::float8 else 60 end,
@@ -33,6 +33,7 @@ begin
     (p_definition #>> '{maxPending,partition}')::int, (p_definition #>> '{maxPending,policy}')::int,
     coalesce(p_definition #>> '{maxPending,whenFull}', 'reject'),
     coalesce((p_definition #>> '{maxPending,strict}')::boolean, false), coalesce(p_definition ->> 'whenBusy', 'wait'),
+    coalesce(p_definition ->> 'fairBy' = 'work', false),
     coalesce((p_settings ->> 'enabled')::boolean, true))
   on conflict (name) do update set
     version = excluded.version, definition = excluded.definition, definition_hash = excluded.definition_hash,
@@ -41,6 +42,7 @@ begin
     breaker_cooldown = excluded.breaker_cooldown, max_pending = excluded.max_pending,
     max_pending_in_all = excluded.max_pending_in_all, when_full = excluded.when_full,
     strict_pending = excluded.strict_pending, when_busy = excluded.when_busy,
+    fair_by_work = excluded.fair_by_work,
     half_life = case when p_settings ? 'halfLifeSeconds' then excluded.half_life else p.half_life end,
     batch_size = case when p_settings ? 'admissionBatchSize' then excluded.batch_size else p.batch_size end,
     admission_budget =

@@ -12,7 +12,8 @@ declare
   v_reports boolean := exists (
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids))
-    or exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null);
+    or exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null or p.fair_by_work);
 begin
   with held as materialized (
     select f.job_id, f.attempt from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
@@ -71,28 +72,37 @@ begin
       and (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = f.id limit 1)
     returning policy_id
   ),
-  -- how a probe ended, and what a breaker counts: the router is told, which alone may change a partition now
+  -- how a probe ended, what a breaker counts, how long jobs ran: the router is told, which alone may change a partition now
   reported as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, outcome)
-    select p.name, e.partition_id, e.key, jsonb_build_object('failures', e.failures, 'probe', e.probe, 'passed', e.passed)
+    select e.policy, e.partition_id, e.key,
+      case when e.counts then jsonb_build_object('failures', e.failures, 'probe', e.probe, 'passed', e.passed) else '{}' end
+        || case when e.ended > 0
+          then jsonb_build_object('ended', e.ended, 'worked', e.worked, 'work', e.worked - e.charged) else '{}' end
     from (
-      select g.partition_id, x.key, g.policy_id, count(*) filter (where not f.ok) as failures,
-        max(g.job_id) filter (where g.job_id = x.probe_job_id) as probe,
-        bool_and(f.ok) filter (where g.job_id = x.probe_job_id) as passed
-      from gone g
-      join :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f on f.job = g.job_id
-      join :DISPATCH_POLICY_SCHEMA._private_partitions x
-        on x.id = g.partition_id and x.id = any(array(select y.partition_id from gone y))
-      where v_reports
-      group by g.partition_id, x.key, g.policy_id
+      select x.*, x.probe is not null or (x.failures > 0 and x.breaks) as counts
+      from (
+        select p.name as policy, p.breaker_failures is not null as breaks, g.partition_id, x.key,
+          count(*) filter (where not f.ok) as failures,
+          max(g.job_id) filter (where g.job_id = x.probe_job_id) as probe,
+          bool_and(f.ok) filter (where g.job_id = x.probe_job_id) as passed,
+          count(f."durationMs") filter (where p.fair_by_work) as ended,
+          sum(f."durationMs") / 1000 as worked, coalesce(sum(g.work) filter (where f."durationMs" is not null), 0) as charged
+        from gone g
+        join :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f on f.job = g.job_id
+        join :DISPATCH_POLICY_SCHEMA._private_partitions x
+          on x.id = g.partition_id and x.id = any(array(select y.partition_id from gone y))
+        join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = g.policy_id
+        where v_reports
+        group by p.id, g.partition_id, x.key
+      ) x
     ) e
-    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = e.policy_id
-    where e.probe is not null or (e.failures > 0 and p.breaker_failures is not null)
-    returning policy
+    where e.counts or e.ended > 0
+    returning policy, outcome ? 'failures' as counts
   ),
   told as materialized (
     select :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
-    where p.id = any(array(select n.policy_id from noted n)) or p.name in (select r.policy from reported r)
+    where p.id = any(array(select n.policy_id from noted n)) or p.name in (select r.policy from reported r where r.counts)
   )
   select array_agg(h.job_id) into v_left from held h
   where not exists (select from gone g where g.job_id = h.job_id)

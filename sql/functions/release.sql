@@ -1,6 +1,7 @@
 -- What finished since the last flush of a worker process gives back what it held, in one transaction.
 --
 --   p_jobs   json array of { "job": Graphile Worker's id, "ok": boolean, "lagMs": number | null,
+--     "durationMs": how long it ran, where the policy's fairness is by work,
 --     "attempt": the attempt that ended (null: whichever holds the slot),
 --     "ends": true where Graphile Worker is recording its end just now,
 --     "retry": null (no retry of ours), or, each with "attempt": the attempt that failed,
@@ -84,10 +85,10 @@ end
 $$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._finished(p_jobs json)
-returns table (job bigint, ok boolean, "lagMs" float8, attempt int, ends boolean, retry json, ordinality bigint)
+returns table (job bigint, ok boolean, "lagMs" float8, "durationMs" float8, attempt int, ends boolean, retry json, ordinality bigint)
 language sql stable as $$
-  select j.job, coalesce(j.ok, true), j."lagMs", j.attempt, j.ends, case when json_typeof(j.retry) = 'object' then j.retry end,
+  select j.job, coalesce(j.ok, true), j."lagMs", j."durationMs", j.attempt, j.ends, case when json_typeof(j.retry) = 'object' then j.retry end,
     j.ordinality
-  from rows from (json_to_recordset(p_jobs) as (job bigint, ok boolean, "lagMs" float8, attempt int, ends boolean, retry json))
-    with ordinality j (job, ok, "lagMs", attempt, ends, retry, ordinality);
+  from rows from (json_to_recordset(p_jobs) as (job bigint, ok boolean, "lagMs" float8, "durationMs" float8, attempt int, ends boolean, retry json))
+    with ordinality j (job, ok, "lagMs", "durationMs", attempt, ends, retry, ordinality);
 $$;

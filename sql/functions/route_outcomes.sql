@@ -10,7 +10,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
   with outcome as materialized (
     select a.partition_id, sum((a.outcome ->> 'failures')::int) as failures,
       max((a.outcome ->> 'probe')::bigint) as probe, bool_or((a.outcome ->> 'passed')::boolean) as passed
-    from unnest(p_arrivals) a where a.outcome is not null group by a.partition_id
+    from unnest(p_arrivals) a where a.outcome ? 'failures' group by a.partition_id
   ),
   verdict as materialized (
     select q.id, e.ended, e.ended and o.passed as passed, c.since, c.failures,

@@ -15,6 +15,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   definition_hash text not null,
   declared_at timestamptz not null,
   half_life float8 check (half_life > 0 and half_life < 'Infinity'),   -- seconds; null: no fairness
+  fair_by_work boolean not null default false,                         -- shares of the workers' time, not of the jobs
   batch_size int not null default 100 check (batch_size > 0),          -- jobs of one partition in one tick
   admission_budget int check (admission_budget > 0),                   -- jobs of all partitions in one tick
   ahead int check (ahead >= 0),                                        -- jobs in flight beyond the workers' slots
@@ -129,7 +130,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   head_run_at timestamptz not null default 'infinity',
   head_id bigint not null default 9223372036854775807,
   head_cost float8 not null default 1,       -- while it waits
+  -- jobs, or where fairness is by work the seconds they ran
   decayed_admits float8 not null default 0 check (decayed_admits >= 0 and decayed_admits < 'Infinity'),
+  mean_work float8,                          -- seconds a job ran lately, where fairness is by work
   decayed_at timestamptz not null,
   fair_key float8 not null default 0,
   admitted_total bigint not null default 0,
@@ -201,7 +204,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_arrivals (
   head_id bigint not null default 9223372036854775807,
   min_cost float8 not null default 1,
   pause jsonb,                               -- a pause of a partition that does not exist yet
-  outcome jsonb,                             -- how jobs ended, where a probe was out or a breaker counts
+  outcome jsonb,                             -- how jobs ended, where somebody counts it: a breaker, fairness
   primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
@@ -222,6 +225,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   partition_id uuid not null,
   limiter_ids bigint[] not null,             -- what it took, whatever the policy says today
   cost float8 not null,
+  work float8,                               -- seconds its partition was charged, where fairness is by work
   admitted_at timestamptz not null,
   attempt smallint,                          -- whose slot it is since a retry or an unlocking; null: the admitted one's
   pool_id text,                              -- where that attempt runs, once it does

@@ -89,6 +89,8 @@ export interface FinishedJob {
   job: string;
   ok: boolean;
   lagMs: number | null;
+  /** How long it ran, where that counts. */
+  durationMs?: number | undefined;
   /** Which attempt ended; null: whichever holds the slot. */
   attempt: number | null;
   /** Whether Graphile Worker is recording its end just now. */
@@ -354,6 +356,9 @@ export function makeEngine(schemaName: string) {
     /** Backlogs of bounded policies, counted anew. */
     sweepPending: async (client: Queryable) =>
       (await first<{ n: number }>(client, `select ${schema}._sweep_pending() as n`)).n,
+
+    sweepWork: async (client: Queryable) =>
+      (await first<{ n: number }>(client, `select ${schema}._sweep_work() as n`)).n,
 
     sweepPartitions: (client: Queryable) =>
       first<{ woken: number; unblocked: number }>(

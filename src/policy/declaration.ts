@@ -35,6 +35,7 @@ export interface Declaration {
   readonly cost: number | ContextFunction;
   readonly gates: readonly Gate[];
   readonly halfLifeSeconds: number | null | undefined;
+  readonly fairBy: "jobs" | "work";
   readonly tickAdmissionBudget: number | null | undefined;
   readonly admissionBatchSize: number | null | undefined;
   readonly job: JobDefaults;
@@ -113,7 +114,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     weight: readValue("weight", options.weight, positiveNumber),
     cost: readValue("cost", options.cost, numberFromZero),
     gates: readGates(options.gates),
-    halfLifeSeconds: readFairness(options.fairness),
+    ...readFairness(options.fairness),
     tickAdmissionBudget: readCount("tickAdmissionBudget", options.tickAdmissionBudget),
     admissionBatchSize: readCount("admissionBatchSize", options.admissionBatchSize),
     job: readJobDefaults(options.job),
@@ -168,12 +169,16 @@ function readCount(key: string, value: unknown): number | null | undefined {
   return value as number | null | undefined;
 }
 
-function readFairness(fairness: unknown): number | null | undefined {
-  if (fairness === null || fairness === undefined) return fairness;
-  checkOptions("fairness", fairness, ["halfLife"]);
-  const { halfLife } = fairness;
-  check("fairness: halfLife", halfLife, positiveDuration);
-  return durationSeconds(halfLife as Duration);
+function readFairness(fairness: unknown): Pick<Declaration, "halfLifeSeconds" | "fairBy"> {
+  if (fairness === null || fairness === undefined) return { halfLifeSeconds: fairness, fairBy: "jobs" };
+  checkOptions("fairness", fairness, ["halfLife", "by"]);
+  const { halfLife, by } = fairness as { halfLife?: Duration; by?: "jobs" | "work" };
+  optional("fairness: by", by, oneOf("jobs", "work"));
+  if (halfLife !== undefined || by === undefined) check("fairness: halfLife", halfLife, positiveDuration);
+  return {
+    halfLifeSeconds: halfLife === undefined ? undefined : durationSeconds(halfLife),
+    fairBy: by ?? "jobs",
+  };
 }
 
 function readBreaker(breaker: unknown): Breaker | undefined {

@@ -22,6 +22,7 @@ export interface PolicyDefinition {
   }[];
   /** null: fairness is disabled; undefined: the preset's default. */
   halfLifeSeconds: number | null | undefined;
+  fairBy: "jobs" | "work";
   tickAdmissionBudget: number | null | undefined;
   admissionBatchSize: number | null | undefined;
   weight: number | null;
@@ -47,7 +48,7 @@ export interface PolicyDefinition {
 
 export function describeDeclaration(declaration: Declaration): PolicyDefinition {
   const { name, version, enabled, retries, unmanaged, slotTimeoutSeconds } = declaration;
-  const { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize } = declaration;
+  const { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize } = declaration;
   const described = {
     gates: declaration.gates.map(({ name, kind, scope, values }, position) => ({
       name,
@@ -64,7 +65,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const job = structuredClone(declaration.job) as PolicyDefinition["job"];
   const resolvesInSql = needsNoJavaScript(declaration, described);
   const functions = digests(declaration);
-  const limits = { halfLifeSeconds, tickAdmissionBudget, admissionBatchSize };
+  const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize };
   const tasks = [...declaration.tasks];
   const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
   const jobs = {

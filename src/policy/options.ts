@@ -83,8 +83,19 @@ export interface PolicyOptions<Id, S, C> {
   /**
    * Fair shares between partitions: what a partition was admitted lately counts against it, half as much after each
    * `halfLife` (longer than 0). `null`: only the jobs of the pass count. Default: the preset's, 1 minute unless changed.
+   *
+   * `by: "work"` shares the workers' time instead of the number of jobs: a job counts for the seconds it runs. At its
+   * admission that is what the partition's jobs took lately (1 s before any has ended), and its end settles the
+   * difference. For policies whose tenants differ in how long their jobs run. Default: `"jobs"`.
+   *
+   * @example
+   * definePolicy("report", { partitionBy: "tenant", fairness: { by: "work", halfLife: "5 minutes" } })
    */
-  fairness?: { halfLife: Duration } | null | undefined;
+  fairness?:
+    | { halfLife: Duration; by?: "jobs" | "work" | undefined }
+    | { halfLife?: Duration | undefined; by: "jobs" | "work" }
+    | null
+    | undefined;
   /** The most jobs one tick admits for this policy. A whole number, 1 or more. Default, and null: the preset's, none. */
   tickAdmissionBudget?: number | null | undefined;
   /** The most jobs one tick admits for one partition. A whole number, 1 or more. Default, and null: the preset's, 100. */

@@ -70,6 +70,7 @@ export interface EngineOptions {
   readonly gates: readonly TestGate[];
   readonly policy?: string;
   readonly halfLifeSeconds?: number | null;
+  readonly fairBy?: "jobs" | "work";
   readonly batchSize?: number;
   readonly budget?: number | null;
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
@@ -102,6 +103,7 @@ export interface Finished {
   readonly job: string;
   readonly ok?: boolean;
   readonly lagMs?: number;
+  readonly durationMs?: number;
   readonly retry?: object;
 }
 
@@ -135,14 +137,14 @@ export class Engine {
 
   async declare(): Promise<void> {
     const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
-    const { breaker = null, maxPending = null } = this.#options;
+    const { breaker = null, maxPending = null, fairBy = "jobs" } = this.#options;
     const gates = this.#options.gates.map(({ name, kind, scope, numbers, sliding }, position) => {
       return { name, kind, scope, position, values: { ...numbers, ...(sliding && { sliding }) } };
     });
     const definition = {
       ...{ name: this.policy, tasks: [this.policy], version: 0, enabled: true, gates },
       ...{ weight: 1, cost: 1, shard: "default", partitionPaths: null, resolvesInSql: false },
-      ...{ job: {}, retries: "restage", breaker, maxPending, functions: {} },
+      ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, functions: {} },
     };
     const settings = {
       ...{ halfLifeSeconds, admissionBatchSize: batchSize, tickAdmissionBudget: budget },

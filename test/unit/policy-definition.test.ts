@@ -40,6 +40,7 @@ const CHANGES: Record<string, object> = {
   cost: { cost: 2 },
   fairness: { fairness: null },
   "half-life": { fairness: { halfLife: "2 minutes" } },
+  "fairness by work": { fairness: { by: "work" } },
   budget: { tickAdmissionBudget: 1 },
   retries: { retries: "bypass" },
   unmanaged: { unmanaged: "run" },
