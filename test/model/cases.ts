@@ -35,7 +35,10 @@ export type Step =
     }
   | { readonly do: "tick" | "settle" | "look again" }
   | { readonly do: "wait"; readonly ms: number }
-  | { readonly do: "finish"; readonly jobs: readonly { nth: number; ok: boolean; lagMs: number }[] }
+  | {
+      readonly do: "finish";
+      readonly jobs: readonly { nth: number; ok: boolean; lagMs: number; seconds: number }[];
+    }
   | { readonly do: "pause" | "hold"; readonly partition: string; readonly ms: number }
   | { readonly do: "pause policy"; readonly ms: number }
   | { readonly do: "resume"; readonly partition: string }
@@ -125,6 +128,7 @@ function gate(scopes: readonly TestGate["scope"][]): fc.Arbitrary<GateCase> {
 
 const settings: fc.Arbitrary<Settings> = fc.record({
   halfLifeSeconds: fc.constantFrom(60, 7.3, null),
+  fairBy: fc.constantFrom(...(["jobs", "work"] as const)),
   batchSize: fc.constantFrom(100, 1, 2, 3),
   budget: fc.constantFrom(null, 1, 2, 3, 5),
 });
@@ -133,6 +137,7 @@ const finished = fc.record({
   nth: fc.nat(20),
   ok: fc.constantFrom(true, true, false),
   lagMs: fc.constantFrom(0, 5, 50, 150, 2000),
+  seconds: fc.constantFrom(1, 0.25, 3.5, 100, 0),
 });
 
 const add: fc.Arbitrary<Step> = fc.record({
@@ -212,9 +217,9 @@ export function cases(options: { overlapping: boolean; steps: number }): fc.Arbi
 }
 
 export function inWords({ settings, gates, steps }: Case): string {
-  const { halfLifeSeconds, batchSize, budget } = settings;
+  const { halfLifeSeconds, fairBy, batchSize, budget } = settings;
   return [
-    `policy: half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}`,
+    `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}`,
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
         (values, index) => `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}`,
@@ -236,7 +241,7 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;
     case "finish":
-      return `finish ${step.jobs.map(({ nth, ok, lagMs }) => `#${nth} ${ok ? "well" : "badly"} after ${lagMs} ms`).join(", ")}`;
+      return `finish ${step.jobs.map(({ nth, ok, lagMs, seconds }) => `#${nth} ${ok ? "well" : "badly"} after ${lagMs} ms and ${seconds} s`).join(", ")}`;
     case "pause":
     case "hold":
       return `${step.do} ${step.partition} for ${step.ms} ms`;

@@ -49,6 +49,8 @@ export interface Partition {
   limiters: Limiter[];
   decayed: number;
   decayedAt: number;
+  /** Seconds its jobs ran lately; undefined: none has ended. */
+  meanWork: number | undefined;
   pausedUntil: number;
   heldUntil: number;
   /** After a hold one job goes at a time, until one has succeeded; and which one is out. */
@@ -65,6 +67,7 @@ export interface Override {
 
 export interface Settings {
   readonly halfLifeSeconds: number | null;
+  readonly fairBy: "jobs" | "work";
   readonly batchSize: number;
   readonly budget: number | null;
 }
@@ -73,6 +76,7 @@ export interface Finish {
   readonly id: string;
   readonly ok: boolean;
   readonly lagMs: number;
+  readonly seconds: number;
 }
 
 type Numbers = Readonly<Record<string, number | null>>;
@@ -87,6 +91,8 @@ interface Flight {
   readonly job: Job;
   readonly limiters: readonly Limiter[];
   readonly admittedAt: number;
+  /** What its partition was charged. */
+  readonly work: number;
 }
 
 const CLOSE = 1e-9;
@@ -101,6 +107,7 @@ export class Model {
   pausedUntil = Number.NEGATIVE_INFINITY;
   #overrides: Override[] = [];
   #notes: Note[] = [];
+  #worked: { readonly job: Job; readonly seconds: number; readonly charged: number }[] = [];
   #probesEnded: { readonly job: Job; readonly ok: boolean }[] = [];
 
   constructor(settings: Settings) {
@@ -144,6 +151,27 @@ export class Model {
       partition.probing = !ok;
     }
     this.#probesEnded = [];
+    this.#settleWork(now);
+  }
+
+  /** What ended since counts for what it took, and moves the mean a fifth of the way each. */
+  #settleWork(now: number): void {
+    for (const partition of this.partitions.values()) {
+      const ended = this.#worked.filter(({ job }) => job.partition === partition.key);
+      if (ended.length === 0) continue;
+      const seconds = ended.reduce((sum, one) => sum + one.seconds, 0);
+      const charged = ended.reduce((sum, one) => sum + one.charged, 0);
+      partition.decayed = Math.max(0, this.decayedOf(partition, now) + seconds - charged);
+      partition.decayedAt = laterMark(partition.decayedAt, now);
+      const mean = seconds / ended.length;
+      partition.meanWork = mean + ((partition.meanWork ?? mean) - mean) * 0.8 ** ended.length;
+    }
+    this.#worked = [];
+  }
+
+  /** What a job of the partition counts for, in fairness. */
+  #workOf({ meanWork = 1 }: Partition): number {
+    return this.settings.fairBy === "work" ? Math.max(meanWork, 0.001) : 1;
   }
 
   hold(partition: Partition, until: number): void {
@@ -235,13 +263,14 @@ export class Model {
   admissible(keys: readonly string[], now: number, decayed?: ReadonlyMap<string, number>): Job[] {
     let candidates = keys.flatMap((key) => {
       const partition = this.partitions.get(key)!;
-      const admits = decayed?.get(key) ?? this.decayedOf(partition, now);
+      const work = this.#workOf(partition);
+      const admits = (decayed?.get(key) ?? this.decayedOf(partition, now)) / work;
       return this.line(key)
         .slice(0, Math.min(this.settings.batchSize, this.#mostOf(partition, now)))
         .map((job, index): Candidate => {
           const position = index + 1;
           const virtualTime =
-            this.settings.halfLifeSeconds === null ? 0 : (admits + position) / partition.weight;
+            this.settings.halfLifeSeconds === null ? 0 : (admits + position) / (partition.weight / work);
           return { job, partition, virtualTime };
         });
     });
@@ -288,13 +317,14 @@ export class Model {
     const before = new Map([...touched].map((limiter) => [limiter, this.tokensOf(limiter, now)]));
     const spent = new Map<Limiter, number>();
     for (const job of admitted) {
-      const { limiters } = this.partitions.get(job.partition)!;
+      const partition = this.partitions.get(job.partition)!;
+      const { limiters } = partition;
       for (const limiter of limiters) {
         limiter.inFlight += 1;
         spent.set(limiter, (spent.get(limiter) ?? 0) + job.cost);
       }
       this.staged.delete(job.id);
-      this.inFlight.set(job.id, { job, limiters, admittedAt: now });
+      this.inFlight.set(job.id, { job, limiters, admittedAt: now, work: this.#workOf(partition) });
     }
     for (const limiter of touched) {
       if (limiter.gate.kind !== "throttle") continue;
@@ -317,7 +347,7 @@ export class Model {
     }
     for (const partition of partitions) {
       const jobs = admitted.filter((job) => job.partition === partition.key);
-      partition.decayed = this.decayedOf(partition, now) + jobs.length;
+      partition.decayed = this.decayedOf(partition, now) + jobs.length * this.#workOf(partition);
       if (partition.probing) partition.probe ??= jobs[0]?.id;
       partition.decayedAt = laterMark(partition.decayedAt, now);
       if (partition.pausedUntil <= now) partition.pausedUntil = Number.NEGATIVE_INFINITY;
@@ -340,9 +370,10 @@ export class Model {
 
   release(finished: readonly Finish[], now: number): void {
     const before = new Map([...this.limiters.values()].map((limiter) => [limiter, limiter.inFlight]));
-    for (const { id, ok, lagMs } of finished) {
-      const { job, limiters, admittedAt } = this.inFlight.get(id)!;
+    for (const { id, ok, lagMs, seconds } of finished) {
+      const { job, limiters, admittedAt, work } = this.inFlight.get(id)!;
       this.inFlight.delete(id);
+      if (this.settings.fairBy === "work") this.#worked.push({ job, seconds, charged: work });
       if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
       for (const limiter of limiters) {
         limiter.inFlight -= 1;
@@ -408,6 +439,7 @@ function newPartition(key: string, now: number): Partition {
     limiters: [],
     decayed: 0,
     decayedAt: now,
+    meanWork: undefined,
     pausedUntil: never,
     heldUntil: never,
     probing: false,

@@ -172,20 +172,20 @@ class Run {
     return rows[0].n > 0 || claimed > 0;
   }
 
-  /** The decayed admits as the engine sees them: the same as the model's, but for the last bit, which decides ties. */
+  /** The decayed admits, and means, as the engine sees them: the model's, but for the last bit, which decides ties. */
   async #compareDecayed(): Promise<ReadonlyMap<string, number>> {
     const { rows } = await this.#client.query(
-      `select q.key, dispatch_policy._decayed(q.decayed_admits, q.decayed_at, p.half_life, $2) as decayed
+      `select q.key, q.mean_work, dispatch_policy._decayed(q.decayed_admits, q.decayed_at, p.half_life, $2) as decayed
        from dispatch_policy._private_partitions q join dispatch_policy._private_policies p on p.id = q.policy_id
        where p.name = $1`,
       [this.engine.policy, new Date(this.#now)],
     );
-    for (const { key, decayed } of rows)
-      close(
-        `decayed admits of ${key}`,
-        decayed,
-        this.#model.decayedOf(this.#model.partitions.get(key)!, this.#now),
-      );
+    for (const { key, decayed, mean_work } of rows) {
+      const partition = this.#model.partitions.get(key)!;
+      close(`decayed admits of ${key}`, decayed, this.#model.decayedOf(partition, this.#now));
+      close(`mean work of ${key}`, mean_work ?? 0, partition.meanWork ?? 0);
+      partition.meanWork = mean_work ?? undefined;
+    }
     return new Map(rows.map(({ key, decayed }) => [key, decayed]));
   }
 
@@ -270,13 +270,15 @@ class Run {
     const running = [...this.#model.inFlight.keys()].sort();
     if (running.length === 0) return;
     const finished = new Map(
-      jobs.map(({ nth, ok, lagMs }): [string, Finish] => {
+      jobs.map(({ nth, ...ended }): [string, Finish] => {
         const id = running[nth % running.length]!;
-        return [id, { id, ok, lagMs }];
+        return [id, { id, ...ended }];
       }),
     );
     const jobIds = new Map(this.#snapshot.inFlight.map(({ job, staged }) => [staged, job]));
-    const outcomes = [...finished.values()].map(({ id, ok, lagMs }) => ({ job: jobIds.get(id), ok, lagMs }));
+    const outcomes = [...finished.values()].map(({ id, ok, lagMs, seconds }) => {
+      return { job: jobIds.get(id), ok, lagMs, durationMs: seconds * 1000 };
+    });
     await this.#client.query("select dispatch_policy._release($1, $2)", [
       JSON.stringify(outcomes),
       new Date(this.#now),
