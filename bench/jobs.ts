@@ -21,6 +21,12 @@ export const oneAtATime = definePolicy(TASK, {
   gates: ({ concurrency }) => [concurrency({ max: 1 })],
 });
 
+export type FairBy = "jobs" | "work";
+
+/** Nothing but fairness. */
+export const mixedPolicy = (by: FairBy) =>
+  definePolicy(TASK, { partitionBy: "tenant", fairness: { halfLife: "1 minute", by } });
+
 /** Jobs of so many tenants in turn, as both addJobs take them. */
 export function specsOf(count: number, tenants: number) {
   return Array.from({ length: count }, (_, id) => ({

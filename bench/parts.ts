@@ -1,5 +1,7 @@
 // What is measured apart from the ratios, each by a flag of its own.
 import { type Backlog, measureBacklog } from "./backlog.ts";
+import { measureFairness, type Shares } from "./fairness.ts";
+import type { FairBy } from "./jobs.ts";
 import { measureLimits } from "./limits.ts";
 import type { Heard } from "./load.ts";
 import { columns, short } from "./report.ts";
@@ -12,7 +14,7 @@ export interface Part {
   readonly figures: object;
 }
 
-export const PARTS = { backlog, limits, soak } as const satisfies Record<
+export const PARTS = { backlog, fairness, limits, soak } as const satisfies Record<
   string,
   (sizes: Sizes) => Promise<Part>
 >;
@@ -34,6 +36,23 @@ async function backlog({ backlog: size }: Sizes): Promise<Part> {
     }
   }
   const text = columns([["side", "waiting", "jobs/s", "urgent p50 ms", "p99 ms"], ...rows]);
+  return { text, figures: { ...found, settings: size } };
+}
+
+async function fairness({ fairness: size }: Sizes): Promise<Part> {
+  const found: Record<FairBy, Shares[]> = { jobs: [], work: [] };
+  for (const by of Object.keys(found) as FairBy[]) {
+    console.error(`# fairness: by ${by}`);
+    found[by] = await measureFairness(by, size);
+  }
+  const percent = (part: number) => (part * 100).toFixed(1);
+  const rows = Object.entries(found).flatMap(([by, shares]) =>
+    shares.map(({ tenant, ms, jobs, share, least, most }) => [
+      ...[by, tenant, short(ms), short(jobs)],
+      ...[share, least, most].map(percent),
+    ]),
+  );
+  const text = columns([["by", "tenant", "job ms", "jobs", "% of time", "least", "most"], ...rows]);
   return { text, figures: { ...found, settings: size } };
 }
 

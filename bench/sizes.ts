@@ -1,4 +1,5 @@
 import type { BacklogSize } from "./backlog.ts";
+import type { FairnessSize } from "./fairness.ts";
 import type { LimitsSize } from "./limits.ts";
 import type { Rounds } from "./pairs.ts";
 import type { SoakSize } from "./soak.ts";
@@ -16,6 +17,7 @@ export interface Sizes {
   readonly backlog: BacklogSize;
   readonly limits: LimitsSize;
   readonly soak: SoakSize;
+  readonly fairness: FairnessSize;
 }
 
 const FULL: Sizes = {
@@ -31,6 +33,15 @@ const FULL: Sizes = {
   backlog: { waiting: [50_000, 1_000_000], partitions: 1000, seconds: 15, urgentJobs: 50 },
   limits: { firstRate: 100, factor: 1.4, mostSteps: 14, secondsPerStep: 10, tenants: 100 },
   soak: { minutes: 30, secondsPerMinute: 60, tenants: 200, part: 0.7 },
+  fairness: {
+    tenants: {
+      "long-1": { ms: 2000, jobs: 1500 },
+      "long-2": { ms: 2000, jobs: 1500 },
+      "short-1": { ms: 10, jobs: 100_000 },
+      "short-2": { ms: 10, jobs: 100_000 },
+    },
+    ...{ warmUpSeconds: 10, windows: 12, secondsPerWindow: 5 },
+  },
 };
 
 const QUICK: Sizes = {
@@ -46,6 +57,7 @@ const QUICK: Sizes = {
   backlog: { ...FULL.backlog, waiting: [20_000, 200_000], seconds: 5 },
   limits: { ...FULL.limits, factor: 2, mostSteps: 7, secondsPerStep: 3 },
   soak: { ...FULL.soak, minutes: 3, secondsPerMinute: 10 },
+  fairness: { ...FULL.fairness, windows: 4 },
 };
 
 /** Says that everything works, and nothing about pace. */
@@ -62,6 +74,10 @@ const SMALLEST: Sizes = {
   backlog: { waiting: [100, 1000], partitions: 10, seconds: 1, urgentJobs: 5 },
   limits: { firstRate: 20, factor: 2, mostSteps: 2, secondsPerStep: 1, tenants: 10 },
   soak: { minutes: 2, secondsPerMinute: 1, tenants: 10, part: 0.7 },
+  fairness: {
+    tenants: { long: { ms: 100, jobs: 600 }, short: { ms: 1, jobs: 5000 } },
+    ...{ warmUpSeconds: 1, windows: 2, secondsPerWindow: 1 },
+  },
 };
 
 export const SIZES = { full: FULL, quick: QUICK, smallest: SMALLEST };

@@ -58,6 +58,21 @@ test("load is raised until it is too much, and a part of that goes on for a whil
   t.regex(stdout, /^minute /m);
 });
 
+test("tenants of long and of short jobs have their shares, by jobs and by work", async (t) => {
+  t.timeout(300_000);
+  const file = path.join(scratchFolder(t), "figures.json");
+
+  const { stdout } = await bench("--fairness", "--sizes", "smallest", "--json", file);
+
+  const { fairness } = JSON.parse(readFileSync(file, "utf8")).figures;
+  for (const by of ["jobs", "work"]) {
+    const [long, short] = fairness[by];
+    t.true(long.jobs > 0 && short.jobs > 0);
+    t.true(Math.abs(long.share + short.share - 1) < 1e-9);
+  }
+  t.regex(stdout, /^work +short /m);
+});
+
 test("a flag or a name that is not known is an error which says so", async (t) => {
   const flag = await t.throwsAsync(bench("--pace"));
   t.regex(flag.message, /Unknown option '--pace'/);
