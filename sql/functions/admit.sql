@@ -1,6 +1,9 @@
 -- One admission pass over one shard of a policy: claim, lock, allocate, hand over, charge. One transaction and the
 -- same number of statements whatever the number of partitions.
 --
+-- Passes that keep to the ahead bound come one after the other, each with all that are eligible: what a second one claimed
+-- beside the first would be ranked alone, and take all the room there is once the first lets go of the bound.
+--
 -- Lock order, here and everywhere: partitions (skipped when locked, never waited for), limiters ascending, staged
 -- rows (skipped), Graphile Worker's job rows, in-flight rows.
 --
@@ -32,6 +35,10 @@ begin
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
   if v_policy.id is null then
     perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);
+  end if;
+  if p_bounded then
+    perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.admit'), v_policy.id);
+    v_now := coalesce(p_now, clock_timestamp());
   end if;
   if v_policy.paused_until <= v_now then
     v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy.id, p_shard, p_claim, v_now);

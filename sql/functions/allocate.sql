@@ -34,7 +34,8 @@ $$;
 -- over the partitions with the smallest admits / weight.
 --
 -- Where fairness is by work, a partition's admits and weight are in its own jobs: both divided by what one of them counts
--- for, which leaves admits / weight as it is.
+-- for, which leaves admits / weight as it is. And a partition of which the batch takes only the first keeps those behind its
+-- next job waiting, since the next pass follows at once: else long jobs took what room its short ones, a batch at a time, left.
 --
 -- Arrays count as ten rows when they are planned: left to choose, 5,000 jobs were joined by nested loops. Planned anew
 -- at each call, as a function in SQL is before PostgreSQL 18, it took 8 ms where running it for one job takes 0.2.
@@ -83,6 +84,7 @@ begin
       greatest(0, least((p_policy).batch_size,
         case when r.known < cardinality(p.limiter_ids) then 0 else r.jobs end,
         case when p.probing then case when p.probe_job_id is null then 1 else 0 end end))::int as allow,
+      (p_policy).fair_by_work and r.jobs > (p_policy).batch_size and not p.probing as goes_on,
       coalesce(r.broad_jobs, 1e6) as broad_jobs,
       coalesce(r.bucket, 'Infinity') as bucket, coalesce(r.unfilled_bucket, 'Infinity') as unfilled_bucket
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
@@ -110,7 +112,7 @@ begin
     from part p cross join total t cross join level v
   ),
   cand as materialized (
-    select s.*, p.id as partition_id, p.offer, p.bucket, p.unfilled_bucket,
+    select s.*, p.id as partition_id, p.goes_on, p.offer, p.bucket, p.unfilled_bucket,
       case when (p_policy).half_life is null then 0 else (p.decayed + s.pos) / p.weight end as vt
     from offered p
     cross join lateral (
@@ -133,7 +135,8 @@ begin
     where c.pos <= c.offer and (
       c.used <= c.bucket + 1e-9
       or (c.pos = 1 and c.cost <= c.unfilled_bucket + 1e-9)   -- dearer than its full bucket: goes, and leaves it negative
-    )
+    ) and c.vt <= (
+      select coalesce(min(n.vt), 'Infinity') from cand n where n.goes_on and n.pos > (p_policy).batch_size)
   ),
   keyed as materialized (
     select c.* from narrow c where c.id not in (

@@ -34,10 +34,12 @@ begin
     select f.limiter_id, array_agg(f.id) as ids from :DISPATCH_POLICY_SCHEMA._private_freed f
     where f.policy_id = (p_policy).id and f.limiter_id = any(v_limiter_ids) group by f.limiter_id
   ),
-  -- how many waiters it may have room for; of a throttle, how many to look at: their costs decide
+  -- how many waiters it may have room for; of a throttle, how many to look at: their costs decide. Where jobs differ in what
+  -- they count for, some more: one that is woken alone is ranked alone, and takes all the room there is by then.
   lim as materialized (
     select l.*, greatest(least(case
         when l.slots is not null then l.slots - case when l.reserved_for is not null then 1 else 0 end
+          + case when (p_policy).fair_by_work and l.slots > 0 then 10 else 0 end
         when l.breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
         when l.rate <= 0 then 0
         else floor(l.tokens + 1e-9) + 1 end, 1000), 0)::int as room

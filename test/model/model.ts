@@ -263,17 +263,15 @@ export class Model {
   admissible(keys: readonly string[], now: number, decayed?: ReadonlyMap<string, number>): Job[] {
     let candidates = keys.flatMap((key) => {
       const partition = this.partitions.get(key)!;
-      const work = this.#workOf(partition);
-      const admits = (decayed?.get(key) ?? this.decayedOf(partition, now)) / work;
       return this.line(key)
         .slice(0, Math.min(this.settings.batchSize, this.#mostOf(partition, now)))
         .map((job, index): Candidate => {
-          const position = index + 1;
-          const virtualTime =
-            this.settings.halfLifeSeconds === null ? 0 : (admits + position) / (partition.weight / work);
+          const virtualTime = this.#virtualTime(partition, index + 1, now, decayed?.get(key));
           return { job, partition, virtualTime };
         });
     });
+    const end = Math.min(...keys.map((key) => this.#goesOnAt(key, now, decayed?.get(key))));
+    candidates = candidates.filter(({ virtualTime }) => virtualTime <= end);
     candidates.sort((a, b) => a.virtualTime - b.virtualTime || inLine(a.job, b.job));
     for (const scope of ["partition", "key", "policy"] as const) {
       const refused = new Set(
@@ -284,6 +282,21 @@ export class Model {
       candidates = candidates.filter((candidate) => !refused.has(candidate));
     }
     return candidates.slice(0, this.settings.budget ?? undefined).map(({ job }) => job);
+  }
+
+  #virtualTime(partition: Partition, position: number, now: number, decayed?: number): number {
+    if (this.settings.halfLifeSeconds === null) return 0;
+    const work = this.#workOf(partition);
+    return ((decayed ?? this.decayedOf(partition, now)) / work + position) / (partition.weight / work);
+  }
+
+  /** By work: when it is the turn of the job that the batch leaves for the next pass, for which others wait. */
+  #goesOnAt(key: string, now: number, decayed?: number): number {
+    const { fairBy, batchSize } = this.settings;
+    const partition = this.partitions.get(key)!;
+    const leaves = Math.min(this.line(key).length, this.#mostOf(partition, now)) > batchSize;
+    if (fairBy !== "work" || partition.probing || !leaves) return Number.POSITIVE_INFINITY;
+    return this.#virtualTime(partition, batchSize + 1, now, decayed);
   }
 
   /** More of a partition's jobs than this could not go even if all were its cheapest: they stand in nobody's way. */

@@ -43,7 +43,7 @@ test("a pool that comes while a tick decides without it is not overlooked", asyn
   await ticking.query("begin");
   t.is((await it.admit({ as: ticking })).admitted, 0);
   await heartbeat(it);
-  await it.passes(2);
+  await it.route();
   t.is((await it.partition("a")).blocked_on, null, "the tick has not said yet that it waits");
 
   await ticking.query("commit");
@@ -86,4 +86,22 @@ test("loops are told of slots that are new, and of no others", async (t) => {
   await it.pool.query("select pg_notify('dispatch_policy', $1)", [JSON.stringify({ policy: "last" })]);
   await until("all notes have come", async () => told.at(-1) === "last");
   t.deepEqual(told, [...Array(3).fill(it.policy), "last"], "new, back, more");
+});
+
+test("a pass that keeps to the bound waits for the one before, and ranks all that are eligible then", async (t) => {
+  const it = await engine(t, { gates: [], ahead: 6 });
+  await it.stage(Array(8).fill("cold"), { runAt: new Date(Date.now() - 60_000) });
+  await it.stage(Array(8).fill("hot"));
+  await it.route();
+  await it.pool.query(
+    "update dispatch_policy._private_partitions set decayed_admits = 100, fair_key = 1e9 where key = 'hot'",
+  );
+  const [first, second] = [await it.session(), await it.session()];
+  await first.query("begin");
+  t.is((await it.admit({ as: first, claim: 1 })).admitted, 6);
+  const beside = it.admit({ as: second });
+  await it.waitsForLock(second);
+  await first.query("rollback");
+  t.is((await beside).admitted, 6);
+  t.is((await it.inFlight("cold")).length, 6);
 });
