@@ -38,7 +38,7 @@ begin
   -- they count for, some more: one that is woken alone is ranked alone, and takes all the room there is by then.
   lim as materialized (
     select l.*, greatest(least(case
-        when l.slots is not null then l.slots - case when l.reserved_for is not null then 1 else 0 end
+        when l.slots is not null then least(l.slots, 1000) - case when l.reserved_for is not null then 1 else 0 end
           + case when (p_policy).fair_by_work and l.slots > 0 then 10 else 0 end
         when l.breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
         when l.rate <= 0 then 0
