@@ -46,7 +46,7 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
       failures = 0;
       if (pass.dropped > 0)
         context.logger.warn(`Policy ${lead.policy} dropped ${pass.dropped} jobs, by maxPending or whenBusy`);
-      if (pass.more) context.onArrivals?.();
+      if (pass.routed) context.onArrivals?.();
       return pass;
     } catch (error) {
       failures++;

@@ -10,10 +10,11 @@
 --   p_shard    null: all shards          p_claim    most partitions to look at
 --   p_now      null: the database clock, read after the locks (read before, a wait for a lock let a throttle overrun)
 --   p_bounded  keep the policy's jobs in flight just ahead of its workers
+--   to_route   arrivals or notes of room wait for the router
 create or replace function :DISPATCH_POLICY_SCHEMA._admit(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
   out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz,
-  out saturated text
+  out saturated text, out to_route boolean
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
@@ -45,6 +46,7 @@ begin
   end if;
   if v_partition_ids is null then
     next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard);
+    to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
     return;
   end if;
   claimed := cardinality(v_partition_ids);
@@ -60,5 +62,12 @@ begin
   from :DISPATCH_POLICY_SCHEMA._admit_claimed(
     v_policy, v_partition_ids, v_limiter_ids, v_candidates, v_now, p_bounded, not v_policy.enabled) a;
   next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null);
+  to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
 end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._is_to_route(p_policy_id int, p_policy text) returns boolean
+language sql stable as $$
+  select exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = p_policy_id)
+    or exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy);
 $$;

@@ -35,10 +35,9 @@ begin
     -- each of them a number first: before PostgreSQL 17 there is no difference between a time and infinity
     (extract(epoch from :DISPATCH_POLICY_SCHEMA._next_eligible_at(w.policy, w.shard)) - extract(epoch from v_now))::float8
       * 1000,
-    exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = w.policy)
+    :DISPATCH_POLICY_SCHEMA._is_to_route(w.policy_id, w.policy)
       or exists (select from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
         where k.policy = w.policy and k.retry_at <= v_now)
-      or exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = w.policy_id)
       or :DISPATCH_POLICY_SCHEMA._waits_in_vain(w.policy_id, w.ahead_limiter_id)
   from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards) w
   left join :DISPATCH_POLICY_SCHEMA._private_leases l on l.policy = w.policy and l.shard = w.shard

@@ -66,6 +66,8 @@ export interface Admission {
   next_in_ms: number | null;
   /** A cap over all of the policy is reached, and nothing goes until a job ends; "workers": since they have enough to do. */
   saturated: "gate" | "workers" | null;
+  /** Arrivals or notes of room wait for the router. */
+  to_route: boolean;
 }
 
 export interface Drop {
