@@ -47,6 +47,7 @@ export async function makeWorld({
   budget = null as number | null,
   halfLife = 60 as number | null,
   task = "bench",
+  shardOf = (_key: string): string => "default",
 } = {}) {
   const database = await testDatabase();
   await stopAutovacuum(database.pool);
@@ -89,7 +90,7 @@ export async function makeWorld({
   const limits = gates.map((gate, position) => ({ ...gate, position }));
   const partition = (key: string, of = limits) => ({
     key,
-    shard: "default",
+    shard: shardOf(key),
     context: { key },
     weight: 1,
     limits: of.map((limit) => ({ ...limit, key: limit.scope === "partition" ? key : "" })),
@@ -114,17 +115,11 @@ export async function makeWorld({
   };
   const stageText = (text: string) =>
     query("select count(*) as count from dispatch_policy._stage($1, 'replace')", [text]);
-  const route = async (max = 10_000): Promise<number> =>
-    (await query<{ n: number }>("select dispatch_policy._route($1, null, $2, false) as n", [task, max]))[0]!
-      .n;
-  const admit = async (claim = 50, now: string | null = null): Promise<Pass> =>
-    (
-      await query<Pass & pg.QueryResultRow>("select * from dispatch_policy._admit($1, null, $2, $3, false)", [
-        task,
-        claim,
-        now,
-      ])
-    )[0]!;
+  const { route, admit } = ticksOn(client, task);
+  const release = async (jobIds: readonly string[]) => {
+    const jobs = JSON.stringify(jobIds.map((job) => ({ job, ok: true, lagMs: 5, retry: null })));
+    return query("select count(*) as count from dispatch_policy._release($1, null)", [jobs]);
+  };
 
   return {
     ...database,
@@ -141,9 +136,17 @@ export async function makeWorld({
     async routeAll() {
       while ((await route(100_000)) !== 0);
     },
-    async release(jobIds: readonly string[]) {
-      const jobs = JSON.stringify(jobIds.map((job) => ({ job, ok: true, lagMs: 5, retry: null })));
-      return query("select count(*) as count from dispatch_policy._release($1, null)", [jobs]);
+    release,
+    /** All that is in flight ends, as jobs do that take no time. Gives how many jobs that were. */
+    async endAll(): Promise<number> {
+      const jobs = await query<{ job_id: string }>(
+        "select job_id from dispatch_policy._private_in_flight_jobs",
+      );
+      const ids = jobs.map(({ job_id }) => job_id);
+      if (ids.length === 0) return 0;
+      await query("select count(*) from graphile_worker.complete_jobs($1)", [ids]);
+      await release(ids);
+      return ids.length;
     },
     /** Bare graphile_worker.add_jobs of jobs as they are when admitted. */
     addBare: (count: number, partitions: number) =>
@@ -171,5 +174,20 @@ export async function makeWorld({
       await client.end();
       await database.drop();
     }),
+  };
+}
+
+/** The two steps of a tick, on a connection. */
+export function ticksOn(client: pg.Client, task: string) {
+  return {
+    /** -1: another session routes. */
+    async route(max = 10_000): Promise<number> {
+      const text = "select dispatch_policy._route($1, null, $2, false) as n";
+      return (await client.query<{ n: number }>(text, [task, max])).rows[0]!.n;
+    },
+    async admit(claim = 50, shard: string | null = null): Promise<Pass> {
+      const text = "select * from dispatch_policy._admit($1, $2, $3, null, false)";
+      return (await client.query<Pass & pg.QueryResultRow>(text, [task, shard, claim])).rows[0]!;
+    },
   };
 }
