@@ -51,20 +51,35 @@ export function throughput(seen: readonly Seen[]): number {
   return (ends.length / ms) * 1000;
 }
 
-/** Of each key by itself: the most starts in any window of that length, and the share of windows with more than allowed. */
-export function windows(seen: readonly Seen[], ms: number, allowed: number): { most: number; above: number } {
+export interface Windows {
+  /** The most starts in any. */
+  readonly most: number;
+  /** The part with more than allowed. */
+  readonly above: number;
+  /** How far from what is allowed the starts were at worst, as a part of it. */
+  readonly error: number;
+}
+
+/** Of each key by itself: windows of that length. The error is of those that are over `withinMs` after the first start. */
+export function windows(
+  seen: readonly Seen[],
+  { ms, allowed, withinMs }: { ms: number; allowed: number; withinMs: number },
+): Windows {
   let most = 0;
   let above = 0;
+  let error = 0;
   for (const own of byKey(seen)) {
     const starts = own.map(({ start }) => start).toSorted((a, b) => a - b);
     let last = 0;
     for (const [first, start] of starts.entries()) {
       while (last < starts.length && starts[last]! < start + ms) last++;
-      most = Math.max(most, last - first);
-      if (last - first > allowed) above++;
+      const count = last - first;
+      most = Math.max(most, count);
+      if (count > allowed) above++;
+      if (start + ms <= starts[0]! + withinMs) error = Math.max(error, Math.abs(count - allowed) / allowed);
     }
   }
-  return { most, above: above / seen.length };
+  return { most, above: above / seen.length, error };
 }
 
 export function byKey(seen: readonly Seen[]): Seen[][] {

@@ -3,7 +3,7 @@
 // would fall into one second.
 import type { Case } from "../case.ts";
 import { jobsOf, keysOf, openContest } from "../contest.ts";
-import { byKey, least, type Seen, windows } from "../seen.ts";
+import { byKey, least, type Seen, type Windows, windows } from "../seen.ts";
 
 const PER_SECOND = 10;
 const WARM_UP = "warm-up";
@@ -33,15 +33,20 @@ export const rate: Case = {
     const seen = (await contest.seen()).filter(({ key }) => key !== WARM_UP);
     await contest.close();
 
-    const { most, above } = windows(seen, SECOND, PER_SECOND);
+    const over = (ms: number) =>
+      windows(seen, { ms, allowed: (PER_SECOND * ms) / SECOND, withinMs: seconds * SECOND });
+    const { most, above, error } = over(SECOND);
     return {
       mostInSecond: most,
       secondsAbove: above,
+      errorInSecond: error,
       shareOfRate: startedWithin(seen, seconds) / (PER_SECOND * seconds * count),
-      ...(seconds * SECOND > MINUTE ? { mostInMinute: windows(seen, MINUTE, PER_SECOND * 60).most } : {}),
+      ...(seconds * SECOND > MINUTE ? minute(over(MINUTE)) : {}),
     };
   },
 };
+
+const minute = ({ most, error }: Windows) => ({ mostInMinute: most, errorInMinute: error });
 
 /** From each key's first start on. */
 function startedWithin(seen: readonly Seen[], seconds: number): number {
