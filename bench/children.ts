@@ -9,6 +9,8 @@ const ENDS_WITHIN_MS = 10_000;
 export interface Child {
   ask<Question, Answer>(question: Question): Promise<Answer>;
   stop(): Promise<void>;
+  /** `kill -9`: it has no chance to end things well. */
+  kill(): Promise<void>;
 }
 
 /** Starts a file of the folder `children`. */
@@ -25,6 +27,11 @@ export function startChild(file: string, orders: object): Child {
     clearTimeout(late);
   });
 
+  async function kill(): Promise<void> {
+    child.kill("SIGKILL");
+    await stop();
+  }
+
   async function ask<Question, Answer>(question: Question): Promise<Answer> {
     const { promise, resolve, reject } = Promise.withResolvers<Answer>();
     const fail = (why: string) => reject(new Error(`${file} ${why}`));
@@ -38,5 +45,5 @@ export function startChild(file: string, orders: object): Child {
     });
   }
 
-  return { ask, stop };
+  return { ask, stop, kill };
 }

@@ -1,6 +1,7 @@
 // A worker of one of the systems. Its tasks take their time, and note when they begin and end.
 import { setTimeout as delay } from "node:timers/promises";
 import { moment } from "../moment.ts";
+import { openNotes } from "../peers/notes.ts";
 import type { Seen } from "../peers/seen.ts";
 import type { World } from "../peers/system.ts";
 import { SYSTEMS } from "../peers/systems/index.ts";
@@ -10,6 +11,8 @@ export interface PeerOrders {
   readonly system: string;
   readonly world: World;
   readonly workMs: number;
+  /** A file that the runs are noted in as well. */
+  readonly notes?: string;
 }
 
 export type Question =
@@ -20,8 +23,9 @@ export type Question =
 
 const STEP_MS = 20;
 
-const { system: name, world, workMs } = readOrders<PeerOrders>();
+const { system: name, world, workMs, notes } = readOrders<PeerOrders>();
 const system = SYSTEMS.find((system) => system.name === name)!;
+const note = notes === undefined ? () => {} : openNotes(notes);
 const seen: Seen[] = [];
 const ended = new Map<string | undefined, number>();
 let stop: () => Promise<unknown> = async () => {};
@@ -35,8 +39,10 @@ async function answer(question: Question): Promise<object> {
 async function task({ key, id }: { key: string; id: number }): Promise<void> {
   const run: { -readonly [name in keyof Seen]: Seen[name] } = { key, id, start: moment() };
   seen.push(run);
+  note(run);
   if (workMs > 0) await delay(workMs);
   run.end = moment();
+  note(run);
   for (const counted of [key, undefined]) ended.set(counted, (ended.get(counted) ?? 0) + 1);
 }
 

@@ -1,5 +1,5 @@
 import { type Runner, run, type TaskList, WorkerPreset } from "graphile-worker";
-import { type AnyPolicy, dispatchPolicyPreset } from "../../src/index.ts";
+import { type AnyPolicy, type DispatchPolicyOptions, dispatchPolicyPreset } from "../../src/index.ts";
 import { logger } from "../logger.ts";
 import type { SideName } from "../sides.ts";
 
@@ -19,11 +19,15 @@ export function startWorker(
   { side, url, tuned }: WorkerOrders,
   policy: AnyPolicy,
   taskList: TaskList,
+  options: Omit<DispatchPolicyOptions, "policies"> = {},
 ): Promise<Runner> {
   const governed = side === "governed";
   return run({
     preset: {
-      extends: [WorkerPreset, ...(governed ? [dispatchPolicyPreset({ policies: [policy] })] : [])],
+      extends: [
+        WorkerPreset,
+        ...(governed ? [dispatchPolicyPreset({ ...options, policies: [policy] })] : []),
+      ],
       worker: {
         connectionString: url,
         concurrentJobs: SLOTS,

@@ -1,13 +1,57 @@
 import { setTimeout as delay } from "node:timers/promises";
+import type pg from "pg";
 import { testDatabase } from "../../test/helpers/database.ts";
 import type { PeerOrders, Question } from "../children/peer.ts";
 import { startChild } from "../children.ts";
 import { atEnd } from "../closing.ts";
 import type { Seen } from "./seen.ts";
-import type { Job, Limit, System } from "./system.ts";
+import type { Job, Limit, System, World } from "./system.ts";
 
 /** Autovacuum looks once a minute, which is as long as a case takes. */
 const VACUUM_EVERY_MS = 10_000;
+
+export interface Arena {
+  readonly world: World;
+  add(jobs: readonly Job[]): Promise<unknown>;
+  /** After what was added first, and from then on now and then, all tables are vacuumed and analyzed. */
+  settle(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** A system's database, which is new, and who adds to it. */
+export async function openArena(system: System, wanted: Omit<World, "url">): Promise<Arena> {
+  const database = await testDatabase();
+  const closing = [atEnd(database.drop)];
+  const world = { ...wanted, url: database.url };
+  const adder = await system.open(world);
+  closing.unshift(atEnd(adder.stop));
+
+  async function settle(): Promise<void> {
+    await database.pool.query("vacuum analyze");
+    await database.pool.query("checkpoint");
+    closing.unshift(keepVacuumed(database.pool));
+  }
+
+  async function close(): Promise<void> {
+    for (const close of closing) await close();
+  }
+
+  return { world, add: adder.add, settle, close };
+}
+
+function keepVacuumed(pool: pg.Pool): () => Promise<void> {
+  const over = new AbortController();
+  const vacuuming = (async () => {
+    while (!over.signal.aborted) {
+      await delay(VACUUM_EVERY_MS, undefined, { signal: over.signal }).catch(() => {});
+      if (!over.signal.aborted) await pool.query("vacuum analyze");
+    }
+  })();
+  return atEnd(async () => {
+    over.abort();
+    await vacuuming;
+  });
+}
 
 export interface Contest {
   add(jobs: readonly Job[]): Promise<unknown>;
@@ -17,48 +61,25 @@ export interface Contest {
   close(): Promise<void>;
 }
 
-/** A system on a database of its own that is new, its worker in a process of its own. */
+/** A system on a database of its own, its worker in a process of its own. */
 export async function openContest(
   system: System,
   { keys, limit, workMs }: { keys: readonly string[]; limit: Limit; workMs: number },
 ): Promise<Contest> {
-  const database = await testDatabase();
-  const closing = [atEnd(database.drop)];
-  const world = { url: database.url, keys, limit };
-  const adder = await system.open(world);
-  closing.unshift(atEnd(adder.stop));
+  const { world, add, settle, close } = await openArena(system, { keys, limit });
   const orders: PeerOrders = { system: system.name, world, workMs };
   const child = startChild("peer.ts", orders);
-  closing.unshift(child.stop);
-
-  async function startWorker(): Promise<void> {
-    await database.pool.query("vacuum analyze");
-    await database.pool.query("checkpoint");
-    await child.ask<Question, object>({ ask: "start" });
-    closing.unshift(keepVacuumed());
-  }
-
-  function keepVacuumed(): () => Promise<void> {
-    const over = new AbortController();
-    const vacuuming = (async () => {
-      while (!over.signal.aborted) {
-        await delay(VACUUM_EVERY_MS, undefined, { signal: over.signal }).catch(() => {});
-        if (!over.signal.aborted) await database.pool.query("vacuum analyze");
-      }
-    })();
-    return atEnd(async () => {
-      over.abort();
-      await vacuuming;
-    });
-  }
-
   return {
-    add: adder.add,
-    startWorker,
+    add,
+    async startWorker() {
+      await settle();
+      await child.ask<Question, object>({ ask: "start" });
+    },
     wait: async (until) => void (await child.ask<Question, object>({ ask: "wait", ...until })),
     seen: () => child.ask<Question, Seen[]>({ ask: "seen" }),
     async close() {
-      for (const close of closing) await close();
+      await child.stop();
+      await close();
     },
   };
 }

@@ -7,6 +7,8 @@ export interface Seen {
   readonly start: number;
   /** Undefined: it is still running. */
   readonly end?: number;
+  /** It ended because its process did. */
+  readonly killed?: true;
 }
 
 /** Of each key by itself: the most that ran at once, and the starts that made it more than the limit. */

@@ -5,6 +5,8 @@
 export interface Limit {
   readonly atOnce?: number;
   readonly perSecond?: number;
+  /** Where it must hold over several worker processes, not in each. */
+  readonly overProcesses?: true;
 }
 
 export interface Job {
@@ -17,6 +19,8 @@ export interface World {
   /** All there will be. */
   readonly keys: readonly string[];
   readonly limit: Limit;
+  /** After how long a worker that says nothing counts as dead. Undefined: as by default, none dies. */
+  readonly silentMs?: number;
 }
 
 export interface Adder {

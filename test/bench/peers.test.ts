@@ -13,6 +13,7 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const TAKE_PART = {
   cap: ["plain", "ours", "pg-boss", "pg-boss tuned", "pg-boss local", "bullmq"],
   rate: ["ours", "ours smooth", "bullmq"],
+  kills: ["plain", "ours", "pg-boss", "pg-boss tuned", "bullmq"],
 };
 
 (areInstalled() ? test : test.skip)(
@@ -22,7 +23,16 @@ const TAKE_PART = {
     const folder = mkdtempSync(path.join(os.tmpdir(), "bench-"));
     t.teardown(() => rmSync(folder, { recursive: true }));
     const file = path.join(folder, "figures.json");
-    const args = ["bench/main.ts", "--peers", "--sizes", "smallest", "--only", "cap,rate", "--json", file];
+    const args = [
+      "bench/main.ts",
+      "--peers",
+      "--sizes",
+      "smallest",
+      "--only",
+      "cap,rate,kills",
+      "--json",
+      file,
+    ];
 
     const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: ROOT, timeout: 240_000 });
 
@@ -34,6 +44,7 @@ const TAKE_PART = {
     for (const { figures } of Object.values<{ figures: { ended: number } }>(peers.cap.systems))
       t.true(figures.ended > 0);
     t.is(peers.cap.systems.ours.figures.startsAbove, 0);
+    t.is(peers.kills.systems.ours.figures.startsAbove, 0);
     t.deepEqual(Object.keys(peers.rate.leftOut), ["plain", "pg-boss", "pg-boss tuned", "pg-boss local"]);
   },
 );

@@ -5,6 +5,8 @@ import { inCalls } from "../../jobs.ts";
 import type { Job, Limit, System } from "../system.ts";
 
 const ALL = "bench";
+/** As many as Graphile Worker has by default. */
+const ATTEMPTS = 25;
 
 /** What is used of it. It is a dependency of the folder above, which is installed when it is asked for. */
 interface BullMq {
@@ -62,7 +64,7 @@ export const bullmq: System = {
       },
     };
   },
-  async start({ url, keys, limit }, task) {
+  async start({ url, keys, limit, silentMs }, task) {
     const { Worker } = await load();
     const { atOnce, perSecond } = limit;
     const names = queuesOf(keys, limit);
@@ -70,6 +72,7 @@ export const bullmq: System = {
     const options = {
       connection: pool,
       concurrency: atOnce ?? SLOTS,
+      ...recovery(silentMs),
       ...(perSecond === undefined ? {} : { limiter: { max: perSecond, duration: 1000 } }),
     };
     const workers = names.map((name) => new Worker(name, ({ data }) => task(data), options));
@@ -81,6 +84,12 @@ export const bullmq: System = {
     };
   },
 };
+
+/** A job of a dead worker has stalled: its lock runs out, one pass marks it, and the next takes it back. */
+function recovery(silentMs: number | undefined): object {
+  if (silentMs === undefined) return {};
+  return { lockDuration: silentMs, stalledInterval: silentMs / 2, maxStalledCount: ATTEMPTS };
+}
 
 const isLimited = ({ atOnce, perSecond }: Limit): boolean => (atOnce ?? perSecond) !== undefined;
 

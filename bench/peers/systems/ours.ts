@@ -1,4 +1,4 @@
-import { definePolicy, makePolicyUtils } from "../../../src/index.ts";
+import { type DispatchPolicyOptions, definePolicy, makePolicyUtils } from "../../../src/index.ts";
 import { SLOTS, startWorker } from "../../children/worker.ts";
 import { inCalls, TASK } from "../../jobs.ts";
 import { logger } from "../../logger.ts";
@@ -28,12 +28,21 @@ function systemOf(name: string, pace: Pace): System {
         stop: async () => utils.release(),
       };
     },
-    async start({ url, limit }, task) {
+    async start({ url, limit, silentMs }, task) {
       const orders = { side: "governed", url, tuned: false } as const;
       const tasks = { [TASK]: (payload: unknown) => task(payload as Job) };
-      const runner = await startWorker(orders, policyOf(limit, pace), tasks);
+      const runner = await startWorker(orders, policyOf(limit, pace), tasks, recovery(silentMs));
       return () => runner.stop();
     },
+  };
+}
+
+function recovery(silentMs: number | undefined): Omit<DispatchPolicyOptions, "policies"> {
+  if (silentMs === undefined) return {};
+  return {
+    workerHeartbeatInterval: `${silentMs / 3} ms`,
+    workerStaleAfter: `${silentMs} ms`,
+    sweepInterval: "1 second",
   };
 }
 

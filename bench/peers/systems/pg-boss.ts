@@ -3,6 +3,8 @@ import { inCalls } from "../../jobs.ts";
 import type { Job, Limit, System } from "../system.ts";
 
 const QUEUE = "bench";
+/** As many as Graphile Worker has by default. */
+const ATTEMPTS = 25;
 
 /** What is used of it. Its own declarations need `skipLibCheck`: 12.35.0 does not export ResolvedConstructorOptions. */
 interface Boss {
@@ -40,7 +42,10 @@ export const pgBossTuned = systemOf("pg-boss tuned", { ...TUNED, limitedBy: "gro
 /** Its limit holds within one process only, which is all there is here. */
 export const pgBossLocal: System = {
   ...systemOf("pg-boss local", { ...TUNED, limitedBy: "localGroupConcurrency" }),
-  cannot: (limit) => whyNot(limit) ?? (limit.atOnce === undefined ? "is pg-boss tuned" : undefined),
+  cannot(limit) {
+    if (limit.overProcesses) return "its limit holds in one process";
+    return whyNot(limit) ?? (limit.atOnce === undefined ? "is pg-boss tuned" : undefined);
+  },
 };
 
 function systemOf(name: string, settings: Settings): System {
@@ -49,9 +54,9 @@ function systemOf(name: string, settings: Settings): System {
     name,
     settings: { localConcurrency: SLOTS, ...settings },
     cannot: whyNot,
-    async open({ url }) {
+    async open({ url, silentMs }) {
       const boss = await startBoss({ connectionString: url, supervise: false, schedule: false });
-      await boss.createQueue(QUEUE, queue ?? {});
+      await boss.createQueue(QUEUE, { ...queue, ...recovery(silentMs) });
       return {
         add: (jobs) => inCalls(jobs, (some) => boss.insert(QUEUE, some.map(specOf))),
         stop: () => boss.stop({ graceful: false }),
@@ -66,6 +71,11 @@ function systemOf(name: string, settings: Settings): System {
       return () => boss.stop({ graceful: false });
     },
   };
+}
+
+/** A job of a dead worker is a failed one: it comes back while it has retries. */
+function recovery(silentMs: number | undefined): object {
+  return silentMs === undefined ? {} : { heartbeatSeconds: silentMs / 1000, retryLimit: ATTEMPTS };
 }
 
 const specOf = (job: Job) => ({ data: job, group: { id: job.key } });
