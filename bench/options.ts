@@ -22,7 +22,7 @@ export interface Options {
 }
 
 export const USAGE =
-  "npm run bench -- [--quick] [--large | --backlog | --fairness | --limits | --soak | --peers] [--only NAME,...] [--json FILE]";
+  "npm run bench -- [--quick] [--large | --backlog | --bloat | --fairness | --limits | --soak | --peers] [--only NAME,...] [--json FILE]";
 
 /** @throws what is wrong with the arguments, in words */
 export function readOptions(args: string[]): Options {
@@ -32,6 +32,7 @@ export function readOptions(args: string[]): Options {
       quick: { type: "boolean", default: false },
       large: { type: "boolean", default: false },
       backlog: { type: "boolean", default: false },
+      bloat: { type: "boolean", default: false },
       fairness: { type: "boolean", default: false },
       limits: { type: "boolean", default: false },
       soak: { type: "boolean", default: false },

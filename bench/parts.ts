@@ -1,5 +1,6 @@
 // What is measured apart from the ratios, each by a flag of its own.
 import { type Backlog, measureBacklog } from "./backlog.ts";
+import { type Bloat, measureBloat } from "./bloat.ts";
 import { measureFairness, type Shares } from "./fairness.ts";
 import type { FairBy } from "./jobs.ts";
 import { measureLimits } from "./limits.ts";
@@ -14,7 +15,7 @@ export interface Part {
   readonly figures: object;
 }
 
-export const PARTS = { backlog, fairness, limits, soak } as const satisfies Record<
+export const PARTS = { backlog, bloat, fairness, limits, soak } as const satisfies Record<
   string,
   (sizes: Sizes) => Promise<Part>
 >;
@@ -36,6 +37,20 @@ async function backlog({ backlog: size }: Sizes): Promise<Part> {
     }
   }
   const text = columns([["side", "waiting", "jobs/s", "urgent p50 ms", "p99 ms"], ...rows]);
+  return { text, figures: { ...found, settings: size } };
+}
+
+async function bloat({ bloat: size }: Sizes): Promise<Part> {
+  const found: Partial<Record<SideName, Bloat>> = {};
+  const rows: string[][] = [];
+  for (const name of SIDES) {
+    console.error(`# bloat: ${name}, ${short(size.jobs)} jobs`);
+    const one = await measureBloat(name, size);
+    found[name] = one;
+    for (const [whose, { size, deadRows, vacuums }] of Object.entries(one.tables))
+      rows.push([name, short(one.pace), whose, ...[size, deadRows, vacuums].map(short)]);
+  }
+  const text = columns([["side", "jobs/s", "tables", "MiB", "dead rows", "autovacuums"], ...rows]);
   return { text, figures: { ...found, settings: size } };
 }
 

@@ -17,7 +17,7 @@ export interface Ratio {
   /** What was chosen, beside its sizes. */
   readonly settings: Readonly<Record<string, unknown>>;
   /** Which of the sizes are its own. */
-  readonly size: Exclude<keyof Sizes, "backlog" | "limits" | "soak">;
+  readonly size: Exclude<keyof Sizes, "backlog" | "bloat" | "fairness" | "limits" | "soak">;
   measure(sizes: Sizes): Promise<Measured>;
 }
 

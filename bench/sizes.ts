@@ -1,4 +1,5 @@
 import type { BacklogSize } from "./backlog.ts";
+import type { BloatSize } from "./bloat.ts";
 import type { FairnessSize } from "./fairness.ts";
 import type { LimitsSize } from "./limits.ts";
 import type { Rounds } from "./pairs.ts";
@@ -17,6 +18,7 @@ export interface Sizes {
   readonly backlog: BacklogSize;
   readonly limits: LimitsSize;
   readonly soak: SoakSize;
+  readonly bloat: BloatSize;
   readonly fairness: FairnessSize;
 }
 
@@ -31,6 +33,7 @@ const FULL: Sizes = {
   endToEndTuned: { runs: 5, warmUps: 0, jobs: 100_000, partitions: 100 },
   slotTurnaround: { runs: 21, warmUps: 1, samples: 50 },
   backlog: { waiting: [50_000, 1_000_000], partitions: 1000, seconds: 15, urgentJobs: 50 },
+  bloat: { jobs: 1_000_000, jobsPerCall: 10_000, partitions: 1000, waiting: 50_000 },
   limits: { firstRate: 100, factor: 1.4, mostSteps: 14, secondsPerStep: 10, tenants: 100 },
   soak: { minutes: 30, secondsPerMinute: 60, tenants: 200, part: 0.7 },
   fairness: {
@@ -55,6 +58,7 @@ const QUICK: Sizes = {
   endToEndTuned: { ...FULL.endToEndTuned, runs: 3, jobs: 24_000 },
   slotTurnaround: { ...FULL.slotTurnaround, runs: 7, samples: 15 },
   backlog: { ...FULL.backlog, waiting: [20_000, 200_000], seconds: 5 },
+  bloat: { ...FULL.bloat, jobs: 50_000 },
   limits: { ...FULL.limits, factor: 2, mostSteps: 7, secondsPerStep: 3 },
   soak: { ...FULL.soak, minutes: 3, secondsPerMinute: 10 },
   fairness: { ...FULL.fairness, windows: 4 },
@@ -72,6 +76,7 @@ const SMALLEST: Sizes = {
   endToEndTuned: { runs: 1, warmUps: 0, jobs: 20_000, partitions: 10 },
   slotTurnaround: { runs: 1, warmUps: 0, samples: 5 },
   backlog: { waiting: [100, 1000], partitions: 10, seconds: 1, urgentJobs: 5 },
+  bloat: { jobs: 600, jobsPerCall: 200, partitions: 10, waiting: 300 },
   limits: { firstRate: 20, factor: 2, mostSteps: 2, secondsPerStep: 1, tenants: 10 },
   soak: { minutes: 2, secondsPerMinute: 1, tenants: 10, part: 0.7 },
   fairness: {

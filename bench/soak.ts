@@ -1,7 +1,7 @@
 // npm run bench -- --soak: half an hour at a part of what --limits finds, while partitions come and go. What is to stay
 // flat: latency, the size of the tables, dead rows, memory.
-import type pg from "pg";
 import { type Heard, openLoad } from "./load.ts";
+import { readTables } from "./tables.ts";
 
 export interface SoakSize {
   readonly minutes: number;
@@ -26,17 +26,10 @@ export async function measureSoak(knee: number, size: SoakSize): Promise<readonl
       seconds: size.secondsPerMinute,
       tenants: size.tenants,
     });
-    minutes.push({ ...heard, ...(await readTables(load.pool)) });
+    const { size: tables, deadRows } = await readTables(load.pool, ["dispatch_policy", "graphile_worker"]);
+    minutes.push({ ...heard, tables, deadRows });
   }
   await load.drained();
   await load.close();
   return minutes;
-}
-
-async function readTables(pool: pg.Pool): Promise<{ tables: number; deadRows: number }> {
-  const { rows } = await pool.query<{ tables: number; dead: number }>(
-    `select sum(pg_total_relation_size(relid))::float8 / 2 ^ 20 as tables, sum(n_dead_tup)::float8 as dead
-     from pg_stat_user_tables where schemaname in ('dispatch_policy', 'graphile_worker')`,
-  );
-  return { tables: rows[0]?.tables ?? Number.NaN, deadRows: rows[0]?.dead ?? Number.NaN };
 }

@@ -73,6 +73,20 @@ test("tenants of long and of short jobs have their shares, by jobs and by work",
   t.regex(stdout, /^work +short /m);
 });
 
+test("jobs go through, and what they leave behind is measured", async (t) => {
+  t.timeout(300_000);
+  const file = path.join(scratchFolder(t), "figures.json");
+
+  const { stdout } = await bench("--bloat", "--sizes", "smallest", "--json", file);
+
+  const { bloat } = JSON.parse(readFileSync(file, "utf8")).figures;
+  for (const name of ["plain", "governed"]) {
+    t.true(bloat[name].pace > 0);
+    for (const { size } of Object.values<{ size: number }>(bloat[name].tables)) t.true(size > 0);
+  }
+  t.regex(stdout, /^governed +\S+ +ours /m);
+});
+
 test("a flag or a name that is not known is an error which says so", async (t) => {
   const flag = await t.throwsAsync(bench("--pace"));
   t.regex(flag.message, /Unknown option '--pace'/);
