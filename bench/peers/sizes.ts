@@ -73,10 +73,10 @@ export const PEER_SIZES: Record<keyof typeof SIZES, PeerSizes> = {
     },
   },
   smallest: {
-    cap: { tenants: 2, jobsPerTenant: 4, workMs: 5, withinMs: 500 },
+    cap: { tenants: 2, jobsPerTenant: 4, workMs: 5, withinMs: 5000 },
     slot: { tenants: 1, jobsPerTenant: 5, workMs: 5, withinMs: 500 },
     flood: { jobs: 20, workMs: 5, samples: 2, everyMs: 50, withinMs: 500 },
     rate: { keys: 2, seconds: 1 },
-    kills: { tenants: 2, jobsPerTenant: 4, workMs: 50, workers: 2, kills: 1, everyMs: 300, withinMs: 500 },
+    kills: { tenants: 2, jobsPerTenant: 4, workMs: 50, workers: 2, kills: 1, everyMs: 300, withinMs: 5000 },
   },
 };

@@ -19,7 +19,7 @@ const TAKE_PART = {
 (areInstalled() ? test : test.skip)(
   "the systems that can hold a limit are measured, the others are named",
   async (t) => {
-    t.timeout(300_000);
+    t.timeout(540_000);
     const folder = mkdtempSync(path.join(os.tmpdir(), "bench-"));
     t.teardown(() => rmSync(folder, { recursive: true }));
     const file = path.join(folder, "figures.json");
@@ -34,7 +34,7 @@ const TAKE_PART = {
       file,
     ];
 
-    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: ROOT, timeout: 240_000 });
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: ROOT, timeout: 480_000 });
 
     const { peers } = JSON.parse(readFileSync(file, "utf8")).figures;
     for (const [name, systems] of Object.entries(TAKE_PART)) {
