@@ -23,7 +23,7 @@ export type Repaired = {
   unlocked: number;
   /** Jobs that run for longer than their policy's `slotTimeout`, whose slots were given back. */
   overdue: number;
-  /** Jobs that held a slot and are gone. */
+  /** Jobs that held a slot and are gone, or failed and wait for their retry. */
   jobs: number;
   counters: number;
   asleep: number;
@@ -34,7 +34,7 @@ export type Repaired = {
 
 /**
  * One repair pass: jobs of dead worker pools are unlocked; jobs that hang, and in-flight jobs that Graphile Worker no
- * longer has, give their slots back; counters are counted again; partitions asleep over work or blocked on room are
+ * longer has, or that wait for a retry, give their slots back; counters are counted again; partitions asleep over work or blocked on room are
  * woken; partitions long unused are forgotten.
  */
 export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repaired }> {
@@ -76,8 +76,9 @@ async function releaseMissing({ engine, withPgClient }: SweepContext): Promise<n
     await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
     found = await look();
   }
-  const missing = found.flatMap((row) => row.job_id ?? []);
-  if (missing.length === 0) return 0;
-  const finished = missing.map((job) => ({ job, ok: true, lagMs: null, attempt: null, retry: null }));
+  const finished = found.flatMap(({ job_id: job, ok, retry }) =>
+    job === null ? [] : { job, ok, lagMs: null, attempt: null, retry },
+  );
+  if (finished.length === 0) return 0;
   return (await withPgClient((client) => engine.release(client, finished))).length;
 }

@@ -74,7 +74,7 @@ returns table (policy text, policy_id int, shard text, ahead_limiter_id bigint) 
   where p.name = any(p_policies) and s.shard is not null and (p_shards is null or s.shard = any(p_shards));
 $$;
 
--- A pool's heartbeat and its leases in one statement. `busy`: something is staged or in flight, or a pool is silent, so
+-- A pool's heartbeat and its leases in one statement. `busy`: something is staged or in flight, or a pool is silent or has ended lately, so
 -- that a sweep has something to look at.
 create or replace function :DISPATCH_POLICY_SCHEMA._beat(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
@@ -91,7 +91,9 @@ begin
   return query
   select l.*, exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs)
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs)
-    or exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w where w.stale_at < clock_timestamp() and w.buried_at is null)
+    or exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_workers w
+      where w.stale_at < clock_timestamp() and (w.gone or w.buried_at is null))
   from :DISPATCH_POLICY_SCHEMA._lease(p_pool_id, p_policies, p_shards, p_ttl, p_bid) l;
 end
 $$;

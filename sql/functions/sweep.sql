@@ -1,24 +1,35 @@
 -- The periodic repair pass. Each part is one function with a transaction of its own; in a healthy run all repair
 -- nothing.
 
--- In-flight jobs that Graphile Worker no longer has, or that it will not run again. First they are marked: a job that
--- just finished is released by its own process within moments. A job that is gone may still run: an earlier attempt, of
--- a pool that was counted dead, completed it late. While the pool lives that runs the later one, the slot is its. Returns how many are marked, and those marked for
--- longer than `p_grace`, which the caller releases.
+-- In-flight jobs that Graphile Worker no longer has, or that it will not run again, and those that failed and wait for its
+-- own back-off. First they are marked: a job that just finished is released, or parked, by its own process within
+-- moments. A job that is gone may still run: an earlier attempt, of a pool that was counted dead, completed it late. While
+-- the pool lives that runs the later one, the slot is its. Returns how many are marked, and those marked for longer than
+-- `p_grace`, as _release takes them, which the caller does: one that failed is parked for what is left of its back-off,
+-- where its policy's retries pass the gates again.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_in_flight(p_grace interval)
-returns table (job_id bigint, marked int) language sql volatile
+returns table (job_id bigint, ok boolean, retry json, marked int) language sql volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
   with missing as materialized (
-    select f.job_id, f.missing_since from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-    where not exists (
-      select from :GRAPHILE_WORKER_SCHEMA.jobs j
-      where j.id = f.job_id and (j.locked_at is not null or (j.attempts < j.max_attempts and j.run_at < 'infinity')))
-      and not (f.pool_id is not null
-        and exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
-          where w.pool_id = f.pool_id and w.stale_at > clock_timestamp())
-        and not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = f.job_id))
+    select f.job_id, f.missing_since, not coalesce(s.failed, false) as ok,
+      case when s.failed and p.retries = 'restage' then json_build_object(
+        'attempt', j.attempts, 'task', j.task_identifier, 'after', extract(epoch from j.run_at - clock_timestamp()),
+        'priority', j.priority, 'maxAttempts', j.max_attempts) end as retry
+    from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id
+    left join lateral (
+      select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j on true
+    cross join lateral (
+      select j.locked_at is not null as running, j.attempts < j.max_attempts and j.run_at < 'infinity' as waits,
+        j.locked_at is null and j.attempts between 1 and j.max_attempts - 1 and j.last_error is not null
+          and j.run_at > clock_timestamp() and j.run_at < 'infinity' as failed
+    ) s
+    where case when j.id is null then not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_workers w
+        where w.pool_id = f.pool_id and w.stale_at > clock_timestamp())
+      else s.failed or not (s.running or s.waits) end
   ),
   marked as (
     update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = clock_timestamp()
@@ -28,10 +39,10 @@ as $$
     update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = null
     where f.missing_since is not null and f.job_id not in (select m.job_id from missing m) returning 1
   )
-  select m.job_id, (select count(*)::int from marked)
+  select m.job_id, m.ok, m.retry, (select count(*)::int from marked)
   from missing m where m.missing_since <= clock_timestamp() - p_grace
   union all
-  select null, (select count(*)::int from marked) where exists (select from marked) or exists (select from back);
+  select null, null, null, (select count(*)::int from marked) where exists (select from marked) or exists (select from back);
 $$;
 
 -- Counters of limiters that differ from the in-flight rows that hold them: counted again under their locks.

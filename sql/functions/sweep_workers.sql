@@ -3,7 +3,7 @@
 -- been paused only, the late end of an attempt of its own gives nothing back. Its next heartbeat says that it lives.
 --
 -- A dead pool's row is kept for a week: one that was paused, goes on, fetches jobs and is killed before its next
--- heartbeat leaves jobs locked by a pool that nobody else knows of.
+-- heartbeat leaves jobs locked by a pool that nobody else knows of. The row of one that ended is kept for ten minutes.
 --
 -- Only a pool judges whose own heartbeats were unbroken for as long as those it judges had time: after a database that
 -- was away, every pool looks dead.
@@ -41,8 +41,9 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set attempt = u.attempt + 1, pool_id = null
     from unnest(v_job_ids, v_attempts) u (job_id, attempt) where f.job_id = u.job_id;
     update :DISPATCH_POLICY_SCHEMA._private_workers w set buried_at = clock_timestamp() where w.pool_id = any(v_pool_ids);
-    delete from :DISPATCH_POLICY_SCHEMA._private_workers w where w.buried_at < clock_timestamp() - interval '7 days';
   end if;
+  delete from :DISPATCH_POLICY_SCHEMA._private_workers w
+  where w.buried_at < clock_timestamp() - case when w.gone then interval '10 minutes' else interval '7 days' end;
   if jobs > 0 then
     -- unlocking tells no worker
     perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', jobs)::text);

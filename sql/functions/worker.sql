@@ -16,15 +16,19 @@ create or replace function :DISPATCH_POLICY_SCHEMA._worker_alive(
   values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after, p_clock_behind)
   on conflict (pool_id) do update set
     slots = excluded.slots, tasks = excluded.tasks, heartbeat_at = clock_timestamp(),
-    stale_after = excluded.stale_after, stale_at = excluded.stale_at, buried_at = null, clock_behind = excluded.clock_behind,
+    stale_after = excluded.stale_after, stale_at = excluded.stale_at, buried_at = null, gone = false,
+    clock_behind = excluded.clock_behind,
     unbroken_since = case when w.heartbeat_at + w.stale_after / 2 < clock_timestamp() then clock_timestamp()
       else w.unbroken_since end;
 $$;
 
--- A pool that ends. Where it leaves a job locked, which Graphile Worker keeps so for hours, it is to count as dead once it
+-- A pool that ends. Its row stays for a while: a fetch of its that was on its way, and comes through only now, locks a job
+-- that nobody runs, and Graphile Worker keeps it so for hours. Where it leaves a job locked, it is to count as dead once it
 -- is silent.
 create or replace function :DISPATCH_POLICY_SCHEMA._worker_gone(p_pool_id text) returns void language sql volatile
 set search_path = pg_catalog, pg_temp as $$
-  delete from :DISPATCH_POLICY_SCHEMA._private_workers w where w.pool_id = p_pool_id
+  update :DISPATCH_POLICY_SCHEMA._private_workers w
+  set slots = 0, stale_at = clock_timestamp(), buried_at = clock_timestamp(), gone = true
+  where w.pool_id = p_pool_id
     and not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.locked_by = p_pool_id);
 $$;

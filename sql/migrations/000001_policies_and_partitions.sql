@@ -297,6 +297,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_workers (
   stale_after interval not null,
   stale_at timestamptz not null,             -- silent since then: counted dead
   buried_at timestamptz,                     -- a sweep unlocked its jobs; kept for those it may yet fetch, should it live
+  gone boolean not null default false,       -- it ended by itself; kept for a fetch that was on its way
   clock_behind interval not null default '0',     -- the clock it fetches jobs by, where that is not the database's
   unbroken_since timestamptz not null default clock_timestamp()   -- no heartbeat came late since
 ) with (fillfactor = 70);

@@ -346,7 +346,7 @@ export function makeEngine(schemaName: string) {
       ),
 
     sweepInFlight: (client: Queryable, graceMs: number) =>
-      rows<{ job_id: string | null; marked: number }>(
+      rows<{ job_id: string | null; ok: boolean; retry: FinishedJob["retry"]; marked: number }>(
         client,
         `select * from ${schema}._sweep_in_flight($1)`,
         [interval(graceMs)],

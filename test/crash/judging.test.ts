@@ -133,3 +133,40 @@ test("a pool that was buried, goes on, fetches a job and dies before its next he
   t.like(await sweep(world), { pools: 0, jobs: 0 });
   t.is(await world.number("select count(*)::int from graphile_worker.jobs where locked_at is not null"), 0);
 });
+
+test("a fetch that was on its way when its pool ended leaves no job locked", async (t) => {
+  const world = await twoPools(t);
+  await world.pool.query(
+    "update dispatch_policy._private_workers set unbroken_since = now() - interval '1 hour' where pool_id = 'judge'",
+  );
+  await world.stage("a");
+  await world.passes();
+  const fetching = await world.session();
+  await fetching.query("begin");
+  await fetching.query(
+    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'other', attempts = 1",
+  );
+  await world.pool.query("select dispatch_policy._worker_gone('other')");
+  t.deepEqual((await world.pool.query("select pool_id from dispatch_policy.workers")).rows, [
+    { pool_id: "judge" },
+  ]);
+  t.like(await sweep(world), { pools: 0, jobs: 0 }, "it has not come through");
+  await fetching.query("commit");
+  const { rows } = await world.pool.query(
+    "select busy from dispatch_policy._beat('judge', 1, '{p}', 'host', 1, '1 minute', '{p}', null, '1 minute', true)",
+  );
+  t.true(rows[0].busy, "there is something to sweep");
+  t.like(await sweep(world), { pools: 1, jobs: 1 });
+  t.is(await world.number("select count(*)::int from graphile_worker.jobs where locked_at is not null"), 0);
+
+  await away(world, "11 minutes", ["other"]);
+  await world.pool.query(
+    "update dispatch_policy._private_workers set buried_at = now() - interval '11 minutes' where gone",
+  );
+  await sweep(world);
+  t.is(
+    await world.number("select count(*)::int from dispatch_policy._private_workers"),
+    1,
+    "its row is not kept",
+  );
+});

@@ -1,10 +1,12 @@
-// Jobs that a pool leaves locked: another unlocks them, for it knows of every pool that fetches.
+// Jobs that a pool leaves locked, or failed and not parked: another deals with them, for it knows of every pool that
+// fetches, and of every job that holds a slot.
 import test, { type ExecutionContext } from "ava";
 import { run, runOnce, type TaskList, WorkerPreset } from "graphile-worker";
 import type { Pool } from "pg";
-import { definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
+import { concurrency, definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
 import { MODES } from "../fixtures/governed/modes.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { type Ctx, policyOf, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
@@ -102,3 +104,32 @@ test("a pool that shuts down with a job locked counts as dead, not as gone: the 
   );
   await again.everythingIsReleased();
 });
+
+for (const [retries, parks] of [
+  ["restage", true],
+  ["bypass", false],
+] as const) {
+  test(`a job that failed as its process died holds no slot while it waits: ${retries}`, async (t) => {
+    const it = await scenario(t, policyOf("p", { retries, gates: [concurrency<Ctx>({ max: 1 })] }));
+    await it.stage("2@a", {}, { priority: 3, maxAttempts: 5 });
+    t.is((await it.tick()).admitted, 1);
+    // recorded by Graphile Worker, with a back-off of its own, and nothing after that
+    await it.rows(`update graphile_worker._private_jobs
+      set attempts = 1, last_error = 'broken', run_at = now() + interval '1 hour'`);
+    const { repaired } = await it.utils.sweep();
+    t.is(repaired.jobs, 1);
+    t.deepEqual(await it.inFlight(), []);
+    t.is((await it.limiter("concurrency")).in_flight, 0);
+    const [job] = await it.rows(
+      "select run_at = 'infinity' as parked, priority, attempts, last_error from graphile_worker.jobs",
+    );
+    t.deepEqual(job, { parked: parks, priority: parks ? 32767 : 3, attempts: 1, last_error: "broken" });
+
+    t.is(await it.staged("a"), parks ? 2 : 1);
+    t.is((await it.tick(10)).admitted, 1, "the next one goes");
+    if (!parks) return;
+    await it.finish(1);
+    t.is((await it.tick(3500)).admitted, 0, "not before its time");
+    t.is((await it.tick(3700)).admitted, 1);
+  });
+}
