@@ -1,5 +1,5 @@
--- An exponentially decayed count, of jobs or of seconds. The exponent is clamped at both ends: an age of years underflows to zero instead
--- of raising, and a mark ahead of now counts as no age.
+-- An exponentially decayed count, of jobs or of seconds. The exponent is clamped at both ends: an age of years underflows
+-- to zero instead of raising, and a mark ahead of now counts as no age.
 create or replace function :DISPATCH_POLICY_SCHEMA._decayed(
   admits float8, marked_at timestamptz, half_life float8, now timestamptz
 ) returns float8 language sql immutable as $$
