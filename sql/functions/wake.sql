@@ -8,6 +8,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._wake(
 declare
   v_woken int;
   v_limiter_ids bigint[];
+  v_timed_ids bigint[];
 begin
   if not (p_policy).enabled then
     return :DISPATCH_POLICY_SCHEMA._wake_all((p_policy).id, p_max);
@@ -30,6 +31,11 @@ begin
   if v_limiter_ids = '{}' then
     return 0;
   end if;
+  -- locked before anybody who waits is counted: whom a tick makes wait meanwhile would lose the time it sets
+  v_timed_ids := array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    where p_times and x.id = any(v_limiter_ids) and (x.wake_at is not null or (x.kind = 'throttle' and x.breadth > 0))
+    for no key update skip locked);
   with note as materialized (
     select f.limiter_id, array_agg(f.id) as ids from :DISPATCH_POLICY_SCHEMA._private_freed f
     where f.policy_id = (p_policy).id and f.limiter_id = any(v_limiter_ids) group by f.limiter_id
@@ -86,11 +92,7 @@ begin
                 coalesce(o.next_cost, 0), p_now))) end
           when o.woken < least(o.waiting, o.room) then p_now + interval '1 millisecond'
           when o.reserved_for is not null then o.reserved_until end as next_wake_at
-      from outcome o
-      where o.id = any(array(
-          select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
-          where p_times and x.id = any(v_limiter_ids) and (x.wake_at is not null or (x.kind = 'throttle' and x.breadth > 0))
-          for no key update skip locked))
+      from outcome o where o.id = any(v_timed_ids)
     ) o
     where l.id = o.id
     returning l.id, l.kind

@@ -65,7 +65,7 @@ test("a graceful stop waits for running jobs, releases them, and leaves no lease
   open();
   await stopped;
   await worker.everythingIsReleased();
-  const { n } = await worker.row("select count(*)::int as n from dispatch_policy._private_workers");
+  const { n } = await worker.row("select count(*)::int as n from dispatch_policy.workers");
   t.is(n, 0);
   t.is(worker.happened.at(-1)?.event, "job:success");
 });

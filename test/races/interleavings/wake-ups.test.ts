@@ -1,6 +1,6 @@
 // Room in a limiter must reach somebody who can use it, in fair order, whoever was told of it first.
 import test, { type ExecutionContext } from "ava";
-import { concurrency, type Engine, engine, throttle } from "../../helpers/engine.ts";
+import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
 
 /** One slot over the whole policy, held by a job of `holder`; `first` waits before `second`. */
 async function oneSlotTaken(t: ExecutionContext, [first, second]: [string, string]): Promise<Engine> {
@@ -264,4 +264,48 @@ test("a tick in SQL, which routes and admits in one transaction, holds no limite
   );
   await ticking.query("commit");
   t.is(await world.number("select admitted from dispatch_policy.tick('p', now => $1)", [later]), 1);
+});
+
+test("who is made to wait for a shared bucket while the router wakes others is told in turn", async (t) => {
+  const world = await engine(t, { gates: shared(1, 3600, 1) });
+  const start = Date.now() + 60_000;
+  const at = (minutes: number) => new Date(start + minutes * 60_000);
+  const route = (as: Queryable, minutes: number) =>
+    as.query("select dispatch_policy._route('p', $1, 10000, false)", [at(minutes)]);
+  await world.stage("first");
+  await world.route();
+  t.is((await world.admit({ now: at(0) })).admitted, 1);
+  await world.stage("second");
+  await world.route();
+  t.is((await world.admit({ now: at(1) })).admitted, 0);
+  await world.stage("third");
+  await world.route();
+  const ticking = await world.session();
+  await ticking.query("begin");
+  t.is((await world.admit({ as: ticking, now: at(30) })).admitted, 0);
+
+  // the router has its snapshot, and stops as it looks what the bucket holds
+  await world.pool.query("alter function dispatch_policy._limiters_now rename to _limiters_then");
+  await world.pool.query(`do $do$ declare v_of text := pg_get_function_result('dispatch_policy._limiters_then'::regproc);
+    begin execute format($f$ create function dispatch_policy._limiters_now(a int, b bigint[], c timestamptz, d boolean)
+      returns %s language plpgsql as $b$ begin
+        perform pg_advisory_xact_lock(42);
+        return query select * from dispatch_policy._limiters_then(a, b, c, d);
+      end $b$ $f$, v_of); end $do$`);
+  const gate = await world.session();
+  await gate.query("select pg_advisory_lock(42)");
+  const routing = await world.session();
+  const routed = route(routing, 61);
+  await world.waitsForLock(routing);
+  await ticking.query("commit");
+  await gate.query("select pg_advisory_unlock(42)");
+  await routed;
+
+  const went: string[] = [];
+  for (const minutes of [62, 125, 190]) {
+    await route(world.pool, minutes);
+    await world.admit({ now: at(minutes) });
+    went.push(...(await world.admittedAt(at(minutes))));
+  }
+  t.deepEqual(went, ["second", "third"]);
 });
