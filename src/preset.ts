@@ -6,7 +6,13 @@ import { type DispatchPolicyOptions, readSettings, type Settings } from "./setti
 import { sweepOnce } from "./sweep.ts";
 import { makeTickTask } from "./tick-task.ts";
 import { makeUnadmittedLog } from "./unadmitted.ts";
-import { beforeEachFetch, beforeLocalFetches, listen, wrapTaskLists } from "./worker-internals.ts";
+import {
+  beforeEachFetch,
+  beforeLocalFetches,
+  listen,
+  refuseFirstFetch,
+  wrapTaskLists,
+} from "./worker-internals.ts";
 import { makeWorkerPool, type WorkerPoolRuntime } from "./worker-pool.ts";
 import { type Observer, type RunningJob, stagedIdOf, unwrapped } from "./wrap-task.ts";
 
@@ -76,7 +82,10 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
       },
       hooks: {
         async startWorker(ctx, event) {
-          await hosts.get(ctx.events)?.startPool(event.worker.workerPool, event.withPgClient, event.tasks);
+          const host = hosts.get(ctx.events);
+          await host?.startPool(event.worker.workerPool, event.withPgClient, event.tasks);
+          const pool = host?.pools.get(event.worker.workerPool.id);
+          if (pool?.isRegistered() === false) refuseFirstFetch(event, unregistered());
         },
       },
     },
@@ -96,6 +105,11 @@ async function settled(step: Promise<void> | undefined, logger: Logger | undefin
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Its workers fetch nothing: nobody would unlock what they had if they were killed. */
+function unregistered(): Error {
+  return new Error("This worker pool could not register");
 }
 
 /** A clock here has whole milliseconds, and is compared over a network. */
@@ -200,8 +214,12 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     }),
   );
   wrapTaskLists(compiled, observer, tickTask, logger);
-  beforeLocalFetches(compiled, startPool);
+  beforeLocalFetches(compiled, async (workerPool, withPgClient, tasks) => {
+    await startPool(workerPool, withPgClient, tasks);
+    if (pools.get(workerPool.id)?.isRegistered() === false) throw unregistered();
+  });
   beforeEachFetch(compiled, () => {
+    if ([...pools.values()].some((pool) => !pool.isRegistered())) return Promise.reject(unregistered());
     const oneShots = [...pools].filter(([id]) => ONE_SHOT.test(id));
     return oneShots.length === 0 ? null : Promise.all(oneShots.map(([, pool]) => pool.catchUp()));
   });

@@ -76,6 +76,18 @@ export function beforeEachFetch(compiled: CompiledSharedOptions, act: () => Prom
   });
 }
 
+/**
+ * A worker's first fetch comes after its hook, whatever the hook throws, and after its flags were asked for: it fails as
+ * it looks how many flags there are.
+ */
+export function refuseFirstFetch(event: { flagsToSkip: string[] | null }, error: Error): void {
+  event.flagsToSkip = new Proxy<string[]>([], {
+    get(): never {
+      throw error;
+    },
+  });
+}
+
 /** A local queue fetches as soon as it is made, before a worker starts: its fetches wait until its pool is open. */
 export function beforeLocalFetches(
   { events }: CompiledSharedOptions,

@@ -139,11 +139,19 @@ export function makeWorkerPool(context: PoolContext) {
         return;
       } catch (error) {
         if (stopping) return;
-        // throws what is wrong for good
-        await declarePolicies(context.withPgClient, engine, settings);
+        await throwIfForGood();
         logger.warn(`Cannot register, trying again: ${(error as Error).message}`, { error });
         await delay(ERROR_PAUSE_MS);
       }
+    }
+  }
+
+  /** What a heartbeat meets it cannot tell from an outage: declaring the policies says more. */
+  async function throwIfForGood(): Promise<void> {
+    try {
+      await declarePolicies(context.withPgClient, engine, settings);
+    } catch (error) {
+      if (!isOutage(error)) throw error;
     }
   }
 
@@ -268,6 +276,8 @@ export function makeWorkerPool(context: PoolContext) {
 
   return {
     start,
+    /** Whether others know of it: they would not unlock the jobs of a pool that is killed before. */
+    isRegistered: (): boolean => registered,
     nudge: loops.nudge,
     /** Whether a backend serves the ticks and releases here, after which the loops are nudged anyway. */
     isOwn: planned.owns,
@@ -327,3 +337,12 @@ export function makeWorkerPool(context: PoolContext) {
 }
 
 export type WorkerPoolRuntime = ReturnType<typeof makeWorkerPool>;
+
+/** Classes of PostgreSQL's error codes that go by: of connections, conflicts, resources, locks, shutdowns. */
+const OUTAGES = new Set(["08", "25", "40", "53", "55", "57"]);
+
+/** Without a code of PostgreSQL's it is the connection's. */
+function isOutage(error: unknown): boolean {
+  const { code } = error as { code?: unknown };
+  return typeof code !== "string" || !/^[0-9A-Z]{5}$/.test(code) || OUTAGES.has(code.slice(0, 2));
+}

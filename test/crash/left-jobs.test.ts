@@ -46,6 +46,21 @@ test("a local queue fetches nothing before its pool is known", async (t) => {
   await runner.stop();
 });
 
+for (const mode of ["plain", "localQueue"] as const) {
+  test(`a pool that cannot register fetches nothing before it shuts down: ${mode}`, async (t) => {
+    const { pool } = await testDatabase(t);
+    await pool.query("select graphile_worker.add_job('free')");
+    for (const table of ["workers", "policies"])
+      await pool.query(`create function refuse_${table}() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
+        create trigger refuse before insert or update on dispatch_policy._private_${table}
+          for each statement execute function refuse_${table}()`);
+    const runner = await run({ ...options(pool, mode), taskList: { free: async () => {} } });
+    await runner.promise.catch(() => {}); // it shuts itself down
+    const { rows } = await pool.query("select locked_by, attempts from graphile_worker.jobs");
+    t.deepEqual(rows, [{ locked_by: null, attempts: 0 }]);
+  });
+}
+
 const knowsOneShots = test.macro({
   title: (_, mode) => `a pool that runs once is known while it runs, ${mode}`,
   async exec(t: ExecutionContext, mode: keyof typeof MODES) {
