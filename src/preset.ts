@@ -85,7 +85,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
           const host = hosts.get(ctx.events);
           await host?.startPool(event.worker.workerPool, event.withPgClient, event.tasks);
           const pool = host?.pools.get(event.worker.workerPool.id);
-          if (pool?.isRegistered() === false) refuseFirstFetch(event, unregistered());
+          if (pool?.isUnregistered()) refuseFirstFetch(event, unregistered());
         },
       },
     },
@@ -216,10 +216,10 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   wrapTaskLists(compiled, observer, tickTask, logger);
   beforeLocalFetches(compiled, async (workerPool, withPgClient, tasks) => {
     await startPool(workerPool, withPgClient, tasks);
-    if (pools.get(workerPool.id)?.isRegistered() === false) throw unregistered();
+    if (pools.get(workerPool.id)?.isUnregistered()) throw unregistered();
   });
   beforeEachFetch(compiled, () => {
-    if ([...pools.values()].some((pool) => !pool.isRegistered())) return Promise.reject(unregistered());
+    if ([...pools.values()].some((pool) => pool.isUnregistered())) return Promise.reject(unregistered());
     const oneShots = [...pools].filter(([id]) => ONE_SHOT.test(id));
     return oneShots.length === 0 ? null : Promise.all(oneShots.map(([, pool]) => pool.catchUp()));
   });

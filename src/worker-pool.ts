@@ -105,6 +105,7 @@ export function makeWorkerPool(context: PoolContext) {
     clockBehindMs: context.clockBehindMs,
   });
   let registered = false;
+  let hasTried = false;
   /** It leads no more. */
   let stopping = false;
   let closed = false;
@@ -114,7 +115,9 @@ export function makeWorkerPool(context: PoolContext) {
   let sweptAt = performance.now();
 
   async function start(): Promise<void> {
-    await register();
+    await register().finally(() => {
+      hasTried = true;
+    });
     await declarePolicies(context.withPgClient, engine, settings);
     if (oneShot) {
       schedule(settings.workerHeartbeatIntervalMs);
@@ -276,8 +279,8 @@ export function makeWorkerPool(context: PoolContext) {
 
   return {
     start,
-    /** Whether others know of it: they would not unlock the jobs of a pool that is killed before. */
-    isRegistered: (): boolean => registered,
+    /** Nobody knows of it, nor will: what it had locked when it is killed, nobody would unlock. */
+    isUnregistered: (): boolean => hasTried && !registered,
     nudge: loops.nudge,
     /** Whether a backend serves the ticks and releases here, after which the loops are nudged anyway. */
     isOwn: planned.owns,
