@@ -23,19 +23,18 @@ function bench(...args: string[]) {
   return promisify(execFile)(process.execPath, ["bench/main.ts", ...args], { cwd: ROOT, timeout: 240_000 });
 }
 
-function scratchFolder(t: ExecutionContext): string {
+/** What a run at the smallest sizes prints, and what it writes. */
+async function smallest(t: ExecutionContext, ...args: string[]) {
+  t.timeout(300_000);
   const folder = mkdtempSync(path.join(os.tmpdir(), "bench-"));
   t.teardown(() => rmSync(folder, { recursive: true }));
-  return folder;
+  const file = path.join(folder, "figures.json");
+  const { stdout } = await bench(...args, "--sizes", "smallest", "--json", file);
+  return { stdout, ...JSON.parse(readFileSync(file, "utf8")) };
 }
 
 test("every ratio is measured, printed and written", async (t) => {
-  t.timeout(300_000);
-  const file = path.join(scratchFolder(t), "figures.json");
-
-  const { stdout } = await bench("--sizes", "smallest", "--json", file);
-
-  const { ratios, figures } = JSON.parse(readFileSync(file, "utf8"));
+  const { stdout, ratios, figures } = await smallest(t);
   t.deepEqual(Object.keys(ratios), NAMES);
   for (const name of NAMES) {
     t.true(Number.isFinite(ratios[name]) && ratios[name] > 0, `${name}: ${ratios[name]}`);
@@ -46,12 +45,8 @@ test("every ratio is measured, printed and written", async (t) => {
 });
 
 test("load is raised until it is too much, and a part of that goes on for a while", async (t) => {
-  t.timeout(300_000);
-  const file = path.join(scratchFolder(t), "figures.json");
-
-  const { stdout } = await bench("--soak", "--sizes", "smallest", "--json", file);
-
-  const { soak } = JSON.parse(readFileSync(file, "utf8")).figures;
+  const { stdout, figures } = await smallest(t, "--soak");
+  const { soak } = figures;
   t.true(soak.knee >= 20);
   t.is(soak.minutes.length, 2);
   for (const { tables, memory } of soak.minutes) t.true(tables > 0 && memory > 0);
@@ -59,12 +54,8 @@ test("load is raised until it is too much, and a part of that goes on for a whil
 });
 
 test("tenants of long and of short jobs have their shares, by jobs and by work", async (t) => {
-  t.timeout(300_000);
-  const file = path.join(scratchFolder(t), "figures.json");
-
-  const { stdout } = await bench("--fairness", "--sizes", "smallest", "--json", file);
-
-  const { fairness } = JSON.parse(readFileSync(file, "utf8")).figures;
+  const { stdout, figures } = await smallest(t, "--fairness");
+  const { fairness } = figures;
   for (const by of ["jobs", "work"]) {
     const [long, short] = fairness[by];
     t.true(long.jobs > 0 && short.jobs > 0);
@@ -74,12 +65,8 @@ test("tenants of long and of short jobs have their shares, by jobs and by work",
 });
 
 test("jobs go through, and what they leave behind is measured", async (t) => {
-  t.timeout(300_000);
-  const file = path.join(scratchFolder(t), "figures.json");
-
-  const { stdout } = await bench("--bloat", "--sizes", "smallest", "--json", file);
-
-  const { bloat } = JSON.parse(readFileSync(file, "utf8")).figures;
+  const { stdout, figures } = await smallest(t, "--bloat");
+  const { bloat } = figures;
   for (const name of ["plain", "governed"]) {
     t.true(bloat[name].pace > 0);
     for (const { size } of Object.values<{ size: number }>(bloat[name].tables)) t.true(size > 0);
