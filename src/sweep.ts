@@ -34,8 +34,9 @@ export type Repaired = {
 
 /**
  * One repair pass: jobs of dead worker pools are unlocked; jobs that hang, and in-flight jobs that Graphile Worker no
- * longer has, or that wait for a retry, give their slots back; counters are counted again; partitions asleep over work or blocked on room are
- * woken; partitions long unused are forgotten.
+ * longer has, or that wait for a retry, give their slots back; counters are counted again; partitions asleep over work
+ * or blocked on room are woken; jobs that run on are charged for it, where fairness is by work; partitions long unused
+ * are forgotten.
  */
 export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repaired }> {
   const { engine, withPgClient, events } = context;

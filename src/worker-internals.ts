@@ -97,6 +97,7 @@ export function beforeLocalFetches(
     const localQueue = event.localQueue as unknown as LocalQueue;
     const { workerPool, withPgClient, tasks } = localQueue;
     const opened = openPool(workerPool, withPgClient, tasks);
+    opened.catch(() => {}); // each fetch hears of it
     const held: WithPgClient = (callback) => opened.then(() => withPgClient(callback));
     localQueue.withPgClient = Object.assign(held, {
       withRetries: ((callback) =>

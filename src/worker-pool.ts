@@ -105,7 +105,8 @@ export function makeWorkerPool(context: PoolContext) {
     clockBehindMs: context.clockBehindMs,
   });
   let registered = false;
-  let hasTried = false;
+  /** Its registration has ended without success. */
+  let unregistered = false;
   /** It leads no more. */
   let stopping = false;
   let closed = false;
@@ -116,7 +117,7 @@ export function makeWorkerPool(context: PoolContext) {
 
   async function start(): Promise<void> {
     await register().finally(() => {
-      hasTried = true;
+      unregistered = !registered;
     });
     await declarePolicies(context.withPgClient, engine, settings);
     if (oneShot) {
@@ -280,7 +281,7 @@ export function makeWorkerPool(context: PoolContext) {
   return {
     start,
     /** Nobody knows of it, nor will: what it had locked when it is killed, nobody would unlock. */
-    isUnregistered: (): boolean => hasTried && !registered,
+    isUnregistered: (): boolean => unregistered,
     nudge: loops.nudge,
     /** Whether a backend serves the ticks and releases here, after which the loops are nudged anyway. */
     isOwn: planned.owns,

@@ -74,8 +74,8 @@ returns table (policy text, policy_id int, shard text, ahead_limiter_id bigint) 
   where p.name = any(p_policies) and s.shard is not null and (p_shards is null or s.shard = any(p_shards));
 $$;
 
--- A pool's heartbeat and its leases in one statement. `busy`: something is staged or in flight, or a pool is silent or has ended lately, so
--- that a sweep has something to look at.
+-- A pool's heartbeat and its leases in one statement. `busy`: something is staged or in flight, or a pool is silent or has
+-- ended lately, so that a sweep has something to look at.
 create or replace function :DISPATCH_POLICY_SCHEMA._beat(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
   p_policies text[], p_shards text[], p_ttl interval, p_bid boolean, p_clock_behind interval default '0'
