@@ -1,10 +1,8 @@
 // Routes and admits; when nothing is to be done, waits to be told or for a moment.
 import { setTimeout as delay } from "node:timers/promises";
-import { bell, connect, repeat } from "./world.ts";
+import { bell, connect, orders, repeat } from "./world.ts";
 
 const MOMENT_MS = 250;
-/** Between passes, as a tick loop pauses: and each ticker at another moment. */
-const LONGEST_PAUSE_MS = 20;
 const engine = connect();
 const session = await engine.session();
 await session.query("listen dispatch_policy");
@@ -14,7 +12,8 @@ session.on("notification", told.ring);
 await repeat(async () => {
   const routed = await engine.route(session);
   const { claimed } = await engine.admit({ as: session });
-  await delay(Math.random() * LONGEST_PAUSE_MS);
+  // as a tick loop pauses, and each ticker at another moment
+  await delay(Math.random() * orders.longestPauseMs);
   if (routed === 0 && claimed === 0) await told.rung(MOMENT_MS);
 });
 await engine.endSessions();

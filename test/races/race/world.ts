@@ -23,6 +23,8 @@ export interface Orders {
   readonly seconds: number;
   /** The longest a job runs, in milliseconds. */
   readonly longestMs: number;
+  /** The longest a ticker rests between two passes, in milliseconds. */
+  readonly longestPauseMs: number;
 }
 
 export const orders: Orders = JSON.parse(process.argv[2] ?? "{}");
