@@ -35,7 +35,7 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
       nudged = false;
       const pass = await attempt();
       if (stopped) return;
-      if (pass) await sleep(pauseAfter(pass), leastAfter(pass));
+      if (pass) await sleep(Math.max(pauseAfter(pass), leastAfter(pass)), leastAfter(pass));
       else await sleep(errorPause(), errorPause());
     }
   })();

@@ -107,7 +107,9 @@ begin
   lacking as materialized (
     select p.id as partition_id, u.ord, l.*,
       case when l.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
-        l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, p.head_cost, p_now) end as ready_at,
+        l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, p.head_cost, p_now)
+        -- nobody tells when Graphile Worker has recorded an end
+        when l.ending > 0 then p_now + interval '10 milliseconds' end as ready_at,
       case when l.id is null then 'concurrency_full'
         when l.kind = 'throttle' then case when l.rate <= 0 then 'rate_zero' else 'throttle_empty' end
         when l.kind = 'ahead' then 'ahead_full'
@@ -185,7 +187,7 @@ begin
       select case when x.reserved_for = r.partition_id then x.reserved_until else r.until end as until
     ) k
     left join (
-      select k.id, min(k.ready_at) as wake_at from lacking k where k.breadth > 0 and k.kind = 'throttle' group by k.id
+      select k.id, min(k.ready_at) as wake_at from lacking k where k.breadth > 0 and k.ready_at is not null group by k.id
     ) w on w.id = x.id
     cross join lateral (
       select y.elapsed, x.kind = 'ahead' and (y.elapsed is null or abs(y.elapsed) >= 1) as due

@@ -1,9 +1,9 @@
 -- Deletes the in-flight rows of these jobs and gives their limiters back what they took; feeds adaptive limiters, and
--- leaves a note where somebody waits. Rows whose limiters are not all locked by now (the job was admitted again under
+-- leaves a note where somebody waits. `p_ending` are those whose end Graphile Worker is recording just now. Rows whose limiters are not all locked by now (the job was admitted again under
 -- others meanwhile) stay for the next flush; rows that a later attempt has taken over stay for its release. Returns the
 -- jobs that are dealt with.
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
-  p_jobs json, p_job_ids bigint[], p_limiter_ids bigint[], p_now timestamptz
+  p_jobs json, p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[], p_now timestamptz
 ) returns bigint[] language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
@@ -57,6 +57,8 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
       in_flight = l.in_flight - n.jobs,
       released = l.released + n.jobs,
+      ending = case when l.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._still_ending(l.ending) || array(
+        select g.job_id from gone g where g.policy_id = l.policy_id and g.job_id = any(p_ending)) else l.ending end,
       current_max = coalesce((a.state).current_max, l.current_max),
       lag_ewma_ms = coalesce((a.state).lag_ewma_ms, l.lag_ewma_ms),
       decreased_at = coalesce((a.state).decreased_at, l.decreased_at)

@@ -2,18 +2,19 @@
 -- other is null). Callers hold the limiters' locks, taken in an earlier statement, when they decide by it.
 -- `spent` is null but for sliding windows, whose tokens are what they have left.
 -- `p_bounded` false: the ahead bound does not count (an explicit tick is not kept just ahead of the workers).
+-- `ending`: released jobs that Graphile Worker still has, for which the ahead bound has no room.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns table (
   id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
   rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[], slots int, cap int, in_flight int,
-  reserved_for uuid, reserved_until timestamptz
+  reserved_for uuid, reserved_until timestamptz, ending int
 ) language sql stable as $$
   with override as materialized (
     select o.gate, o.scope_key, o.set from :DISPATCH_POLICY_SCHEMA._private_overrides o
     where o.policy_id = p_policy_id and o.from_at <= p_now and p_now < o.until_at
   ),
-  effective as (
+  effective as materialized (   -- what it works out is used more than once
     select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight,
       case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
       l.tokens, l.refilled_at, l.sliding, l.spent,
@@ -28,7 +29,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
           coalesce((o.set ->> 'initial_max')::int, l.initial_max), l.in_flight)
         when 'ahead' then
           case when p_bounded then :DISPATCH_POLICY_SCHEMA._ahead_cap(l.policy_id, l.finished_per_second) end
-      end as cap
+      end as cap,
+      case when l.ending = '{}' then 0 else cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending)) end as ending
     from :DISPATCH_POLICY_SCHEMA._private_limiters l
     left join lateral (
       select x.set from override x
@@ -48,11 +50,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     case when e.sliding then e.spent end,
     case when e.kind = 'throttle' then null
       when e.cap is null then 2147483647
-      else :DISPATCH_POLICY_SCHEMA._concurrency_slots(e.cap, e.in_flight) end,
+      else :DISPATCH_POLICY_SCHEMA._concurrency_slots(e.cap, e.in_flight + e.ending) end,
     e.cap, e.in_flight,
     -- a reservation counts while its partition waits or is about to be looked at
     (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now),
-    e.reserved_until
+    e.reserved_until, e.ending
   from effective e;
 $$;

@@ -14,8 +14,8 @@
 -- unlocked) gives nothing back.
 --
 -- Returns the jobs that are dealt with; the others come again with the next flush: Graphile Worker has not recorded
--- their end yet, or their limiters changed meanwhile. A success is waited for only where half of the ahead bound is used:
--- a release may overtake the completion, and Graphile Worker's table would then hold more than the bound.
+-- their failure yet, or their limiters changed meanwhile. A success is not waited for: what it held is free, and the ahead
+-- bound remembers it until Graphile Worker's table has it no more.
 --
 -- Order: limiters ascending, Graphile Worker's job rows, in-flight rows. The in-flight rows are waited for: a skipped
 -- one would leak its slot.
@@ -33,7 +33,7 @@ declare
   v_done bigint[];
   v_jobs json := p_jobs;
   v_stale bigint[] := '{}';
-  v_ending bigint[];
+  v_ending bigint[] := '{}';
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'dispatch_policy: a release needs READ COMMITTED, not %', current_setting('transaction_isolation')
@@ -67,9 +67,7 @@ begin
   end if;
   if exists (
     select from :DISPATCH_POLICY_SCHEMA._private_policies p
-    join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = p.ahead_limiter_id
-    where l.id = any(v_limiter_ids)
-      and 2 * l.in_flight >= :DISPATCH_POLICY_SCHEMA._ahead_cap(p.id, l.finished_per_second)
+    where p.ahead_limiter_id = any(v_limiter_ids) and (p.ahead_auto or p.ahead is not null)
   ) then
     v_ending := array(
       select f.job from :DISPATCH_POLICY_SCHEMA._finished(v_jobs) f
@@ -77,9 +75,8 @@ begin
         select from :GRAPHILE_WORKER_SCHEMA.jobs j
         where j.id = f.job and j.attempts = f.attempt and j.locked_at is not null limit 1) j
       where f.ok and f.ends);
-    v_done := array(select u.id from unnest(v_done) u (id) where u.id <> all (v_ending));
   end if;
-  v_done := :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_done, v_limiter_ids, v_now);
+  v_done := :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_done, v_limiter_ids, v_ending, v_now);
   return query select unnest(v_done) union select u.id from unnest(v_stale) u (id) where u.id <> all (v_job_ids);
 end
 $$;

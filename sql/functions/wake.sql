@@ -34,7 +34,8 @@ begin
   -- locked before anybody who waits is counted: whom a tick makes wait meanwhile would lose the time it sets
   v_timed_ids := array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
-    where p_times and x.id = any(v_limiter_ids) and (x.wake_at is not null or (x.kind = 'throttle' and x.breadth > 0))
+    where p_times and x.id = any(v_limiter_ids)
+      and (x.wake_at is not null or (x.kind = 'throttle' and x.breadth > 0) or x.ending <> '{}')
     for no key update skip locked);
   with note as materialized (
     select f.limiter_id, array_agg(f.id) as ids from :DISPATCH_POLICY_SCHEMA._private_freed f
@@ -91,6 +92,7 @@ begin
                   then :DISPATCH_POLICY_SCHEMA._window_spend(o.spent, o.per, o.cost, p_now) end,
                 coalesce(o.next_cost, 0), p_now))) end
           when o.woken < least(o.waiting, o.room) then p_now + interval '1 millisecond'
+          when o.ending > 0 and o.waiting > o.woken then p_now + interval '10 milliseconds'
           when o.reserved_for is not null then o.reserved_until end as next_wake_at
       from outcome o where o.id = any(v_timed_ids)
     ) o
@@ -101,7 +103,7 @@ begin
     delete from :DISPATCH_POLICY_SCHEMA._private_freed f
     where f.policy_id = (p_policy).id and f.id = any(array(
       select unnest(n.ids) from outcome o join note n on n.limiter_id = o.id
-      where o.room = 0 or o.waiting <= o.woken
+      where (o.room = 0 and (o.ending = 0 or o.id in (select t.id from timed t))) or o.waiting <= o.woken
         or o.id in (select t.id from timed t where t.kind = 'throttle')))   -- its time is set
   ),
   woken as (

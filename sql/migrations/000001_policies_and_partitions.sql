@@ -80,7 +80,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   current_max int,
   lag_ewma_ms float8,
   decreased_at timestamptz,
-  -- ahead: how fast the policy's jobs finish
+  -- ahead: jobs that were released while Graphile Worker still recorded their end, and how fast the policy's jobs finish
+  ending bigint[] not null default '{}',
   released bigint not null default 0,
   sampled_released bigint not null default 0,
   sampled_at timestamptz,

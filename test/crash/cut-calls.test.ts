@@ -1,10 +1,12 @@
 // The backend dies inside a call, at each row it writes in turn: nothing of the call is left, and it succeeds when it
 // is made again.
 import test, { type ExecutionContext } from "ava";
-import { concurrency, type Engine, engine, throttle } from "../helpers/engine.ts";
+import { concurrency, type Engine, engine, throttle, until } from "../helpers/engine.ts";
 
 const TABLES = `select format('%I.%I', schemaname, tablename) as name from pg_tables
   where schemaname in ('dispatch_policy', 'graphile_worker') and tablename not like '%migrations'`;
+
+const BACKENDS = "select count(*)::int from pg_stat_activity where pid = $1";
 
 /** From now on a session may say at which row it writes (its `test.cut_at`th) its backend ends. */
 async function armed(t: ExecutionContext): Promise<Engine> {
@@ -93,6 +95,8 @@ for (const [name, prepare] of Object.entries(CALLS)) {
       );
       if (error === null) break;
       t.is(error.code, "57P01", error.message);
+      // the client hears of it before the locks are gone: a router would be found at work
+      await until("its backend has ended", async () => (await world.number(BACKENDS, [session.pid])) === 0);
       t.deepEqual(await everything(world), before, `cut at row ${cuts + 1}`);
       cuts++;
     }

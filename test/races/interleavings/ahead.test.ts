@@ -11,6 +11,23 @@ async function nobodyWorks(t: Parameters<typeof engine>[0]): Promise<Engine> {
   return it;
 }
 
+/** Graphile Worker fetches the jobs that are in flight; they end and are released, and it has not recorded that yet. */
+async function endUnrecorded(it: Engine): Promise<string[]> {
+  const jobs = await it.inFlight();
+  await it.pool.query(
+    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = any($1)",
+    [jobs],
+  );
+  const finished = jobs.map((job) => ({ job, ok: true, attempt: 1, ends: true }));
+  return it.release(finished);
+}
+
+async function record(it: Engine, jobs: readonly string[]): Promise<void> {
+  await it.pool.query("delete from graphile_worker._private_jobs where id = any($1)", [jobs]);
+}
+
+const held = (it: Engine) => it.number("select count(*)::int from graphile_worker.jobs");
+
 async function heartbeat(it: Engine, { slots = 1, staleAfter = "1 hour", as = it.pool as Queryable } = {}) {
   const text = "select dispatch_policy._worker_alive('pool', $1, $2, 'host', 1, $3, '0')";
   await as.query(text, [slots, [it.policy], staleAfter]);
@@ -104,4 +121,66 @@ test("a pass that keeps to the bound waits for the one before, and ranks all tha
   await first.query("rollback");
   t.is((await beside).admitted, 6);
   t.is((await it.inFlight("cold")).length, 6);
+});
+
+test("a job that was released before Graphile Worker recorded its end counts until it has", async (t) => {
+  const it = await engine(t, { gates: [], ahead: 3 });
+  await heartbeat(it);
+  await it.stage("a");
+  t.is(await it.passes(), 1);
+  await it.stage(Array(10).fill("b"));
+  const ended = await endUnrecorded(it);
+  t.is(ended.length, 1);
+  t.is(await it.passes(2), 3);
+  t.is(await held(it), 4, "a slot, and three ahead");
+  t.is((await it.partition("b")).denied_reason, "ahead_full");
+
+  await record(it, ended);
+  t.is(await until("the next pass is due", () => it.passes()), 1);
+  t.is(await held(it), 4);
+  t.deepEqual((await it.limiter("ahead")).ending, ended, "nothing was released since");
+  await it.finish((await it.inFlight()).slice(0, 1));
+  t.deepEqual((await it.limiter("ahead")).ending, []);
+});
+
+test("who waits for an end to be recorded is looked at soon, also when a release has said there is room", async (t) => {
+  const it = await engine(t, { gates: [], ahead: 0 });
+  await heartbeat(it);
+  await it.stage(["a", "b"]);
+  t.is(await it.passes(2), 1);
+  const ended = await endUnrecorded(it);
+  const notes = () => it.number("select count(*)::int from dispatch_policy._private_freed");
+  t.is(await notes(), 1);
+
+  const admitting = await it.session();
+  await admitting.query("begin");
+  await admitting.query("select from dispatch_policy._private_limiters for no key update");
+  await it.route();
+  t.is(await notes(), 1, "its time cannot be set meanwhile: the note stays");
+  await admitting.query("rollback");
+
+  await it.route();
+  t.is(await notes(), 0);
+  t.not((await it.limiter("ahead")).wake_at, null);
+  t.is(await waits(it), false);
+  await record(it, ended);
+  t.is(await waits(it), true);
+  t.is(await it.passes(), 1);
+});
+
+test("a job whose end nobody will record holds no place once it is unlocked, nor beside its own next run", async (t) => {
+  const it = await engine(t, { gates: [], ahead: 1 });
+  await heartbeat(it);
+  await it.stage("a");
+  await it.passes();
+  const ended = await endUnrecorded(it);
+  const stillEnding = "select dispatch_policy._still_ending($1)";
+  t.deepEqual(await it.number(stillEnding, [ended]), ended as unknown);
+  await it.pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
+  t.deepEqual(await it.number(stillEnding, [ended]), [] as unknown);
+
+  await it.stage(Array(3).fill("b"));
+  t.is(await it.passes(), 2);
+  await it.pool.query("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w'");
+  t.deepEqual(await it.number(stillEnding, [await it.inFlight()]), [] as unknown);
 });
