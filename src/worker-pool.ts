@@ -28,6 +28,7 @@ const PLANNED_CONNECTIONS = 2;
 const NO_HEARTBEAT_MS = 2 ** 31 - 1;
 /** How long a one-shot pool waits for its last jobs to be released before it looks for the next. */
 const CATCH_UP_MS = 5000;
+const SOON_MS = 20;
 /** How long a heartbeat may take, in parts of the time after which a silent pool counts as dead. */
 const BEAT_PARTS = 6;
 const SHORTEST_BEAT_MS = 1000;
@@ -159,10 +160,17 @@ export function makeWorkerPool(context: PoolContext) {
     }
   }
 
-  /** Ticks every policy until nothing more can be admitted. */
+  /** Ticks every policy until nothing more can be admitted, now or within milliseconds: an end may be about to be recorded. */
   async function tickUntilIdle(): Promise<void> {
+    const until = performance.now() + CATCH_UP_MS;
     for (const { identifier: policy } of settings.registry.policies) {
-      while ((await tickOnce(ticks, { policy, shard: null, now: null, bounded: true })).admitted > 0);
+      for (;;) {
+        const pass = await tickOnce(ticks, { policy, shard: null, now: null, bounded: true });
+        if (pass.admitted > 0) continue;
+        const { nextInMs } = pass;
+        if (nextInMs === null || nextInMs > SOON_MS || performance.now() >= until) break;
+        await delay(SOON_MS);
+      }
     }
   }
 
@@ -216,8 +224,8 @@ export function makeWorkerPool(context: PoolContext) {
     const { slots, tasks, clockBehindMs } = context;
     return {
       id: poolId,
-      // a one-shot pool admits for itself, and one that stops takes no more: none are admitted ahead for them
-      slots: oneShot || stopping ? 0 : slots,
+      // one that stops takes no more: none are admitted ahead for it
+      slots: stopping ? 0 : slots,
       tasks,
       host: os.hostname(),
       pid: process.pid,

@@ -411,6 +411,21 @@ test("runOnce goes on after a failure", async (t) => {
   t.deepEqual(ran, [1, 2, 3, 4]);
 });
 
+test("runOnce with ahead 0 admits for its workers, and waits for ends that are still to be recorded", async (t) => {
+  const { pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [one], logger: silent });
+  await utils.addJobs([1, 2, 3, 4].map((n) => ({ identifier: "work", payload: { account: `${n}` } })));
+  await utils.release();
+  let ran = 0;
+  const preset = {
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one], defaults: { ahead: 0 } })],
+    worker: { logger: silent, concurrentJobs: 1, completeJobBatchDelay: 300 },
+  };
+  const task = async () => void ran++;
+  await runOnce({ preset, pgPool: pool, noHandleSignals: true, taskList: { work: task } });
+  t.is(ran, 4);
+});
+
 test("a worker that cannot start is shut down, and says why", async (t) => {
   const { pool } = await testDatabase(t);
   await pool.query("drop schema dispatch_policy cascade");
