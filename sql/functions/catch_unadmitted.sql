@@ -87,12 +87,12 @@ begin
     policy, partition_id, key, shard, version, context, weight, limits)
   values ((p_policy).name, v_id, v_state.key, v_state.shard, coalesce((p_batch ->> 'version')::int, 0), v_state.context,
     v_state.weight, v_state.limits);
+  perform from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_id for no key update;
   with consumed as (
     delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = (p_policy).name and a.partition_id = v_id returning a
   )
   select array_agg(c.a) into v_arrivals from consumed c;
-  perform from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_id for no key update;
   perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(p_policy, v_arrivals, p_now);
 end
 $$;

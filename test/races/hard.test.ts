@@ -40,7 +40,7 @@ for (const { cap, pauses } of [
     const repeat = async (act: () => Promise<unknown>) => {
       while (!end.signal.aborted) {
         await act().catch((error) => {
-          const failure = `${error.code} ${error.message}`;
+          const failure = `${error.code} ${error.message}, ${error.where ?? ""}`;
           seen.failures[failure] = (seen.failures[failure] ?? 0) + 1;
         });
       }

@@ -9,19 +9,24 @@ security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition);
+  v_policy_id int;
   v_notes int;
 begin
   if resume.partition is not null then
-    perform :DISPATCH_POLICY_SCHEMA._policy(resume.policy);
+    v_policy_id := (:DISPATCH_POLICY_SCHEMA._policy(resume.policy)).id;
     perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
-    -- a pause of a partition that no job has made yet; a router that is making it from this note is waited for
+    if not found then
+      -- a router may be making it: the next locks it before this note, which would be held here by then
+      perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.route'), v_policy_id);
+      perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
+    end if;
+    -- a pause of a partition that no job has made yet
     delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id;
     get diagnostics v_notes = row_count;
-    -- in a later statement, which sees what that router made
     with target as materialized (
       select q.id, q.paused_until > '-infinity' or q.held_until > '-infinity' or q.probing as stopped
-      from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update
+      from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id
     ),
     resumed as (
       update :DISPATCH_POLICY_SCHEMA._private_partitions q set

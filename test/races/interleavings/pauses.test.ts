@@ -111,6 +111,28 @@ test("a resume beside the router that is applying the pause holds", async (t) =>
   t.is(await world.passes(2), 1);
 });
 
+test("a resume that began before its partition was there and the next router do not wait for each other", async (t) => {
+  const world = await engine(t, GATES);
+  await world.stage("a");
+  const [making, beside] = [await world.session(), await world.session()];
+  const [resuming, routing] = [await world.session(), await world.session()];
+  await making.query("begin");
+  await world.route(making);
+  await world.pool.query(PAUSE_A); // makes a note: there is no partition to be seen
+  await beside.query("begin");
+  await beside.query("select from dispatch_policy._private_arrivals where pause is not null for update");
+  const resume = resuming.query(RESUME_A);
+  await world.waitsForLock(resuming);
+  await making.query("commit");
+
+  await routing.query("begin");
+  const route = world.route(routing);
+  await Promise.race([route, world.waitsForLock(routing)]);
+  await beside.query("rollback");
+  await Promise.all([route.then(() => routing.query("commit")), resume]);
+  t.is(await world.passes(2), 1);
+});
+
 test("a hold ends by itself", async (t) => {
   const world = await engine(t, GATES);
   await world.stage("a");
