@@ -295,14 +295,18 @@ export function makeEngine(schemaName: string) {
         interval(pool.clockBehindMs),
       ]),
 
-    /** How far the clock here is behind the database's, in milliseconds. */
+    /** How far the clock here is behind the database's, and how wrong that may be, both in milliseconds. */
     clockBehindMs: async (client: Queryable) => {
       const asked = Date.now();
       const { seconds } = await first<{ seconds: number }>(
         client,
         "select extract(epoch from pg_catalog.clock_timestamp())::float8 as seconds",
       );
-      return Math.round(seconds * 1000 - (asked + Date.now()) / 2);
+      const answered = Date.now();
+      return {
+        behindMs: Math.round(seconds * 1000 - (asked + answered) / 2),
+        errorMs: Math.ceil((answered - asked) / 2),
+      };
     },
 
     /** Ends what a backend does for this package, and nothing else. */
