@@ -1,7 +1,9 @@
 -- Deletes the in-flight rows of these jobs and gives their limiters back what they took; feeds adaptive limiters, and
--- leaves a note where somebody waits. `p_ending` are those whose end Graphile Worker is recording just now. Rows whose limiters are not all locked by now (the job was admitted again under
+-- leaves a note where somebody waits. Rows whose limiters are not all locked by now (the job was admitted again under
 -- others meanwhile) stay for the next flush; rows that a later attempt has taken over stay for its release. Returns the
 -- jobs that are dealt with.
+--
+--   p_ending   those whose end Graphile Worker is recording just now: the ahead bound still counts them
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
   p_jobs json, p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[], p_now timestamptz
 ) returns bigint[] language plpgsql

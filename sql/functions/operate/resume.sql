@@ -16,7 +16,7 @@ begin
     v_policy_id := (:DISPATCH_POLICY_SCHEMA._policy(resume.policy)).id;
     perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
     if not found then
-      -- a router may be making it: the next locks it before this note, which would be held here by then
+      -- a router may be making it, and the next one locks it before it takes the note of the pause: here, too, it comes first
       perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.route'), v_policy_id);
       perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
     end if;
