@@ -197,9 +197,14 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   /** Under useNodeTime Graphile Worker fetches jobs by the clock here: how far it is behind the database's. */
   async function clockOf(poolId: string, withPgClient: WithPgClient): Promise<number> {
     if (!compiled.resolvedPreset.worker.useNodeTime) return 0;
-    const looks = [];
-    for (let look = 0; look < CLOCK_LOOKS; look++) looks.push(await withPgClient(engine.clockBehindMs));
-    const { behindMs, errorMs } = looks.reduce((best, one) => (one.errorMs < best.errorMs ? one : best));
+    const { behindMs, errorMs } = await withPgClient(async (client) => {
+      let best = await engine.clockBehindMs(client);
+      for (let look = 1; look < CLOCK_LOOKS; look++) {
+        const one = await engine.clockBehindMs(client);
+        if (one.errorMs < best.errorMs) best = one;
+      }
+      return best;
+    });
     clocks.set(poolId, behindMs);
     return behindMs + errorMs + CLOCK_MARGIN_MS;
   }

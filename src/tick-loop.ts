@@ -35,7 +35,7 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
       nudged = false;
       const pass = await attempt();
       if (stopped) return;
-      if (pass) await sleep(Math.max(pauseAfter(pass), leastAfter(pass)), leastAfter(pass));
+      if (pass) await sleep(pauseAfter(pass), leastAfter(pass));
       else await sleep(errorPause(), errorPause());
     }
   })();
@@ -74,18 +74,17 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
     return Math.min(FIRST_ERROR_PAUSE_MS * 2 ** (failures - 1), LONGEST_ERROR_PAUSE_MS);
   }
 
-  /** Sleeps `ms`, or when nudged `leastMs` at least. */
+  /** Sleeps `ms`, less when nudged, and `leastMs` at least. */
   function sleep(ms: number, leastMs: number): Promise<void> {
     const since = performance.now();
-    const least = Math.min(ms, leastMs);
     return new Promise((resolve) => {
-      let timer = setTimeout(resolve, nudged ? least : ms);
+      let timer = setTimeout(resolve, nudged ? leastMs : Math.max(ms, leastMs));
       let woken = nudged;
       wake = () => {
         if (woken && !stopped) return;
         woken = true;
         clearTimeout(timer);
-        const left = least - (performance.now() - since);
+        const left = leastMs - (performance.now() - since);
         if (stopped || left <= 0) resolve();
         else timer = setTimeout(resolve, left);
       };

@@ -28,6 +28,7 @@ const PLANNED_CONNECTIONS = 2;
 const NO_HEARTBEAT_MS = 2 ** 31 - 1;
 /** How long a one-shot pool waits for its last jobs to be released before it looks for the next. */
 const CATCH_UP_MS = 5000;
+/** And for what may be admitted as soon as this. */
 const SOON_MS = 20;
 /** How long a heartbeat may take, in parts of the time after which a silent pool counts as dead. */
 const BEAT_PARTS = 6;

@@ -30,7 +30,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
         when 'ahead' then
           case when p_bounded then :DISPATCH_POLICY_SCHEMA._ahead_cap(l.policy_id, l.finished_per_second) end
       end as cap,
-      case when l.ending = '{}' then 0 else cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending)) end as ending
+      case when l.kind = 'ahead' and p_bounded
+        then cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending)) else 0 end as ending
     from :DISPATCH_POLICY_SCHEMA._private_limiters l
     left join lateral (
       select x.set from override x
