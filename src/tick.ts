@@ -45,6 +45,8 @@ export interface TickResult {
 /** A pass, and whether there was more to do than it did: then the caller comes back at once. */
 export interface Pass extends TickResult {
   readonly more: boolean;
+  /** Another pass was at it, and may have seen less than this one would have. */
+  readonly busy: boolean;
   /** Whether anything was routed: a partition may be of a shard that is new. */
   readonly routed: boolean;
   /** Whether anything moved on: a caller that comes back without it slows down. */
@@ -63,6 +65,7 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
   const admission = await admit(context, request);
   const drops = await takeDrops(context, request.policy);
   const saturated = admission?.saturated ?? null;
+  const busy = admission === null || routed < 0;
   const isDue = admission?.to_route || (admission?.next_in_ms ?? Number.POSITIVE_INFINITY) <= 0;
   const pass: Pass = {
     claimed: admission?.claimed ?? 0,
@@ -73,7 +76,8 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     nextEligibleAt: finiteDate(admission?.next_eligible_at ?? null),
     nextInMs: admission?.next_in_ms ?? null,
     saturated,
-    more: admission === null || routed < 0 || keyed > 0 || (saturated === null && isDue),
+    busy,
+    more: busy || keyed > 0 || (saturated === null && isDue),
     routed: routed !== 0,
     progress: keyed > 0 || (admission?.claimed ?? 0) > 0,
   };

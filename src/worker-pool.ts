@@ -161,15 +161,18 @@ export function makeWorkerPool(context: PoolContext) {
     }
   }
 
-  /** Ticks every policy until nothing more can be admitted, now or within milliseconds: an end may be about to be recorded. */
+  /**
+   * Ticks every policy until nothing more can be admitted, now or within milliseconds (an end may be about to be recorded),
+   * and nobody else is at it: what that pass does not see yet, such as the last end here, no other would.
+   */
   async function tickUntilIdle(): Promise<void> {
     const until = performance.now() + CATCH_UP_MS;
     for (const { identifier: policy } of settings.registry.policies) {
       for (;;) {
         const pass = await tickOnce(ticks, { policy, shard: null, now: null, bounded: true });
         if (pass.admitted > 0) continue;
-        const { nextInMs } = pass;
-        if (nextInMs === null || nextInMs > SOON_MS || performance.now() >= until) break;
+        const soon = pass.busy || (pass.nextInMs !== null && pass.nextInMs <= SOON_MS);
+        if (!soon || performance.now() >= until) break;
         await delay(SOON_MS);
       }
     }

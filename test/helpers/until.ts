@@ -1,16 +1,20 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-/** Resolves to a fact once it holds (is neither false, null nor undefined); fails when it does not come true in time. */
+/**
+ * Resolves to a fact once it holds (is neither false, null nor undefined); fails when it does not come true in time, with
+ * what `seen` says was there instead.
+ */
 export async function until<T>(
   fact: string,
   look: () => Promise<T> | T,
-  { withinMs = 45_000, everyMs = 10 } = {},
+  { withinMs = 45_000, everyMs = 10, seen = (): string => "" } = {},
 ): Promise<NonNullable<T>> {
   const deadline = performance.now() + withinMs;
   for (;;) {
     const found = await look();
     if (found !== false && found != null) return found;
-    if (performance.now() > deadline) throw new Error(`Not within ${withinMs} ms: ${fact}`);
+    if (performance.now() > deadline)
+      throw new Error(`Not within ${withinMs} ms: ${fact} ${seen()}`.trimEnd());
     await delay(everyMs);
   }
 }

@@ -304,15 +304,18 @@ async function finished({ pool }: World): Promise<number> {
 
 /** Nothing is staged, in flight or counted; Graphile Worker has no job left but the one that failed for good. */
 async function everythingIsReleased({ pool }: World): Promise<void> {
-  await until("everything is released", async () => {
+  let left: Record<string, number> = {};
+  const isReleased = async () => {
     const { rows } = await pool.query(`select
       (select count(*)::int from dispatch_policy.staged_jobs) as staged,
       (select count(*)::int from dispatch_policy.in_flight_jobs) as in_flight,
       (select coalesce(sum(in_flight), 0)::int from dispatch_policy.limiters) as counters,
       (select count(*)::int from graphile_worker.jobs
         where not (attempts = max_attempts and last_error = 'failed as asked' and locked_at is null)) as jobs`);
-    return Object.values(rows[0]).every((n) => n === 0);
-  });
+    left = rows[0];
+    return Object.values(left).every((n) => n === 0);
+  };
+  await until("everything is released", isReleased, { seen: () => JSON.stringify(left) });
 }
 
 /** Returns how many jobs ran at once. */

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { run, runOnce, runTaskList, WorkerPreset } from "graphile-worker";
@@ -424,6 +425,30 @@ test("runOnce with ahead 0 admits for its workers, and waits for ends that are s
   const task = async () => void ran++;
   await runOnce({ preset, pgPool: pool, noHandleSignals: true, taskList: { work: task } });
   t.is(ran, 4);
+});
+
+test("runOnce does not end while another routes, who may not have seen the last end", async (t) => {
+  const { pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [one], logger: silent });
+  await utils.addJob("work", { account: "a" });
+  await utils.release();
+  const router = await pool.connect();
+  t.teardown(() => router.release());
+  await router.query("begin");
+  await router.query(
+    `select pg_advisory_xact_lock(hashtext('dispatch_policy.route'), p.id) from dispatch_policy._private_policies p`,
+  );
+  let ran = 0;
+  const preset = {
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })],
+    worker: { logger: silent, concurrentJobs: 1 },
+  };
+  const taskList = { work: async () => void ran++ };
+  const ended = runOnce({ preset, pgPool: pool, noHandleSignals: true, taskList });
+  await Promise.race([ended, delay(1000)]);
+  await router.query("rollback");
+  await ended;
+  t.is(ran, 1);
 });
 
 test("a worker that cannot start is shut down, and says why", async (t) => {
