@@ -70,6 +70,7 @@ class Side {
   async drain(): Promise<string[]> {
     this.#letGo.resolve();
     await this.#stop();
+    await this.admit(); // what was admitted before it, and is replaced by it, may have started before that
     await this.#work();
     const open = "from graphile_worker.jobs where task_identifier = $1 and attempts < max_attempts";
     await until(`nothing of ${this.#task} is left`, async () => {
