@@ -7,6 +7,11 @@ const BATCH = 1000;
 /** Jobs that a flush left come again after this, twice as long each time: mostly their end is about to be recorded. */
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 1000;
+/**
+ * While workers have enough to do, and nobody waits for anything else, flushes are this far apart (jobs that take no time,
+ * default settings: 0.75 of plain Graphile Worker's pace, 0.65 without).
+ */
+const SATURATED_MS = 100;
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
 /** What pg says when nobody can flush any more. */
@@ -21,6 +26,8 @@ export interface ReleaseContext {
   readonly onReleased?: (policies: ReadonlySet<string>) => void;
   /** Whether what waits for its next try keeps the process alive; false where nobody closes the queue. */
   readonly keepsAlive?: boolean;
+  /** Whether flushes may be further apart while workers have enough to do; false where somebody waits for each. */
+  readonly rests?: boolean;
 }
 
 interface Entry {
@@ -32,14 +39,16 @@ interface Entry {
 }
 
 /**
- * Collects finished jobs and releases them in groups: whatever finished while the last flush ran goes with the next.
+ * Collects finished jobs and releases them in groups: whatever finished while the last flush ran, or while nobody needed
+ * what they hold, goes with the next.
  * What a flush could not deal with, and a flush that failed, is tried again until it is done or the queue is closed.
  */
 export function makeReleaseQueue(context: ReleaseContext) {
-  const { logger, events, keepsAlive = true } = context;
+  const { logger, events, keepsAlive = true, rests = false } = context;
   const fresh: Entry[] = [];
   const left: Entry[] = [];
   let leftUntil = 0;
+  let restsUntil = 0;
   let failures = 0;
   let flushing: Promise<void> | null = null;
   let closesAt = Number.POSITIVE_INFINITY;
@@ -58,18 +67,28 @@ export function makeReleaseQueue(context: ReleaseContext) {
   async function flushAll(): Promise<void> {
     await Promise.resolve(); // what finishes in the same turn goes together
     while (fresh.length + left.length > 0 && performance.now() < closesAt) {
+      await rest();
       const due = fresh.length === 0 || performance.now() >= leftUntil ? left.splice(0) : [];
       await flush([...fresh.splice(0, BATCH), ...due]);
-      if (failures > 0) await pause(pauseAfter(failures), false);
-      else if (fresh.length === 0 && left.length > 0) await pause(leftUntil - performance.now(), true);
+      if (failures > 0) await pause(pauseAfter(failures), () => false);
+      else if (fresh.length === 0 && left.length > 0)
+        await pause(leftUntil - performance.now(), () => fresh.length > 0);
     }
+  }
+
+  async function rest(): Promise<void> {
+    const ms = restsUntil - performance.now();
+    const isFull = () => fresh.length >= BATCH;
+    if (ms > 0 && !isFull() && closesAt === Number.POSITIVE_INFINITY) await pause(ms, isFull);
   }
 
   async function flush(batch: readonly Entry[]): Promise<void> {
     const started = performance.now();
     const jobs = batch.map(({ job }) => job);
     try {
-      const done = new Set(await context.withPgClient((client) => context.engine.release(client, jobs)));
+      const released = await context.withPgClient((client) => context.engine.release(client, jobs));
+      const done = new Set(released.done);
+      restsUntil = rests && released.saturated ? started + SATURATED_MS : 0;
       failures = 0;
       const durationMs = performance.now() - started;
       if (done.size > 0) emit(events, "dispatchPolicy:release", { jobs: done.size, durationMs });
@@ -96,13 +115,13 @@ export function makeReleaseQueue(context: ReleaseContext) {
     left.push(...entries);
   }
 
-  /** Fresh jobs cut it short if `interruptible`, closing does in any case. */
-  function pause(ms: number, interruptible: boolean): Promise<void> {
+  /** Jobs that come cut it short if `isOver` then, closing does in any case. */
+  function pause(ms: number, isOver: () => boolean): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, Math.max(ms, 0));
       if (!keepsAlive) timer.unref();
       wake = () => {
-        if (!interruptible && closesAt === Number.POSITIVE_INFINITY) return;
+        if (!isOver() && closesAt === Number.POSITIVE_INFINITY) return;
         clearTimeout(timer);
         resolve();
       };

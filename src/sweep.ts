@@ -81,5 +81,6 @@ async function releaseMissing({ engine, withPgClient }: SweepContext): Promise<n
     job === null ? [] : { job, ok, lagMs: null, attempt: null, retry },
   );
   if (finished.length === 0) return 0;
-  return (await withPgClient((client) => engine.release(client, finished))).length;
+  const { done } = await withPgClient((client) => engine.release(client, finished));
+  return done.length;
 }

@@ -101,6 +101,7 @@ export function makeWorkerPool(context: PoolContext) {
     events,
     logger,
     onReleased: (policies) => policies.forEach(loops.nudge),
+    rests: !oneShot,
   });
   const silence = makeSilence({
     staleAfterMs: settings.workerStaleAfterMs,

@@ -242,10 +242,8 @@ begin
     ) d),
     (select case when bool_and(s.kind = 'ahead') and bool_and(a.is_enough) then 'workers' else 'gate' end
       from state s
-      -- a tenth of a second's work waits for them beside what they run
       left join (
-        select l.finished_per_second > 0
-          and ((p_policy).ahead_auto or (p_policy).ahead >= l.finished_per_second / 10) as is_enough
+        select :DISPATCH_POLICY_SCHEMA._is_enough((p_policy).ahead_auto, (p_policy).ahead, l.finished_per_second) as is_enough
         from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = (p_policy).ahead_limiter_id
       ) a on true
       where s.breadth >= 2 and s.kind <> 'throttle' and s.blocked_on is not null having count(*) > 0);

@@ -1,12 +1,14 @@
 -- Deletes the in-flight rows of these jobs and gives their limiters back what they took; feeds adaptive limiters, and
 -- leaves a note where somebody waits. Rows whose limiters are not all locked by now (the job was admitted again under
--- others meanwhile) stay for the next flush; rows that a later attempt has taken over stay for its release. Returns the
--- jobs that are dealt with.
+-- others meanwhile) stay for the next flush; rows that a later attempt has taken over stay for its release.
 --
---   p_ending   those whose end Graphile Worker is recording just now: the ahead bound still counts them
+--   p_ending    those whose end Graphile Worker is recording just now: the ahead bound still counts them
+--   done        the jobs that are dealt with
+--   saturated   what was freed is waited for by nobody but the workers' next jobs, and they have enough to do for a while
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
-  p_jobs json, p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[], p_now timestamptz
-) returns bigint[] language plpgsql
+  p_jobs json, p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[], p_now timestamptz,
+  out done bigint[], out saturated boolean
+) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
 declare
@@ -66,7 +68,7 @@ begin
       decreased_at = coalesce((a.state).decreased_at, l.decreased_at)
     from per_limiter n left join adapted a on a.id = n.id
     where l.id = n.id and l.id = any(p_limiter_ids)
-    returning l.id, l.policy_id, l.kind
+    returning l.id, l.policy_id, l.kind, l.finished_per_second
   ),
   noted as (
     insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
@@ -74,7 +76,7 @@ begin
     -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
     where f.kind <> 'throttle'   -- nothing is given back
       and (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = f.id limit 1)
-    returning policy_id
+    returning policy_id, limiter_id
   ),
   -- how a probe ended, what a breaker counts, how long jobs ran: the router is told, which alone may change a partition now
   reported as (
@@ -108,9 +110,14 @@ begin
     select :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
     where p.id = any(array(select n.policy_id from noted n)) or p.name in (select r.policy from reported r where r.counts)
   )
-  select array_agg(h.job_id) into v_left from held h
+  select array_agg(h.job_id), not exists (select from reported r where r.counts) and coalesce((
+      select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(p.ahead_auto, p.ahead, f.finished_per_second))
+      from noted n
+      join freed f on f.id = n.limiter_id
+      join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = n.policy_id), false)
+  into v_left, saturated from held h
   where not exists (select from gone g where g.job_id = h.job_id)
     and not exists (select from taken_over o where o.job_id = h.job_id) and (select count(*) from told) >= 0;
-  return array(select u.id from unnest(p_job_ids) u (id) where u.id <> all (coalesce(v_left, '{}')));
+  done := array(select u.id from unnest(p_job_ids) u (id) where u.id <> all (coalesce(v_left, '{}')));
 end
 $$;

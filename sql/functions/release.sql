@@ -13,14 +13,14 @@
 -- The end of an attempt that a later one has taken the slot over from (its pool was silent for so long that the job was
 -- unlocked) gives nothing back.
 --
--- Returns the jobs that are dealt with; the others come again with the next flush: Graphile Worker has not recorded
--- their failure yet, or their limiters changed meanwhile. A success is not waited for: what it held is free, and the ahead
+-- Returns the jobs that are dealt with, each with whether the next flush may wait (`saturated`, of _give_back); the others
+-- come again with the next flush: Graphile Worker has not recorded their failure yet, or their limiters changed meanwhile. A success is not waited for: what it held is free, and the ahead
 -- bound remembers it until Graphile Worker's table has it no more.
 --
 -- Order: limiters ascending, Graphile Worker's job rows, in-flight rows. The in-flight rows are waited for: a skipped
 -- one would leak its slot.
 create or replace function :DISPATCH_POLICY_SCHEMA._release(p_jobs json, p_now timestamptz)
-returns table (job_id bigint) language plpgsql
+returns table (job_id bigint, saturated boolean) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
 set lock_timeout = '5s'                     -- it comes again, and with it what has finished since
@@ -34,6 +34,7 @@ declare
   v_jobs json := p_jobs;
   v_stale bigint[] := '{}';
   v_ending bigint[] := '{}';
+  v_saturated boolean;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'dispatch_policy: a release needs READ COMMITTED, not %', current_setting('transaction_isolation')
@@ -76,8 +77,10 @@ begin
         where j.id = f.job and j.attempts = f.attempt and j.locked_at is not null limit 1) j
       where f.ok and f.ends);
   end if;
-  v_done := :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_done, v_limiter_ids, v_ending, v_now);
-  return query select unnest(v_done) union select u.id from unnest(v_stale) u (id) where u.id <> all (v_job_ids);
+  select g.done, g.saturated into v_done, v_saturated
+  from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_done, v_limiter_ids, v_ending, v_now) g;
+  return query select u.id, v_saturated from (
+    select unnest(v_done) union select s.id from unnest(v_stale) s (id) where s.id <> all (v_job_ids)) u (id);
 end
 $$;
 

@@ -221,14 +221,15 @@ export function makeEngine(schemaName: string) {
     takeDrops: (client: Queryable, policy: string) =>
       rows<Drop>(client, `select * from ${schema}._take_drops($1)`, [policy]),
 
-    release: async (client: Queryable, jobs: readonly FinishedJob[]) =>
-      (
-        await rows<{ job_id: string }>(
-          client,
-          `select job_id, ${COMMITS_AT_EASE} from ${schema}._release($1, null)`,
-          [JSON.stringify(jobs)],
-        )
-      ).map((row) => row.job_id),
+    /** Which of them are dealt with; `saturated`: nobody waits for what they held but workers that have enough to do. */
+    release: async (client: Queryable, jobs: readonly FinishedJob[]) => {
+      const released = await rows<{ job_id: string; saturated: boolean }>(
+        client,
+        `select job_id, saturated, ${COMMITS_AT_EASE} from ${schema}._release($1, null)`,
+        [JSON.stringify(jobs)],
+      );
+      return { done: released.map((row) => row.job_id), saturated: released[0]?.saturated ?? false };
+    },
 
     /** What becomes of a job that starts without having been admitted; `batch` holds it alone. */
     catchUnadmitted: (

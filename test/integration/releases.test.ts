@@ -1,0 +1,37 @@
+// How often a worker process gives back what its jobs held.
+import { EventEmitter } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
+import test from "ava";
+import type { WorkerEvents } from "graphile-worker";
+import { policyEvents } from "../../src/index.ts";
+import { until } from "../helpers/engine.ts";
+import { scenario } from "../helpers/scenario.ts";
+
+const JOBS = 3000;
+const SLOTS = 6;
+/** What the workers do in a second is known after one: by then most of the jobs are left. */
+const JOB_MS = 5;
+const APART_MS = 100;
+
+test("releases are a tenth of a second apart while the workers have enough to do, and none is left at the end", async (t) => {
+  const it = await scenario(t, {});
+  await it.stage(`${JOBS}@a`);
+  const starts: number[] = [];
+  let released = 0;
+  const events: WorkerEvents = new EventEmitter();
+  policyEvents(events).on("dispatchPolicy:release", ({ jobs, durationMs }) => {
+    starts.push(performance.now() - durationMs);
+    released += jobs;
+  });
+  const worker = await it.worker({ tasks: { p: () => delay(JOB_MS) }, slots: SLOTS, events });
+  await until("all but a few have run", () => released > JOBS * 0.9);
+  await worker.stop();
+  const gaps = starts.slice(1).map((start, n) => start - (starts[n] as number));
+  // timers are a little early
+  const apart = gaps.filter((ms) => ms > APART_MS * 0.95);
+  t.log(`${released} jobs in ${starts.length} releases, ${apart.length} of them ${APART_MS} ms apart`);
+  t.true(apart.length >= 5, `${gaps.map(Math.round)}`);
+  const [row] = await it.rows(`select (select count(*) from dispatch_policy.in_flight_jobs)
+    - (select count(*) from graphile_worker.jobs) as leaked`);
+  t.is(row.leaked, "0", "what has ended holds nothing");
+});
