@@ -47,5 +47,5 @@ function some(): string[] {
 
 /** Lets the others catch up. */
 async function room(): Promise<void> {
-  while (!isOver() && (await engine.number(HOW_MANY)) > MOST_STAGED) await delay(250);
+  while (!isOver() && (await engine.number(HOW_MANY)) > MOST_STAGED) await delay(500);
 }

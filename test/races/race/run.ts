@@ -40,7 +40,7 @@ export async function race(engine: Engine, course: Course): Promise<Outcome> {
   const fleet = new Fleet(engine.url, path.join(folder, "observer"), course, books);
   try {
     await fleet.start();
-    await untilDoneOrStalled(engine, books);
+    await untilDoneOrStalled(engine, books, course.seconds > 0 ? 1000 : 100);
   } finally {
     await fleet.end();
     await rm(folder, { recursive: true, force: true });
@@ -147,7 +147,8 @@ async function endOf(child: ChildProcess): Promise<void> {
   clearTimeout(late);
 }
 
-async function untilDoneOrStalled(engine: Engine, books: Books): Promise<void> {
+/** A sweep looks at every partition, dead rows and all: in a long race not as often. */
+async function untilDoneOrStalled(engine: Engine, books: Books, sweepsEveryMs: number): Promise<void> {
   for (;;) {
     // a wake-up that was lost is often made up for by a later one; a sweep finds it before
     if ((await engine.number(UNBLOCK)) > 0) books.fail("a sweep had to wake a partition");
@@ -157,7 +158,7 @@ async function untilDoneOrStalled(engine: Engine, books: Books): Promise<void> {
       books.stalledWith = Math.max(left, 1);
       return;
     }
-    await delay(100);
+    await delay(sweepsEveryMs);
   }
 }
 

@@ -11,6 +11,8 @@ const WORKERS = 2;
 /** So many ids in a row are one worker's: what a pass admits together mostly ends together. */
 const IN_A_ROW = 8;
 const LOOK_MS = 50;
+/** How far behind the newest job one may be that was not seen: it need not look at all that ever were. */
+const LOOK_BACK = 1000;
 /** What ends within this is released together. */
 const GATHER_MS = 1;
 const engine = connect();
@@ -25,6 +27,7 @@ const answers = readline.createInterface(observer)[Symbol.asyncIterator]();
 
 // for good: an answer of the database may be older than the release of a job it names
 const taken = new Set<string>();
+let newest = 0;
 let finished: { job: string; staged: string; partition: string }[] = [];
 
 await Promise.all([repeat(takeJobs), repeat(flush)]);
@@ -36,12 +39,13 @@ await engine.pool.end();
 async function takeJobs(): Promise<void> {
   const { rows } = await engine.pool.query(
     `select job_id, staged_id, partition from dispatch_policy.in_flight_jobs
-     where task_identifier is not null and mod(job_id / $3, $1) = $2`,
-    [WORKERS, orders.place, IN_A_ROW],
+     where task_identifier is not null and mod(job_id / $3, $1) = $2 and job_id > $4`,
+    [WORKERS, orders.place, IN_A_ROW, newest - LOOK_BACK],
   );
   for (const { job_id: job, staged_id: staged, partition } of rows) {
     if (taken.has(job)) continue;
     taken.add(job);
+    newest = Math.max(newest, Number(job));
     observer.write(`+ ${staged} ${partition}\n`);
     setTimeout(() => finish({ job, staged, partition }), Math.random() * orders.longestMs);
   }
