@@ -40,8 +40,8 @@ interface Entry {
 
 /**
  * Collects finished jobs and releases them in groups: whatever finished while the last flush ran, or while nobody needed
- * what they hold, goes with the next.
- * What a flush could not deal with, and a flush that failed, is tried again until it is done or the queue is closed.
+ * what they hold, goes with the next. What a flush could not deal with, and a flush that failed, is tried again until it is
+ * done or the queue is closed.
  */
 export function makeReleaseQueue(context: ReleaseContext) {
   const { logger, events, keepsAlive = true, rests = false } = context;

@@ -14,8 +14,9 @@
 -- unlocked) gives nothing back.
 --
 -- Returns the jobs that are dealt with, each with whether the next flush may wait (`saturated`, of _give_back); the others
--- come again with the next flush: Graphile Worker has not recorded their failure yet, or their limiters changed meanwhile. A success is not waited for: what it held is free, and the ahead
--- bound remembers it until Graphile Worker's table has it no more.
+-- come again with the next flush: Graphile Worker has not recorded their failure yet, or their limiters changed meanwhile.
+-- A success is not waited for: what it held is free, and the ahead bound remembers it until Graphile Worker's table has it
+-- no more.
 --
 -- Order: limiters ascending, Graphile Worker's job rows, in-flight rows. The in-flight rows are waited for: a skipped
 -- one would leak its slot.
