@@ -94,9 +94,8 @@ test("loops are told of slots that are new, and of no others", async (t) => {
   await heartbeat(it);
   await heartbeat(it);
   await heartbeat(it, { staleAfter: "1 millisecond" });
-  await until("it is silent", () =>
-    it.number("select bool_and(stale_at < clock_timestamp())::int from dispatch_policy._private_workers"),
-  );
+  const silent = "select bool_and(stale_at < clock_timestamp()) as is from dispatch_policy._private_workers";
+  await until("it is silent", async () => (await it.pool.query(silent)).rows[0].is);
   await heartbeat(it);
   await heartbeat(it, { slots: 2 });
   await heartbeat(it);
