@@ -315,7 +315,7 @@ async function everythingIsReleased({ pool }: World): Promise<void> {
     left = rows[0];
     return Object.values(left).every((n) => n === 0);
   };
-  await until("everything is released", isReleased, { seen: () => JSON.stringify(left) });
+  await until("everything is released", isReleased, { seen: () => left });
 }
 
 /** Returns how many jobs ran at once. */

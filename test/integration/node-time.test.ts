@@ -49,9 +49,7 @@ for (const [how, skew] of [
     const runs = (): Run[] => lines.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
     await until("all ran, the failed one twice", () => runs().length === keys.length + 1, {
       withinMs: 20_000,
-    }).catch(async (error) => {
-      t.log(lines, (await pool.query("select * from dispatch_policy.jobs")).rows);
-      throw error;
+      seen: async () => ({ lines, jobs: (await pool.query("select * from dispatch_policy.jobs")).rows }),
     });
     for (const { key, attempt, lagMs } of runs())
       t.true(lagMs >= 0 && lagMs < 20_000, `lag of ${key}, attempt ${attempt}: ${lagMs}`);
