@@ -87,12 +87,13 @@ export function makeReleaseQueue(context: ReleaseContext) {
     const jobs = batch.map(({ job }) => job);
     try {
       const released = await context.withPgClient((client) => context.engine.release(client, jobs));
-      const done = new Set(released.done);
+      const again = new Set(released.left_ids);
       restsUntil = rests && released.saturated ? started + SATURATED_MS : 0;
       failures = 0;
       const durationMs = performance.now() - started;
-      if (done.size > 0) emit(events, "dispatchPolicy:release", { jobs: done.size, durationMs });
-      comeAgain(batch.filter(({ job }) => !done.has(job.job)));
+      const done = jobs.length - again.size;
+      if (done > 0) emit(events, "dispatchPolicy:release", { jobs: done, durationMs });
+      comeAgain(batch.filter(({ job }) => again.has(job.job)));
     } catch (error) {
       failures++;
       const ended = isPoolEnded(error);

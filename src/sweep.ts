@@ -81,6 +81,6 @@ async function releaseMissing({ engine, withPgClient }: SweepContext): Promise<n
     job === null ? [] : { job, ok, lagMs: null, attempt: null, retry },
   );
   if (finished.length === 0) return 0;
-  const { done } = await withPgClient((client) => engine.release(client, finished));
-  return done.length;
+  const { left_ids: left } = await withPgClient((client) => engine.release(client, finished));
+  return finished.length - left.length;
 }

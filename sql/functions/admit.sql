@@ -25,6 +25,7 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_partition_ids uuid[];
   v_limiter_ids bigint[];
+  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -55,12 +56,14 @@ begin
   if p_now is null then
     v_now := clock_timestamp();
   end if;
+  v_limiters := array(
+    select l from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, v_limiter_ids, v_now, p_bounded) l);
   v_candidates := case when v_policy.enabled
-    then :DISPATCH_POLICY_SCHEMA._allocate(v_policy, v_partition_ids, v_limiter_ids, v_now, p_bounded)
+    then :DISPATCH_POLICY_SCHEMA._allocate(v_policy, v_partition_ids, v_limiters, v_now)
     else array(select c from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, v_policy.batch_size, null) c) end;
   select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
   from :DISPATCH_POLICY_SCHEMA._admit_claimed(
-    v_policy, v_partition_ids, v_limiter_ids, v_candidates, v_now, p_bounded, not v_policy.enabled) a;
+    v_policy, v_partition_ids, v_limiters, v_candidates, v_now, not v_policy.enabled) a;
   next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null);
   to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
 end

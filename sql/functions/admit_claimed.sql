@@ -1,9 +1,9 @@
 -- The second half of an admission, for partitions and limiters the caller has locked: hand the chosen jobs over, and
 -- charge. When Graphile Worker refuses the lot, the jobs it refuses are found and set aside, and the rest goes.
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[],
-  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  p_now timestamptz, p_bounded boolean, p_forced boolean,
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
+  p_now timestamptz, p_forced boolean,
   out admitted int, out denied jsonb, out set_aside int, out saturated text
 ) language plpgsql as $$
 declare
@@ -29,7 +29,7 @@ begin
   end if;
   admitted := (select count(*) from unnest(v_admissions) a where a.admitted);
   select c.denied, c.saturated into denied, saturated from :DISPATCH_POLICY_SCHEMA._charge(
-    p_policy, p_partition_ids, p_limiter_ids, v_candidates, v_admissions, p_now, p_bounded, p_forced,
+    p_policy, p_partition_ids, p_limiters, v_candidates, v_admissions, p_now, p_forced,
     nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;
   if (p_policy).max_pending_in_all is not null then
     perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,

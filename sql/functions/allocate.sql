@@ -6,17 +6,17 @@
 -- others had fewer jobs than their share, or a narrow limit left room unused, and a partition that got all of its share
 -- could have more, all are ranked.
 create or replace function :DISPATCH_POLICY_SCHEMA._allocate(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[],
-  p_now timestamptz, p_bounded boolean
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_candidate[] language plpgsql stable as $$
 declare
   v_ranked record;
 begin
   select * into v_ranked from :DISPATCH_POLICY_SCHEMA._rank(
-    p_policy, p_partition_ids, p_limiter_ids, p_now, p_bounded, false);
+    p_policy, p_partition_ids, p_limiters, p_now, false);
   if v_ranked.wants_more then
     select * into v_ranked from :DISPATCH_POLICY_SCHEMA._rank(
-      p_policy, p_partition_ids, p_limiter_ids, p_now, p_bounded, true);
+      p_policy, p_partition_ids, p_limiters, p_now, true);
   end if;
   return coalesce(v_ranked.candidates, '{}');
 end
@@ -40,8 +40,8 @@ $$;
 -- Arrays count as ten rows when they are planned: left to choose, 5,000 jobs were joined by nested loops. Planned anew
 -- at each call, as a function in SQL is before PostgreSQL 18, it took 8 ms where running it for one job takes 0.2.
 create or replace function :DISPATCH_POLICY_SCHEMA._rank(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[],
-  p_now timestamptz, p_bounded boolean, p_all boolean
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_now timestamptz, p_all boolean
 ) returns table (candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], wants_more boolean) language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 #variable_conflict use_column
@@ -52,7 +52,7 @@ begin
       l.slots,
       -- for the claimed: a slot reserved for a partition outside the claim is not there
       l.slots - case when l.reserved_for <> all (p_partition_ids) then 1 else 0 end as slots_here
-    from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, p_limiter_ids, p_now, p_bounded) l
+    from unnest(p_limiters) l
   ),
   -- the limiters of each partition, and how many of its jobs could pass each; one that is unknown has no numbers
   uses as materialized (

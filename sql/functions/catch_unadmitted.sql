@@ -107,6 +107,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(
 declare
   v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
   v_limiter_ids bigint[];
+  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
   v_now timestamptz;
 begin
   select * into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions p
@@ -117,12 +118,14 @@ begin
   end if;
   v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition.id]);
   v_now := coalesce(p_now, clock_timestamp());
+  v_limiters := array(
+    select l from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l);
   if greatest((p_policy).paused_until, v_partition.paused_until, v_partition.held_until) > v_now
     or v_partition.probing or v_partition.head_id < 9223372036854775807
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = any(v_limiter_ids))
     or exists (
       select from unnest(v_limiter_ids) u (id)
-      left join :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l on l.id = u.id
+      left join unnest(v_limiters) l on l.id = u.id
       where l.id is null
         or :DISPATCH_POLICY_SCHEMA._lacks_room(
           l.kind, l.slots, l.reserved_for, l.tokens, l.capacity, l.rate, v_partition.id, p_cost))
@@ -130,11 +133,11 @@ begin
     return false;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._charge(
-    p_policy, array[v_partition.id], v_limiter_ids,
+    p_policy, array[v_partition.id], v_limiters,
     array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, true)
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
     array[row(p_job_id, p_staged_id, true, true):::DISPATCH_POLICY_SCHEMA._private_admission],
-    v_now, false, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
+    v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
   return true;
 end
 $$;

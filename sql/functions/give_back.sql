@@ -3,16 +3,16 @@
 -- others meanwhile) stay for the next flush; rows that a later attempt has taken over stay for its release.
 --
 --   p_ending    those whose end Graphile Worker is recording just now: the ahead bound still counts them
---   done        the jobs that are dealt with
+--   left_ids    the jobs that stay
 --   saturated   what was freed is waited for by nobody but the workers' next jobs, and they have enough to do for a while
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
-  p_jobs json, p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[], p_now timestamptz,
-  out done bigint[], out saturated boolean
+  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
+  p_now timestamptz, out left_ids bigint[], out saturated boolean
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
 declare
-  v_left bigint[];
+  v_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[];
   v_reports boolean := exists (
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids))
@@ -24,7 +24,7 @@ begin
     where f.job_id = any(p_job_ids) order by f.job_id for update
   ),
   taken_over as materialized (
-    select h.job_id from held h join :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f on f.job = h.job_id
+    select h.job_id from held h join unnest(p_jobs) f on f.job = h.job_id
     -- mostly no job has a later attempt, and the input is not read again
     where exists (select from held x where x.attempt is not null)
     group by h.job_id, h.attempt having max(coalesce(f.attempt, 32767)) < h.attempt
@@ -49,11 +49,11 @@ begin
   ),
   adapted as materialized (
     select l.id, :DISPATCH_POLICY_SCHEMA._adaptive_fold(
-      l.limiter, f."lagMs", f.ok, g.admitted_at, (l.limiter).in_flight, p_now order by f.ordinality) as state
+      l.limiter, f.lag_ms, f.ok, g.admitted_at, (l.limiter).in_flight, p_now order by f.ordinality) as state
     from gone g
     cross join unnest(g.limiter_ids) u (id)
     join adaptive l on l.id = u.id
-    join :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f on f.job = g.job_id
+    join unnest(p_jobs) f on f.job = g.job_id
     where exists (select from adaptive)
     group by l.id
   ),
@@ -68,18 +68,43 @@ begin
       decreased_at = coalesce((a.state).decreased_at, l.decreased_at)
     from per_limiter n left join adapted a on a.id = n.id
     where l.id = n.id and l.id = any(p_limiter_ids)
-    returning l.id, l.policy_id, l.kind, l.finished_per_second
+    returning l.id, l.policy_id, l.kind, l.finished_per_second,
+      -- of a throttle nothing is given back. A look at the index for each limiter: "exists" was hashed or joined with all
+      -- that wait (33 ms at 100,000)
+      (l.kind <> 'throttle'
+        and (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1)) is true as waited
   ),
   noted as (
     insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-    select f.policy_id, f.id from freed f
-    -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
-    where f.kind <> 'throttle'   -- nothing is given back
-      and (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = f.id limit 1)
-    returning policy_id, limiter_id
+    select f.policy_id, f.id from freed f where f.waited
   ),
-  -- how a probe ended, what a breaker counts, how long jobs ran: the router is told, which alone may change a partition now
-  reported as (
+  told as materialized (
+    select p.id, p.ahead_auto, p.ahead, :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
+    where p.id = any(array(select f.policy_id from freed f where f.waited))
+  )
+  select
+    array(select h.job_id from held h
+      where h.job_id not in (select g.job_id from gone g) and h.job_id not in (select o.job_id from taken_over o)),
+    coalesce((
+      select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(p.ahead_auto, p.ahead, f.finished_per_second))
+      from freed f join told p on p.id = f.policy_id where f.waited), false),
+    array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from gone g where v_reports)
+  into left_ids, saturated, v_gone;
+  if v_reports and :DISPATCH_POLICY_SCHEMA._report_ends(v_gone, p_jobs) then
+    saturated := false;
+  end if;
+end
+$$;
+
+-- How a probe ended, what a breaker counts, how long jobs ran: the router is told, which alone may change a partition.
+-- Returns whether a breaker or a probe waits to hear it.
+create or replace function :DISPATCH_POLICY_SCHEMA._report_ends(
+  p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[], p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[]
+) returns boolean language plpgsql volatile as $$
+declare
+  v_heard bigint;
+begin
+  with reported as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, outcome)
     select e.policy, e.partition_id, e.key,
       case when e.counts then jsonb_build_object('failures', e.failures, 'probe', e.probe, 'passed', e.passed) else '{}' end
@@ -92,32 +117,21 @@ begin
           count(*) filter (where not f.ok) as failures,
           max(g.job_id) filter (where g.job_id = x.probe_job_id) as probe,
           bool_and(f.ok) filter (where g.job_id = x.probe_job_id) as passed,
-          count(f."durationMs") filter (where p.fair_by_work) as ended,
-          sum(f."durationMs") / 1000 as worked, coalesce(sum(g.work) filter (where f."durationMs" is not null), 0) as charged
-        from gone g
-        join :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f on f.job = g.job_id
+          count(f.duration_ms) filter (where p.fair_by_work) as ended,
+          sum(f.duration_ms) / 1000 as worked, coalesce(sum(g.work) filter (where f.duration_ms is not null), 0) as charged
+        from unnest(p_gone) g
+        join unnest(p_jobs) f on f.job = g.job_id
         join :DISPATCH_POLICY_SCHEMA._private_partitions x
-          on x.id = g.partition_id and x.id = any(array(select y.partition_id from gone y))
+          on x.id = g.partition_id and x.id = any(array(select y.partition_id from unnest(p_gone) y))
         join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = g.policy_id
-        where v_reports
         group by p.id, g.partition_id, x.key
       ) x
     ) e
     where e.counts or e.ended > 0
     returning policy, outcome ? 'failures' as counts
-  ),
-  told as materialized (
-    select :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
-    where p.id = any(array(select n.policy_id from noted n)) or p.name in (select r.policy from reported r where r.counts)
   )
-  select array_agg(h.job_id), not exists (select from reported r where r.counts) and coalesce((
-      select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(p.ahead_auto, p.ahead, f.finished_per_second))
-      from noted n
-      join freed f on f.id = n.limiter_id
-      join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = n.policy_id), false)
-  into v_left, saturated from held h
-  where not exists (select from gone g where g.job_id = h.job_id)
-    and not exists (select from taken_over o where o.job_id = h.job_id) and (select count(*) from told) >= 0;
-  done := array(select u.id from unnest(p_job_ids) u (id) where u.id <> all (coalesce(v_left, '{}')));
+  select count(:DISPATCH_POLICY_SCHEMA._notify(h.policy)) into v_heard
+  from (select distinct r.policy from reported r where r.counts) h;
+  return v_heard > 0;
 end
 $$;

@@ -42,7 +42,8 @@ begin
     select m.preserve_run_at, array_agg(row(
         m.task_identifier, m.payload, m.queue_name, m.ready_at, m.max_attempts, m.job_key, m.priority,
         -- a flag of the caller's that looks like ours would pass the job off as another
-        array(select f from unnest(m.flags) f where f not like 'dispatch\_policy:%') || ('dispatch_policy:' || m.id)
+        case when m.flags is not null then array(select f from unnest(m.flags) f where f not like 'dispatch\_policy:%') end
+          || ('dispatch_policy:' || m.id)
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.job_key nulls first, m.id) as jobs
     from timed m group by m.preserve_run_at
   ),

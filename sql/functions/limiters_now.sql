@@ -5,11 +5,7 @@
 -- `ending`: released jobs that Graphile Worker still has, for which the ahead bound has no room.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
-) returns table (
-  id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
-  rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[], slots int, cap int, in_flight int,
-  reserved_for uuid, reserved_until timestamptz, ending int
-) language sql stable as $$
+) returns setof :DISPATCH_POLICY_SCHEMA._private_limiter_now language sql stable as $$
   with override as materialized (
     select o.gate, o.scope_key, o.set from :DISPATCH_POLICY_SCHEMA._private_overrides o
     where o.policy_id = p_policy_id and o.from_at <= p_now and p_now < o.until_at
@@ -17,7 +13,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   effective as materialized (   -- what it works out is used more than once
     select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight,
       case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
-      l.tokens, l.refilled_at, l.sliding, l.spent,
+      l.tokens, l.refilled_at, l.sliding, l.spent, l.sampled_at, l.finished_per_second,
       coalesce((o.set ->> 'rate')::float8, l.rate) as rate,
       coalesce((o.set ->> 'per')::float8, l.per) as per,
       case when not l.sliding then coalesce((o.set ->> 'burst')::float8, l.burst) end as burst,
@@ -56,6 +52,6 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     -- a reservation counts while its partition waits or is about to be looked at
     (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now),
-    e.reserved_until, e.ending
+    e.reserved_until, e.ending, e.sampled_at, e.finished_per_second
   from effective e;
 $$;

@@ -1,9 +1,10 @@
 -- Failed jobs, once Graphile Worker has recorded their failure (events, last_error and attempts are its own): park
 -- them inside Graphile Worker (run_at infinity, the last priority: parked at 0 they slowed every fetch of a later
--- priority) and stage a row that refers to each, due at its back-off time. Returns the jobs that are dealt with: not
--- those still locked, whose failure is about to be recorded.
-create or replace function :DISPATCH_POLICY_SCHEMA._retry(p_jobs json, p_job_ids bigint[], p_now timestamptz)
-returns bigint[] language plpgsql as $$
+-- priority) and stage a row that refers to each, due at its back-off time. Returns the jobs that are still locked, whose
+-- failure is about to be recorded.
+create or replace function :DISPATCH_POLICY_SCHEMA._retry(
+  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
+) returns bigint[] language plpgsql as $$
 declare
   v_locked bigint[];
   v_parked bigint[];
@@ -15,7 +16,7 @@ begin
       -- a job that holds nothing (its row was swept, or it was retried past the gates) could not be admitted again
       and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id)), '{}')
   into v_locked, v_parked
-  from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f
+  from unnest(p_jobs) f
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
   where f.retry is not null;
   with parked as materialized (
@@ -27,7 +28,7 @@ begin
       coalesce((f.retry ->> 'priority')::smallint, 0::smallint) as priority,
       coalesce(f.retry #>> '{move,key}', q.key) as key, q.shard
     from parked k
-    join :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f on f.job = k.id
+    join unnest(p_jobs) f on f.job = k.id
     join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i on i.job_id = k.id
     join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = i.policy_id
     join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = i.partition_id
@@ -59,17 +60,17 @@ begin
   where (select count(*) from told) >= 0;
   -- a run that was told to come back later was no attempt
   perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
-  from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
+  from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
   where f.retry ->> 'giveBack' is not null and j.id = any(v_parked);
   -- give up: with Graphile Worker's own message of the failure
   perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[j.id], j.last_error)
-  from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
+  from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
   where f.retry ->> 'giveUp' is not null and j.locked_at is null;
   -- a bypassing retry waits in Graphile Worker, under the policy's own back-off
   perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
     array[j.id], run_at => p_now + make_interval(secs => (f.retry ->> 'after')::float8))
-  from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
+  from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
   where f.retry ->> 'native' is not null and j.locked_at is null and j.attempts < j.max_attempts;
-  return array(select u.id from unnest(p_job_ids) u (id) where u.id <> all (v_locked));
+  return v_locked;
 end
 $$;

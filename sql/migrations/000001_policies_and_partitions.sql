@@ -341,6 +341,28 @@ create type :DISPATCH_POLICY_SCHEMA._private_candidate as (
 -- `counted`: the job may be in flight already, under the same job key.
 create type :DISPATCH_POLICY_SCHEMA._private_admission as (job_id bigint, staged_id bigint, admitted boolean, counted boolean);
 
+-- What a tick put in flight of one partition's jobs.
+create type :DISPATCH_POLICY_SCHEMA._private_taking as (
+  partition_id uuid,
+  admitted int,
+  first_job_id bigint,
+  jobs int,                                  -- those of them that were not in flight before
+  cost float8                                -- of these
+);
+
+-- A job that has finished, as a worker process tells it, see _release.
+create type :DISPATCH_POLICY_SCHEMA._private_finished_job as (
+  job bigint, ok boolean, lag_ms float8, duration_ms float8, attempt int, ends boolean, retry json, ordinality bigint
+);
+
+-- What a limiter has left at a time, see _limiters_now.
+create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (
+  id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
+  rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
+  slots int, cap int, in_flight int, reserved_for uuid, reserved_until timestamptz, ending int,
+  sampled_at timestamptz, finished_per_second float8
+);
+
 -- What adding a job from SQL returns.
 create type :DISPATCH_POLICY_SCHEMA.added_job as (
   id bigint, staged boolean, task_identifier text, queue_name text, run_at timestamptz, max_attempts int, job_key text,

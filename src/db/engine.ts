@@ -221,15 +221,13 @@ export function makeEngine(schemaName: string) {
     takeDrops: (client: Queryable, policy: string) =>
       rows<Drop>(client, `select * from ${schema}._take_drops($1)`, [policy]),
 
-    /** Which of them are dealt with; `saturated`: nobody waits for what they held but workers that have enough to do. */
-    release: async (client: Queryable, jobs: readonly FinishedJob[]) => {
-      const released = await rows<{ job_id: string; saturated: boolean }>(
+    /** Which of them come again; `saturated`: nobody waits for what they held but workers that have enough to do. */
+    release: (client: Queryable, jobs: readonly FinishedJob[]) =>
+      first<{ left_ids: string[]; saturated: boolean }>(
         client,
-        `select job_id, saturated, ${COMMITS_AT_EASE} from ${schema}._release($1, null)`,
+        `select left_ids, saturated, ${COMMITS_AT_EASE} from ${schema}._release($1, null)`,
         [JSON.stringify(jobs)],
-      );
-      return { done: released.map((row) => row.job_id), saturated: released[0]?.saturated ?? false };
-    },
+      ),
 
     /** What becomes of a job that starts without having been admitted; `batch` holds it alone. */
     catchUnadmitted: (

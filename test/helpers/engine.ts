@@ -223,10 +223,11 @@ export class Engine {
   /** Gives back what these jobs hold. Returns those that are dealt with. */
   async release(jobs: readonly (string | Finished)[], as: Queryable = this.pool): Promise<string[]> {
     const finished = jobs.map((job) => (typeof job === "string" ? { job } : job));
-    const { rows } = await as.query("select job_id from dispatch_policy._release($1, null)", [
+    const { rows } = await as.query("select left_ids from dispatch_policy._release($1, null)", [
       JSON.stringify(finished),
     ]);
-    return rows.map(({ job_id }) => job_id);
+    const { left_ids } = rows[0];
+    return [...new Set(finished.map(({ job }) => job))].filter((job) => !left_ids.includes(job));
   }
 
   /** Completes these jobs in Graphile Worker, and releases them. */

@@ -59,9 +59,9 @@ export const MUTANTS = {
   },
   "a job costs one token, whatever its cost": {
     shownBy: 6,
-    of: "_charge",
-    from: /sum\(t\.cost\) as cost/,
-    to: "count(*)::float8 as cost",
+    of: "_put_in_flight",
+    from: /sum\(t\.cost\) filter/,
+    to: "count(*) filter",
     shows: /tokens: the engine says/,
   },
   "the policy's scope is not charged": {

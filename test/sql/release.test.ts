@@ -4,7 +4,7 @@ import { concurrency, type Engine, engine } from "../helpers/engine.ts";
 
 async function saturates(it: Engine, job: string | undefined): Promise<boolean> {
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
-  const { rows } = await it.pool.query("select job_id, saturated from dispatch_policy._release($1, null)", [
+  const { rows } = await it.pool.query("select saturated from dispatch_policy._release($1, null)", [
     JSON.stringify([{ job }]),
   ]);
   return rows[0].saturated;

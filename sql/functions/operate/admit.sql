@@ -14,6 +14,7 @@ declare
   v_now timestamptz := coalesce(admit.now, clock_timestamp());
   v_partition_ids uuid[];
   v_limiter_ids bigint[];
+  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
 begin
   if admit.count is null or admit.count < 1 then
@@ -33,13 +34,15 @@ begin
   if admit.now is null then
     v_now := clock_timestamp();
   end if;
+  v_limiters := array(
+    select l from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, v_limiter_ids, v_now, false) l);
   v_candidates := array(select c from :DISPATCH_POLICY_SCHEMA._first_due(
     v_partition_ids, admit.count, admit.count) c);
   matched := (select count(*) from unnest(v_candidates) c where c.chosen);
   changed := 0;
   if v_partition_ids <> '{}' then
     changed := (select a.admitted from :DISPATCH_POLICY_SCHEMA._admit_claimed(
-      v_policy, v_partition_ids, v_limiter_ids, v_candidates, v_now, false, true) a);
+      v_policy, v_partition_ids, v_limiters, v_candidates, v_now, true) a);
   end if;
   not_due := (
     select count(*) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s

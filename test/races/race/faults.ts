@@ -20,7 +20,7 @@ export const FAULTS = {
   },
   "a wake-up written by the releaser, past locked partitions, in place of a note": {
     of: "_give_back",
-    from: /noted as \([\s\S]*?returning policy_id, limiter_id\s*\)/,
+    from: /noted as \([\s\S]*?where f\.waited\s*\)/,
     to: `noted as (
       update dispatch_policy._private_partitions p set denied_until = '-infinity', blocked_on = null
       where p.id = any(array(
@@ -29,7 +29,6 @@ export const FAULTS = {
           order by q.fair_key limit n.jobs for no key update skip locked
         ) w
       ))
-      returning p.policy_id, p.blocked_on as limiter_id
     )`,
   },
 } as const satisfies Record<string, Fault>;
