@@ -12,6 +12,8 @@ const LONGEST_PAUSE_MS = 1000;
  * default settings: 0.75 of plain Graphile Worker's pace, 0.65 without).
  */
 const SATURATED_MS = 100;
+/** And that for this long after a release was told so, unless one is told otherwise: who waited has just been woken. */
+const SATURATED_FOR_MS = 300;
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
 /** What pg says when nobody can flush any more. */
@@ -48,6 +50,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
   const fresh: Entry[] = [];
   const left: Entry[] = [];
   let leftUntil = 0;
+  let saturatedUntil = 0;
   let restsUntil = 0;
   let failures = 0;
   let flushing: Promise<void> | null = null;
@@ -88,7 +91,8 @@ export function makeReleaseQueue(context: ReleaseContext) {
     try {
       const released = await context.withPgClient((client) => context.engine.release(client, jobs));
       const again = new Set(released.left_ids);
-      restsUntil = rests && released.saturated ? started + SATURATED_MS : 0;
+      if (released.saturated !== null) saturatedUntil = released.saturated ? started + SATURATED_FOR_MS : 0;
+      restsUntil = rests && started < saturatedUntil ? started + SATURATED_MS : 0;
       failures = 0;
       const durationMs = performance.now() - started;
       const done = jobs.length - again.size;

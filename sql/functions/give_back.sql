@@ -4,7 +4,8 @@
 --
 --   p_ending    those whose end Graphile Worker is recording just now: the ahead bound still counts them
 --   left_ids    the jobs that stay
---   saturated   what was freed is waited for by nobody but the workers' next jobs, and they have enough to do for a while
+--   saturated   what was freed is waited for by nobody but the workers' next jobs, and they have enough to do for a
+--     while; null: nobody waits for it
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
   p_now timestamptz, out left_ids bigint[], out saturated boolean
@@ -85,9 +86,8 @@ begin
   select
     array(select h.job_id from held h
       where h.job_id not in (select g.job_id from gone g) and h.job_id not in (select o.job_id from taken_over o)),
-    coalesce((
-      select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(p.ahead_auto, p.ahead, f.finished_per_second))
-      from freed f join told p on p.id = f.policy_id where f.waited), false),
+    (select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(p.ahead_auto, p.ahead, f.finished_per_second))
+      from freed f join told p on p.id = f.policy_id where f.waited),
     array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from gone g where v_reports)
   into left_ids, saturated, v_gone;
   if v_reports and :DISPATCH_POLICY_SCHEMA._report_ends(v_gone, p_jobs) then

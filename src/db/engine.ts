@@ -221,9 +221,12 @@ export function makeEngine(schemaName: string) {
     takeDrops: (client: Queryable, policy: string) =>
       rows<Drop>(client, `select * from ${schema}._take_drops($1)`, [policy]),
 
-    /** Which of them come again; `saturated`: nobody waits for what they held but workers that have enough to do. */
+    /**
+     * Which of them come again; `saturated`: nobody waits for what they held but workers that have enough to do (null:
+     * nobody at all).
+     */
     release: (client: Queryable, jobs: readonly FinishedJob[]) =>
-      first<{ left_ids: string[]; saturated: boolean }>(
+      first<{ left_ids: string[]; saturated: boolean | null }>(
         client,
         `select left_ids, saturated, ${COMMITS_AT_EASE} from ${schema}._release($1, null)`,
         [JSON.stringify(jobs)],
