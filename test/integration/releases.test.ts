@@ -31,7 +31,9 @@ test("releases are a tenth of a second apart while the workers have enough to do
   const apart = gaps.filter(isApart);
   t.log(`${released} jobs in ${starts.length} releases, ${apart.length} of them ${APART_MS} ms apart`);
   t.true(apart.length >= 5, `${gaps.map(Math.round)}`);
-  const resting = gaps.slice(gaps.findIndex(isApart), gaps.findLastIndex(isApart));
+  // one alone may be the machine's
+  const rests = (ms: number, n: number) => isApart(ms) && isApart(gaps[n + 1] ?? 0);
+  const resting = gaps.slice(gaps.findIndex(rests), gaps.findLastIndex(rests));
   t.true(resting.filter(isApart).length > resting.length * 0.8, `${resting.map(Math.round)}`);
   const [row] = await it.rows(`select (select count(*) from dispatch_policy.in_flight_jobs)
     - (select count(*) from graphile_worker.jobs) as leaked`);
