@@ -54,7 +54,7 @@ begin
   ),
   head as materialized (
     select distinct on (c.partition_id) c.* from unnest(p_candidates) c
-    where c.staged_id not in (select a.staged_id from unnest(p_admissions) a)
+    where (c.staged_id in (select a.staged_id from unnest(p_admissions) a)) is not true
     order by c.partition_id, c.pos
   ),
   part as materialized (

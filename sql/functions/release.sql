@@ -46,7 +46,7 @@ begin
     raise exception 'dispatch_policy: a release needs READ COMMITTED, not %', current_setting('transaction_isolation')
       using errcode = 'invalid_transaction_state';
   end if;
-  -- before anybody has to wait for the limiters: the ahead bound looks at them again
+  -- before the limiters are locked, so that nobody waits for it: whoever reads them again looks which are left
   if exists (
     select from :DISPATCH_POLICY_SCHEMA._private_policies p
     where p.ahead_limiter_id = any(v_limiter_ids) and (p.ahead_auto or p.ahead is not null)
