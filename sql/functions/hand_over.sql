@@ -17,6 +17,7 @@ declare
   v_behind interval := (
     select greatest(max(w.clock_behind), '0') from :DISPATCH_POLICY_SCHEMA._private_workers w
     where w.stale_at > clock_timestamp());
+  v_from timestamptz := clock_timestamp() - v_behind - cardinality(p_candidates) * interval '1 microsecond';
 begin
   return query
   with moved as materialized (
@@ -34,8 +35,7 @@ begin
   -- microsecond apart, so that jobs admitted together keep their order.
   timed as materialized (
     select m.*, case when m.run_at_given then m.run_at
-      else clock_timestamp() - v_behind - (count(*) over () - row_number() over (order by m.priority, m.run_at, m.id))
-        * interval '1 microsecond' end as ready_at
+      else v_from + row_number() over (order by m.priority, m.run_at, m.id) * interval '1 microsecond' end as ready_at
     from moved m where m.parked_job_id is null
   ),
   specs as materialized (

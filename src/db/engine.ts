@@ -56,6 +56,26 @@ export interface StagedRow {
   job: Record<string, unknown> | null;
 }
 
+type NewRow = Pick<StagedRow, "n" | "staged" | "id" | "run_at" | "created_at" | "job">;
+
+/** A row of a batch that is the whole call. */
+function asSent({ policy, partitions, jobs }: StageBatch, row: NewRow): StagedRow {
+  const sent = jobs[row.n] as StageJob;
+  const partition = sent.p === undefined ? undefined : partitions[sent.p];
+  return {
+    ...row,
+    task_identifier: sent.task,
+    queue_name: sent.queueName ?? null,
+    max_attempts: sent.maxAttempts ?? 25,
+    job_key: null,
+    priority: sent.priority ?? 0,
+    flags: sent.flags ? [...sent.flags] : null,
+    policy,
+    partition: partition?.key ?? null,
+    shard: partition?.shard ?? null,
+  };
+}
+
 export interface Admission {
   claimed: number;
   admitted: number;
@@ -145,7 +165,7 @@ export function makeEngine(schemaName: string) {
     schemaName,
 
     /** Rows come in any order; `n` says whose they are. */
-    stage: (client: Queryable, batches: readonly StageBatch[], mode: JobKeyMode) => {
+    stage: async (client: Queryable, batches: readonly StageBatch[], mode: JobKeyMode) => {
       const [batch, ...others] = batches;
       if (batch?.policy == null || others.length > 0 || mode !== "replace")
         return rows<StagedRow>(client, `select * from ${schema}._stage($1::json, $2)`, [
@@ -153,13 +173,18 @@ export function makeEngine(schemaName: string) {
           mode,
         ]);
       // the same for one policy's jobs: a text of many jobs is read once less, a tenth of the time
-      return rows<StagedRow>(client, `select * from ${schema}._stage_governed($1, $2, $3, $4, $5)`, [
-        batch.policy,
-        batch.version,
-        JSON.stringify(batch.partitions),
-        JSON.stringify(batch.jobs),
-        mode,
-      ]);
+      const { policy, version, partitions, jobs } = batch;
+      const call = `${schema}._stage_governed($1, $2, $3, $4, $5)`;
+      const values = [policy, version, JSON.stringify(partitions), JSON.stringify(jobs), mode];
+      if (jobs.some(({ jobKey }) => jobKey != null))
+        return rows<StagedRow>(client, `select * from ${call}`, values);
+      // where nothing is replaced, the rest of a row is as it was sent
+      const staged = await rows<NewRow>(
+        client,
+        `select n, staged, id, run_at, created_at, job from ${call}`,
+        values,
+      );
+      return staged.map((row) => asSent(batch, row));
     },
 
     declare: (
