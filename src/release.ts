@@ -60,50 +60,61 @@ export function makeReleaseQueue(context: ReleaseContext) {
   /** Adds a finished job; resolves when its group was flushed once (not when it was dealt with). */
   function push(job: FinishedJob, policy: string): Promise<void> {
     const flushed = new Promise<void>((resolve) => fresh.push({ job, policy, tries: 0, flushed: resolve }));
-    flushing ??= flushAll().finally(() => {
-      flushing = null;
-    });
+    startFlushing();
     wake();
     return flushed;
   }
 
+  function startFlushing(): void {
+    flushing ??= flushAll().finally(() => {
+      flushing = null;
+      if (fresh.length > 0 && performance.now() < closesAt) startFlushing(); // it came as the last flush ended
+    });
+  }
+
   async function flushAll(): Promise<void> {
-    await Promise.resolve(); // what finishes in the same turn goes together
     while (fresh.length + left.length > 0 && performance.now() < closesAt) {
-      await rest();
-      const due = fresh.length === 0 || performance.now() >= leftUntil ? left.splice(0) : [];
-      await flush([...fresh.splice(0, BATCH), ...due]);
+      const ms = restsUntil - performance.now();
+      const isFull = () => fresh.length >= BATCH;
+      if (ms > 0 && !isFull() && closesAt === Number.POSITIVE_INFINITY) await pause(ms, isFull);
+      await flush();
       if (failures > 0) await pause(pauseAfter(failures), () => false);
       else if (fresh.length === 0 && left.length > 0)
         await pause(leftUntil - performance.now(), () => fresh.length > 0);
     }
   }
 
-  async function rest(): Promise<void> {
-    const ms = restsUntil - performance.now();
-    const isFull = () => fresh.length >= BATCH;
-    if (ms > 0 && !isFull() && closesAt === Number.POSITIVE_INFINITY) await pause(ms, isFull);
+  /** What goes now: all that is fresh, and what was left if its time has come or nothing else goes. */
+  function take(): Entry[] {
+    const due = fresh.length === 0 || performance.now() >= leftUntil ? left.splice(0) : [];
+    return [...fresh.splice(0, BATCH), ...due];
   }
 
-  async function flush(batch: readonly Entry[]): Promise<void> {
+  /** Asks for a client at once, before Graphile Worker does for its next fetch; what finishes until it is there goes too. */
+  async function flush(): Promise<void> {
     const started = performance.now();
-    const jobs = batch.map(({ job }) => job);
+    let batch: readonly Entry[] = [];
     try {
-      const released = await context.withPgClient((client) => context.engine.release(client, jobs));
+      const released = await context.withPgClient((client) => {
+        batch = take();
+        const jobs = batch.map(({ job }) => job);
+        return context.engine.release(client, jobs);
+      });
       const again = new Set(released.left_ids);
       if (released.saturated !== null) saturatedUntil = released.saturated ? started + SATURATED_FOR_MS : 0;
       restsUntil = rests && started < saturatedUntil ? started + SATURATED_MS : 0;
       failures = 0;
       const durationMs = performance.now() - started;
-      const done = jobs.length - again.size;
+      const done = batch.length - again.size;
       if (done > 0) emit(events, "dispatchPolicy:release", { jobs: done, durationMs });
       comeAgain(batch.filter(({ job }) => again.has(job.job)));
     } catch (error) {
       failures++;
+      if (batch.length === 0) batch = take(); // there was no client
       const ended = isPoolEnded(error);
       const message = error instanceof Error ? error.message : String(error);
       const next = ended ? "a sweep will do it" : "trying again";
-      logger.warn(`Could not release ${jobs.length} finished jobs, ${next}: ${message}`, { error });
+      logger.warn(`Could not release ${batch.length} finished jobs, ${next}: ${message}`, { error });
       if (!ended) comeAgain(batch);
     }
     // also when it failed: its answer may be all that was lost

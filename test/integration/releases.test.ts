@@ -3,9 +3,13 @@ import { EventEmitter } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import test from "ava";
 import type { WorkerEvents } from "graphile-worker";
+import { makeEngine } from "../../src/db/engine.ts";
+import { noEvents } from "../../src/events.ts";
 import { policyEvents } from "../../src/index.ts";
-import { until } from "../helpers/engine.ts";
+import { makeReleaseQueue } from "../../src/release.ts";
+import { concurrency, engine, until } from "../helpers/engine.ts";
 import { scenario } from "../helpers/scenario.ts";
+import { silent } from "../helpers/silent.ts";
 
 const JOBS = 3000;
 const SLOTS = 6;
@@ -38,4 +42,27 @@ test("releases are a tenth of a second apart while the workers have enough to do
   const [row] = await it.rows(`select (select count(*) from dispatch_policy.in_flight_jobs)
     - (select count(*) from graphile_worker.jobs) as leaked`);
   t.is(row.leaked, "0", "what has ended holds nothing");
+});
+
+test("a job that ends just as the last release does is released too", async (t) => {
+  const world = await engine(t, { gates: [concurrency(100)] });
+  await world.stage(Array.from({ length: 20 }, () => "a"));
+  await world.passes();
+  const jobs = (await world.inFlight()).map((job) => ({ job, ok: true, lagMs: 1, attempt: 1, retry: null }));
+  t.is(jobs.length, 20);
+  const client = await world.session();
+  const releases = makeReleaseQueue({
+    withPgClient: (callback) => callback(client as never),
+    engine: makeEngine("dispatch_policy"),
+    events: noEvents,
+    logger: silent,
+  });
+  // that many turns of the microtask queue after it
+  for (let turns = 0; jobs.length > 0; turns++) {
+    await releases.push(jobs.pop()!, "p");
+    for (let turn = 0; turn < turns; turn++) await null;
+    void releases.push(jobs.pop()!, "p");
+    await releases.idle();
+    t.is((await world.inFlight()).length, jobs.length, `${turns} turns after it`);
+  }
 });
