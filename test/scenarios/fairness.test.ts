@@ -41,6 +41,18 @@ for (const via of VIAS) {
     t.true(near(decayed_admits, 2.5, 0.05), `${decayed_admits}`);
   });
 
+  test(`scenario 15: a partition may be idle for a year, again and again (${via})`, async (t) => {
+    const it = await scenario(t, { gates: [concurrency({ max: 1 })] }, { via });
+    const year = 365 * 86_400;
+    await it.stage("1@k1");
+    t.is((await it.tick()).admitted, 1);
+    await it.stage("1@k1");
+    t.is((await it.tick(year)).admitted, 0, "looked at, and full");
+    await it.finish(1, "k1");
+    t.is((await it.tick(2 * year)).admitted, 1);
+    t.is((await it.partition("k1")).decayed_admits, 1);
+  });
+
   test(`scenario 16: the cold partition goes first (${via})`, async (t) => {
     const it = await scenario(t, { tickAdmissionBudget: 10 }, { via });
     await admittedBefore(it, "hot", 100);
