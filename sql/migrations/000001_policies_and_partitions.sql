@@ -107,7 +107,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   shard text not null default 'default',
   context jsonb not null default '{}',
   limits jsonb not null default '[]',        -- as last resolved
-  weight float8 not null default 1 check (weight > 0 and weight < 'Infinity'),
+  weight float8 not null default 1 check (weight between 1e-12 and 1e12),
   min_cost float8 not null default 1 check (min_cost >= 0),   -- the cheapest job ever staged: bounds a claim
   limiter_ids bigint[] not null default '{}',                 -- narrow scopes first
   arrival_id bigint not null default 0,
@@ -170,7 +170,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   preserve_run_at boolean not null default false,
   priority smallint not null default 0,
   flags text[],
-  cost float8 not null default 1 check (cost >= 0 and cost < 'Infinity'),
+  cost float8 not null default 1 check (cost between 0 and 1e12),
   due boolean not null,                      -- run_at has come: only these are in the admission index
   parked_job_id bigint,                      -- a failed job that waits inside Graphile Worker for its next admission
   retry_at timestamptz,                      -- set aside until then, after `failures` refusals
@@ -197,7 +197,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_arrivals (
   shard text,
   version int not null default 0,
   context jsonb,
-  weight float8 check (weight > 0 and weight < 'Infinity'),
+  weight float8 check (weight between 1e-12 and 1e12),
   limits jsonb,                              -- null: as the partition has them
   due_at timestamptz not null default 'infinity',
   head_priority smallint not null default 32767,

@@ -9,16 +9,25 @@ export interface Rule {
   readonly accepts: (value: unknown) => boolean;
 }
 
-export const finiteNumber: Rule = { expects: "a finite number", accepts: Number.isFinite };
+/** Sums and products of such numbers neither overflow nor underflow, which PostgreSQL raises as errors of every tick. */
+const MOST = 1e12;
+const LEAST = 1e-12;
+
+function isInRange(value: unknown): value is number {
+  const size = typeof value === "number" ? Math.abs(value) : Number.NaN;
+  return size === 0 || (size >= LEAST && size <= MOST);
+}
+
+export const finiteNumber: Rule = { expects: "a finite number (0, or 1e-12 to 1e12)", accepts: isInRange };
 
 export const positiveNumber: Rule = {
-  expects: "a finite number above 0",
-  accepts: (value) => Number.isFinite(value) && (value as number) > 0,
+  expects: "a finite number above 0 (1e-12 to 1e12)",
+  accepts: (value) => isInRange(value) && value > 0,
 };
 
 export const numberFromZero: Rule = {
-  expects: "a finite number, 0 or more",
-  accepts: (value) => Number.isFinite(value) && (value as number) >= 0,
+  expects: "a finite number, 0 or more (0, or 1e-12 to 1e12)",
+  accepts: (value) => isInRange(value) && value >= 0,
 };
 
 export const aDuration: Rule = { expects: DURATION_EXPECTED, accepts: isDuration };

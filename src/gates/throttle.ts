@@ -5,14 +5,14 @@ import { aBoolean, finiteNumber, numberFromZero, oneOf, optional, positiveDurati
 
 export interface ThrottleOptions<C> extends GateCommon<C> {
   /**
-   * Tokens that flow into the bucket in each `per`. A finite number; fractions count: 0.5 per second is one job every
+   * Tokens that flow into the bucket in each `per`. At most 1e12; fractions count: 0.5 per second is one job every
    * two seconds. 0 or less admits nothing and denies with `rate_zero`.
    */
   rate: Value<C, number>;
   /** In what time `rate` tokens flow in, such as `"1 minute"`. Longer than 0. */
   per: Value<C, Duration>;
   /**
-   * How many tokens the bucket holds: what may go at once after a quiet time. 0 or more; default `rate`. The bucket
+   * How many tokens the bucket holds: what may go at once after a quiet time. 0 to 1e12; default `rate`. The bucket
    * never holds less than one.
    */
   burst?: Value<C, number> | undefined;

@@ -174,7 +174,8 @@ test("an unknown policy in an operator's call: an error that lists the known one
 });
 
 test("an operator's call that is wrong otherwise says what is right", async (t) => {
-  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  const gates = [concurrency<Ctx>({ max: 1 }), throttle<Ctx>({ rate: 1, per: "1 second" })];
+  const it = await scenario(t, { gates });
   const limit = { policy: "p", gate: "concurrency" };
   for (const [call, message] of [
     [() => it.utils.pause({} as never), /policy/],
@@ -183,6 +184,12 @@ test("an operator's call that is wrong otherwise says what is right", async (t) 
     [() => it.utils.setLimit({ ...limit, set: { rate: 1 } }), /max/],
     [() => it.utils.setLimit({ ...limit, set: { max: -1 } }), /max/],
     [() => it.utils.setLimit({ ...limit, set: {} }), /set/],
+    [() => it.utils.setLimit({ ...limit, gate: "throttle", set: { rate: 1e13 } }), /rate is 10000000000000/],
+    [() => it.utils.setLimit({ ...limit, gate: "throttle", set: { burst: 1e13 } }), /burst is .*, expected/],
+    [
+      () => it.utils.take({ ...limit, gate: "throttle", key: "k", cost: 1e13 }),
+      /cost is 10000000000000, expected/,
+    ],
     [() => it.utils.setLimit({ ...limit, set: { max: 1 }, from: new Date(2), until: new Date(1) }), /from/],
     [() => it.utils.take({ ...limit, gate: "concurrency", key: "k" }), /throttle/],
     [() => it.utils.hold({ policy: "p", partition: "k", forMs: -1 }), /forMs/],

@@ -376,3 +376,34 @@ test("adaptive and fairness: one partition alone, shrunk to 1, with nothing in f
   await world.admit();
   t.deepEqual(await inFlightOf(world), [5, 0, 0, 0]);
 });
+
+for (const [what, spec] of Object.entries({
+  "a great weight": { weight: 1e12 },
+  "a small weight": { weight: 1e-12 },
+  "a great cost": { cost: 1e12 },
+})) {
+  for (const gates of [
+    [concurrency(2, { scope: "policy" })],
+    [throttle(2), throttle(5, { name: "all", scope: "policy" })],
+  ]) {
+    test(`${what} fails no tick under ${gates.map(({ kind, scope }) => `${kind} by ${scope}`).join(" and ")}`, async (t) => {
+      const it = await engine(t, { gates });
+      await it.stage(["a", "b", "a", "b", "a", "b"], spec);
+      await it.stage(["c"]);
+      let admitted = 0;
+      for (const minute of [0, 1, 2, 3]) {
+        await it.route();
+        admitted += (await it.admit({ now: new Date(Date.now() + minute * 60_000) })).admitted;
+        await it.finish(await it.inFlight());
+      }
+      t.true(admitted > 0);
+    });
+  }
+}
+
+test("a weight or a cost that would overflow is refused, and nothing is staged", async (t) => {
+  const it = await engine(t, { gates: [throttle(2)] });
+  await t.throwsAsync(it.stage(["a"], { cost: 1e13 }), { message: /cost_check/ });
+  await t.throwsAsync(it.stage(["a"], { weight: 1e13 }), { message: /weight_check/ });
+  t.is(await it.number("select count(*)::int from dispatch_policy._private_staged_jobs"), 0);
+});

@@ -88,12 +88,21 @@ const REFUSED: [() => unknown, string][] = [
     throttleWith({ name: "all", window: "sliding", smooth: true }),
     'throttle "all": a sliding window holds rate, leave smooth out',
   ],
-  [throttleWith({ rate: undefined }), `throttle: rate is missing: it must be a finite number${OR_FUNCTION}`],
-  [throttleWith({ rate: Number.NaN }), `throttle: rate must be a finite number${OR_FUNCTION}, got NaN`],
-  [throttleWith({ rate: "10" }), `throttle: rate must be a finite number${OR_FUNCTION}, got "10"`],
+  [
+    throttleWith({ rate: undefined }),
+    `throttle: rate is missing: it must be a finite number (0, or 1e-12 to 1e12)${OR_FUNCTION}`,
+  ],
+  [
+    throttleWith({ rate: Number.NaN }),
+    `throttle: rate must be a finite number (0, or 1e-12 to 1e12)${OR_FUNCTION}, got NaN`,
+  ],
+  [
+    throttleWith({ rate: "10" }),
+    `throttle: rate must be a finite number (0, or 1e-12 to 1e12)${OR_FUNCTION}, got "10"`,
+  ],
   [
     throttleWith({ rate: Number.POSITIVE_INFINITY }),
-    `throttle: rate must be a finite number${OR_FUNCTION}, got Infinity`,
+    `throttle: rate must be a finite number (0, or 1e-12 to 1e12)${OR_FUNCTION}, got Infinity`,
   ],
   [throttleWith({ per: 60 }), `throttle: per must be ${DURATION}${OR_FUNCTION}, got 60`],
   [throttleWith({ per: "1 minuet" }), `throttle: per must be ${DURATION}${OR_FUNCTION}, got "1 minuet"`],
@@ -101,14 +110,17 @@ const REFUSED: [() => unknown, string][] = [
     throttleWith({ per: "0.0 seconds" }),
     `throttle: per must be ${DURATION}${OR_FUNCTION}, got "0.0 seconds"`,
   ],
-  [throttleWith({ burst: -1 }), `throttle: burst must be a finite number, 0 or more${OR_FUNCTION}, got -1`],
+  [
+    throttleWith({ burst: -1 }),
+    `throttle: burst must be a finite number, 0 or more (0, or 1e-12 to 1e12)${OR_FUNCTION}, got -1`,
+  ],
   [
     throttleWith({ burst: null }),
-    `throttle: burst must be a finite number, 0 or more${OR_FUNCTION}, got null`,
+    `throttle: burst must be a finite number, 0 or more (0, or 1e-12 to 1e12)${OR_FUNCTION}, got null`,
   ],
   [
     throttleWith({ name: "all", rate: null }),
-    `throttle "all": rate must be a finite number${OR_FUNCTION}, got null`,
+    `throttle "all": rate must be a finite number (0, or 1e-12 to 1e12)${OR_FUNCTION}, got null`,
   ],
   [concurrencyWith({ max: -1 }), `concurrency: max must be a whole number, 0 or more${OR_FUNCTION}, got -1`],
   [
@@ -143,11 +155,11 @@ const REFUSED: [() => unknown, string][] = [
   ],
   [
     adaptiveWith({ targetLagMs: 0 }),
-    `adaptive_concurrency: targetLagMs must be a finite number above 0${OR_FUNCTION}, got 0`,
+    `adaptive_concurrency: targetLagMs must be a finite number above 0 (1e-12 to 1e12)${OR_FUNCTION}, got 0`,
   ],
   [
     adaptiveWith({ targetLagMs: "5 seconds" }),
-    `adaptive_concurrency: targetLagMs must be a finite number above 0${OR_FUNCTION}, got "5 seconds"`,
+    `adaptive_concurrency: targetLagMs must be a finite number above 0 (1e-12 to 1e12)${OR_FUNCTION}, got "5 seconds"`,
   ],
   [
     adaptiveWith({ min: 0 }),

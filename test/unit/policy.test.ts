@@ -212,19 +212,19 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   [with_({ shardBy: "a" }), 'policy "fetch": shardBy must be a function, got "a"'],
   [
     with_({ weight: 0 }),
-    'policy "fetch": weight must be a finite number above 0, or a function of the context, got 0',
+    'policy "fetch": weight must be a finite number above 0 (1e-12 to 1e12), or a function of the context, got 0',
   ],
   [
     with_({ weight: -1 }),
-    'policy "fetch": weight must be a finite number above 0, or a function of the context, got -1',
+    'policy "fetch": weight must be a finite number above 0 (1e-12 to 1e12), or a function of the context, got -1',
   ],
   [
     with_({ cost: -1 }),
-    'policy "fetch": cost must be a finite number, 0 or more, or a function of the context, got -1',
+    'policy "fetch": cost must be a finite number, 0 or more (0, or 1e-12 to 1e12), or a function of the context, got -1',
   ],
   [
     with_({ cost: Number.NaN }),
-    'policy "fetch": cost must be a finite number, 0 or more, or a function of the context, got NaN',
+    'policy "fetch": cost must be a finite number, 0 or more (0, or 1e-12 to 1e12), or a function of the context, got NaN',
   ],
   [
     with_({ gates: {} }),

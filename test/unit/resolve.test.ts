@@ -198,18 +198,21 @@ const REFUSED: [ReturnType<typeof fetch>, string][] = [
     fetch({ shardBy: () => "s".repeat(256) }),
     `shard returned by shardBy must be a non-empty string of at most 255 characters without NUL, got "${"s".repeat(60)}…"`,
   ],
-  [fetch({ weight: () => 0 }), "weight returned by its function must be a finite number above 0, got 0"],
+  [
+    fetch({ weight: () => 0 }),
+    "weight returned by its function must be a finite number above 0 (1e-12 to 1e12), got 0",
+  ],
   [
     fetch({ weight: async () => 1 }),
-    "weight returned by its function must be a finite number above 0, got a Promise",
+    "weight returned by its function must be a finite number above 0 (1e-12 to 1e12), got a Promise",
   ],
   [
     fetch({ cost: () => Number.NaN }),
-    "cost returned by its function must be a finite number, 0 or more, got NaN",
+    "cost returned by its function must be a finite number, 0 or more (0, or 1e-12 to 1e12), got NaN",
   ],
   [
     fetch({ cost: () => undefined }),
-    "cost returned by its function is missing: it must be a finite number, 0 or more",
+    "cost returned by its function is missing: it must be a finite number, 0 or more (0, or 1e-12 to 1e12)",
   ],
   [
     fetch({ gates: [concurrency({ max: () => 1.5 })] }),

@@ -116,10 +116,12 @@ begin
         array_to_string(v_allowed, ', ') using errcode = 'DPARG';
     end if;
     if jsonb_typeof(v_value) <> 'number' or (v_key in ('max', 'min', 'initial_max') and v_value::text !~ '^[0-9]{1,9}$')
-      or (v_key = 'per' and v_value::float8 <= 0) or (v_key = 'burst' and v_value::float8 < 0) then
+      or (v_key in ('per', 'target_lag_ms') and (v_value::float8 between 1e-12 and 1e12) is not true)
+      or (v_key = 'burst' and (v_value::float8 between 0 and 1e12) is not true)
+      or (v_key = 'rate' and (abs(v_value::float8) = 0 or abs(v_value::float8) between 1e-12 and 1e12) is not true) then
       raise exception 'dispatch_policy: set_limit: % is %, expected %', v_key, v_value,
         case when v_key in ('max', 'min', 'initial_max') then 'a whole number, 0 or more'
-          when v_key = 'per' then 'seconds, more than 0' else 'a number' end using errcode = 'DPARG';
+          when v_key = 'per' then 'seconds, more than 0 (1e-12 to 1e12)' else 'a number (0, or 1e-12 to 1e12)' end using errcode = 'DPARG';
     end if;
   end loop;
 end

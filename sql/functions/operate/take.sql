@@ -12,8 +12,8 @@ declare
   v_limiter record;
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, take.gate, null);
-  if not (take.cost >= 0 and take.cost < 'Infinity') then
-    raise exception 'dispatch_policy: take: cost is %, expected 0 or more', coalesce(take.cost::text, 'null')
+  if (take.cost between 0 and 1e12) is not true then
+    raise exception 'dispatch_policy: take: cost is %, expected 0 to 1e12', coalesce(take.cost::text, 'null')
       using errcode = 'DPARG';
   end if;
   select l.id into v_id from :DISPATCH_POLICY_SCHEMA._private_limiters l
