@@ -5,7 +5,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._decayed(
   admits float8, marked_at timestamptz, half_life float8, now timestamptz
 ) returns float8 language sql immutable as $$
   select case when half_life is null or admits < 1e-9 then 0 else
-    admits * exp(greatest(least(-extract(epoch from now - marked_at)::float8 * ln(2) / half_life, 0), -40))
+    admits * exp(greatest(least(-extract(epoch from now - marked_at)::float8 * ln(2) / half_life, 0), -500))
   end;
 $$;
 

@@ -109,7 +109,7 @@ export const MUTANTS = {
   "admits never decay": {
     shownBy: 8,
     of: "_decayed",
-    from: /admits \* exp\([\s\S]*?, -40\)\)/,
+    from: /admits \* exp\([\s\S]*?, -500\)\)/,
     to: "admits",
     shows: /decayed admits/,
   },
