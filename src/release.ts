@@ -60,27 +60,25 @@ export function makeReleaseQueue(context: ReleaseContext) {
   /** Adds a finished job; resolves when its group was flushed once (not when it was dealt with). */
   function push(job: FinishedJob, policy: string): Promise<void> {
     const flushed = new Promise<void>((resolve) => fresh.push({ job, policy, tries: 0, flushed: resolve }));
-    startFlushing();
+    if (performance.now() < closesAt) flushing ??= flushAll();
     wake();
     return flushed;
   }
 
-  function startFlushing(): void {
-    flushing ??= flushAll().finally(() => {
-      flushing = null;
-      if (fresh.length > 0 && performance.now() < closesAt) startFlushing(); // it came as the last flush ended
-    });
-  }
-
+  /** It is over in the moment that finds nothing to flush: what comes later begins another. */
   async function flushAll(): Promise<void> {
-    while (fresh.length + left.length > 0 && performance.now() < closesAt) {
-      const ms = restsUntil - performance.now();
-      const isFull = () => fresh.length >= BATCH;
-      if (ms > 0 && !isFull() && closesAt === Number.POSITIVE_INFINITY) await pause(ms, isFull);
-      await flush();
-      if (failures > 0) await pause(pauseAfter(failures), () => false);
-      else if (fresh.length === 0 && left.length > 0)
-        await pause(leftUntil - performance.now(), () => fresh.length > 0);
+    try {
+      do {
+        const ms = restsUntil - performance.now();
+        const isFull = () => fresh.length >= BATCH;
+        if (ms > 0 && !isFull() && closesAt === Number.POSITIVE_INFINITY) await pause(ms, isFull);
+        await flush();
+        if (failures > 0) await pause(pauseAfter(failures), () => false);
+        else if (fresh.length === 0 && left.length > 0)
+          await pause(leftUntil - performance.now(), () => fresh.length > 0);
+      } while (fresh.length + left.length > 0 && performance.now() < closesAt);
+    } finally {
+      flushing = null;
     }
   }
 

@@ -102,7 +102,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._report_ends(
   p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[], p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[]
 ) returns boolean language plpgsql volatile as $$
 declare
-  v_heard bigint;
+  v_policies text[];
 begin
   with reported as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, outcome)
@@ -130,8 +130,8 @@ begin
     where e.counts or e.ended > 0
     returning policy, outcome ? 'failures' as counts
   )
-  select count(:DISPATCH_POLICY_SCHEMA._notify(h.policy)) into v_heard
-  from (select distinct r.policy from reported r where r.counts) h;
-  return v_heard > 0;
+  select array_agg(distinct r.policy) into v_policies from reported r where r.counts;
+  perform :DISPATCH_POLICY_SCHEMA._notify(u.policy) from unnest(v_policies) u (policy);
+  return v_policies is not null;
 end
 $$;

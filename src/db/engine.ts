@@ -48,7 +48,7 @@ export interface StagedRow {
   max_attempts: number;
   job_key: string | null;
   priority: number;
-  flags: string[] | null;
+  flags: readonly string[] | null;
   created_at: Date;
   policy: string | null;
   partition: string | null;
@@ -69,7 +69,7 @@ function asSent({ policy, partitions, jobs }: StageBatch, row: NewRow): StagedRo
     max_attempts: sent.maxAttempts ?? 25,
     job_key: null,
     priority: sent.priority ?? 0,
-    flags: sent.flags ? [...sent.flags] : null,
+    flags: sent.flags ?? null,
     policy,
     partition: partition?.key ?? null,
     shard: partition?.shard ?? null,

@@ -12,7 +12,7 @@ export interface ThrottleOptions<C> extends GateCommon<C> {
   /** In what time `rate` tokens flow in, such as `"1 minute"`. Longer than 0. */
   per: Value<C, Duration>;
   /**
-   * How many tokens the bucket holds: what may go at once after a quiet time. 0 to 1e12; default `rate`. The bucket
+   * How many tokens the bucket holds: what may go at once after a quiet time. 0, or 1e-12 to 1e12; default `rate`. The bucket
    * never holds less than one.
    */
   burst?: Value<C, number> | undefined;

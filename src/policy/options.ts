@@ -73,7 +73,7 @@ export interface PolicyOptions<Id, S, C> {
   shardBy?: ((ctx: C) => string) | undefined;
   /** The partition's share when there is too little for all, in relation to other partitions. 1e-12 to 1e12; default 1. */
   weight?: Value<C, number> | undefined;
-  /** The tokens a job takes from throttles. 0 to 1e12; default 1. */
+  /** The tokens a job takes from throttles. 0, or 1e-12 to 1e12; default 1. */
   cost?: Value<C, number> | undefined;
   /**
    * What limits the partitions; a job goes when every gate lets it. A function that gets the gates with this policy's
