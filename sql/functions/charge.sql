@@ -25,7 +25,7 @@ set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_se
 declare
   v_limiter_ids bigint[] := array(select l.id from unnest(p_limiters) l);
   v_takings :DISPATCH_POLICY_SCHEMA._private_taking[] := :DISPATCH_POLICY_SCHEMA._put_in_flight(
-    p_policy, p_partition_ids, p_candidates, p_admissions, p_now);
+    p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions, p_now);
 begin
   return query
   with claimed as materialized (
@@ -140,11 +140,11 @@ begin
   ),
   charged as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
-      tokens = case when x.kind = 'throttle' then x.tokens_left end,
+      tokens = case when x.kind = 'throttle' then x.tokens_left else l.tokens end,
       spent = coalesce(x.spent_then, l.spent),
       refilled_at = case when x.kind = 'throttle' then
-        :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now) end,
-      in_flight = l.in_flight + x.jobs,
+        :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now) else l.refilled_at end,
+      in_flight = l.in_flight + case when x.kind = 'throttle' then 0 else x.jobs end,
       wake_at = least(l.wake_at, w.wake_at, k.until),
       reserved_for = r.partition_id,
       reserved_until = k.until,

@@ -2,6 +2,7 @@
 -- in flight already, under the same job key, holds on to what it has: it is not charged again.
 create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_taking[] language plpgsql volatile as $$   -- planned as _charge, which calls it
@@ -14,41 +15,57 @@ begin
     with taken as (
       insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
         (job_id, staged_id, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-      select a.job_id, a.staged_id, p.policy_id, p.id, p.limiter_ids, c.cost,
-        :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work), p_now
-      from unnest(p_admissions) a
-      join unnest(p_candidates) c on c.staged_id = a.staged_id
-      join :DISPATCH_POLICY_SCHEMA._private_partitions p on p.id = c.partition_id and p.id = any(p_partition_ids)
-      where a.counted
-      order by a.job_id
+      select h.job_id, h.staged_id, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work, p_now
+      from :DISPATCH_POLICY_SCHEMA._holdings(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
+      where h.counted
+      order by h.job_id
       on conflict (job_id) do update set staged_id = excluded.staged_id, attempt = null, pool_id = null
       returning f.job_id, f.xmax = 0 as fresh
     )
     select coalesce(array_agg(t.job_id) filter (where not t.fresh), '{}') into v_held from taken t;
   end if;
-  with takes as materialized (
-    select a.job_id, a.staged_id, p.policy_id, p.id as partition_id, p.limiter_ids, c.cost, a.counted,
-      :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work) as work,
-      a.job_id not in (select unnest(v_held)) as new
-    from unnest(p_admissions) a
-    join unnest(p_candidates) c on c.staged_id = a.staged_id
-    join :DISPATCH_POLICY_SCHEMA._private_partitions p on p.id = c.partition_id and p.id = any(p_partition_ids)
-    where a.job_id is not null
+  with holdings as materialized (
+    select h.*, h.job_id not in (select unnest(v_held)) as new
+    from :DISPATCH_POLICY_SCHEMA._holdings(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
   ),
   taken as (
     insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs
       (job_id, staged_id, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-    select t.job_id, t.staged_id, t.policy_id, t.partition_id, t.limiter_ids, t.cost, t.work, p_now
-    from takes t where not t.counted
+    select h.job_id, h.staged_id, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work, p_now
+    from holdings h where not h.counted
   )
   -- by partition: unnesting the limiters of 5,000 jobs cost as much as inserting them
   select array_agg(row(n.partition_id, n.admitted, n.first_job_id, n.jobs, n.cost):::DISPATCH_POLICY_SCHEMA._private_taking)
   into v_takings
   from (
-    select t.partition_id, count(*)::int as admitted, min(t.job_id) as first_job_id,
-      count(*) filter (where t.new)::int as jobs, coalesce(sum(t.cost) filter (where t.new), 0) as cost
-    from takes t group by t.partition_id
+    select h.partition_id, count(*)::int as admitted, min(h.job_id) as first_job_id,
+      count(*) filter (where h.new)::int as jobs, coalesce(sum(h.cost) filter (where h.new), 0) as cost
+    from holdings h group by h.partition_id
   ) n;
   return v_takings;
 end
+$$;
+
+-- What each admitted job holds: nothing of a throttle, whose tokens do not come back (half of what releases locked and
+-- wrote was throttles).
+create or replace function :DISPATCH_POLICY_SCHEMA._holdings(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
+  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
+  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[]
+) returns table (
+  job_id bigint, staged_id bigint, policy_id int, partition_id uuid, limiter_ids bigint[], cost float8, work float8,
+  counted boolean
+) language sql stable as $$
+  with held as materialized (
+    select p.id, p.policy_id, :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work) as work, array(
+        select u.id from unnest(p.limiter_ids) u (id)
+        where u.id not in (select l.id from unnest(p_limiters) l where l.kind = 'throttle')) as limiter_ids
+    from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids)
+  )
+  select a.job_id, a.staged_id, h.policy_id, h.id, h.limiter_ids, c.cost, h.work, a.counted
+  from unnest(p_admissions) a
+  join unnest(p_candidates) c on c.staged_id = a.staged_id
+  join held h on h.id = c.partition_id
+  where a.job_id is not null;
 $$;

@@ -3,6 +3,9 @@
 -- earlier changes nothing (but where the later one came from another partition and confirmed the numbers: then the
 -- late one holds until the next arrival; to record each confirmation would write a hot limiter on every pass).
 -- Whoever waits for a changed limiter is told.
+--
+-- A gate that is of another kind now, under its old name, starts as a new one would; but what its bucket or window had
+-- left stays with it, so that two deployments at once that do not agree on the kind cannot fill it again and again.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_now timestamptz
@@ -45,25 +48,29 @@ begin
       n.*
     from jsonb_each(v_changes) c
     cross join lateral jsonb_to_record(c.value -> 'n') n (
-      rate float8, per float8, burst float8, sliding boolean, max int, initial_max int, target_lag_ms float8, min int,
-      ewma_alpha float8, failure_decrease_factor float8, overload_decrease_factor float8)
+      kind text, scope text, "position" smallint, rate float8, per float8, burst float8, sliding boolean, max int,
+      initial_max int, target_lag_ms float8, min int, ewma_alpha float8, failure_decrease_factor float8,
+      overload_decrease_factor float8)
   ),
   changed as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+      kind = c.kind, breadth = :DISPATCH_POLICY_SCHEMA._breadth(c.scope), position = c.position,
       -- what the old rate brought by now stays, within the new capacity
-      tokens = case when l.kind = 'throttle' then least(
-        :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now), :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.rate, c.burst)) end,
+      tokens = case when c.kind = 'throttle' then least(
+        case when l.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now) else l.tokens end,
+        :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.rate, c.burst)) else l.tokens end,
       -- what a bucket lacks of being full counts as spent now
-      spent = case when not coalesce(c.sliding, false) then '{}' when l.sliding then l.spent
-        else :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1,
-          :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.rate, l.burst) - :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now), p_now) end,
+      spent = case when l.kind <> 'throttle' or c.kind <> 'throttle' or (l.sliding and c.sliding) then l.spent
+        when c.sliding then :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1,
+          :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.rate, l.burst) - :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now), p_now)
+        else '{}' end,
       sliding = coalesce(c.sliding, false),
-      refilled_at = case when l.kind = 'throttle' then
-        :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now) end,
+      refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now),
       rate = c.rate, per = c.per, burst = c.burst, max = c.max, initial_max = c.initial_max,
       target_lag_ms = c.target_lag_ms, min = c.min, ewma_alpha = c.ewma_alpha,
       failure_decrease_factor = c.failure_decrease_factor, overload_decrease_factor = c.overload_decrease_factor,
-      current_max = least(greatest(l.current_max, c.min), coalesce(c.max, 2147483647)),
+      current_max = case when c.kind = 'adaptive_concurrency' then
+        least(greatest(coalesce(l.current_max, c.initial_max), c.min), coalesce(c.max, 2147483647)) end,
       arrival_id = c.arrival_id, version = c.version
     from change c
     where l.id = c.id and l.id = any(array(select k::bigint from jsonb_object_keys(v_changes) k))
@@ -79,9 +86,12 @@ create or replace function :DISPATCH_POLICY_SCHEMA._numbers_differ(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, numbers jsonb
 ) returns boolean language sql immutable as $$
   -- a bare expression, so that it is inlined: as a query it took 20 us for each limiter of each arrival
-  select (limiter.rate, limiter.per, limiter.burst, limiter.sliding, limiter.max, limiter.initial_max,
+  select (limiter.kind, limiter.breadth, limiter.position,
+      limiter.rate, limiter.per, limiter.burst, limiter.sliding, limiter.max, limiter.initial_max,
       limiter.target_lag_ms, limiter.min, limiter.ewma_alpha, limiter.failure_decrease_factor, limiter.overload_decrease_factor)
-    is distinct from ((numbers ->> 'rate')::float8, (numbers ->> 'per')::float8, (numbers ->> 'burst')::float8,
+    is distinct from (
+      numbers ->> 'kind', :DISPATCH_POLICY_SCHEMA._breadth(numbers ->> 'scope'), (numbers ->> 'position')::smallint,
+      (numbers ->> 'rate')::float8, (numbers ->> 'per')::float8, (numbers ->> 'burst')::float8,
       coalesce((numbers ->> 'sliding')::boolean, false),
       (numbers ->> 'max')::int, (numbers ->> 'initial_max')::int, (numbers ->> 'target_lag_ms')::float8,
       (numbers ->> 'min')::int, (numbers ->> 'ewma_alpha')::float8,

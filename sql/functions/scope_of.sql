@@ -1,4 +1,4 @@
--- Where an in-flight job belongs, and with a gate which of its scope keys the job is counted under.
+-- Where an in-flight job belongs, and with a gate which of its scope keys its partition is counted under.
 create or replace function :DISPATCH_POLICY_SCHEMA._scope_of(p_job_id bigint, p_gate text)
 returns table (policy text, partition text, scope_key text) language sql stable
 set search_path = pg_catalog, pg_temp as $$
@@ -6,6 +6,6 @@ set search_path = pg_catalog, pg_temp as $$
   from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
   join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id
   join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = f.partition_id
-  left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = any(f.limiter_ids) and l.gate = p_gate
+  left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = any(q.limiter_ids) and l.gate = p_gate
   where f.job_id = p_job_id;
 $$;

@@ -23,11 +23,12 @@ begin
     ) f
     union
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.policy_id = (p_policy).id and l.wake_at is not null and l.wake_at <= p_now
-    union
-    -- an explicit tick is not held to the ahead bound
-    select (p_policy).ahead_limiter_id
-    where not p_bounded or :DISPATCH_POLICY_SCHEMA._waits_in_vain((p_policy).id, (p_policy).ahead_limiter_id));
+    where l.policy_id = (p_policy).id and l.wake_at is not null and l.wake_at <= p_now);
+  -- an explicit tick is not held to the ahead bound
+  if (p_policy).ahead_limiter_id <> all (v_limiter_ids)
+    and (not p_bounded or :DISPATCH_POLICY_SCHEMA._waits_in_vain((p_policy).id, (p_policy).ahead_limiter_id)) then
+    v_limiter_ids := v_limiter_ids || (p_policy).ahead_limiter_id;
+  end if;
   if v_limiter_ids = '{}' then
     return 0;
   end if;

@@ -333,7 +333,7 @@ export class Model {
       const partition = this.partitions.get(job.partition)!;
       const { limiters } = partition;
       for (const limiter of limiters) {
-        limiter.inFlight += 1;
+        if (limiter.gate.kind !== "throttle") limiter.inFlight += 1;
         spent.set(limiter, (spent.get(limiter) ?? 0) + job.cost);
       }
       this.staged.delete(job.id);
@@ -389,7 +389,7 @@ export class Model {
       if (this.settings.fairBy === "work") this.#worked.push({ job, seconds, charged: work });
       if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
       for (const limiter of limiters) {
-        limiter.inFlight -= 1;
+        if (limiter.gate.kind !== "throttle") limiter.inFlight -= 1;
         if (limiter.gate.kind === "adaptive_concurrency")
           learn(limiter, ok, lagMs, admittedAt, before.get(limiter)!, now);
       }

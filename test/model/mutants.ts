@@ -67,8 +67,8 @@ export const MUTANTS = {
   "the policy's scope is not charged": {
     shownBy: 3,
     of: "_charge",
-    from: /in_flight = l\.in_flight \+ x\.jobs/,
-    to: "in_flight = l.in_flight + case when x.breadth = 2 then 0 else x.jobs end",
+    from: /in_flight = l\.in_flight \+ case when x\.kind = 'throttle' then 0/,
+    to: "in_flight = l.in_flight + case when x.kind = 'throttle' or x.breadth = 2 then 0",
     shows: /in flight: the engine says/,
   },
   "a bucket fills past its capacity": {

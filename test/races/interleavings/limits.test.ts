@@ -1,6 +1,14 @@
 // Limits that change while ticks and releases run.
 import test, { type ExecutionContext } from "ava";
-import { concurrency, type Engine, engine, type TestGate, throttle } from "../../helpers/engine.ts";
+import {
+  adaptive,
+  concurrency,
+  type Engine,
+  engine,
+  sliding,
+  type TestGate,
+  throttle,
+} from "../../helpers/engine.ts";
 
 const cap = (max: number) => [concurrency(max)];
 const all = (max: number) => [concurrency(max, { name: "all", scope: "policy" })];
@@ -251,4 +259,53 @@ for (const scope of ["partition", "policy"] as const) {
     t.is(await world.passes(2), 1);
     t.is(await world.passes(2), 0);
   });
+}
+
+for (const scope of ["partition", "policy"] as const) {
+  const options = { name: "gate", scope };
+  const three = [concurrency(3, options)];
+  const twoAnHour = [throttle(2, { per: 3600, ...options })];
+  const twoInAnyHour = [sliding(2, { per: 3600, ...options })];
+  const learning = [adaptive(1, options)];
+
+  test(`a gate that becomes a throttle under its old name is one: ${scope}`, async (t) => {
+    const world = await engine(t, { gates: three });
+    await world.stage(Array(10).fill("a"));
+    t.is(await world.passes(2), 3);
+    await world.stage("a", { gates: twoAnHour });
+    t.is(await world.passes(2), 2);
+    await world.finish(await world.inFlight());
+    t.is(await world.passes(2), 0);
+    t.is((await world.limiter("gate")).in_flight, 0);
+  });
+
+  test(`one that becomes a cap counts those who come from then on: ${scope}`, async (t) => {
+    const world = await engine(t, { gates: twoAnHour });
+    await world.stage(Array(10).fill("a"));
+    t.is(await world.passes(2), 2);
+    const before = await world.inFlight();
+    await world.stage("a", { gates: three });
+    t.is(await world.passes(2), 3);
+    await world.finish(before);
+    t.is(await world.passes(2), 0);
+    await world.stage("a", { gates: learning });
+    await world.finish(await world.inFlight());
+    t.is(await world.passes(2), 1);
+  });
+
+  for (const [title, limited] of Object.entries({ bucket: twoAnHour, window: twoInAnyHour })) {
+    test(`deployments that do not agree on a gate's kind do not fill its ${title} again: ${scope}`, async (t) => {
+      const world = await engine(t, { gates: limited });
+      await world.stage(Array(20).fill("a"));
+      t.is(await world.passes(2), 2);
+      await world.finish(await world.inFlight());
+      for (const admitted of [3, 3]) {
+        await world.stage("a", { gates: three });
+        t.is(await world.passes(2), admitted);
+        await world.finish(await world.inFlight());
+        await world.stage("a", { gates: limited });
+        t.is(await world.passes(2), 0);
+      }
+    });
+  }
 }
