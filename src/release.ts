@@ -3,17 +3,16 @@ import type { Engine, FinishedJob } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
 
 /** Fresh jobs in one flush at most. */
-const BATCH = 1000;
+const BATCH = 3000;
 /** Jobs that a flush left come again after this, twice as long each time: mostly their end is about to be recorded. */
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 1000;
-/**
- * While workers have enough to do, and nobody waits for anything else, flushes are this far apart (jobs that take no time,
- * default settings: 0.75 of plain Graphile Worker's pace, 0.65 without).
- */
-const SATURATED_MS = 100;
+/** While workers have enough to do, and nobody waits for anything else, flushes are this far apart. */
+const SATURATED_MS = 250;
 /** And that for this long after a release was told so, unless one is told otherwise: who waited has just been woken. */
-const SATURATED_FOR_MS = 300;
+const SATURATED_FOR_MS = 500;
+/** This far apart where somebody has come meanwhile whom a release might let go. */
+const HURRIED_MS = 50;
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
 /** What pg says when nobody can flush any more. */
@@ -50,8 +49,11 @@ export function makeReleaseQueue(context: ReleaseContext) {
   const fresh: Entry[] = [];
   const left: Entry[] = [];
   let leftUntil = 0;
+  let flushedAt = 0;
   let saturatedUntil = 0;
   let restsUntil = 0;
+  /** Whose releases rest. */
+  let resting: ReadonlySet<string> = new Set();
   let failures = 0;
   let flushing: Promise<void> | null = null;
   let closesAt = Number.POSITIVE_INFINITY;
@@ -60,18 +62,22 @@ export function makeReleaseQueue(context: ReleaseContext) {
   /** Adds a finished job; resolves when its group was flushed once (not when it was dealt with). */
   function push(job: FinishedJob, policy: string): Promise<void> {
     const flushed = new Promise<void>((resolve) => fresh.push({ job, policy, tries: 0, flushed: resolve }));
+    if (!resting.has(policy)) restsUntil = 0;
     if (performance.now() < closesAt) flushing ??= flushAll();
     wake();
     return flushed;
+  }
+
+  function hurry(): void {
+    restsUntil = Math.min(restsUntil, flushedAt + HURRIED_MS);
+    wake();
   }
 
   /** It is over in the moment that finds nothing to flush: what comes later begins another. */
   async function flushAll(): Promise<void> {
     try {
       do {
-        const ms = restsUntil - performance.now();
-        const isFull = () => fresh.length >= BATCH;
-        if (ms > 0 && !isFull() && closesAt === Number.POSITIVE_INFINITY) await pause(ms, isFull);
+        await rest();
         await flush();
         if (failures > 0) await pause(pauseAfter(failures), () => false);
         else if (fresh.length === 0 && left.length > 0)
@@ -79,6 +85,15 @@ export function makeReleaseQueue(context: ReleaseContext) {
       } while (fresh.length + left.length > 0 && performance.now() < closesAt);
     } finally {
       flushing = null;
+    }
+  }
+
+  async function rest(): Promise<void> {
+    for (;;) {
+      const until = restsUntil;
+      const ms = until - performance.now();
+      if (ms <= 0 || fresh.length >= BATCH || closesAt < Number.POSITIVE_INFINITY) return;
+      await pause(ms, () => fresh.length >= BATCH || restsUntil < until);
     }
   }
 
@@ -90,7 +105,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
 
   /** Asks for a client at once, before Graphile Worker does for its next fetch; what finishes until it is there goes too. */
   async function flush(): Promise<void> {
-    const started = performance.now();
+    flushedAt = performance.now();
     let batch: readonly Entry[] = [];
     try {
       const released = await context.withPgClient((client) => {
@@ -99,10 +114,11 @@ export function makeReleaseQueue(context: ReleaseContext) {
         return context.engine.release(client, jobs);
       });
       const again = new Set(released.left_ids);
-      if (released.saturated !== null) saturatedUntil = released.saturated ? started + SATURATED_FOR_MS : 0;
-      restsUntil = rests && started < saturatedUntil ? started + SATURATED_MS : 0;
+      if (released.saturated !== null) saturatedUntil = released.saturated ? flushedAt + SATURATED_FOR_MS : 0;
+      restsUntil = rests && flushedAt < saturatedUntil ? flushedAt + SATURATED_MS : 0;
+      resting = policiesOf(batch);
       failures = 0;
-      const durationMs = performance.now() - started;
+      const durationMs = performance.now() - flushedAt;
       const done = batch.length - again.size;
       if (done > 0) emit(events, "dispatchPolicy:release", { jobs: done, durationMs });
       comeAgain(batch.filter(({ job }) => again.has(job.job)));
@@ -116,7 +132,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
       if (!ended) comeAgain(batch);
     }
     // also when it failed: its answer may be all that was lost
-    context.onReleased?.(new Set(batch.map(({ policy }) => policy)));
+    context.onReleased?.(policiesOf(batch));
     for (const { flushed } of batch) flushed();
   }
 
@@ -149,6 +165,8 @@ export function makeReleaseQueue(context: ReleaseContext) {
 
   return {
     push,
+    /** Somebody has come whom a release might let go: a rest is cut short. */
+    hurry,
     idle,
     /** Flushes what is left, trying for a few seconds, and reports what could not be dealt with. */
     close: async (): Promise<void> => {
@@ -162,6 +180,10 @@ export function makeReleaseQueue(context: ReleaseContext) {
 }
 
 export type ReleaseQueue = ReturnType<typeof makeReleaseQueue>;
+
+function policiesOf(entries: readonly Entry[]): ReadonlySet<string> {
+  return new Set(entries.map(({ policy }) => policy));
+}
 
 function pauseAfter(tries: number): number {
   return Math.min(FIRST_PAUSE_MS * 2 ** (tries - 1), LONGEST_PAUSE_MS);

@@ -17,6 +17,8 @@ export interface TickLoopContext extends TickContext {
   readonly loopHeartbeatMs: number;
   /** Called when routing may have brought a shard this process does not know yet. */
   readonly onArrivals?: () => void;
+  /** Called when somebody may not go whom a release might let go. */
+  readonly onDenied?: () => void;
 }
 
 /**
@@ -47,6 +49,7 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
       if (pass.dropped > 0)
         context.logger.warn(`Policy ${lead.policy} dropped ${pass.dropped} jobs, by maxPending or whenBusy`);
       if (pass.routed) context.onArrivals?.();
+      if (wantsRelease(pass)) context.onDenied?.();
       return pass;
     } catch (error) {
       failures++;
@@ -103,6 +106,12 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
       await done;
     },
   };
+}
+
+/** Where a pass has filled the workers, those it left behind wait for no release. */
+function wantsRelease({ claimed, admitted, denied }: Pass): boolean {
+  const full = ["concurrency_full", "adaptive_concurrency_full"].some((reason) => reason in denied);
+  return full || (claimed > 0 && admitted === 0);
 }
 
 type ShardLoop = ReturnType<typeof startShardLoop>;

@@ -94,6 +94,7 @@ export function makeWorkerPool(context: PoolContext) {
     // the beat looks for all loops in one statement, and nudges those that have something to do
     loopHeartbeatMs: NO_HEARTBEAT_MS,
     onArrivals: () => beatSoon(NEW_SHARD_MS),
+    onDenied: () => releases.hurry(),
   });
   const releases = makeReleaseQueue({
     withPgClient,

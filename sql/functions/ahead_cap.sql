@@ -18,10 +18,10 @@ returns int language sql stable as $$
   where p.id = p_policy_id;
 $$;
 
--- Whether the workers have enough to do for a while: a fifth of a second's work waits for them beside what they run.
+-- Whether the workers have enough to do for a while: half a second's work waits for them beside what they run.
 create or replace function :DISPATCH_POLICY_SCHEMA._is_enough(p_auto boolean, p_ahead int, p_finished_per_second float8)
 returns boolean language sql immutable as $$
-  select p_finished_per_second > 0 and (p_auto or p_ahead >= p_finished_per_second / 5);
+  select p_finished_per_second > 0 and (p_auto or p_ahead >= p_finished_per_second / 2);
 $$;
 
 -- Whether somebody waits for the ahead bound though there is room. The bound rises without a release: a worker pool

@@ -11,13 +11,13 @@ import { concurrency, engine, until } from "../helpers/engine.ts";
 import { scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
 
-const JOBS = 3000;
+const JOBS = 5000;
 const SLOTS = 6;
 /** What the workers do in a second is known after one: by then most of the jobs are left. */
 const JOB_MS = 5;
-const APART_MS = 100;
+const APART_MS = 250;
 
-test("releases are a tenth of a second apart while the workers have enough to do, and none is left at the end", async (t) => {
+test("releases are a quarter of a second apart while the workers have enough to do, and none is left at the end", async (t) => {
   const it = await scenario(t, {});
   await it.stage(`${JOBS}@a`);
   const starts: number[] = [];
@@ -42,6 +42,45 @@ test("releases are a tenth of a second apart while the workers have enough to do
   const [row] = await it.rows(`select (select count(*) from dispatch_policy.in_flight_jobs)
     - (select count(*) from graphile_worker.jobs) as leaked`);
   t.is(row.leaked, "0", "what has ended holds nothing");
+});
+
+test("a rest ends where somebody wants a release, and where a job of another policy ends", async (t) => {
+  const it = await engine(t, { gates: [], ahead: 1 });
+  await it.pool.query("select dispatch_policy._worker_alive('pool', 1, $1, 'host', 1, '1 hour', '0')", [
+    ["p"],
+  ]);
+  await it.stage(Array.from({ length: 60 }, (_, n) => `key ${n}`));
+  const client = await it.session();
+  const releases = makeReleaseQueue({
+    withPgClient: (callback) => callback(client as never),
+    engine: makeEngine("dispatch_policy"),
+    events: noEvents,
+    logger: silent,
+    rests: true,
+  });
+  const ends = async (policy: string) => {
+    await it.passes();
+    await it.pool.query("update dispatch_policy._private_limiters set finished_per_second = 1");
+    const [job] = await it.inFlight();
+    await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+    return releases.push({ job: job as string, ok: true, lagMs: 1, attempt: 1, retry: null }, policy);
+  };
+  const restFor = async (policy: string, meanwhile = () => {}) => {
+    await ends("p");
+    const since = performance.now();
+    const ended = ends(policy);
+    await delay(10);
+    meanwhile();
+    await ended;
+    return performance.now() - since;
+  };
+  t.true(
+    (await restFor("p")) > APART_MS * 0.8,
+    "its first release has ended by the time it is measured from",
+  );
+  const isCut = async (ms: Promise<number>) => (await ms) < APART_MS * 0.8;
+  await until("a hurried rest is short", () => isCut(restFor("p", () => releases.hurry())));
+  await until("another policy's is none", () => isCut(restFor("q")));
 });
 
 test("a job that ends just as the last release does is released too", async (t) => {

@@ -29,21 +29,21 @@ test("a release that nobody waits for does not say whether the next one may wait
   const it = await bounded(t);
   await it.stage("a");
   await it.passes();
-  await finishes(it, 10);
+  await finishes(it, 4);
   const [job] = await it.inFlight();
   t.is(await saturates(it, job), null);
 });
 
-test("the next release may wait where the workers have a fifth of a second's work before what waits for them", async (t) => {
+test("the next release may wait where the workers have half a second's work before what waits for them", async (t) => {
   const it = await bounded(t);
   await it.stage(["a", "b", "c", "d", "e", "f"]);
   t.is(await it.passes(2), 4);
   t.is((await it.partition("f")).denied_reason, "ahead_full");
   const [first, second, third] = await it.inFlight();
   t.false(await saturates(it, first), "nobody knows yet how much they do in a second");
-  await finishes(it, 10);
+  await finishes(it, 4);
   t.true(await saturates(it, second));
-  await finishes(it, 11);
+  await finishes(it, 5);
   t.false(await saturates(it, third), "they do more");
 });
 
@@ -51,7 +51,7 @@ test("a release is not to wait where a gate is waited for, whatever the workers 
   const it = await bounded(t);
   await it.stage(["a", "a", "b", "c", "d", "e"]);
   await it.passes(2);
-  await finishes(it, 10);
+  await finishes(it, 4);
   t.deepEqual(
     [(await it.partition("a")).denied_reason, (await it.partition("e")).denied_reason],
     ["concurrency_full", "ahead_full"],
