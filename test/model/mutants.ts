@@ -60,7 +60,7 @@ export const MUTANTS = {
   "a job costs one token, whatever its cost": {
     shownBy: 6,
     of: "_put_in_flight",
-    from: /sum\(t\.cost\) filter/,
+    from: /sum\(h\.cost\) filter/,
     to: "count(*) filter",
     shows: /tokens: the engine says/,
   },
