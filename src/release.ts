@@ -47,13 +47,14 @@ interface Entry {
 export function makeReleaseQueue(context: ReleaseContext) {
   const { logger, events, keepsAlive = true, rests = false } = context;
   const fresh: Entry[] = [];
+  let freshPolicies = new Set<string>();
   const left: Entry[] = [];
   let leftUntil = 0;
+  /** The last flush began then, with jobs of these policies. */
   let flushedAt = 0;
+  let flushedPolicies = new Set<string>();
   let saturatedUntil = 0;
-  let restsUntil = 0;
-  /** Whose releases rest. */
-  let resting: ReadonlySet<string> = new Set();
+  let hurriedAt = 0;
   let failures = 0;
   let flushing: Promise<void> | null = null;
   let closesAt = Number.POSITIVE_INFINITY;
@@ -62,15 +63,10 @@ export function makeReleaseQueue(context: ReleaseContext) {
   /** Adds a finished job; resolves when its group was flushed once (not when it was dealt with). */
   function push(job: FinishedJob, policy: string): Promise<void> {
     const flushed = new Promise<void>((resolve) => fresh.push({ job, policy, tries: 0, flushed: resolve }));
-    if (!resting.has(policy)) restsUntil = 0;
+    freshPolicies.add(policy);
     if (performance.now() < closesAt) flushing ??= flushAll();
     wake();
     return flushed;
-  }
-
-  function hurry(): void {
-    restsUntil = Math.min(restsUntil, flushedAt + HURRIED_MS);
-    wake();
   }
 
   /** It is over in the moment that finds nothing to flush: what comes later begins another. */
@@ -88,19 +84,26 @@ export function makeReleaseQueue(context: ReleaseContext) {
     }
   }
 
+  /** Ends early where jobs come that make it shorter, or somebody else does. */
   async function rest(): Promise<void> {
-    for (;;) {
-      const until = restsUntil;
-      const ms = until - performance.now();
-      if (ms <= 0 || fresh.length >= BATCH || closesAt < Number.POSITIVE_INFINITY) return;
-      await pause(ms, () => fresh.length >= BATCH || restsUntil < until);
-    }
+    for (let until = restsUntil(); until > performance.now(); until = restsUntil())
+      await pause(until - performance.now(), () => restsUntil() < until);
+  }
+
+  function restsUntil(): number {
+    if (!rests || flushedAt >= saturatedUntil) return 0;
+    if (fresh.length >= BATCH || closesAt < Number.POSITIVE_INFINITY) return 0;
+    // who waits for what another policy's jobs hold, nobody knows yet
+    if ([...freshPolicies].some((policy) => !flushedPolicies.has(policy))) return 0;
+    return flushedAt + (hurriedAt > flushedAt ? HURRIED_MS : SATURATED_MS);
   }
 
   /** What goes now: all that is fresh, and what was left if its time has come or nothing else goes. */
   function take(): Entry[] {
     const due = fresh.length === 0 || performance.now() >= leftUntil ? left.splice(0) : [];
-    return [...fresh.splice(0, BATCH), ...due];
+    const taken = [...fresh.splice(0, BATCH), ...due];
+    freshPolicies = policiesOf(fresh);
+    return taken;
   }
 
   /** Asks for a client at once, before Graphile Worker does for its next fetch; what finishes until it is there goes too. */
@@ -115,8 +118,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
       });
       const again = new Set(released.left_ids);
       if (released.saturated !== null) saturatedUntil = released.saturated ? flushedAt + SATURATED_FOR_MS : 0;
-      restsUntil = rests && flushedAt < saturatedUntil ? flushedAt + SATURATED_MS : 0;
-      resting = policiesOf(batch);
+      flushedPolicies = policiesOf(batch);
       failures = 0;
       const durationMs = performance.now() - flushedAt;
       const done = batch.length - again.size;
@@ -166,7 +168,10 @@ export function makeReleaseQueue(context: ReleaseContext) {
   return {
     push,
     /** Somebody has come whom a release might let go: a rest is cut short. */
-    hurry,
+    hurry(): void {
+      hurriedAt = performance.now();
+      wake();
+    },
     idle,
     /** Flushes what is left, trying for a few seconds, and reports what could not be dealt with. */
     close: async (): Promise<void> => {
@@ -181,7 +186,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
 
 export type ReleaseQueue = ReturnType<typeof makeReleaseQueue>;
 
-function policiesOf(entries: readonly Entry[]): ReadonlySet<string> {
+function policiesOf(entries: readonly Entry[]): Set<string> {
   return new Set(entries.map(({ policy }) => policy));
 }
 

@@ -4,9 +4,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA._apply_arrivals(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_now timestamptz
 ) returns void language plpgsql as $$
+declare
+  v_made record;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, p_arrivals, p_now);
-  perform :DISPATCH_POLICY_SCHEMA._route_limits(p_policy, p_arrivals, p_now);
+  select * into v_made from :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, p_arrivals, p_now);
+  perform :DISPATCH_POLICY_SCHEMA._route_limits(p_policy, p_arrivals, v_made.made_gates, v_made.made_keys, p_now);
   if exists (select from unnest(p_arrivals) a where a.outcome is not null) then
     perform :DISPATCH_POLICY_SCHEMA._route_outcomes(p_policy, p_arrivals, p_now);
     perform :DISPATCH_POLICY_SCHEMA._route_work(p_policy, p_arrivals, p_now);

@@ -5,9 +5,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._hold_slot(
 ) returns boolean language plpgsql as $$
 declare
   v_partition_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partition_key);
+  v_locked_ids bigint[] := :DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition_id]);
   v_limiter_ids bigint[] := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(:DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition_id])) and l.kind <> 'throttle');
+    where l.id = any(v_locked_ids) and l.kind <> 'throttle');
 begin
   insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
     job_id, staged_id, policy_id, partition_id, limiter_ids, cost, admitted_at)

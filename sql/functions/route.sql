@@ -49,7 +49,9 @@ begin
       where not exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = u.id));
     with consumed as (
       delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
-      where a.policy = p_policy and a.id = any(v_ids) and a.partition_id = any(v_locked)
+      where a.policy = p_policy and a.id = any(v_ids)
+        -- by hash: compared with an array, 10,000 new partitions took half a second
+        and (a.partition_id in (select unnest(v_locked))) is true
       returning a
     )
     select coalesce(array_agg(c.a), '{}') into v_arrivals from consumed c;

@@ -1,4 +1,4 @@
--- Brings existing limiters to the numbers the newest arrivals carry. A partition's own limiters follow the partition;
+-- Brings limiters that were there before (all but `p_made_…`) to the numbers the newest arrivals carry. A partition's own limiters follow the partition;
 -- a shared one follows the newest arrival of any of its partitions. An arrival that commits late but was staged
 -- earlier changes nothing (but where the later one came from another partition and confirmed the numbers: then the
 -- late one holds until the next arrival; to record each confirmation would write a hot limiter on every pass).
@@ -8,7 +8,7 @@
 -- left stays with it, so that two deployments at once that do not agree on the kind cannot fill it again and again.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
-  p_now timestamptz
+  p_made_gates text[], p_made_keys text[], p_now timestamptz
 ) returns void language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
@@ -26,6 +26,7 @@ begin
     select distinct on (l.value ->> 'gate', l.value ->> 'key')
       l.value ->> 'gate' as gate, l.value ->> 'key' as key, l.value as numbers, n.id as arrival_id, n.version
     from newest n cross join lateral jsonb_array_elements(n.limits) l
+    where (l.value ->> 'gate', l.value ->> 'key') not in (select * from unnest(p_made_gates, p_made_keys))
     order by l.value ->> 'gate', l.value ->> 'key', n.version desc, n.id desc
   )
   select jsonb_object_agg(l.id, jsonb_build_object('arrival_id', w.arrival_id, 'version', w.version, 'n', w.numbers))

@@ -1,9 +1,10 @@
 -- Creates the partitions and limiters these arrivals name and are not there yet, and brings known partitions up to
--- date: work lowers `due_at` and the head; a later arrival (or a higher version) replaces context and limits.
+-- date: work lowers `due_at` and the head; a later arrival (or a higher version) replaces context and limits. Returns the
+-- limiters it has made, as gate and scope key.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_partitions(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
-  p_now timestamptz
-) returns void language plpgsql
+  p_now timestamptz, out made_gates text[], out made_keys text[]
+) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 arrivals were joined by nested loops
 begin
@@ -118,22 +119,25 @@ begin
         as waits_in_vain
     ) m
     where p.id = w.partition_id and p.id = any(array(select x.partition_id from work x))
+  ),
+  inserted as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
+      id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
+      head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at)
+    select w.partition_id, (p_policy).id, n.key, coalesce(w.shard, 'default'), coalesce(n.context, '{}'),
+      coalesce(n.limits, '[]'), coalesce(n.weight, 1), least(1, w.min_cost),
+      coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id, case when n.limits is null then 0 else n.id end, n.version,
+      w.due_at, f.head_priority, f.head_run_at, f.head_id,
+      coalesce(s.paused_until, '-infinity'), coalesce(s.held_until, '-infinity'), s.held_until is not null,
+      s.pause ->> 'by', s.pause ->> 'reason', p_now
+    from work w
+    join newest n on n.partition_id = w.partition_id
+    join first f on f.partition_id = w.partition_id
+    left join limiter_ids i on i.partition_id = w.partition_id
+    left join stop s on s.partition_id = w.partition_id
+    where not exists (select from known k where k.id = w.partition_id)
   )
-  insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
-    id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
-    head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at)
-  select w.partition_id, (p_policy).id, n.key, coalesce(w.shard, 'default'), coalesce(n.context, '{}'),
-    coalesce(n.limits, '[]'), coalesce(n.weight, 1), least(1, w.min_cost),
-    coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id, case when n.limits is null then 0 else n.id end, n.version,
-    w.due_at, f.head_priority, f.head_run_at, f.head_id,
-    coalesce(s.paused_until, '-infinity'), coalesce(s.held_until, '-infinity'), s.held_until is not null,
-    s.pause ->> 'by', s.pause ->> 'reason', p_now
-  from work w
-  join newest n on n.partition_id = w.partition_id
-  join first f on f.partition_id = w.partition_id
-  left join limiter_ids i on i.partition_id = w.partition_id
-  left join stop s on s.partition_id = w.partition_id
-  where not exists (select from known k where k.id = w.partition_id);
+  select array_agg(m.gate), array_agg(m.scope_key) into made_gates, made_keys from made m;
 end
 $$;
 

@@ -31,13 +31,20 @@ as $$
         where w.pool_id = f.pool_id and w.stale_at > clock_timestamp())
       else s.failed or not (s.running or s.waits) end
   ),
+  -- rows that others hold are skipped: many wait for their release, and to meet it halfway was a deadlock
   marked as (
     update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = clock_timestamp()
-    from missing m where f.job_id = m.job_id and m.missing_since is null returning 1
+    where f.job_id = any(array(
+      select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
+      where x.job_id in (select m.job_id from missing m where m.missing_since is null) for update skip locked))
+    returning 1
   ),
   back as (
     update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = null
-    where f.missing_since is not null and f.job_id not in (select m.job_id from missing m) returning 1
+    where f.job_id = any(array(
+      select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
+      where x.missing_since is not null and x.job_id not in (select m.job_id from missing m) for update skip locked))
+    returning 1
   )
   select m.job_id, m.ok, m.retry, (select count(*)::int from marked)
   from missing m where m.missing_since <= clock_timestamp() - p_grace

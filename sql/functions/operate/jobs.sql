@@ -133,6 +133,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[])
   )
   select :DISPATCH_POLICY_SCHEMA._count_removed(array(select w.task_identifier from waiting w));
   update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = '-infinity'
-  where f.job_id = any(p_job_ids) and not exists (
-    select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = f.job_id and j.locked_at is not null);
+  where f.job_id = any(array(   -- in the order in which releases lock them
+    select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
+    where x.job_id = any(p_job_ids) and not exists (
+      select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = x.job_id and j.locked_at is not null)
+    order by x.job_id for update));
 $$;

@@ -76,6 +76,21 @@ test("a job whose limiters changed while its release waited stays for the next f
   t.deepEqual(await world.release([job!]), [job]);
 });
 
+test("a sweep waits for no release, whose jobs are as good as gone", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage(["a", "b"]);
+  await world.passes();
+  const jobs = await world.inFlight();
+  await world.pool.query("delete from graphile_worker._private_jobs");
+  const releasing = await world.session();
+  await releasing.query("begin");
+  t.deepEqual(await world.release([jobs[1]!], releasing), [jobs[1]]);
+  const marked = "select max(marked) as n from dispatch_policy._sweep_in_flight('1 hour')";
+  t.is(await world.number(marked), 1, "the other");
+  await releasing.query("rollback");
+  t.is(await world.number(marked), 1, "it, now that it is free");
+});
+
 test("a job nobody holds is dealt with, and changes nothing", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   await world.stage("a");
