@@ -3,11 +3,11 @@ import { EventEmitter } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import test from "ava";
 import type { WorkerEvents } from "graphile-worker";
-import { makeEngine } from "../../src/db/engine.ts";
+import { type FinishedJob, makeEngine } from "../../src/db/engine.ts";
 import { noEvents } from "../../src/events.ts";
 import { policyEvents } from "../../src/index.ts";
 import { makeReleaseQueue } from "../../src/release.ts";
-import { concurrency, engine, until } from "../helpers/engine.ts";
+import { concurrency, type Engine, engine, until } from "../helpers/engine.ts";
 import { scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
 
@@ -16,6 +16,22 @@ const SLOTS = 6;
 /** What the workers do in a second is known after one: by then most of the jobs are left. */
 const JOB_MS = 5;
 const APART_MS = 250;
+
+/** A worker process's queue, over a session of its own. */
+async function queueOn(world: Engine, options: { rests?: boolean } = {}) {
+  const client = await world.session();
+  return makeReleaseQueue({
+    withPgClient: (callback) => callback(client as never),
+    engine: makeEngine("dispatch_policy"),
+    events: noEvents,
+    logger: silent,
+    ...options,
+  });
+}
+
+function succeeded(job: string): FinishedJob {
+  return { job, ok: true, lagMs: 1, attempt: 1, retry: null };
+}
 
 test("releases are a quarter of a second apart while the workers have enough to do, and none is left at the end", async (t) => {
   const it = await scenario(t, {});
@@ -50,20 +66,13 @@ test("a rest ends where somebody wants a release, and where a job of another pol
     ["p"],
   ]);
   await it.stage(Array.from({ length: 60 }, (_, n) => `key ${n}`));
-  const client = await it.session();
-  const releases = makeReleaseQueue({
-    withPgClient: (callback) => callback(client as never),
-    engine: makeEngine("dispatch_policy"),
-    events: noEvents,
-    logger: silent,
-    rests: true,
-  });
+  const releases = await queueOn(it, { rests: true });
   const ends = async (policy: string) => {
     await it.passes();
     await it.pool.query("update dispatch_policy._private_limiters set finished_per_second = 1");
     const [job] = await it.inFlight();
     await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
-    return releases.push({ job: job as string, ok: true, lagMs: 1, attempt: 1, retry: null }, policy);
+    return releases.push(succeeded(job as string), policy);
   };
   const restFor = async (policy: string, meanwhile = () => {}) => {
     await ends("p");
@@ -87,15 +96,9 @@ test("a job that ends just as the last release does is released too", async (t) 
   const world = await engine(t, { gates: [concurrency(100)] });
   await world.stage(Array.from({ length: 20 }, () => "a"));
   await world.passes();
-  const jobs = (await world.inFlight()).map((job) => ({ job, ok: true, lagMs: 1, attempt: 1, retry: null }));
+  const jobs = (await world.inFlight()).map(succeeded);
   t.is(jobs.length, 20);
-  const client = await world.session();
-  const releases = makeReleaseQueue({
-    withPgClient: (callback) => callback(client as never),
-    engine: makeEngine("dispatch_policy"),
-    events: noEvents,
-    logger: silent,
-  });
+  const releases = await queueOn(world);
   // that many turns of the microtask queue after it
   for (let turns = 0; jobs.length > 0; turns++) {
     await releases.push(jobs.pop()!, "p");
