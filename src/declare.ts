@@ -41,7 +41,7 @@ async function resolveAgain(
     const partitions = page.map(({ key, context }) => ({
       key,
       context,
-      ...resolveLimits(policy, context, key),
+      ...resolveLimits(policy, context),
     }));
     await withPgClient((client) => engine.resolveAgain(client, policy.identifier, version, partitions));
     after = last.id;

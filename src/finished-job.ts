@@ -7,7 +7,6 @@ import {
   type ResolvedBackoff,
   resolveBackoff,
   resolveJob,
-  resolveLimits,
 } from "./policy.ts";
 import { RetryAfter } from "./retry-after.ts";
 import type { RunningJob } from "./wrap-task.ts";
@@ -89,6 +88,8 @@ function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger):
 
 /** The retry goes on in another partition, under that partition's limits. */
 function movedTo(partition: string, policy: AnyPolicy, job: Job) {
-  const { context, version, cost } = resolveJob(policy, job.payload, { task: job.task_identifier });
-  return { key: partition, version, context, cost, ...resolveLimits(policy, context, partition) };
+  const { version, shard, context, weight, cost, limits } = resolveJob(policy, job.payload, {
+    task: job.task_identifier,
+  });
+  return { key: partition, version, shard, context, weight, cost, limits };
 }

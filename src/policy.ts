@@ -128,8 +128,8 @@ export function resolveJob(policy: AnyPolicy, payload: unknown, spec: JobSpecifi
  *
  * @throws {PayloadError} as {@link resolveJob}
  */
-export function resolveLimits(policy: AnyPolicy, context: JsonObject, partition: string): ResolvedPartition {
-  return internals(policy).resolver.partition(context, partition);
+export function resolveLimits(policy: AnyPolicy, context: JsonObject): ResolvedPartition {
+  return internals(policy).resolver.partition(context);
 }
 
 /**

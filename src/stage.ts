@@ -180,7 +180,7 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number): void {
       limits: resolved.limits,
     };
     staged.p = place;
-    staged.cost = resolved.cost;
+    if (resolved.cost !== 1) staged.cost = resolved.cost;
   }
   batch.jobs.push(staged);
 }

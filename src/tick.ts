@@ -1,7 +1,7 @@
 import type { WithPgClient } from "graphile-worker";
 import type { Drop, Engine, KeylessJob } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
-import { type AnyPolicy, policyDefinition, type ResolvedJob, resolveJob, resolveLimits } from "./policy.ts";
+import { type AnyPolicy, policyDefinition, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 
 /** Arrivals and notes one routing step takes at most. */
@@ -177,25 +177,12 @@ function keyed(policy: AnyPolicy, job: KeylessJob): object {
       flags: job.flags ?? undefined,
       jobKey: job.job_key ?? undefined,
     });
-    return {
-      id: job.staged_id,
-      cost: resolved.cost,
-      partition: partitionState(policy, resolved, job.partition_key),
-    };
+    const { partition, shard, context, weight, limits, cost } = resolved;
+    const key = job.partition_key ?? partition;
+    return { id: job.staged_id, cost, partition: { key, shard, context, weight, limits } };
   } catch (error) {
     return { id: job.staged_id, error: error instanceof Error ? error.message : String(error) };
   }
-}
-
-/** Under an explicit key, limits that count over the partition are the key's. */
-function partitionState(policy: AnyPolicy, resolved: ResolvedJob, key: string | null) {
-  const { context, partition } = resolved;
-  if (key === null || key === partition) return { key: partition, ...pick(resolved), context };
-  return { key, ...resolveLimits(policy, context, key), context };
-}
-
-function pick({ shard, weight, limits }: ResolvedJob) {
-  return { shard, weight, limits };
 }
 
 function finiteDate(value: Date | number | null): Date | null {

@@ -88,13 +88,6 @@ export async function makeWorld({
   ]);
 
   const limits = gates.map((gate, position) => ({ ...gate, position }));
-  const partition = (key: string, of = limits) => ({
-    key,
-    shard: shardOf(key),
-    context: { key },
-    weight: 1,
-    limits: of.map((limit) => ({ ...limit, key: limit.scope === "partition" ? key : "" })),
-  });
   const batches = (jobs: readonly BenchJob[], { of = limits }: { of?: typeof limits } = {}): string => {
     const index = new Map<string, number>();
     for (const { key } of jobs) if (!index.has(key)) index.set(key, index.size);
@@ -102,7 +95,13 @@ export async function makeWorld({
       {
         policy: task,
         version: 0,
-        partitions: [...index.keys()].map((key) => partition(key, of)),
+        partitions: [...index.keys()].map((key, place) => ({
+          key,
+          shard: shardOf(key),
+          context: { key },
+          weight: 1,
+          ...(place === 0 ? { limits: of } : { like: 0 }),
+        })),
         jobs: jobs.map(({ key, payload = { key }, ...rest }, n) => ({
           n,
           task,

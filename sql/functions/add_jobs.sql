@@ -71,8 +71,12 @@ begin
   partition as (
     select d.policy, jsonb_agg(jsonb_build_object(
       'key', d.key, 'shard', d.definition ->> 'shard', 'context', '{}'::jsonb, 'weight', d.definition -> 'weight',
-      'limits', :DISPATCH_POLICY_SCHEMA._constant_limits(d.definition, d.key)) order by d.key) as partitions
-    from (select distinct p.policy, p.key, p.definition from placed p where p.resolves and p.key is not null) d
+      'limits', case when d.place = 0 then :DISPATCH_POLICY_SCHEMA._constant_limits(d.definition) end,
+      'like', case when d.place > 0 then 0 end) order by d.key) as partitions
+    from (
+      select d.*, row_number() over (partition by d.policy order by d.key) - 1 as place
+      from (select distinct p.policy, p.key, p.definition from placed p where p.resolves and p.key is not null) d
+    ) d
     group by d.policy
   )
   select json_agg(b.batch) filter (where b.policy is not null), min(b.jobs::text) filter (where b.policy is null)
@@ -127,13 +131,12 @@ begin
 end
 $$;
 
--- The limits of a policy whose gates are constants, for one partition.
-create or replace function :DISPATCH_POLICY_SCHEMA._constant_limits(p_definition jsonb, p_key text)
+-- The limits of a policy whose gates are constants.
+create or replace function :DISPATCH_POLICY_SCHEMA._constant_limits(p_definition jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_agg(
     (g.value -> 'values') || jsonb_build_object(
-      'gate', g.value -> 'name', 'kind', g.value -> 'kind', 'scope', g.value -> 'scope', 'position', g.value -> 'position',
-      'key', case g.value ->> 'scope' when 'policy' then '' else p_key end)
+      'gate', g.value -> 'name', 'kind', g.value -> 'kind', 'scope', g.value -> 'scope', 'position', g.value -> 'position')
     order by (g.value ->> 'position')::int), '[]')
   from jsonb_array_elements(p_definition -> 'gates') g;
 $$;

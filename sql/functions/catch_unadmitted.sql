@@ -152,7 +152,7 @@ begin
   if not found then
     return (select o.staged_id from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id);
   end if;
-  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_unbounded(
+  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
     p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'replace') s;
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', 1);
   update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;

@@ -23,11 +23,15 @@ begin
     order by a.partition_id, a.version desc, a.id desc
   ),
   wanted as materialized (
-    select distinct on (l.value ->> 'gate', l.value ->> 'key')
-      l.value ->> 'gate' as gate, l.value ->> 'key' as key, l.value as numbers, n.id as arrival_id, n.version
-    from newest n cross join lateral jsonb_array_elements(n.limits) l
-    where (l.value ->> 'gate', l.value ->> 'key') not in (select * from unnest(p_made_gates, p_made_keys))
-    order by l.value ->> 'gate', l.value ->> 'key', n.version desc, n.id desc
+    select distinct on (l.gate, l.key) l.gate, l.key, l.numbers, n.id as arrival_id, n.version
+    from newest n
+    cross join lateral (
+      select x.value ->> 'gate' as gate, x.value as numbers,
+        :DISPATCH_POLICY_SCHEMA._scope_key(x.value ->> 'scope', x.value ->> 'key', n.key) as key
+      from jsonb_array_elements(n.limits) x
+    ) l
+    where (l.gate, l.key) not in (select * from unnest(p_made_gates, p_made_keys))
+    order by l.gate, l.key, n.version desc, n.id desc
   )
   select jsonb_object_agg(l.id, jsonb_build_object('arrival_id', w.arrival_id, 'version', w.version, 'n', w.numbers))
   into v_changes

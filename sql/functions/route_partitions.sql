@@ -39,7 +39,8 @@ begin
       or ((n.version, n.id) > (k.version, k.arrival_id) and n.limits is distinct from k.limits))
   ),
   wanted as materialized (
-    select c.partition_id, c.id as arrival_id, c.version as arrival_version, l.*
+    select c.partition_id, c.id as arrival_id, c.version as arrival_version, l.*,
+      :DISPATCH_POLICY_SCHEMA._scope_key(l.scope, l.key, c.key) as scope_key
     from changed c
     cross join lateral jsonb_to_recordset(c.limits) l (
       gate text, kind text, scope text, "position" smallint, key text, rate float8, per float8, burst float8,
@@ -47,14 +48,14 @@ begin
       overload_decrease_factor float8)
   ),
   limiter as materialized (
-    select distinct on (w.gate, w.key) w.* from wanted w order by w.gate, w.key, w.arrival_version desc, w.arrival_id desc
+    select distinct on (w.gate, w.scope_key) w.* from wanted w order by w.gate, w.scope_key, w.arrival_version desc, w.arrival_id desc
   ),
   there as materialized (
     -- "limit 1": one look at the index each, whatever the planner believes (it read all limiters of the policy)
     select l.id, l.gate, l.scope_key from limiter w
     cross join lateral (
       select x.id, x.gate, x.scope_key from :DISPATCH_POLICY_SCHEMA._private_limiters x
-      where x.policy_id = (p_policy).id and x.gate = w.gate and x.scope_key = w.key limit 1
+      where x.policy_id = (p_policy).id and x.gate = w.gate and x.scope_key = w.scope_key limit 1
     ) l
   ),
   made as (
@@ -62,20 +63,20 @@ begin
       policy_id, gate, scope_key, kind, breadth, position, rate, per, burst, sliding, tokens, refilled_at, max,
       initial_max, target_lag_ms, min, ewma_alpha, failure_decrease_factor, overload_decrease_factor, current_max,
       arrival_id, version)
-    select (p_policy).id, w.gate, w.key, w.kind, :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position, w.rate, w.per,
+    select (p_policy).id, w.gate, w.scope_key, w.kind, :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position, w.rate, w.per,
       w.burst, coalesce(w.sliding, false), case when w.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.rate, w.burst) end,
       case when w.kind = 'throttle' then p_now end, w.max,
       w.initial_max, w.target_lag_ms, w.min, w.ewma_alpha, w.failure_decrease_factor, w.overload_decrease_factor,
       w.initial_max, w.arrival_id, w.arrival_version
     from limiter w
-    where not exists (select from there t where t.gate = w.gate and t.scope_key = w.key)
+    where not exists (select from there t where t.gate = w.gate and t.scope_key = w.scope_key)
     returning id, gate, scope_key
   ),
   limiter_id as materialized (select * from there union all select * from made),
   limiter_ids as materialized (
     select w.partition_id,
       array_agg(i.id order by :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position) as ids
-    from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.key group by w.partition_id
+    from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.scope_key group by w.partition_id
   ),
   updated as (
     update :DISPATCH_POLICY_SCHEMA._private_partitions p set
@@ -139,6 +140,12 @@ begin
   )
   select array_agg(m.gate), array_agg(m.scope_key) into made_gates, made_keys from made m;
 end
+$$;
+
+-- A limit tells its scope key only where that follows neither from the partition nor from the policy.
+create or replace function :DISPATCH_POLICY_SCHEMA._scope_key(scope text, own_key text, partition_key text) returns text
+language sql immutable as $$
+  select case scope when 'partition' then partition_key when 'policy' then '' else own_key end;
 $$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._breadth(scope text) returns smallint language sql immutable as $$

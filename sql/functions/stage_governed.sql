@@ -10,40 +10,30 @@ security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
-  v_jobs json;
+  v_jobs json := p_jobs;
 begin
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
   if not v_policy.enabled then
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(p_jobs, p_mode) s;
-  elsif v_policy.max_pending is null and v_policy.max_pending_in_all is null then
-    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_unbounded(
-      p_policy, p_version, p_partitions, p_jobs, p_mode) s;
-  else
+    return;
+  end if;
+  if v_policy.max_pending is not null or v_policy.max_pending_in_all is not null then
     v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs);
     return query
-    select s.* from :DISPATCH_POLICY_SCHEMA._stage_unbounded(p_policy, p_version, p_partitions, v_jobs, p_mode) s
-    where json_array_length(v_jobs) > 0
-    union all
-    select j.n, true, null, j.task, j."queueName", coalesce(j."runAt", now()), coalesce(j."maxAttempts", 25),
+    select j.n, true, null::bigint, j.task, j."queueName", coalesce(j."runAt", now()), coalesce(j."maxAttempts", 25),
       j."jobKey", coalesce(j.priority, 0), j.flags, now(), p_policy,
       p_partitions -> j.p ->> 'key', p_partitions -> j.p ->> 'shard', null::json
     from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
     where j.n not in (select k.n from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) k);
   end if;
-end
-$$;
-revoke execute on function :DISPATCH_POLICY_SCHEMA._stage_governed from public;
-
--- The same, however many are staged already.
-create or replace function :DISPATCH_POLICY_SCHEMA._stage_unbounded(
-  p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
-) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
-begin
-  if length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
-    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(p_policy, p_version, p_partitions, p_jobs) s;
+  if v_jobs::text = '[]' then
+    return;
+  elsif length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(p_policy, p_version, p_partitions, v_jobs) s;
   else
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
-      p_policy, p_version, p_partitions, p_jobs, p_mode) s;
+      p_policy, p_version, p_partitions, v_jobs, p_mode) s;
   end if;
 end
 $$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA._stage_governed from public;

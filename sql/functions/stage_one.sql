@@ -1,5 +1,6 @@
--- A staging call of one job without a job key, the most frequent one: the same rows as _stage_batch writes, by small
--- statements. Starting its large one took two thirds of the call (2.0 ms; so 0.8, as graphile_worker.add_job).
+-- A staging call of one job, and so of one partition, without a job key, the most frequent one: the same rows as
+-- _stage_batch writes, by small statements. Starting its large one took two thirds of the call (2.0 ms; so 0.8, as
+-- graphile_worker.add_job).
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_one(
   p_policy text, p_version int, p_partitions json, p_jobs json
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql

@@ -23,6 +23,17 @@ export interface PartitionState {
   limits: readonly ResolvedLimit[];
 }
 
+/** As they are sent: of those with the same limits the first has them, and the others tell its place. */
+function sharingLimits(partitions: readonly PartitionState[]): object[] {
+  const places = new Map<readonly ResolvedLimit[], number>();
+  return partitions.map(({ limits, ...partition }, place) => {
+    const like = places.get(limits);
+    if (like !== undefined) return { ...partition, like };
+    places.set(limits, place);
+    return { ...partition, limits };
+  });
+}
+
 export interface StageJob {
   n: number;
   task: string;
@@ -169,13 +180,13 @@ export function makeEngine(schemaName: string) {
       const [batch, ...others] = batches;
       if (batch?.policy == null || others.length > 0 || mode !== "replace")
         return rows<StagedRow>(client, `select * from ${schema}._stage($1::json, $2)`, [
-          JSON.stringify(batches),
+          JSON.stringify(batches.map((one) => ({ ...one, partitions: sharingLimits(one.partitions) }))),
           mode,
         ]);
       // the same for one policy's jobs: a text of many jobs is read once less, a tenth of the time
       const { policy, version, partitions, jobs } = batch;
       const call = `${schema}._stage_governed($1, $2, $3, $4, $5)`;
-      const values = [policy, version, JSON.stringify(partitions), JSON.stringify(jobs), mode];
+      const values = [policy, version, JSON.stringify(sharingLimits(partitions)), JSON.stringify(jobs), mode];
       if (jobs.some(({ jobKey }) => jobKey != null))
         return rows<StagedRow>(client, `select * from ${call}`, values);
       // where nothing is replaced, the rest of a row is as it was sent

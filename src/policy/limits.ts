@@ -9,50 +9,32 @@ export interface ResolvedLimit extends ResolvedValues {
   readonly scope: GateScope;
   /** The gate's place among the policy's gates, from 0. */
   readonly position: number;
-  /** The scope key; the partition's key for scope `"partition"`, the empty string for scope `"policy"`. */
-  readonly key: string;
+  /** The scope key, for scope `"key"`; those of the others follow from partition and policy. */
+  readonly key?: string;
 }
 
-export type LimitsOf = (ctx: unknown, partition: string) => readonly ResolvedLimit[];
-
-/** Bulk adds name few partitions often, or many once; this many lists of limits are kept for the former. */
-const REMEMBERED_PARTITIONS = 1000;
+export type LimitsOf = (ctx: unknown) => readonly ResolvedLimit[];
 
 /**
- * Compiles gates to a function that gives a job's limits, in the gates' order. Where nothing depends on the context, a
- * partition's list is built once and shared by its jobs; hence everything is frozen.
+ * Compiles gates to a function that gives a job's limits, in the gates' order. Where nothing depends on the context that
+ * is one list, shared by all jobs of the policy; hence everything is frozen.
  */
 export function compileLimits(gates: readonly Gate[]): LimitsOf {
   const builders = gates.map(compileLimit);
-  const build: LimitsOf = (ctx, partition) =>
-    Object.freeze(builders.map((limitOf) => limitOf(ctx, partition)));
-  return gates.every((gate) => gate.values !== null && gate.scopeKey === null) ? remembering(build) : build;
+  const build: LimitsOf = (ctx) => Object.freeze(builders.map((limitOf) => limitOf(ctx)));
+  if (gates.some((gate) => gate.values === null || gate.scopeKey !== null)) return build;
+  const constant = build({});
+  return () => constant;
 }
 
-function compileLimit(gate: Gate, position: number): (ctx: unknown, partition: string) => ResolvedLimit {
+function compileLimit(gate: Gate, position: number): (ctx: unknown) => ResolvedLimit {
   const { name, kind, scope, scopeKey, values, resolve } = gate;
   const head = { gate: name, kind, scope, position };
-  if (scope === "policy" && values !== null) {
-    const shared = Object.freeze({ ...head, key: "", ...values });
-    return () => shared;
-  }
   const what = `scope of gate "${name}"`;
-  const keyOf = (ctx: unknown, partition: string): string => {
-    if (scopeKey !== null) return keyText(what, callOption(what, scopeKey, ctx));
-    return scope === "partition" ? partition : "";
-  };
-  return (ctx, partition) =>
-    Object.freeze({ ...head, key: keyOf(ctx, partition), ...(values ?? resolve(ctx)) });
-}
-
-function remembering(build: LimitsOf): LimitsOf {
-  const remembered = new Map<string, readonly ResolvedLimit[]>();
-  return (ctx, partition) => {
-    const known = remembered.get(partition);
-    if (known !== undefined) return known;
-    if (remembered.size === REMEMBERED_PARTITIONS) remembered.clear();
-    const limits = build(ctx, partition);
-    remembered.set(partition, limits);
-    return limits;
-  };
+  return (ctx) =>
+    Object.freeze({
+      ...head,
+      ...(scopeKey !== null && { key: keyText(what, callOption(what, scopeKey, ctx)) }),
+      ...(values ?? resolve(ctx)),
+    });
 }

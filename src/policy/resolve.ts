@@ -24,7 +24,7 @@ export interface ResolvedJob {
   readonly context: JsonObject;
   readonly weight: number;
   readonly cost: number;
-  /** In the gates' order. Frozen, and shared between jobs of a partition where nothing depends on the context. */
+  /** In the gates' order. Frozen, and one list for all jobs where nothing depends on the context. */
   readonly limits: readonly ResolvedLimit[];
 }
 
@@ -34,7 +34,7 @@ export type ResolvedPartition = Pick<ResolvedJob, "limits" | "weight" | "shard">
 /** A declaration's two questions, compiled once. */
 export interface Resolver {
   job(payload: unknown, spec: JobSpecification): ResolvedJob;
-  partition(context: JsonObject, partition: string): ResolvedPartition;
+  partition(context: JsonObject): ResolvedPartition;
 }
 
 const NO_CONTEXT: JsonObject = Object.freeze({});
@@ -51,12 +51,12 @@ export function compileResolver(declaration: Declaration): Resolver {
     const parsed = schema === undefined ? payload : parsePayload(name, schema, payload);
     const context = contextOf(declaration, parsed, spec);
     const partition = partitionOf(context, payload);
-    const { limits, weight, shard } = ofContext(context, partition);
+    const { limits, weight, shard } = ofContext(context);
     return { policy: name, version, partition, shard, context, weight, cost: costOf(context), limits };
   };
   return {
     job: (payload, spec) => refusing(name, () => resolve(payload, spec)),
-    partition: (context, partition) => refusing(name, () => ofContext(context, partition)),
+    partition: (context) => refusing(name, () => ofContext(context)),
   };
 }
 
@@ -85,14 +85,12 @@ function compilePartition({ partitionBy }: Declaration): (ctx: JsonObject, paylo
   return (_ctx, payload) => keyFromPaths(paths, payload);
 }
 
-function compileOfContext(
-  declaration: Declaration,
-): (ctx: JsonObject, partition: string) => ResolvedPartition {
+function compileOfContext(declaration: Declaration): (ctx: JsonObject) => ResolvedPartition {
   const limitsOf = compileLimits(declaration.gates);
   const weightOf = compileNumber("weight", declaration.weight, positiveNumber);
   const shardOf = compileShard(declaration.shardBy);
-  return (ctx, partition) => ({
-    limits: limitsOf(ctx, partition),
+  return (ctx) => ({
+    limits: limitsOf(ctx),
     weight: weightOf(ctx),
     shard: shardOf(ctx),
   });

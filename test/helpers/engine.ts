@@ -347,7 +347,7 @@ function limitsOf(gates: readonly TestGate[], partition: string): object[] {
       kind,
       scope,
       position,
-      key: keyOf(partition),
+      ...(scope === "key" && { key: keyOf(partition) }),
       ...numbers,
       ...(sliding && { sliding }),
     };
