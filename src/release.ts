@@ -13,6 +13,8 @@ const SATURATED_MS = 250;
 const SATURATED_FOR_MS = 500;
 /** This far apart where somebody has come meanwhile whom a release might let go. */
 const HURRIED_MS = 50;
+/** While nobody at all waits, they are this far apart, and come at once when somebody does. */
+const UNWAITED_MS = 20;
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
 /** What pg says when nobody can flush any more. */
@@ -23,7 +25,7 @@ export interface ReleaseContext {
   readonly engine: Engine;
   readonly events: EventSink;
   readonly logger: Logger;
-  /** Called after each flush: capacity of these policies may be free. */
+  /** Called after a flush that somebody waits for, staged a retry, or failed: these policies may have something to admit. */
   readonly onReleased?: (policies: ReadonlySet<string>) => void;
   /** Whether what waits for its next try keeps the process alive; false where nobody closes the queue. */
   readonly keepsAlive?: boolean;
@@ -54,6 +56,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
   let flushedAt = 0;
   let flushedPolicies = new Set<string>();
   let saturatedUntil = 0;
+  let isWaitedFor = true;
   let hurriedAt = 0;
   let failures = 0;
   let flushing: Promise<void> | null = null;
@@ -91,11 +94,12 @@ export function makeReleaseQueue(context: ReleaseContext) {
   }
 
   function restsUntil(): number {
-    if (!rests || flushedAt >= saturatedUntil) return 0;
-    if (fresh.length >= BATCH || closesAt < Number.POSITIVE_INFINITY) return 0;
+    if (!rests || fresh.length >= BATCH || closesAt < Number.POSITIVE_INFINITY) return 0;
     // who waits for what another policy's jobs hold, nobody knows yet
     if ([...freshPolicies].some((policy) => !flushedPolicies.has(policy))) return 0;
-    return flushedAt + (hurriedAt > flushedAt ? HURRIED_MS : SATURATED_MS);
+    const isHurried = hurriedAt > flushedAt;
+    if (flushedAt < saturatedUntil) return flushedAt + (isHurried ? HURRIED_MS : SATURATED_MS);
+    return isWaitedFor || isHurried ? 0 : flushedAt + UNWAITED_MS;
   }
 
   /** What goes now: all that is fresh, and what was left if its time has come or nothing else goes. */
@@ -117,7 +121,8 @@ export function makeReleaseQueue(context: ReleaseContext) {
         return context.engine.release(client, jobs);
       });
       const again = new Set(released.left_ids);
-      if (released.saturated !== null) saturatedUntil = released.saturated ? flushedAt + SATURATED_FOR_MS : 0;
+      isWaitedFor = released.saturated !== null;
+      if (isWaitedFor) saturatedUntil = released.saturated ? flushedAt + SATURATED_FOR_MS : 0;
       flushedPolicies = policiesOf(batch);
       failures = 0;
       const durationMs = performance.now() - flushedAt;
@@ -126,6 +131,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
       comeAgain(batch.filter(({ job }) => again.has(job.job)));
     } catch (error) {
       failures++;
+      isWaitedFor = true; // its answer may be all that was lost
       if (batch.length === 0) batch = take(); // there was no client
       const ended = isPoolEnded(error);
       const message = error instanceof Error ? error.message : String(error);
@@ -133,8 +139,8 @@ export function makeReleaseQueue(context: ReleaseContext) {
       logger.warn(`Could not release ${batch.length} finished jobs, ${next}: ${message}`, { error });
       if (!ended) comeAgain(batch);
     }
-    // also when it failed: its answer may be all that was lost
-    context.onReleased?.(policiesOf(batch));
+    // a retry is staged, and due some time
+    if (isWaitedFor || batch.some(({ job }) => job.retry !== null)) context.onReleased?.(policiesOf(batch));
     for (const { flushed } of batch) flushed();
   }
 

@@ -1,10 +1,12 @@
 -- How many jobs of a policy may be in flight so that workers never wait for a tick: their slots + ahead. By default
--- ahead follows what the workers finish in a second: with instant jobs a fixed 110 held the pace to a fifth.
+-- ahead follows what the workers finish in a second: with instant jobs a fixed 110 held the pace to a fifth. What has
+-- finished of the second that is being measured counts too, up to 250, so that workers that start need not wait for it.
 -- Null: no bound.
-create or replace function :DISPATCH_POLICY_SCHEMA._ahead_cap(p_policy_id int, p_finished_per_second float8)
+create or replace function :DISPATCH_POLICY_SCHEMA._ahead_cap(limiter :DISPATCH_POLICY_SCHEMA._private_limiters)
 returns int language sql stable as $$
   select case
-    when p.ahead_auto then s.slots + greatest(2 * s.slots, 100, least(ceil(p_finished_per_second), 1e6)::int)
+    when p.ahead_auto then s.slots + greatest(
+      2 * s.slots, 100, least(ceil(limiter.finished_per_second), 1e6)::int, least(limiter.released - limiter.sampled_released, 250)::int)
     else s.slots + p.ahead
   end
   from :DISPATCH_POLICY_SCHEMA._private_policies p
@@ -15,13 +17,13 @@ returns int language sql stable as $$
       and w.tasks && array(select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
                            where t.policy_id = p.id)
   ) s
-  where p.id = p_policy_id;
+  where p.id = limiter.policy_id;
 $$;
 
--- Whether the workers have enough to do for a while: half a second's work waits for them beside what they run.
-create or replace function :DISPATCH_POLICY_SCHEMA._is_enough(p_auto boolean, p_ahead int, p_finished_per_second float8)
+-- Whether the workers have enough to do while releases rest (a quarter of a second) and a pass makes up for them.
+create or replace function :DISPATCH_POLICY_SCHEMA._is_enough(p_in_flight int, p_finished_per_second float8)
 returns boolean language sql immutable as $$
-  select p_finished_per_second > 0 and (p_auto or p_ahead >= p_finished_per_second / 2);
+  select p_finished_per_second > 0 and p_in_flight >= p_finished_per_second * 0.3;
 $$;
 
 -- Whether somebody waits for the ahead bound though there is room. The bound rises without a release: a worker pool
@@ -33,7 +35,7 @@ returns boolean language sql stable as $$
     select from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = p_limiter_id
       and exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id)
-      and (:DISPATCH_POLICY_SCHEMA._ahead_cap(p_policy_id, l.finished_per_second)
+      and (:DISPATCH_POLICY_SCHEMA._ahead_cap(l)
         > l.in_flight + cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending))) is not false);
 $$;
 

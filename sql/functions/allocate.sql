@@ -56,7 +56,7 @@ begin
   ),
   -- the limiters of each partition, and how many of its jobs could pass each; one that is unknown has no numbers
   uses as materialized (
-    select p.id as partition_id, l.*, case
+    select p.id as partition_id, l.id, l.breadth, l.tokens, l.capacity, l.reserved_for, l.slots_here, case
         when l.slots is not null then
           l.slots - case when l.reserved_for is not null and l.reserved_for <> p.id then 1 else 0 end
         when l.rate <= 0 then 0
@@ -131,7 +131,7 @@ begin
   ),
   -- each pass drops what one breadth of scopes refuses
   narrow as materialized (
-    select c.* from cand c
+    select c.id, c.partition_id, c.pos, c.cost, c.vt, c.priority, c.run_at from cand c
     where c.pos <= c.offer and (
       c.used <= c.bucket + 1e-9
       or (c.pos = 1 and c.cost <= c.unfilled_bucket + 1e-9)   -- dearer than its full bucket: goes, and leaves it negative

@@ -53,7 +53,8 @@ begin
     ) t
   ),
   head as materialized (
-    select distinct on (c.partition_id) c.* from unnest(p_candidates) c
+    select distinct on (c.partition_id) c.partition_id, c.staged_id, c.priority, c.run_at, c.cost, c.chosen
+    from unnest(p_candidates) c
     where (c.staged_id in (select a.staged_id from unnest(p_admissions) a)) is not true
     order by c.partition_id, c.pos
   ),
@@ -75,7 +76,7 @@ begin
   ),
   -- the limiters that have no room for a partition's next job, and when each might
   lacking as materialized (
-    select p.id as partition_id, u.ord, l.*,
+    select p.id as partition_id, u.ord, l.id, l.breadth, l.kind,
       case when l.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
         l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, p.head_cost, p_now)
         -- nobody tells when Graphile Worker has recorded an end
@@ -96,7 +97,7 @@ begin
   ),
   -- the one it waits for, and for a bucket of its own the time by which all its own buckets are ready
   waits as materialized (
-    select distinct on (k.partition_id) k.partition_id, k.id, k.breadth, k.kind, k.ord, k.reason, k.ready_at,
+    select distinct on (k.partition_id) k.partition_id, k.id, k.breadth, k.kind, k.ord, k.reason,
       first_value(k.ready_at) over own as own_ready_at,
       first_value(k.id) over own as own_id,
       first_value(k.reason) over (
@@ -106,7 +107,7 @@ begin
     order by k.partition_id, k.ord
   ),
   state as materialized (
-    select p.*, w.id as limiter_id, w.kind, w.breadth, w.ord, w.reason as wait_reason,
+    select p.*, w.kind, w.breadth, w.ord, w.reason as wait_reason,
       case when p.head_id is null then null
         when p.probe_job_id is not null then 'breaker_open'
         when w.partition_id is not null then w.last_reason
@@ -148,10 +149,9 @@ begin
       wake_at = least(l.wake_at, w.wake_at, k.until),
       reserved_for = r.partition_id,
       reserved_until = k.until,
-      sampled_at = case when s.due then p_now else l.sampled_at end,
-      sampled_released = case when s.due then l.released else l.sampled_released end,
-      finished_per_second = case when s.due
-        then coalesce((l.released - l.sampled_released) / greatest(s.elapsed, 1), 0) else l.finished_per_second end
+      sampled_at = case when x.measured is not null then p_now else l.sampled_at end,
+      sampled_released = case when x.measured is not null then l.released else l.sampled_released end,
+      finished_per_second = coalesce(x.measured, l.finished_per_second)
     from lim x
     left join reserve r on r.id = x.id
     cross join lateral (
@@ -160,12 +160,8 @@ begin
     left join (
       select k.id, min(k.ready_at) as wake_at from lacking k where k.breadth > 0 and k.ready_at is not null group by k.id
     ) w on w.id = x.id
-    cross join lateral (
-      select extract(epoch from p_now - x.sampled_at)::float8 as elapsed,
-        x.kind = 'ahead' and (x.sampled_at is null or abs(extract(epoch from p_now - x.sampled_at)) >= 1) as due
-    ) s
     where l.id = x.id and l.id = any(v_limiter_ids) and (
-      x.jobs > 0 or s.due
+      x.jobs > 0 or x.measured is not null
       or w.id is not null or l.refilled_at > p_now + interval '1 second'
       or (l.reserved_for is distinct from r.partition_id
         and (l.reserved_for is null or l.reserved_for = any(p_partition_ids) or x.reserved_for is null)))
@@ -212,7 +208,7 @@ begin
     (select case when bool_and(s.kind = 'ahead') and bool_and(a.is_enough) then 'workers' else 'gate' end
       from state s
       left join (
-        select :DISPATCH_POLICY_SCHEMA._is_enough((p_policy).ahead_auto, (p_policy).ahead, l.finished_per_second) as is_enough
+        select :DISPATCH_POLICY_SCHEMA._is_enough(l.in_flight + l.jobs, l.finished_per_second) as is_enough
         from lim l where l.id = (p_policy).ahead_limiter_id
       ) a on true
       where s.breadth >= 2 and s.kind <> 'throttle' and s.blocked_on is not null having count(*) > 0);

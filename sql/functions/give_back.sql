@@ -69,7 +69,7 @@ begin
       decreased_at = coalesce((a.state).decreased_at, l.decreased_at)
     from per_limiter n left join adapted a on a.id = n.id
     where l.id = n.id and l.id = any(p_limiter_ids)
-    returning l.id, l.policy_id, l.kind, l.finished_per_second,
+    returning l.id, l.policy_id, l.kind, l.in_flight, l.finished_per_second,
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1) is true as waited
   ),
@@ -78,13 +78,13 @@ begin
     select f.policy_id, f.id from freed f where f.waited
   ),
   told as materialized (
-    select p.id, p.ahead_auto, p.ahead, :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
+    select p.id, :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
     where p.id = any(array(select f.policy_id from freed f where f.waited))
   )
   select
     array(select h.job_id from held h
       where h.job_id not in (select g.job_id from gone g) and h.job_id not in (select o.job_id from taken_over o)),
-    (select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(p.ahead_auto, p.ahead, f.finished_per_second))
+    (select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(f.in_flight, f.finished_per_second))
       from freed f join told p on p.id = f.policy_id where f.waited),
     array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from gone g where v_reports)
   into left_ids, saturated, v_gone;

@@ -2,6 +2,7 @@
 -- other is null). Callers hold the limiters' locks, taken in an earlier statement, when they decide by it.
 -- `spent` is null but for sliding windows, whose tokens are what they have left.
 -- `p_bounded` false: the ahead bound does not count (an explicit tick is not kept just ahead of the workers).
+-- `measured`: jobs of the policy that finished a second, where it is time to say so anew.
 -- `ending`: released jobs that Graphile Worker still has, for which the ahead bound has no room.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
@@ -13,7 +14,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   effective as materialized (   -- what it works out is used more than once
     select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight,
       case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
-      l.tokens, l.refilled_at, l.sliding, l.spent, l.sampled_at, l.finished_per_second,
+      l.tokens, l.refilled_at, l.sliding, l.spent, l.finished_per_second,
+      -- every second
+      case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
+        (l.released - l.sampled_released) / greatest(extract(epoch from p_now - l.sampled_at)::float8, 1), 0) end as measured,
       coalesce((o.set ->> 'rate')::float8, l.rate) as rate,
       coalesce((o.set ->> 'per')::float8, l.per) as per,
       case when not l.sliding then coalesce((o.set ->> 'burst')::float8, l.burst) end as burst,
@@ -24,7 +28,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
           coalesce((o.set ->> 'max')::int, l.max),
           coalesce((o.set ->> 'initial_max')::int, l.initial_max), l.in_flight)
         when 'ahead' then
-          case when p_bounded then :DISPATCH_POLICY_SCHEMA._ahead_cap(l.policy_id, l.finished_per_second) end
+          case when p_bounded then :DISPATCH_POLICY_SCHEMA._ahead_cap(l) end
       end as cap,
       case when l.kind = 'ahead' and p_bounded
         then cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending)) else 0 end as ending
@@ -52,6 +56,6 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     -- a reservation counts while its partition waits or is about to be looked at
     (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now),
-    e.reserved_until, e.ending, e.sampled_at, e.finished_per_second
+    e.reserved_until, e.ending, e.finished_per_second, e.measured
   from effective e;
 $$;

@@ -16,9 +16,13 @@ const SLOTS = 6;
 /** What the workers do in a second is known after one: by then most of the jobs are left. */
 const JOB_MS = 5;
 const APART_MS = 250;
+const UNWAITED_MS = 20;
 
 /** A worker process's queue, over a session of its own. */
-async function queueOn(world: Engine, options: { rests?: boolean } = {}) {
+async function queueOn(
+  world: Engine,
+  options: { rests?: boolean; onReleased?: () => void; events?: WorkerEvents } = {},
+) {
   const client = await world.session();
   return makeReleaseQueue({
     withPgClient: (callback) => callback(client as never),
@@ -29,6 +33,21 @@ async function queueOn(world: Engine, options: { rests?: boolean } = {}) {
   });
 }
 
+/** When each release began. */
+function startsOfReleases() {
+  const starts: number[] = [];
+  const events: WorkerEvents = new EventEmitter();
+  policyEvents(events).on("dispatchPolicy:release", ({ durationMs }) => {
+    starts.push(performance.now() - durationMs);
+  });
+  return { events, starts };
+}
+
+const gapsOf = (starts: readonly number[]) =>
+  starts.slice(1).map((start, n) => start - (starts[n] as number));
+/** Timers are a little early. */
+const isApart = (ms: number, leastMs: number) => ms > leastMs * 0.95;
+
 function succeeded(job: string): FinishedJob {
   return { job, ok: true, lagMs: 1, attempt: 1, retry: null };
 }
@@ -36,25 +55,23 @@ function succeeded(job: string): FinishedJob {
 test("releases are a quarter of a second apart while the workers have enough to do, and none is left at the end", async (t) => {
   const it = await scenario(t, {});
   await it.stage(`${JOBS}@a`);
-  const starts: number[] = [];
+  const { events, starts } = startsOfReleases();
   let released = 0;
-  const events: WorkerEvents = new EventEmitter();
-  policyEvents(events).on("dispatchPolicy:release", ({ jobs, durationMs }) => {
-    starts.push(performance.now() - durationMs);
+  policyEvents(events).on("dispatchPolicy:release", ({ jobs }) => {
     released += jobs;
   });
   const worker = await it.worker({ tasks: { p: () => delay(JOB_MS) }, slots: SLOTS, events });
   await until("all but a few have run", () => released > JOBS * 0.9);
   await worker.stop();
-  const gaps = starts.slice(1).map((start, n) => start - (starts[n] as number));
-  const isApart = (ms: number) => ms > APART_MS * 0.95; // timers are a little early
-  const apart = gaps.filter(isApart);
+  const gaps = gapsOf(starts);
+  const isRest = (ms: number) => isApart(ms, APART_MS);
+  const apart = gaps.filter(isRest);
   t.log(`${released} jobs in ${starts.length} releases, ${apart.length} of them ${APART_MS} ms apart`);
   t.true(apart.length >= 5, `${gaps.map(Math.round)}`);
   // one alone may be the machine's
-  const rests = (ms: number, n: number) => isApart(ms) && isApart(gaps[n + 1] ?? 0);
+  const rests = (ms: number, n: number) => isRest(ms) && isRest(gaps[n + 1] ?? 0);
   const resting = gaps.slice(gaps.findIndex(rests), gaps.findLastIndex(rests));
-  t.true(resting.filter(isApart).length > resting.length * 0.8, `${resting.map(Math.round)}`);
+  t.true(resting.filter(isRest).length > resting.length * 0.8, `${resting.map(Math.round)}`);
   const [row] = await it.rows(`select (select count(*) from dispatch_policy.in_flight_jobs)
     - (select count(*) from graphile_worker.jobs) as leaked`);
   t.is(row.leaked, "0", "what has ended holds nothing");
@@ -66,7 +83,8 @@ test("a rest ends where somebody wants a release, and where a job of another pol
     ["p"],
   ]);
   await it.stage(Array.from({ length: 60 }, (_, n) => `key ${n}`));
-  const releases = await queueOn(it, { rests: true });
+  const { events, starts } = startsOfReleases();
+  const releases = await queueOn(it, { rests: true, events });
   const ends = async (policy: string) => {
     await it.passes();
     await it.pool.query("update dispatch_policy._private_limiters set finished_per_second = 1");
@@ -76,20 +94,42 @@ test("a rest ends where somebody wants a release, and where a job of another pol
   };
   const restFor = async (policy: string, meanwhile = () => {}) => {
     await ends("p");
-    const since = performance.now();
     const ended = ends(policy);
     await delay(10);
     meanwhile();
     await ended;
-    return performance.now() - since;
+    return gapsOf(starts).at(-1) as number;
   };
-  t.true(
-    (await restFor("p")) > APART_MS * 0.8,
-    "its first release has ended by the time it is measured from",
-  );
-  const isCut = async (ms: Promise<number>) => (await ms) < APART_MS * 0.8;
+  t.true(isApart(await restFor("p"), APART_MS), `${gapsOf(starts)}`);
+  const isCut = async (ms: Promise<number>) => !isApart(await ms, APART_MS);
   await until("a hurried rest is short", () => isCut(restFor("p", () => releases.hurry())));
   await until("another policy's is none", () => isCut(restFor("q")));
+});
+
+test("what nobody waits for is released together, and wakes no tick loop", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  await it.stage([...Array.from({ length: 8 }, (_, n) => `alone ${n}`), "two", "two"]);
+  await it.passes();
+  const jobs = await it.inFlight();
+  const { events, starts } = startsOfReleases();
+  let woken = 0;
+  const releases = await queueOn(it, { rests: true, events, onReleased: () => woken++ });
+  const failed = { ok: false, retry: { attempt: 1, after: 60, task: it.policy } };
+  await releases.push({ ...succeeded(jobs[0] as string), ...failed }, "p");
+  t.is(woken, 1, "a loop has to know when its retry is due");
+  woken = 0;
+  for (const job of jobs.slice(1, -1)) await releases.push(succeeded(job), "p");
+  const gaps = gapsOf(starts);
+  t.is(gaps.length, 7);
+  t.true(
+    gaps.every((ms) => isApart(ms, UNWAITED_MS)),
+    `${gaps}`,
+  );
+  t.is(woken, 0);
+  await releases.push(succeeded(jobs.at(-1) as string), "p");
+  t.is(woken, 1, "the second job of its partition waits");
+  await it.passes();
+  t.is((await it.inFlight()).length, 1);
 });
 
 test("a job that ends just as the last release does is released too", async (t) => {

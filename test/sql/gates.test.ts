@@ -408,3 +408,26 @@ test("a weight or a cost that would overflow is refused, and nothing is staged",
   await t.throwsAsync(it.stage(["a"], { weight: 1e13 }), { message: /weight_check/ });
   t.is(await it.number("select count(*)::int from dispatch_policy._private_staged_jobs"), 0);
 });
+
+test("by default the ahead bound follows what the workers finish, also within the first second", async (t) => {
+  const it = await engine(t, { gates: [], ahead: 0 });
+  await it.pool.query("update dispatch_policy._private_policies set ahead = null, ahead_auto = true");
+  const cap = async (slots: number, perSecond: number, since: number) => {
+    const alive = "select dispatch_policy._worker_alive('pool', $1, $2, 'host', 1, '1 hour', '0')";
+    await it.pool.query(alive, [slots, [it.policy]]);
+    await it.pool.query(
+      `update dispatch_policy._private_limiters
+       set finished_per_second = $1, released = 1000 + $2, sampled_released = 1000 where kind = 'ahead'`,
+      [perSecond, since],
+    );
+    return it.number(
+      "select dispatch_policy._ahead_cap(l) from dispatch_policy._private_limiters l where kind = 'ahead'",
+    );
+  };
+  t.is(await cap(10, 0, 0), 10 + 100);
+  t.is(await cap(80, 0, 0), 80 + 160);
+  t.is(await cap(10, 1234.5, 0), 10 + 1235);
+  t.is(await cap(10, 0, 180), 10 + 180);
+  t.is(await cap(10, 0, 5000), 10 + 250, "what no whole second confirms counts so far only");
+  t.is(await cap(10, 1234.5, 5000), 10 + 1235);
+});

@@ -34,7 +34,7 @@ test("a release that nobody waits for does not say whether the next one may wait
   t.is(await saturates(it, job), null);
 });
 
-test("the next release may wait where the workers have half a second's work before what waits for them", async (t) => {
+test("the next release may wait where the workers have work for as long", async (t) => {
   const it = await bounded(t);
   await it.stage(["a", "b", "c", "d", "e", "f"]);
   t.is(await it.passes(2), 4);
