@@ -6,7 +6,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._ahead_cap(limiter :DISPATCH_
 returns int language sql stable as $$
   select case
     when p.ahead_auto then s.slots + greatest(
-      2 * s.slots, 100, least(ceil(limiter.finished_per_second), 1e6)::int, least(limiter.released - limiter.sampled_released, 250)::int)
+      2 * s.slots, 100, least(ceil(limiter.finished_per_second), 1e6)::int,
+      least(limiter.released - limiter.sampled_released, 250)::int)
     else s.slots + p.ahead
   end
   from :DISPATCH_POLICY_SCHEMA._private_policies p

@@ -4,7 +4,8 @@
 --
 --   p_batches   json array, one batch per policy (and one for all plain jobs, policy null):
 --     { "policy": text, "version": int,
---       "partitions": [{ "key", "shard", "context", "weight", "limits" (or "like": the place of one that has the same) }],
+--       "partitions": [{ "key", "shard", "context", "weight", "limits" }], with "like" instead of "limits" where they
+--         are those of another: its place
 --       "jobs": [{ "n": place in the caller's input, "task", "p": index into partitions, "payload", "queueName",
 --                  "runAt", "maxAttempts", "jobKey", "priority", "flags", "cost" }] }
 --   p_mode      replace, preserve_run_at or unsafe_dedupe, as Graphile Worker's

@@ -28,6 +28,7 @@ begin
   end if;
   if v_jobs::text = '[]' then
     return;
+  -- one that is left of several may have its limits from another's partition
   elsif length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(p_policy, p_version, p_partitions, v_jobs) s;
   else

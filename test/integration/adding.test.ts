@@ -1,7 +1,21 @@
-import test from "ava";
-import { ArgumentError, addPolicyJob, concurrency, definePolicy, makePolicyUtils } from "../../src/index.ts";
+import test, { type ExecutionContext } from "ava";
+import {
+  type AnyPolicy,
+  ArgumentError,
+  addPolicyJob,
+  concurrency,
+  definePolicy,
+  makePolicyUtils,
+} from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+
+async function utilsOf(t: ExecutionContext, policy: AnyPolicy) {
+  const { url, pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ connectionString: url, policies: [policy], logger: silent });
+  t.teardown(async () => utils.release());
+  return { utils, pool };
+}
 
 const both = definePolicy("both", {
   tasks: ["a", "b"],
@@ -10,9 +24,7 @@ const both = definePolicy("both", {
 });
 
 test("jobs of a policy over several tasks are added by task; by policy it is a clear error", async (t) => {
-  const { url, pool } = await testDatabase(t);
-  const utils = await makePolicyUtils({ connectionString: url, policies: [both], logger: silent });
-  t.teardown(async () => utils.release());
+  const { utils, pool } = await utilsOf(t, both);
   await t.throwsAsync(utils.addJob(both, { k: "x" }), {
     instanceOf: ArgumentError,
     message: /several tasks \(a, b\)/,
@@ -29,9 +41,7 @@ const many = definePolicy("many", {
 });
 
 test("partitions of one call each have their own limits, told of once; from SQL as from JavaScript", async (t) => {
-  const { url, pool } = await testDatabase(t);
-  const utils = await makePolicyUtils({ connectionString: url, policies: [many], logger: silent });
-  t.teardown(async () => utils.release());
+  const { utils, pool } = await utilsOf(t, many);
   const payloads = ["a", "b", "a", "c"].map((k) => ({ k }));
   await utils.addJobs(payloads.map((payload) => ({ identifier: "many", payload })));
   await pool.query(
@@ -52,14 +62,12 @@ test("partitions of one call each have their own limits, told of once; from SQL 
 });
 
 test("of a call of which a full backlog keeps one job, that one has its partition's limits", async (t) => {
-  const { url, pool } = await testDatabase(t);
   const bounded = definePolicy("bounded", {
     partitionBy: "k",
     gates: [concurrency({ max: 1 })],
     maxPending: { partition: 1, whenFull: "drop_newest" },
   });
-  const utils = await makePolicyUtils({ connectionString: url, policies: [bounded], logger: silent });
-  t.teardown(async () => utils.release());
+  const { utils, pool } = await utilsOf(t, bounded);
   await utils.addJob(bounded, { k: "full" });
   const both = ["full", "new"].map((k) => ({ identifier: "bounded", payload: { k } }));
   const [full, kept] = await utils.addJobs(both);
