@@ -10,7 +10,7 @@ import { MOST_IN_ALL, MOST_OF_A_PARTITION, type Orders, type Report } from "./wo
 
 const PROCESSES = { worker: 2, ticker: 4, enqueuer: 4 } as const;
 const STALLED_AFTER_MS = 10_000;
-/** A race for pace has short jobs, RACE_LONGEST_MS, and passes that each find several slots free, RACE_LONGEST_PAUSE_MS. */
+/** A race for pace has short jobs, RACE_LONGEST_MS, and leaves most passes to the first ticker, RACE_LONGEST_PAUSE_MS. */
 const LONGEST_MS = Number(process.env.RACE_LONGEST_MS ?? 20);
 const LONGEST_PAUSE_MS = Number(process.env.RACE_LONGEST_PAUSE_MS ?? 20);
 /** Eleven processes start at once. */
@@ -32,6 +32,8 @@ export interface Outcome {
   readonly jobsPerSecond: number;
   readonly mostInAll: number;
   readonly mostOfAPartition: number;
+  /** How many jobs each ticker admitted. */
+  readonly admittedBy: readonly number[];
 }
 
 export async function race(engine: Engine, course: Course): Promise<Outcome> {
@@ -47,10 +49,18 @@ export async function race(engine: Engine, course: Course): Promise<Outcome> {
   }
   const seconds = (books.lastEndAt - books.firstStagedAt) / 1000;
   if (books.stalledWith === 0) await checkLeftovers(engine, books);
-  const { mostInAll, mostOfAPartition } = books;
+  const { mostInAll, mostOfAPartition, admittedBy } = books;
   const jobs = books.ended.size;
   const jobsPerSecond = Math.round(jobs / seconds);
-  return { problems: books.problems(), jobs, seconds, jobsPerSecond, mostInAll, mostOfAPartition };
+  return {
+    problems: books.problems(),
+    jobs,
+    seconds,
+    jobsPerSecond,
+    mostInAll,
+    mostOfAPartition,
+    admittedBy,
+  };
 }
 
 /** What the processes reported. */
@@ -58,6 +68,7 @@ class Books {
   readonly staged = new Set<string>();
   readonly ended = new Set<string>();
   readonly failures = new Map<string, number>();
+  readonly admittedBy: number[] = [];
   doubled = 0;
   enqueuersDone = 0;
   mostInAll = 0;
@@ -66,8 +77,9 @@ class Books {
   lastEndAt = Date.now() + STARTED_WITHIN_MS;
   stalledWith = 0;
 
-  add({ failure, staged, done, seen }: Report): void {
+  add({ failure, staged, done, admitted, seen }: Report): void {
     if (failure !== undefined) this.fail(failure);
+    if (admitted !== undefined) this.admittedBy.push(admitted);
     if (done) this.enqueuersDone++;
     for (const id of staged ?? []) this.staged.add(id);
     if (staged) this.firstStagedAt = Math.min(this.firstStagedAt, Date.now());

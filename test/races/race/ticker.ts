@@ -1,6 +1,7 @@
-// Routes and admits; when nothing is to be done, waits to be told or for a moment.
+// Routes and admits; when nothing is to be done, waits to be told or for a moment. The first goes at once, as the leader
+// of a shard does, and the others each at a moment of their own, beside it or beside one another.
 import { setTimeout as delay } from "node:timers/promises";
-import { bell, connect, orders, repeat } from "./world.ts";
+import { bell, connect, orders, repeat, report } from "./world.ts";
 
 const MOMENT_MS = 250;
 const engine = connect();
@@ -8,13 +9,15 @@ const session = await engine.session();
 await session.query("listen dispatch_policy");
 const told = bell();
 session.on("notification", told.ring);
+let jobs = 0;
 
 await repeat(async () => {
   const routed = await engine.route(session);
-  const { claimed } = await engine.admit({ as: session });
-  // as a tick loop pauses, and each ticker at another moment
-  await delay(Math.random() * orders.longestPauseMs);
+  const { claimed, admitted } = await engine.admit({ as: session });
+  jobs += admitted;
   if (routed === 0 && claimed === 0) await told.rung(MOMENT_MS);
+  await delay(Math.random() * orders.longestPauseMs * orders.place);
 });
+report({ admitted: jobs });
 await engine.endSessions();
 await engine.pool.end();

@@ -23,7 +23,7 @@ export interface Orders {
   readonly seconds: number;
   /** The longest a job runs, in milliseconds. */
   readonly longestMs: number;
-  /** The longest a ticker rests between two passes, in milliseconds. */
+  /** The longest the second ticker rests between two passes, in milliseconds; the first does not, the third twice as long. */
   readonly longestPauseMs: number;
 }
 
@@ -87,6 +87,8 @@ export interface Report {
   readonly staged?: readonly string[];
   /** An enqueuer has staged its jobs. */
   readonly done?: true;
+  /** How many jobs a ticker has admitted, at the end. */
+  readonly admitted?: number;
   /** The observer's account, about ten times a second. */
   readonly seen?: Seen;
 }
