@@ -28,8 +28,9 @@ begin
   v_ids := array(
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.id = any(v_ids) and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._limiters_now(q.policy_id, q.limiter_ids, p_now, false) n
-      where n.breadth = 0 and (n.in_flight > 0 or n.tokens < n.capacity - 1e-9)));
+      select from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.id = any(q.limiter_ids) and l.breadth = 0
+        and not :DISPATCH_POLICY_SCHEMA._is_as_new(l, p_now, p_inactive_after)));
   delete from :DISPATCH_POLICY_SCHEMA._private_limiters l
   where l.breadth = 0 and l.id = any(array(
     select unnest(q.limiter_ids) from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = any(v_ids)));

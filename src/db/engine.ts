@@ -419,6 +419,15 @@ export function makeEngine(schemaName: string) {
         )
       ).n,
 
+    collectLimiters: async (client: Queryable, inactiveAfterMs: number) =>
+      (
+        await first<{ n: number }>(
+          client,
+          `select ${schema}._collect_limiters(pg_catalog.clock_timestamp(), $1) as n`,
+          [interval(inactiveAfterMs)],
+        )
+      ).n,
+
     /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
     call: <T>(client: Queryable, name: string, args: Record<string, unknown>) => {
       const given = Object.entries(args).filter(([, value]) => value !== undefined);

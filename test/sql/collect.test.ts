@@ -1,0 +1,120 @@
+// What sweeps forget: partitions long unused, and limiters that no partition uses.
+import test from "ava";
+import { adaptive, concurrency, type Engine, engine, throttle } from "../helpers/engine.ts";
+
+const DAY_MS = 86_400_000;
+
+interface Collected {
+  readonly partitions: number;
+  readonly limiters: number;
+}
+
+/** Two days later, when what was unused for one is collected. */
+async function collect(it: Engine, now = new Date(Date.now() + 2 * DAY_MS)): Promise<Collected> {
+  const partitions = await it.number("select dispatch_policy._collect_partitions($1, '1 day')", [now]);
+  const limiters = await it.number("select dispatch_policy._collect_limiters($1, '1 day')", [now]);
+  return { partitions, limiters };
+}
+
+async function finishAll(it: Engine): Promise<void> {
+  await it.finish(await it.inFlight());
+  await it.passes(2);
+}
+
+const byFirstLetter = { name: "host", scope: (partition: string) => partition.slice(0, 1) };
+
+test("a partition goes with its own limiters, and comes back with no more than its bucket holds", async (t) => {
+  const it = await engine(t, { gates: [throttle(2, { per: 3600 })] });
+  await it.stage(["a", "a"]);
+  t.is(await it.passes(2), 2);
+  await finishAll(it);
+  t.deepEqual(await collect(it, new Date()), { partitions: 0, limiters: 0 }, "used just now");
+  t.deepEqual(await collect(it), { partitions: 1, limiters: 0 });
+  t.is(await it.limiter("throttle"), undefined);
+
+  await it.stage(["a", "a", "a"]);
+  t.is(await it.passes(2), 2);
+});
+
+test("a partition stays whose bucket is not full, or that has a job in flight", async (t) => {
+  const it = await engine(t, { gates: [throttle(1, { per: (10 * DAY_MS) / 1000 }), concurrency(1)] });
+  await it.stage("a");
+  t.is(await it.passes(), 1);
+  t.deepEqual(await collect(it), { partitions: 0, limiters: 0 });
+  await finishAll(it);
+  t.deepEqual(await collect(it), { partitions: 0, limiters: 0 });
+  t.deepEqual(await collect(it, new Date(Date.now() + 20 * DAY_MS)), { partitions: 1, limiters: 0 });
+});
+
+test("a partition stays that an operator stopped", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  await it.stage("a");
+  await it.passes();
+  await finishAll(it);
+  await it.pool.query("select dispatch_policy.pause(policy => 'p', partition => 'a', reason => 'test')");
+  await it.passes();
+  t.deepEqual(await collect(it), { partitions: 0, limiters: 0 });
+});
+
+test("a limiter that partitions share goes with the last of them", async (t) => {
+  const it = await engine(t, { gates: [concurrency(2, byFirstLetter)] });
+  await it.stage(["a1", "b1"]);
+  await it.stage("a2", { runAt: new Date(Date.now() + 3 * DAY_MS) });
+  t.is(await it.passes(), 2);
+  await finishAll(it);
+  t.deepEqual(await collect(it), { partitions: 2, limiters: 1 });
+  t.is(await it.limiter("host", "b"), undefined);
+  t.truthy(await it.limiter("host", "a"));
+});
+
+test("a limiter goes that its partition uses no more, once nothing is in flight under it", async (t) => {
+  const dropped = concurrency(1, { name: "dropped" });
+  const kept = concurrency(2, { name: "kept" });
+  const it = await engine(t, { gates: [dropped, kept] });
+  await it.stage("a");
+  t.is(await it.passes(), 1);
+  await it.stage("a", { gates: [kept] });
+  t.is(await it.passes(), 1);
+  t.deepEqual(await collect(it, new Date()), { partitions: 0, limiters: 0 });
+  await finishAll(it);
+  t.deepEqual(await collect(it, new Date()), { partitions: 0, limiters: 1 });
+  t.is(await it.limiter("dropped"), undefined);
+  t.truthy(await it.limiter("kept"));
+});
+
+test("a bucket stays until it is full, whoever used it", async (t) => {
+  const it = await engine(t, { gates: [throttle(1, { per: 3600, ...byFirstLetter })] });
+  await it.stage("a");
+  t.is(await it.passes(), 1);
+  await finishAll(it);
+  await it.stage("a", { gates: [] });
+  t.is(await it.passes(), 1);
+  t.deepEqual(await collect(it, new Date()), { partitions: 0, limiters: 0 });
+  t.deepEqual(await collect(it, new Date(Date.now() + 3_700_000)), { partitions: 0, limiters: 1 });
+});
+
+test("what an adaptive limiter has learnt stays as long as a partition would", async (t) => {
+  const it = await engine(t, { gates: [adaptive(4, byFirstLetter)] });
+  await it.stage("a");
+  t.is(await it.passes(), 1);
+  const [job = ""] = await it.inFlight();
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+  await it.release([{ job, ok: false, lagMs: 1 }]);
+  t.is((await it.limiter("host")).current_max, 2);
+  await it.stage("a", { gates: [] });
+  await it.passes();
+  t.deepEqual(await collect(it, new Date()), { partitions: 0, limiters: 0 });
+  t.is((await collect(it)).limiters, 1);
+});
+
+test("a note that a limiter has room goes with it", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  await it.stage("a");
+  await it.route();
+  await it.stage("a", { gates: [] });
+  await it.route();
+  await it.pool.query(`insert into dispatch_policy._private_freed (policy_id, limiter_id)
+    select policy_id, id from dispatch_policy._private_limiters where gate = 'concurrency'`);
+  t.deepEqual(await collect(it, new Date()), { partitions: 0, limiters: 1 });
+  t.is(await it.number("select count(*)::int from dispatch_policy._private_freed"), 0);
+});
