@@ -1,5 +1,6 @@
 -- Removes limiters that no partition uses any more: of a key whose partitions are gone or go by another, of a gate that
--- its policy no longer has. At most 1,000 a call.
+-- its policy no longer has. One over all of a policy stays while the policy has its gate: code outside jobs may take from
+-- it. At most 1,000 a call.
 --
 -- Only routing gives partitions their limiters: those of a policy that is being routed stay for the next sweep.
 create or replace function :DISPATCH_POLICY_SCHEMA._collect_limiters(p_now timestamptz, p_inactive_after interval)
@@ -14,7 +15,11 @@ begin
   -- a look at every partition, for which no router should have to wait
   v_ids := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.breadth < 3 and :DISPATCH_POLICY_SCHEMA._is_as_new(l, p_now, p_inactive_after)
+    where :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after)
+      and (l.breadth < 2 or (l.breadth = 2 and not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_policies p
+        cross join jsonb_array_elements(p.definition -> 'gates') g
+        where p.id = l.policy_id and g ->> 'name' = l.gate)))
       and not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_partitions q cross join unnest(q.limiter_ids) u (id)
         where u.id = l.id)
@@ -31,7 +36,7 @@ begin
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = any(v_ids) and l.policy_id = any(v_policy_ids) order by l.id for update skip locked);
   delete from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.id = any(v_ids) and :DISPATCH_POLICY_SCHEMA._is_as_new(l, p_now, p_inactive_after)
+  where l.id = any(v_ids) and :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after)
     and not exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id)
     and l.id not in (
       select u.id from :DISPATCH_POLICY_SCHEMA._private_partitions q cross join unnest(q.limiter_ids) u (id)
@@ -45,14 +50,15 @@ begin
 end
 $$;
 
--- Whether a limiter that is removed, and made anew when it is next used, has no more than if it had stayed.
-create or replace function :DISPATCH_POLICY_SCHEMA._is_as_new(
+-- Whether a limiter may go: made anew when it is next used, it has no more than if it had stayed. What it has learnt, and
+-- a bucket that code outside jobs may take from, stay as long as an unused partition.
+create or replace function :DISPATCH_POLICY_SCHEMA._is_unused(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz, p_inactive_after interval
 ) returns boolean language sql stable as $$
   select limiter.in_flight = 0 and case limiter.kind
-      when 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_holds(limiter, p_now)
-        >= :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.rate, limiter.burst) - 1e-9
-      -- what it has learnt is kept for as long
+      when 'throttle' then limiter.refilled_at < p_now - p_inactive_after
+        and :DISPATCH_POLICY_SCHEMA._throttle_holds(limiter, p_now)
+          >= :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.rate, limiter.burst) - 1e-9
       when 'adaptive_concurrency' then coalesce(limiter.decreased_at < p_now - p_inactive_after, true)
       else true end;
 $$;

@@ -30,7 +30,7 @@ begin
     where q.id = any(v_ids) and not exists (
       select from :DISPATCH_POLICY_SCHEMA._private_limiters l
       where l.id = any(q.limiter_ids) and l.breadth = 0
-        and not :DISPATCH_POLICY_SCHEMA._is_as_new(l, p_now, p_inactive_after)));
+        and not :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after)));
   delete from :DISPATCH_POLICY_SCHEMA._private_limiters l
   where l.breadth = 0 and l.id = any(array(
     select unnest(q.limiter_ids) from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = any(v_ids)));

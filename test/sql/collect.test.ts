@@ -82,15 +82,41 @@ test("a limiter goes that its partition uses no more, once nothing is in flight 
   t.truthy(await it.limiter("kept"));
 });
 
-test("a bucket stays until it is full, whoever used it", async (t) => {
+test("a bucket stays until it is full, and as long as an unused partition", async (t) => {
   const it = await engine(t, { gates: [throttle(1, { per: 3600, ...byFirstLetter })] });
   await it.stage("a");
   t.is(await it.passes(), 1);
   await finishAll(it);
   await it.stage("a", { gates: [] });
   t.is(await it.passes(), 1);
+  await finishAll(it);
   t.deepEqual(await collect(it, new Date()), { partitions: 0, limiters: 0 });
-  t.deepEqual(await collect(it, new Date(Date.now() + 3_700_000)), { partitions: 0, limiters: 1 });
+  t.deepEqual(await collect(it, new Date(Date.now() + 3_700_000)), { partitions: 0, limiters: 0 }, "full");
+  t.deepEqual(await collect(it), { partitions: 1, limiters: 1 });
+});
+
+test("a bucket that code outside jobs takes from stays, and its partition with it", async (t) => {
+  const it = await engine(t, { gates: [throttle(1)] });
+  await it.stage("a");
+  await it.passes();
+  await finishAll(it);
+  const now = new Date(Date.now() + 2 * DAY_MS);
+  const takenAt = new Date(now.getTime() - 3_600_000);
+  const taken = "select taken from dispatch_policy.take('p', 'throttle', 'a', now => $1)";
+  t.true((await it.pool.query(taken, [takenAt])).rows[0].taken);
+  t.deepEqual(await collect(it, now), { partitions: 0, limiters: 0 });
+});
+
+test("a limiter over all of a policy stays without partitions, until the policy has no such gate", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  await it.stage("a");
+  await it.passes();
+  await finishAll(it);
+  t.deepEqual(await collect(it), { partitions: 1, limiters: 0 });
+  await it.pool.query(
+    "update dispatch_policy._private_policies set definition = jsonb_set(definition, '{gates}', '[]')",
+  );
+  t.deepEqual(await collect(it), { partitions: 0, limiters: 1 });
 });
 
 test("what an adaptive limiter has learnt stays as long as a partition would", async (t) => {

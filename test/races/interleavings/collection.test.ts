@@ -58,7 +58,7 @@ test("a limiter stays that routing gave to a partition after the sweep looked fo
   const [sweeping, pausing] = [await it.session(), await it.session()];
   await pausing.query("select pg_advisory_lock(7)");
   // the same look at a limiter, that waits in the middle
-  await it.pool.query(`create or replace function dispatch_policy._is_as_new(
+  await it.pool.query(`create or replace function dispatch_policy._is_unused(
       limiter dispatch_policy._private_limiters, p_now timestamptz, p_inactive_after interval
     ) returns boolean language plpgsql volatile as $$
     begin
