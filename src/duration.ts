@@ -31,8 +31,12 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 };
 const FORM = /^(\d+(?:\.\d+)?) (ms|millisecond|second|minute|hour|day)(s?)$/;
 
+/** 2,738 years, which PostgreSQL can still add to any date that is likely. */
+const MOST_MS = 1e6 * 86_400_000;
+
 /** What to say where a duration is expected and something else came. */
-export const DURATION_EXPECTED = 'a duration such as "30 seconds" (ms, seconds, minutes, hours, days)';
+export const DURATION_EXPECTED =
+  'a duration such as "30 seconds" (ms, seconds, minutes, hours, days), at most a million days';
 
 export function isDuration(value: unknown): value is Duration {
   return parse(value) !== undefined;
@@ -66,6 +70,5 @@ function parse(value: unknown): number | undefined {
   const [, amount, unit, plural] = FORM.exec(value) ?? [];
   if (amount === undefined || unit === undefined || (unit === "ms" && plural === "s")) return undefined;
   const ms = Number(amount) * (UNIT_MS[unit] as number);
-  // Hundreds of digits make Infinity, which no column and no timer can hold.
-  return Number.isFinite(ms) ? ms : undefined;
+  return ms <= MOST_MS ? ms : undefined;
 }

@@ -4,6 +4,7 @@ import {
   aBoolean,
   check,
   checkOptions,
+  MOST_COUNTED,
   optional,
   positiveDuration,
   type Rule,
@@ -112,7 +113,7 @@ const OPTIONS = [
   "throughputTarget",
 ];
 const schemaName = text(63);
-const anInteger = wholeNumber(1, 2 ** 31 - 1);
+const anInteger = wholeNumber(1, MOST_COUNTED);
 const listOfPolicies: Rule = { expects: "an array of policies", accepts: Array.isArray };
 
 /** @throws {ArgumentError} naming key, value and expectation */
@@ -191,7 +192,7 @@ function readDefaults(defaults: DispatchPolicyOptions["defaults"] = {}): Setting
   checkOptions("defaults", defaults, ["halfLife", "tickAdmissionBudget", "admissionBatchSize", "ahead"]);
   const { halfLife, tickAdmissionBudget, admissionBatchSize, ahead } = defaults;
   if (tickAdmissionBudget != null) check("defaults.tickAdmissionBudget", tickAdmissionBudget, anInteger);
-  if (ahead != null) check("defaults.ahead", ahead, wholeNumber(0, 2 ** 30));
+  if (ahead != null) check("defaults.ahead", ahead, wholeNumber(0, MOST_COUNTED));
   return {
     halfLifeSeconds:
       durationMs(optional("defaults.halfLife", halfLife, positiveDuration) ?? "1 minute") / 1000,

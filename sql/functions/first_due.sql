@@ -13,7 +13,7 @@ returns setof :DISPATCH_POLICY_SCHEMA._private_candidate language sql stable as 
       select s.ctid as ct, s.id, s.priority, s.run_at, s.cost
       from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
       where s.partition_id = u.id and s.due
-      order by s.priority, s.run_at, s.id limit p_per_partition + 1
+      order by s.priority, s.run_at, s.id limit p_per_partition::bigint + 1
     ) s
   ) c;
 $$;

@@ -6,9 +6,21 @@ returns table (
   run_at timestamptz, flags text[], job_key text
 ) language sql volatile
 set search_path = pg_catalog, pg_temp as $$
-  with taken as materialized (
-    select k.staged_id, k.partition_key from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+  with first as materialized (
+    select k.staged_id from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
     where k.policy = p_policy and k.retry_at <= clock_timestamp()
+    order by k.staged_id limit p_limit for update skip locked
+  ),
+  -- of jobs that were removed meanwhile, or replaced by one with a partition
+  stale as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+    where k.staged_id in (select f.staged_id from first f) and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = k.staged_id and s.partition_id is null)
+  ),
+  taken as materialized (
+    select k.staged_id, k.partition_key from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+    where k.policy = p_policy and k.retry_at <= clock_timestamp() and exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = k.staged_id and s.partition_id is null)
     order by k.staged_id limit p_limit for update skip locked
   )
   select t.staged_id, t.partition_key, s.task_identifier, s.payload, s.queue_name, s.priority::int, s.run_at, s.flags,
@@ -30,12 +42,12 @@ set search_path = pg_catalog, pg_temp as $$
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
       partition_id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, j.key), cost = j.cost, error = null, failures = 0,
       due = s.run_at <= clock_timestamp()
-    from job j where s.id = j.id and j.error is null
+    from job j where s.id = j.id and s.partition_id is null and j.error is null
     returning s.*
   ),
   refused as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set error = j.error, failures = least(s.failures + 1, 30000)
-    from job j where s.id = j.id and j.error is not null
+    from job j where s.id = j.id and s.partition_id is null and j.error is not null
     returning s.id, s.failures
   ),
   done as (

@@ -42,10 +42,13 @@ export const aBoolean: Rule = { expects: "true or false", accepts: (value) => ty
 
 export const aFunction: Rule = { expects: "a function", accepts: (value) => typeof value === "function" };
 
-export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): Rule {
-  const range = most === Number.MAX_SAFE_INTEGER ? `${least} or more` : `${least} to ${most}`;
+/** The most jobs to be told to count: SQL adds to it. */
+export const MOST_COUNTED = 2 ** 30;
+
+/** By default up to what PostgreSQL's integers hold. */
+export function wholeNumber(least: number, most = 2 ** 31 - 1): Rule {
   return {
-    expects: `a whole number, ${range}`,
+    expects: `a whole number, ${least} to ${most}`,
     accepts: (value) =>
       Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most,
   };

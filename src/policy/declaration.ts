@@ -8,6 +8,7 @@ import {
   callOption,
   check,
   checkOptions,
+  MOST_COUNTED,
   numberFromZero,
   oneOf,
   optional,
@@ -65,9 +66,6 @@ export interface Breaker {
 }
 
 export type ContextFunction = (...args: never[]) => unknown;
-
-/** What fits into PostgreSQL's integer. */
-const MOST_PENDING = 2 ** 31 - 1;
 
 const OPTIONS = [
   "tasks",
@@ -165,7 +163,7 @@ function readValue(key: string, value: unknown, rule: Rule): number | ContextFun
 }
 
 function readCount(key: string, value: unknown): number | null | undefined {
-  if (value !== null && value !== undefined) check(key, value, wholeNumber(1));
+  if (value !== null && value !== undefined) check(key, value, wholeNumber(1, MOST_COUNTED));
   return value as number | null | undefined;
 }
 
@@ -185,7 +183,7 @@ function readBreaker(breaker: unknown): Breaker | undefined {
   if (breaker === undefined) return undefined;
   checkOptions("breaker", breaker, ["failures", "within", "cooldown"]);
   const { failures, within, cooldown } = breaker;
-  check("breaker: failures", failures, wholeNumber(1));
+  check("breaker: failures", failures, wholeNumber(1, MOST_COUNTED));
   check("breaker: within", within, positiveDuration);
   check("breaker: cooldown", cooldown, positiveDuration);
   return Object.freeze({
@@ -199,8 +197,8 @@ function readMaxPending(maxPending: unknown): MaxPending | undefined {
   if (maxPending === undefined) return undefined;
   checkOptions("maxPending", maxPending, ["partition", "policy", "whenFull", "strict"]);
   const { partition, policy, whenFull = "reject", strict = false } = maxPending;
-  optional("maxPending: partition", partition, wholeNumber(1, MOST_PENDING));
-  optional("maxPending: policy", policy, wholeNumber(1, MOST_PENDING));
+  optional("maxPending: partition", partition, wholeNumber(1, MOST_COUNTED));
+  optional("maxPending: policy", policy, wholeNumber(1, MOST_COUNTED));
   if (partition === undefined && policy === undefined)
     throw new ArgumentError("maxPending must have partition, policy or both, got neither");
   check("maxPending: whenFull", whenFull, oneOf("reject", "drop_oldest", "drop_newest"));

@@ -67,7 +67,8 @@ test("the edges that are allowed", (t) => {
   t.notThrows(() => adaptiveConcurrency({ initialMax: 3, min: 3, max: 3, targetLagMs: 0.5, ewmaAlpha: 1 }));
 });
 
-const DURATION = 'a duration such as "30 seconds" (ms, seconds, minutes, hours, days), longer than 0';
+const DURATION =
+  'a duration such as "30 seconds" (ms, seconds, minutes, hours, days), at most a million days, longer than 0';
 const OR_FUNCTION = ", or a function of the context";
 const throttleWith = (more: object) => () => throttle({ rate: 1, per: "1 second", ...more } as Anything);
 const concurrencyWith = (more: object) => () => concurrency({ max: 1, ...more } as Anything);
@@ -122,10 +123,13 @@ const REFUSED: [() => unknown, string][] = [
     throttleWith({ name: "all", rate: null }),
     `throttle "all": rate must be a finite number (0, or 1e-12 to 1e12)${OR_FUNCTION}, got null`,
   ],
-  [concurrencyWith({ max: -1 }), `concurrency: max must be a whole number, 0 or more${OR_FUNCTION}, got -1`],
+  [
+    concurrencyWith({ max: -1 }),
+    `concurrency: max must be a whole number, 0 to 2147483647${OR_FUNCTION}, got -1`,
+  ],
   [
     concurrencyWith({ max: 1.5 }),
-    `concurrency: max must be a whole number, 0 or more${OR_FUNCTION}, got 1.5`,
+    `concurrency: max must be a whole number, 0 to 2147483647${OR_FUNCTION}, got 1.5`,
   ],
   [concurrencyWith({ limit: 1 }), 'unknown option "limit" of concurrency (known options: name, scope, max)'],
   [
@@ -151,7 +155,7 @@ const REFUSED: [() => unknown, string][] = [
   [() => concurrency(undefined as Anything), "concurrency must be given an object of options, got undefined"],
   [
     adaptiveWith({ initialMax: 0 }),
-    `adaptive_concurrency: initialMax must be a whole number, 1 or more${OR_FUNCTION}, got 0`,
+    `adaptive_concurrency: initialMax must be a whole number, 1 to 2147483647${OR_FUNCTION}, got 0`,
   ],
   [
     adaptiveWith({ targetLagMs: 0 }),
@@ -163,7 +167,7 @@ const REFUSED: [() => unknown, string][] = [
   ],
   [
     adaptiveWith({ min: 0 }),
-    `adaptive_concurrency: min must be a whole number, 1 or more${OR_FUNCTION}, got 0`,
+    `adaptive_concurrency: min must be a whole number, 1 to 2147483647${OR_FUNCTION}, got 0`,
   ],
   [
     adaptiveWith({ min: 6 }),

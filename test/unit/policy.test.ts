@@ -274,15 +274,15 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   ],
   [
     with_({ tickAdmissionBudget: 0 }),
-    'policy "fetch": tickAdmissionBudget must be a whole number, 1 or more, got 0',
+    'policy "fetch": tickAdmissionBudget must be a whole number, 1 to 1073741824, got 0',
   ],
   [
     with_({ admissionBatchSize: -5 }),
-    'policy "fetch": admissionBatchSize must be a whole number, 1 or more, got -5',
+    'policy "fetch": admissionBatchSize must be a whole number, 1 to 1073741824, got -5',
   ],
   [
     with_({ admissionBatchSize: 1.5 }),
-    'policy "fetch": admissionBatchSize must be a whole number, 1 or more, got 1.5',
+    'policy "fetch": admissionBatchSize must be a whole number, 1 to 1073741824, got 1.5',
   ],
   [with_({ job: { queue: "x" } }), /^policy "fetch": unknown option "queue" of job/],
   [
@@ -305,7 +305,7 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   ],
   [
     with_({ breaker: { failures: 0, within: "1 minute", cooldown: "1 minute" } }),
-    'policy "fetch": breaker: failures must be a whole number, 1 or more, got 0',
+    'policy "fetch": breaker: failures must be a whole number, 1 to 1073741824, got 0',
   ],
   [
     with_({ breaker: { failures: 1, within: 60, cooldown: "1 minute" } }),
@@ -320,8 +320,8 @@ const REFUSED: [() => unknown, string | RegExp][] = [
     /giveBackAttempt must be false where retries is "bypass", got true/,
   ],
   [with_({ backoff: "5 minutes" }), 'policy "fetch": backoff must be a function, got "5 minutes"'],
-  [with_({ version: -1 }), 'policy "fetch": version must be a whole number, 0 or more, got -1'],
-  [with_({ version: "2" }), 'policy "fetch": version must be a whole number, 0 or more, got "2"'],
+  [with_({ version: -1 }), 'policy "fetch": version must be a whole number, 0 to 2147483647, got -1'],
+  [with_({ version: "2" }), 'policy "fetch": version must be a whole number, 0 to 2147483647, got "2"'],
   [with_({ enabled: 1 }), 'policy "fetch": enabled must be true or false, got 1'],
   [
     with_({ tasks: [] }),

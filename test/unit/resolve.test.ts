@@ -213,11 +213,11 @@ const REFUSED: [ReturnType<typeof fetch>, string][] = [
   ],
   [
     fetch({ gates: [concurrency({ max: () => 1.5 })] }),
-    "concurrency: max returned by its function must be a whole number, 0 or more, got 1.5",
+    "concurrency: max returned by its function must be a whole number, 0 to 2147483647, got 1.5",
   ],
   [
     fetch({ gates: [throttle({ rate: 1, per: (() => 60) as Anything })] }),
-    'throttle: per returned by its function must be a duration such as "30 seconds" (ms, seconds, minutes, hours, days), longer than 0, got 60',
+    'throttle: per returned by its function must be a duration such as "30 seconds" (ms, seconds, minutes, hours, days), at most a million days, longer than 0, got 60',
   ],
   [
     fetch({ gates: [concurrency({ max: 1, scope: (() => null) as Anything })] }),
@@ -252,7 +252,7 @@ test("limits worked out from a stored context name the policy too", (t) => {
   t.throws(() => resolveLimits(policy, { max: "5" }), {
     instanceOf: PayloadError,
     message:
-      'policy "fetch": concurrency: max returned by its function must be a whole number, 0 or more, got a string',
+      'policy "fetch": concurrency: max returned by its function must be a whole number, 0 to 2147483647, got a string',
   });
 });
 

@@ -27,6 +27,12 @@ begin
     where q.policy_id = v_policy.id and q.due_at <= v_now
       and (admit.partition is null
         or q.id = :DISPATCH_POLICY_SCHEMA._partition_id(admit.policy, admit.partition))
+      -- one whose jobs were removed is due until a tick looks at it
+      and (exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id and s.due)
+        or exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          where s.partition_id = q.id and not s.due and coalesce(s.retry_at, s.run_at) <= v_now))
     order by q.due_at limit admit.count
     for no key update skip locked);
   perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);

@@ -43,7 +43,7 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._check_key(p_partition);
   matched := 1; changed := 1;
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set
-    paused_until = coalesce(p_paused_until, q.paused_until), held_until = coalesce(p_held_until, q.held_until),
+    paused_until = coalesce(p_paused_until, q.paused_until), held_until = greatest(q.held_until, p_held_until),
     probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null, stopped_by = coalesce(p_by, session_user), stop_reason = p_reason
   where q.id = v_id returning q.limiter_ids into v_limiter_ids;
   if not found then
