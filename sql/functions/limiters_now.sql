@@ -11,9 +11,19 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     select o.gate, o.scope_key, o.set from :DISPATCH_POLICY_SCHEMA._private_overrides o
     where o.policy_id = p_policy_id and o.from_at <= p_now and p_now < o.until_at
   ),
+  -- since when other numbers have been in force than when a bucket was last filled
+  turn as materialized (
+    select o.gate, o.scope_key, case when o.until_at <= p_now then o.until_at else o.from_at end as at
+    from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.policy_id = p_policy_id and o.from_at <= p_now and (o.from_at > '-infinity' or o.until_at <= p_now)
+  ),
   effective as materialized (   -- what it works out is used more than once
     select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight,
       case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
+      case when l.kind = 'throttle' and not l.sliding and exists (
+          select from turn t
+          where t.gate = l.gate and (t.scope_key = l.scope_key or t.scope_key is null) and t.at > l.refilled_at)
+        then :DISPATCH_POLICY_SCHEMA._throttle_turned(l, p_now) end as turned,
       l.tokens, l.refilled_at, l.sliding, l.spent, l.finished_per_second,
       -- every second
       case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
@@ -45,9 +55,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     case e.kind when 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.rate, e.burst) end,
     -- a rate of zero or less lets nothing through, whatever the bucket holds
     case when e.kind = 'throttle' then case
-      when e.rate <= 0 then least(e.tokens, 0)
+      when e.rate <= 0 then least(coalesce((e.turned).tokens, e.tokens), 0)
       when e.sliding then :DISPATCH_POLICY_SCHEMA._window_left(e.spent, e.rate, e.per, p_now)
-      else :DISPATCH_POLICY_SCHEMA._throttle_tokens(e.tokens, e.refilled_at, e.rate, e.per, e.burst, p_now) end end,
+      else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
+        coalesce((e.turned).tokens, e.tokens), coalesce((e.turned).refilled_at, e.refilled_at),
+        e.rate, e.per, e.burst, p_now) end end,
     case when e.sliding then e.spent end,
     case when e.kind = 'throttle' then null
       when e.cap is null then 2147483647
@@ -58,4 +70,39 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
       where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now),
     e.reserved_until, e.ending, e.finished_per_second, e.measured
   from effective e;
+$$;
+
+-- A bucket as it was when the last override of its gate began or ended, each stretch before that by the numbers that were
+-- in force then: a rate brings nothing for the time before it.
+create or replace function :DISPATCH_POLICY_SCHEMA._throttle_turned(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql stable as $$
+declare
+  v_at timestamptz;
+  v_set jsonb;
+begin
+  for v_at in   -- four at most: an override of its key, and one of its gate
+    select distinct t.at from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    cross join unnest(array[o.from_at, o.until_at]) t (at)
+    where o.policy_id = limiter.policy_id and o.gate = limiter.gate
+      and (o.scope_key = limiter.scope_key or o.scope_key is null)
+      and t.at > limiter.refilled_at and t.at <= p_now and isfinite(t.at)
+    order by t.at
+  loop
+    v_set := (
+      select o.set from :DISPATCH_POLICY_SCHEMA._private_overrides o
+      where o.policy_id = limiter.policy_id and o.gate = limiter.gate
+        and (o.scope_key = limiter.scope_key or o.scope_key is null)
+        and o.from_at <= limiter.refilled_at and limiter.refilled_at < o.until_at
+      order by o.scope_key nulls last limit 1);
+    -- a halt brings nothing, and takes nothing
+    if coalesce((v_set ->> 'rate')::float8, limiter.rate) > 0 then
+      limiter.tokens := :DISPATCH_POLICY_SCHEMA._throttle_tokens(
+        limiter.tokens, limiter.refilled_at, coalesce((v_set ->> 'rate')::float8, limiter.rate),
+        coalesce((v_set ->> 'per')::float8, limiter.per), coalesce((v_set ->> 'burst')::float8, limiter.burst), v_at);
+    end if;
+    limiter.refilled_at := v_at;
+  end loop;
+  return limiter;
+end
 $$;

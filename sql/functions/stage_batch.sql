@@ -98,7 +98,8 @@ begin
   keyless as (
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
     select p.id, p_policy, p.partition_key from put p where p.partition_id is null
-    on conflict (staged_id) do update set partition_key = excluded.partition_key
+    on conflict (staged_id) do update set
+      policy = excluded.policy, partition_key = excluded.partition_key, retry_at = '-infinity'
   ),
   told as materialized (
     select :DISPATCH_POLICY_SCHEMA._notify(p_policy) where exists (select from put)

@@ -51,6 +51,15 @@ test("nor does one that was replaced from JavaScript", async (t) => {
   t.is((await it.rows("select from dispatch_policy.in_flight_jobs")).length, 2);
 });
 
+test("one that could not be worked out and was replaced is tried anew at once", async (t) => {
+  const it = await scenario(t, {});
+  await it.rows(`select dispatch_policy.add_job('p', '{}', job_key => 'k')`);
+  await it.tickNow();
+  t.is((await it.rows("select from dispatch_policy._private_keyless_jobs where retry_at > now()")).length, 1);
+  await it.rows(`select dispatch_policy.add_job('p', '{"key":"a"}', job_key => 'k')`);
+  t.is((await it.tickNow()).admitted, 1);
+});
+
 test("a cap past PostgreSQL's integers is refused, and nothing is staged", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: () => Number.MAX_SAFE_INTEGER })] });
   await t.throwsAsync(it.stage("1@a"), {
