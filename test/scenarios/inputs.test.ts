@@ -161,3 +161,12 @@ test("scenario 30: from SQL a key of 1,025 bytes, none at all, and null are refu
   );
   t.true(await nothing(it));
 });
+
+for (const written of ["7", "7.00", "1e3", "1E-7", "0.10", "-0", "-1.50", "123456789012345"]) {
+  test(`scenario 30: the number ${written} is the same key from SQL and from JavaScript`, async (t) => {
+    const it = await scenario(t, sqlPolicyOf("s", { gates: [concurrency({ max: 1 })] }));
+    await it.rows("select dispatch_policy.add_job('s', $1)", [`{"key":${written}}`]);
+    await it.utils.addJob("s", { key: JSON.parse(written) } as never);
+    t.is((await it.tickNow()).admitted, 1);
+  });
+}
