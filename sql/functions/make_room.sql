@@ -3,10 +3,11 @@
 -- at the same time may together go past the bound by what they have not committed, unless the policy is strict (then
 -- they wait for each other, by an advisory lock for each partition, and one for the bound on all).
 --
--- A job whose key is staged already takes that one's place. Retries and jobs taken over are not held to the bound, since
--- they are no producer's to lose. A job whose partition is still to be worked out counts for the bound on all only.
+-- A job whose key is staged already takes that one's place; with unsafe_dedupe, one whose key is anywhere changes nothing.
+-- Retries and jobs taken over are not held to the bound, since they are no producer's to lose. A job whose partition is
+-- still to be worked out counts for the bound on all only.
 create or replace function :DISPATCH_POLICY_SCHEMA._make_room(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partitions json, p_jobs json
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partitions json, p_jobs json, p_mode text
 ) returns json language plpgsql as $$
 declare
   v_name text := (p_policy).name;
@@ -42,8 +43,10 @@ begin
   ),
   job as materialized (
     select j.ordinality as place, j.value, (j.value ->> 'p')::int as p,
-      j.value ->> 'jobKey' is not null and exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = j.value ->> 'jobKey') as replaces
+      j.value ->> 'jobKey' is not null and case when p_mode = 'unsafe_dedupe'
+        then exists (select from :DISPATCH_POLICY_SCHEMA._jobs_of_key(j.value ->> 'jobKey'))
+        else exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = j.value ->> 'jobKey') end as replaces
     from json_array_elements(p_jobs) with ordinality j
   ),
   -- the newest are kept where the oldest are dropped

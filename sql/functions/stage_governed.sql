@@ -18,7 +18,7 @@ begin
     return;
   end if;
   if v_policy.max_pending is not null or v_policy.max_pending_in_all is not null then
-    v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs);
+    v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs, p_mode);
     return query
     select j.n, true, null::bigint, j.task, j."queueName", coalesce(j."runAt", now()), coalesce(j."maxAttempts", 25),
       j."jobKey", coalesce(j.priority, 0), j.flags, now(), p_policy,

@@ -245,3 +245,23 @@ test("two policies in one call: the full one refuses the whole call", async (t) 
   );
   t.is(await it.staged(), 0);
 });
+
+for (const maxPending of [
+  { partition: 1 },
+  { policy: 1 },
+  { partition: 1, whenFull: "drop_oldest" },
+  { policy: 1, whenFull: "drop_oldest" },
+] as const) {
+  test(`unsafe_dedupe of an admitted job is no pending job: ${JSON.stringify(maxPending)}`, async (t) => {
+    const it = await scenario(t, { maxPending });
+    const again = { jobKey: "k", jobKeyMode: "unsafe_dedupe" } as const;
+    await it.utils.addJob("p", { key: "a" } as never, { jobKey: "k" });
+    await it.tickNow();
+    for (let n = 0; n < 3; n++) await it.utils.addJob("p", { key: "a" } as never, again);
+    t.is(await it.staged(), 0);
+    await it.stage("1@a");
+    t.not((await it.utils.addJob("p", { key: "a" } as never, again)).id, null);
+    t.is(await it.staged(), 1);
+    t.is((await it.utils.sweep()).repaired.pending, 0);
+  });
+}
