@@ -9,6 +9,7 @@ import {
   resolveJob,
 } from "./policy.ts";
 import { RetryAfter } from "./retry-after.ts";
+import { specificationOf } from "./unadmitted.ts";
 import type { RunningJob } from "./wrap-task.ts";
 
 /** What the release of a job that ended needs to know; `error` null: it succeeded. */
@@ -88,8 +89,10 @@ function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger):
 
 /** The retry goes on in another partition, under that partition's limits. */
 function movedTo(partition: string, policy: AnyPolicy, job: Job) {
-  const { version, shard, context, weight, cost, limits } = resolveJob(policy, job.payload, {
-    task: job.task_identifier,
-  });
+  const { version, shard, context, weight, cost, limits } = resolveJob(
+    policy,
+    job.payload,
+    specificationOf(job),
+  );
   return { key: partition, version, shard, context, weight, cost, limits };
 }

@@ -57,11 +57,20 @@ export function attemptOf(job: Job): Attempt {
 
 /** The copy keeps its place in the queue, and the attempts that are left: fetching the original took one of them. */
 function specOf(job: Job): JobSpec {
+  const { task: _, ...added } = specificationOf(job);
+  return {
+    ...added,
+    runAt: job.run_at,
+    maxAttempts: Math.max(job.max_attempts - job.attempts + 1, 1),
+  };
+}
+
+/** What a job of Graphile Worker's was added with, as far as it still tells. */
+export function specificationOf(job: Job) {
   const flags = Object.keys(job.flags ?? {}).filter((flag) => !OWN_FLAGS.test(flag));
   return {
-    runAt: job.run_at,
+    task: job.task_identifier,
     priority: job.priority,
-    maxAttempts: Math.max(job.max_attempts - job.attempts + 1, 1),
     ...(job.key === null ? {} : { jobKey: job.key }),
     ...(flags.length === 0 ? {} : { flags }),
   };

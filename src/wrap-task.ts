@@ -5,7 +5,7 @@ import type { EventSink } from "./events.ts";
 import { type AnyPolicy, type DispatchPolicyHelpers, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 import { RetryAfter } from "./retry-after.ts";
-import { attemptOf, catchUnadmitted } from "./unadmitted.ts";
+import { attemptOf, catchUnadmitted, specificationOf } from "./unadmitted.ts";
 
 /** The flag that carries a job's staged id through Graphile Worker. */
 const FLAG = "dispatch_policy:";
@@ -186,7 +186,7 @@ function describe(
   return {
     policy: policy.identifier,
     get partition() {
-      return partition ?? resolveJob(policy, job.payload, { task: job.task_identifier }).partition;
+      return partition ?? resolveJob(policy, job.payload, specificationOf(job)).partition;
     },
     stagedId: stagedId ?? "",
     attempt: job.attempts,

@@ -56,7 +56,14 @@ async function checkPolicy(client: Queryable, engine: Engine, policy: string): P
   if (!known.includes(policy)) throw new UnknownPolicyError(policy, known);
 }
 
-/** Partitions by policy and key, in the order of their keys; `after` is the last key of the page before. */
+/**
+ * Partitions by policy and key, in the order of their keys; `after` is the last key of the page before. Partitions of one
+ * key, of several policies, come together: a page may have some more than `limit` (100).
+ *
+ * @throws {ArgumentError} when `limit` is not 1 or more
+ * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
+ * @example const [first] = await utils.partitions({ policy: "fetch_endpoint", search: "acct:", limit: 1 });
+ */
 export async function partitions(
   { withPgClient, engine }: OperateContext,
   query: { policy?: string; search?: string; after?: string; limit?: number } = {},
@@ -65,13 +72,15 @@ export async function partitions(
   if (!Number.isSafeInteger(limit) || limit < 1) {
     throw new ArgumentError(`partitions: limit must be a whole number, 1 or more, got ${limit}`);
   }
-  return withPgClient((client) =>
-    engine.view<Row>(
+  return withPgClient(async (client) => {
+    const rows = await engine.view<Row>(
       client,
       "partitions",
       `where ($1::text is null or policy = $1) and ($2::text is null or strpos(partition, $2) > 0)
-         and ($3::text is null or partition > $3) order by partition, policy limit $4`,
+         and ($3::text is null or partition > $3) order by partition fetch first $4 rows with ties`,
       [policy, search, after, limit],
-    ),
-  );
+    );
+    if (policy !== null && rows.length === 0) await checkPolicy(client, engine, policy);
+    return rows;
+  });
 }

@@ -1,5 +1,5 @@
 import test from "ava";
-import { makePolicyUtils, UnknownPolicyError } from "../../src/index.ts";
+import { definePolicy, makePolicyUtils, UnknownPolicyError } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { greet } from "../helpers/policies.ts";
 import { silent } from "../helpers/silent.ts";
@@ -57,4 +57,22 @@ test("explain and tick name the known policies", async (t) => {
     instanceOf: UnknownPolicyError,
     message: /gret.*greet/,
   });
+});
+
+const namesOf = (rows: readonly unknown[]) =>
+  (rows as { policy: string; partition: string }[])
+    .map(({ policy, partition }) => `${policy}/${partition}`)
+    .toSorted();
+
+test("partitions of one key come together, whatever the page", async (t) => {
+  const { url } = await testDatabase(t);
+  const other = definePolicy("other", { partitionBy: "name" });
+  const utils = await makePolicyUtils({ connectionString: url, policies: [greet, other], logger: silent });
+  t.teardown(async () => utils.release());
+  for (const policy of ["greet", "other"])
+    for (const partition of ["a", "b"]) await utils.pause({ policy, partition });
+  for (const policy of ["greet", "other"]) await utils.tick({ policy });
+  t.deepEqual(namesOf(await utils.partitions({ limit: 1 })), ["greet/a", "other/a"]);
+  t.deepEqual(namesOf(await utils.partitions({ limit: 1, after: "a" })), ["greet/b", "other/b"]);
+  await t.throwsAsync(utils.partitions({ policy: "nope" }), { instanceOf: UnknownPolicyError });
 });
