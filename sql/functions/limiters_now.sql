@@ -8,21 +8,17 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_limiter_now language sql stable as $$
   with override as materialized (
-    select o.gate, o.scope_key, o.set from :DISPATCH_POLICY_SCHEMA._private_overrides o
-    where o.policy_id = p_policy_id and o.from_at <= p_now and p_now < o.until_at
-  ),
-  -- since when other numbers have been in force than when a bucket was last filled
-  turn as materialized (
-    select o.gate, o.scope_key, case when o.until_at <= p_now then o.until_at else o.from_at end as at
+    select o.gate, o.scope_key, o.set, p_now < o.until_at as in_force,
+      case when p_now < o.until_at then o.from_at else o.until_at end as turned_at
     from :DISPATCH_POLICY_SCHEMA._private_overrides o
-    where o.policy_id = p_policy_id and o.from_at <= p_now and (o.from_at > '-infinity' or o.until_at <= p_now)
+    where o.policy_id = p_policy_id and o.from_at <= p_now
   ),
   effective as materialized (   -- what it works out is used more than once
     select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight,
       case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
       case when l.kind = 'throttle' and not l.sliding and exists (
-          select from turn t
-          where t.gate = l.gate and (t.scope_key = l.scope_key or t.scope_key is null) and t.at > l.refilled_at)
+          select from override x
+          where x.gate = l.gate and (x.scope_key = l.scope_key or x.scope_key is null) and x.turned_at > l.refilled_at)
         then :DISPATCH_POLICY_SCHEMA._throttle_turned(l, p_now) end as turned,
       l.tokens, l.refilled_at, l.sliding, l.spent, l.finished_per_second,
       -- every second
@@ -45,7 +41,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     from :DISPATCH_POLICY_SCHEMA._private_limiters l
     left join lateral (
       select x.set from override x
-      where x.gate = l.gate and (x.scope_key = l.scope_key or x.scope_key is null)
+      where x.in_force and x.gate = l.gate and (x.scope_key = l.scope_key or x.scope_key is null)
       order by x.scope_key nulls last limit 1
     ) o on true
     where l.id = any(p_limiter_ids)

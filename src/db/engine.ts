@@ -171,6 +171,8 @@ export function makeEngine(schemaName: string) {
     (await client.query(text, values)).rows as T[];
   const first = async <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T> =>
     (await rows<T>(client, text, values))[0] as T;
+  const count = async (client: Queryable, call: string, values: unknown[] = []): Promise<number> =>
+    (await first<{ n: number }>(client, `select ${schema}.${call} as n`, values)).n;
 
   return {
     schemaName,
@@ -394,15 +396,12 @@ export function makeEngine(schemaName: string) {
         [interval(graceMs)],
       ),
 
-    sweepCounters: async (client: Queryable) =>
-      (await first<{ n: number }>(client, `select ${schema}._sweep_counters() as n`)).n,
+    sweepCounters: (client: Queryable) => count(client, "_sweep_counters()"),
 
     /** Backlogs of bounded policies, counted anew. */
-    sweepPending: async (client: Queryable) =>
-      (await first<{ n: number }>(client, `select ${schema}._sweep_pending() as n`)).n,
+    sweepPending: (client: Queryable) => count(client, "_sweep_pending()"),
 
-    sweepWork: async (client: Queryable) =>
-      (await first<{ n: number }>(client, `select ${schema}._sweep_work() as n`)).n,
+    sweepWork: (client: Queryable) => count(client, "_sweep_work()"),
 
     sweepPartitions: (client: Queryable) =>
       first<{ woken: number; unblocked: number }>(
@@ -410,23 +409,11 @@ export function makeEngine(schemaName: string) {
         `select * from ${schema}._sweep_partitions(pg_catalog.clock_timestamp())`,
       ),
 
-    collectPartitions: async (client: Queryable, inactiveAfterMs: number) =>
-      (
-        await first<{ n: number }>(
-          client,
-          `select ${schema}._collect_partitions(pg_catalog.clock_timestamp(), $1) as n`,
-          [interval(inactiveAfterMs)],
-        )
-      ).n,
+    collectPartitions: (client: Queryable, inactiveAfterMs: number) =>
+      count(client, "_collect_partitions(pg_catalog.clock_timestamp(), $1)", [interval(inactiveAfterMs)]),
 
-    collectLimiters: async (client: Queryable, inactiveAfterMs: number) =>
-      (
-        await first<{ n: number }>(
-          client,
-          `select ${schema}._collect_limiters(pg_catalog.clock_timestamp(), $1) as n`,
-          [interval(inactiveAfterMs)],
-        )
-      ).n,
+    collectLimiters: (client: Queryable, inactiveAfterMs: number) =>
+      count(client, "_collect_limiters(pg_catalog.clock_timestamp(), $1)", [interval(inactiveAfterMs)]),
 
     /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
     call: <T>(client: Queryable, name: string, args: Record<string, unknown>) => {
