@@ -64,7 +64,12 @@ function isOutdated({ hash: there, version }: State, hash: string): boolean {
   return first === -1 || (own[first] as number) > (version[first] ?? 0);
 }
 
+/**
+ * A session that waited for an advisory lock still believes what it knew of the catalogue before, "if not exists" with it.
+ * It hears what others committed when it locks a relation, as any query does.
+ */
 async function bootstrap(client: ClientBase, schemas: Schemas): Promise<void> {
+  await client.query("select from pg_catalog.pg_namespace limit 0");
   await client.query(
     withSchemas(
       `create schema if not exists :DISPATCH_POLICY_SCHEMA;

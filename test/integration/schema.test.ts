@@ -8,6 +8,7 @@ import { makePolicyUtils, SchemaVersionError } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { greet } from "../helpers/policies.ts";
 import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
 
 const names = { workerSchema: "graphile_worker", schema: "dispatch_policy" };
 const run = promisify(execFile);
@@ -72,6 +73,29 @@ test("several processes may start at once on an empty database", async (t) => {
   const [status] = await Promise.all(all.map((utils) => utils.status()));
   t.is(status?.policies.length, 1);
   await Promise.all(all.map((utils) => utils.release()));
+});
+
+test("a session that waited while another one created the schema sees that it is there", async (t) => {
+  const { url, pool } = await testDatabase(t, { migrated: false });
+  const [first, second] = [await pool.connect(), await pool.connect()];
+  t.teardown(() => {
+    first.release();
+    second.release();
+  });
+  // as whoever ran Graphile Worker's migrations: later DDL of that session locks nothing before it looks for the schema
+  await runMigrations({ connectionString: url });
+  await second.query("create temporary table ddl ()");
+  await first.query("begin; select pg_advisory_xact_lock(hashtext('dispatch_policy.migrate'), 1)");
+  const waiting = migrate(second, names);
+  await until("the second waits for the first", async () => {
+    const { rows } = await pool.query(
+      `select from pg_locks l join pg_database d on d.oid = l.database
+        where d.datname = current_database() and l.locktype = 'advisory' and not l.granted`,
+    );
+    return rows.length === 1;
+  });
+  await first.query("create schema dispatch_policy; commit");
+  await t.notThrowsAsync(waiting);
 });
 
 for (const schema of ["Upper Case", `with "quotes"`, "it's", "dollar$1"]) {
