@@ -36,7 +36,7 @@ export type Repaired = {
  * One repair pass: jobs of dead worker pools are unlocked; jobs that hang, and in-flight jobs that Graphile Worker no
  * longer has, or that wait for a retry, give their slots back; counters are counted again; partitions asleep over work
  * or blocked on room are woken; jobs that run on are charged for it, where fairness is by work; partitions long unused
- * are forgotten, and limiters that none uses.
+ * are forgotten, and limiters that none uses, and overrides that are long over.
  */
 export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repaired }> {
   const { engine, withPgClient, events } = context;
@@ -52,6 +52,7 @@ export async function sweepOnce(context: SweepContext): Promise<{ repaired: Repa
   await withPgClient((client) => engine.forgetTakenOver(client));
   await withPgClient((client) => engine.collectPartitions(client, context.partitionInactiveAfterMs));
   await withPgClient((client) => engine.collectLimiters(client, context.partitionInactiveAfterMs));
+  await withPgClient((client) => engine.collectOverrides(client));
   const repaired = { pools, unlocked, overdue, jobs, counters, asleep, blocked, pending };
   emit(events, "dispatchPolicy:sweep", { repaired });
   return { repaired };

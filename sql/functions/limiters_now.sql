@@ -1,5 +1,6 @@
 -- What each of these limiters has left at `p_now`, overrides applied: `slots` of a cap, `tokens` of a bucket (the
--- other is null). Callers hold the limiters' locks, taken in an earlier statement, when they decide by it.
+-- other is null; at a rate of zero or less nothing goes, whatever the bucket holds). Callers hold the limiters' locks,
+-- taken in an earlier statement, when they decide by it.
 -- `spent` is null but for sliding windows, whose tokens are what they have left.
 -- `p_bounded` false: the ahead bound does not count (an explicit tick is not kept just ahead of the workers).
 -- `measured`: jobs of the policy that finished a second, where it is time to say so anew.
@@ -8,18 +9,17 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_limiter_now language sql stable as $$
   with override as materialized (
-    select o.gate, o.scope_key, o.set, p_now < o.until_at as in_force,
-      case when p_now < o.until_at then o.from_at else o.until_at end as turned_at
-    from :DISPATCH_POLICY_SCHEMA._private_overrides o
-    where o.policy_id = p_policy_id and o.from_at <= p_now
+    select o.*, p_now < o.until_at as in_force
+    from :DISPATCH_POLICY_SCHEMA._overrides_by(p_policy_id, p_now) o
   ),
   effective as materialized (   -- what it works out is used more than once
     select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight,
       case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
       case when l.kind = 'throttle' and not l.sliding and exists (
           select from override x
-          where x.gate = l.gate and (x.scope_key = l.scope_key or x.scope_key is null) and x.turned_at > l.refilled_at)
-        then :DISPATCH_POLICY_SCHEMA._throttle_turned(l, p_now) end as turned,
+          where x.gate = l.gate and (x.scope_key = l.scope_key or x.scope_key is null)
+            and (x.began_at > l.refilled_at or (x.until_at > l.refilled_at and not x.in_force)))
+        then :DISPATCH_POLICY_SCHEMA._throttle_settled(l, p_now) end as settled,
       l.tokens, l.refilled_at, l.sliding, l.spent, l.finished_per_second,
       -- every second
       case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
@@ -42,19 +42,18 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     left join lateral (
       select x.set from override x
       where x.in_force and x.gate = l.gate and (x.scope_key = l.scope_key or x.scope_key is null)
-      order by x.scope_key nulls last limit 1
+      order by x.scope_key nulls last, x.id desc limit 1
     ) o on true
     where l.id = any(p_limiter_ids)
   )
   select e.id, e.gate, e.kind, e.breadth, e.position, e.scope_key, e.rate,
     case when e.sliding then :DISPATCH_POLICY_SCHEMA._window_seconds(e.rate, e.per) else e.per end,
     case e.kind when 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.rate, e.burst) end,
-    -- a rate of zero or less lets nothing through, whatever the bucket holds
     case when e.kind = 'throttle' then case
-      when e.rate <= 0 then least(coalesce((e.turned).tokens, e.tokens), 0)
+      when e.rate <= 0 and not e.sliding then coalesce((e.settled).tokens, e.tokens)   -- a halt takes nothing
       when e.sliding then :DISPATCH_POLICY_SCHEMA._window_left(e.spent, e.rate, e.per, p_now)
       else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
-        coalesce((e.turned).tokens, e.tokens), coalesce((e.turned).refilled_at, e.refilled_at),
+        coalesce((e.settled).tokens, e.tokens), coalesce((e.settled).refilled_at, e.refilled_at),
         e.rate, e.per, e.burst, p_now) end end,
     case when e.sliding then e.spent end,
     case when e.kind = 'throttle' then null
@@ -68,29 +67,40 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   from effective e;
 $$;
 
--- A bucket as it was when the last override of its gate began or ended, each stretch before that by the numbers that were
--- in force then: a rate brings nothing for the time before it.
-create or replace function :DISPATCH_POLICY_SCHEMA._throttle_turned(
+-- The overrides of a policy that a tick at `p_now` knows of: those in force, and those that are over. One that was set
+-- for at once began when it was set; by a clock that is behind, it is in force all the same.
+create or replace function :DISPATCH_POLICY_SCHEMA._overrides_by(p_policy_id int, p_now timestamptz)
+returns table (id bigint, gate text, scope_key text, set jsonb, began_at timestamptz, until_at timestamptz)
+language sql stable as $$
+  select o.id, o.gate, o.scope_key, o.set,
+    case when isfinite(o.from_at) or o.set_at > p_now then o.from_at else o.set_at end, o.until_at
+  from :DISPATCH_POLICY_SCHEMA._private_overrides o
+  where o.policy_id = p_policy_id and o.from_at <= p_now and not (o.taken_back and p_now < o.until_at);
+$$;
+
+-- A bucket brought to `p_now`, each stretch of the time since it was last filled by the numbers that were in force then:
+-- a rate brings nothing for the time before it.
+create or replace function :DISPATCH_POLICY_SCHEMA._throttle_settled(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql stable as $$
 declare
   v_at timestamptz;
   v_set jsonb;
 begin
-  for v_at in   -- four at most: an override of its key, and one of its gate
-    select distinct t.at from :DISPATCH_POLICY_SCHEMA._private_overrides o
-    cross join unnest(array[o.from_at, o.until_at]) t (at)
-    where o.policy_id = limiter.policy_id and o.gate = limiter.gate
-      and (o.scope_key = limiter.scope_key or o.scope_key is null)
-      and t.at > limiter.refilled_at and t.at <= p_now and isfinite(t.at)
-    order by t.at
+  for v_at in
+    select p_now where p_now > limiter.refilled_at
+    union
+    select t.at from :DISPATCH_POLICY_SCHEMA._overrides_by(limiter.policy_id, p_now) o
+    cross join unnest(array[o.began_at, o.until_at]) t (at)
+    where o.gate = limiter.gate and (o.scope_key = limiter.scope_key or o.scope_key is null)
+      and t.at > limiter.refilled_at and t.at < p_now
+    order by 1
   loop
     v_set := (
-      select o.set from :DISPATCH_POLICY_SCHEMA._private_overrides o
-      where o.policy_id = limiter.policy_id and o.gate = limiter.gate
-        and (o.scope_key = limiter.scope_key or o.scope_key is null)
-        and o.from_at <= limiter.refilled_at and limiter.refilled_at < o.until_at
-      order by o.scope_key nulls last limit 1);
+      select o.set from :DISPATCH_POLICY_SCHEMA._overrides_by(limiter.policy_id, p_now) o
+      where o.gate = limiter.gate and (o.scope_key = limiter.scope_key or o.scope_key is null)
+        and o.began_at <= limiter.refilled_at and limiter.refilled_at < o.until_at
+      order by o.scope_key nulls last, o.id desc limit 1);
     -- a halt brings nothing, and takes nothing
     if coalesce((v_set ->> 'rate')::float8, limiter.rate) > 0 then
       limiter.tokens := :DISPATCH_POLICY_SCHEMA._throttle_tokens(

@@ -113,7 +113,7 @@ as $$
           select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = q.probe_job_id)
         and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id))
       or (q.blocked_on is not null and l.id is null)
-      or (l.kind = 'throttle' and l.wake_at is null and n.tokens >= 1)
+      or (l.kind = 'throttle' and l.wake_at is null and n.tokens >= 1 and n.rate > 0)
       -- each pass looks at the ahead bound by itself
       or (l.kind not in ('throttle', 'ahead') and l.wake_at is null and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f

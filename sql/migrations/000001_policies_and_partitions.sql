@@ -268,7 +268,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_freed (
   primary key (policy_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- An operator's temporary limits. scope_key null: every key of the gate.
+-- An operator's temporary limits. scope_key null: every key of the gate. Where several hold at a time, the last one does.
+-- Those that are over stay for a day: a bucket that nobody looked at since gained by their numbers while they held.
 create table :DISPATCH_POLICY_SCHEMA._private_overrides (
   id bigint generated always as identity primary key,
   policy_id int not null,
@@ -277,15 +278,14 @@ create table :DISPATCH_POLICY_SCHEMA._private_overrides (
   set jsonb not null,
   from_at timestamptz not null default '-infinity',
   until_at timestamptz not null default 'infinity',
+  set_at timestamptz not null default clock_timestamp(),
+  taken_back boolean not null default false,   -- cleared or replaced at `until_at`, whatever time a tick goes by
   announced_at timestamptz not null default '-infinity',   -- waiters were told of its start or end up to then
   set_by text,
   reason text,
   check (from_at < until_at)
 );
-create unique index overrides_by_scope_key on :DISPATCH_POLICY_SCHEMA._private_overrides
-  (policy_id, gate, scope_key) where scope_key is not null;
-create unique index overrides_by_gate on :DISPATCH_POLICY_SCHEMA._private_overrides
-  (policy_id, gate) where scope_key is null;
+create index overrides_by_gate on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, gate, scope_key);
 
 create table :DISPATCH_POLICY_SCHEMA._private_workers (
   pool_id text primary key,

@@ -3,4 +3,4 @@ select p.name as policy, o.gate, o.scope_key as key, o.set, nullif(o.from_at, '-
   nullif(o.until_at, 'infinity') as until, o.set_by as by, o.reason
 from :DISPATCH_POLICY_SCHEMA._private_overrides o
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = o.policy_id
-where o.until_at > clock_timestamp();
+where o.until_at > clock_timestamp() and not o.taken_back;

@@ -415,6 +415,9 @@ export function makeEngine(schemaName: string) {
     collectLimiters: (client: Queryable, inactiveAfterMs: number) =>
       count(client, "_collect_limiters(pg_catalog.clock_timestamp(), $1)", [interval(inactiveAfterMs)]),
 
+    collectOverrides: (client: Queryable) =>
+      count(client, "_collect_overrides(pg_catalog.clock_timestamp())"),
+
     /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
     call: <T>(client: Queryable, name: string, args: Record<string, unknown>) => {
       const given = Object.entries(args).filter(([, value]) => value !== undefined);

@@ -24,7 +24,8 @@ const COLUMNS: Record<keyof LimitValues, string> = {
 };
 
 /**
- * An operator's temporary limit, in force from its commit (or `from`) until `until` or {@link clearLimit}.
+ * An operator's temporary limit, in force from its commit (or `from`) until `until` or {@link clearLimit}. From its
+ * beginning it replaces an earlier one of the same target; one of a key goes before one of all keys.
  *
  * @throws {ArgumentError} when the policy has no such gate, or the gate no such value
  * @example await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, by: "ana" });
@@ -41,7 +42,7 @@ export async function setLimit(
   return call<Changed>(context, "set_limit", { ...rest, set: JSON.stringify(Object.fromEntries(columns)) });
 }
 
-/** Takes an override back; with the same target it was set with. */
+/** Takes overrides back, with the same target they were set with: the one in force, and those to come. */
 export async function clearLimit(context: OperateContext, options: LimiterTarget & Why): Promise<Changed> {
   return call<Changed>(context, "clear_limit", { ...options });
 }

@@ -47,6 +47,7 @@ export type Step =
       readonly do: "override";
       readonly gate: number;
       readonly partition: string | null;
+      readonly inMs: number;
       readonly ms: number | null;
     }
   | { readonly do: "clear override"; readonly gate: number; readonly partition: string | null };
@@ -152,6 +153,7 @@ const add: fc.Arbitrary<Step> = fc.record({
 });
 
 const until = fc.constantFrom(500, 3000, 100_000);
+const inMs = fc.constantFrom(0, 0, 500, 3000);
 const overridden = { gate: fc.nat(3), partition: fc.option(partition) };
 
 const step: fc.Arbitrary<Step> = fc.oneof(
@@ -191,9 +193,9 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     ),
   },
   {
-    weight: 2,
+    weight: 4,
     arbitrary: fc.oneof(
-      fc.record({ do: fc.constant("override" as const), ...overridden, ms: fc.option(until) }),
+      fc.record({ do: fc.constant("override" as const), ...overridden, inMs, ms: fc.option(until) }),
       fc.record({ do: fc.constant("clear override" as const), ...overridden }),
     ),
   },
@@ -253,8 +255,9 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
     case "clear override": {
       const gate =
         gates.length === 0 ? "nothing" : nameOf(gates[step.gate % gates.length]!, step.gate % gates.length);
-      const until = step.do === "override" && step.ms !== null ? ` for ${step.ms} ms` : "";
-      return `${step.do}: ${gate}${step.partition === null ? "" : `, where ${step.partition} is`}${until}`;
+      const when =
+        step.do === "override" ? ` in ${step.inMs} ms${step.ms === null ? "" : `, for ${step.ms} ms`}` : "";
+      return `${step.do}: ${gate}${step.partition === null ? "" : `, where ${step.partition} is`}${when}`;
     }
     default:
       return step.do;

@@ -62,7 +62,10 @@ export interface Override {
   readonly gate: string;
   readonly key: string | null;
   readonly set: Numbers;
+  readonly from: number;
   readonly until: number;
+  /** Cleared at `until`; a clock that goes back does not bring it back. */
+  readonly cleared?: true;
 }
 
 export interface Settings {
@@ -196,7 +199,7 @@ export class Model {
     if (JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers) && limiter.sliding === sliding)
       return;
     // what the old rate brought by now stays, within the new capacity; what a bucket lacks counts as spent in a window
-    const held = left(limiter, limiter.numbers, now);
+    const held = limiter.sliding ? leftOfWindow(limiter, limiter.numbers, now) : this.#settled(limiter, now);
     const lacks = capacityOf(limiter.numbers) - held;
     if (!sliding) limiter.spent = [];
     else if (!limiter.sliding) limiter.spent = lacks > 0 ? [{ at: now, cost: lacks }] : [];
@@ -208,27 +211,61 @@ export class Model {
       limiter.learnt = between(limiter.learnt, gate.numbers.min ?? 0, gate.numbers.max);
   }
 
+  /** From its beginning it replaces the earlier one of the same target. */
   override(override: Override): void {
-    this.clearOverride(override.gate, override.key);
+    this.#endOverrides(override, override.from, {});
     this.#overrides.push(override);
   }
 
-  clearOverride(gate: string, key: string | null): void {
-    this.#overrides = this.#overrides.filter((other) => other.gate !== gate || other.key !== key);
+  clearOverride(gate: string, key: string | null, now: number): void {
+    this.#endOverrides({ gate, key }, now, { cleared: true });
   }
 
-  /** The numbers in force: an override of this key goes before one of all keys. */
-  numbersOf(limiter: Limiter, now: number): Numbers {
-    const live = this.#overrides.filter(({ gate, until }) => gate === limiter.gate.name && now < until);
-    const override = live.find(({ key }) => key === limiter.key) ?? live.find(({ key }) => key === null);
+  #endOverrides({ gate, key }: Pick<Override, "gate" | "key">, at: number, how: { cleared?: true }): void {
+    this.#overrides = this.#overrides.flatMap((other) => {
+      if (other.gate !== gate || other.key !== key || other.cleared) return [other];
+      return other.from < at ? [{ ...other, ...how, until: Math.min(other.until, at) }] : [];
+    });
+  }
+
+  /** The overrides of a limiter that somebody knows of whose clock says `now`; those that are over, too. */
+  #overridesOf(limiter: Limiter, now: number): Override[] {
+    return this.#overrides.filter(
+      ({ gate, key, from, until, cleared }) =>
+        gate === limiter.gate.name &&
+        (key === limiter.key || key === null) &&
+        from <= now &&
+        !(cleared && now < until),
+    );
+  }
+
+  /** The numbers in force at a time: an override of this key goes before one of all keys, a later one before others. */
+  numbersOf(limiter: Limiter, now: number, at = now): Numbers {
+    const live = this.#overridesOf(limiter, now).filter(({ from, until }) => from <= at && at < until);
+    const override = live.findLast(({ key }) => key !== null) ?? live.at(-1);
     return { ...limiter.numbers, ...override?.set };
   }
 
-  /** What a bucket holds; one without a rate counts as empty, whatever it holds. */
+  /** What a bucket or a window holds; at a rate of zero nothing goes all the same. */
   tokensOf(limiter: Limiter, now: number): number {
     const numbers = this.numbersOf(limiter, now);
-    if (numbers.rate! <= 0) return Math.min(limiter.tokens, 0);
-    return left(limiter, numbers, now);
+    if (limiter.sliding) return leftOfWindow(limiter, numbers, now);
+    const tokens = this.#settled(limiter, now);
+    return numbers.rate! > 0 ? Math.min(capacityOf(numbers), tokens) : tokens;
+  }
+
+  /** A bucket's tokens, each stretch since it was filled counted by the numbers in force then. */
+  #settled(limiter: Limiter, now: number): number {
+    const turns = this.#overridesOf(limiter, now).flatMap(({ from, until }) => [from, until]);
+    let { tokens, filledAt } = limiter;
+    for (const at of [...turns, now].sort((a, b) => a - b).filter((at) => at > filledAt && at <= now)) {
+      const numbers = this.numbersOf(limiter, now, filledAt);
+      const gained = (((at - filledAt) / SECOND) * numbers.rate!) / numbers.per!;
+      // a halt brings nothing, and takes nothing
+      if (numbers.rate! > 0) tokens = Math.min(capacityOf(numbers), tokens + gained);
+      filledAt = at;
+    }
+    return tokens;
   }
 
   capOf(limiter: Limiter, now: number): number {
@@ -469,8 +506,7 @@ function newLimiter(name: string, gate: TestGate, key: string, now: number): Lim
   };
 }
 
-function left(limiter: Limiter, numbers: Numbers, now: number): number {
-  if (!limiter.sliding) return refilled(limiter, numbers, now);
+function leftOfWindow(limiter: Limiter, numbers: Numbers, now: number): number {
   const counts = limiter.spent.filter(({ at }) => at > now - windowOf(numbers));
   return capacityOf(numbers) - counts.reduce((sum, { cost }) => sum + cost, 0);
 }
@@ -493,11 +529,6 @@ function spend(spent: readonly Spending[], window: number, cost: number, now: nu
     parts.set(part, { at: Math.max(at, other?.at ?? at), cost: cost + (other?.cost ?? 0) });
   }
   return [...parts.values()].sort((a, b) => a.at - b.at);
-}
-
-function refilled({ tokens, filledAt }: Limiter, numbers: Numbers, now: number): number {
-  const elapsed = Math.max(now - filledAt, 0) / SECOND;
-  return Math.min(capacityOf(numbers), tokens + (elapsed * Math.max(numbers.rate!, 0)) / numbers.per!);
 }
 
 /** A mark stays when it is up to a second ahead; further ahead it is a wrong clock's. */

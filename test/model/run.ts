@@ -313,8 +313,8 @@ class Run {
     const gate = nameOf(gates[index]!, index);
     const key = step.partition === null ? null : gateOf(gates[index]!, index, 0, 0).keyOf(step.partition);
     if (step.do === "clear override") {
-      this.#model.clearOverride(gate, key);
-      await this.#call("clear_limit(policy => $1, gate => $2, key => $3)", [gate, key]);
+      this.#model.clearOverride(gate, key, this.#now);
+      await this.#call("_clear_limit($1, $2, $3, null, null, $4)", [gate, key, new Date(this.#now)]);
       return;
     }
     const set = Object.fromEntries(
@@ -322,10 +322,11 @@ class Run {
         ([name, value]) => value !== null && !(name === "burst" && sliding.includes(true)),
       ),
     );
-    const until = step.ms === null ? Number.POSITIVE_INFINITY : this.#now + step.ms;
-    this.#model.override({ gate, key, set: set as Record<string, number>, until });
-    await this.#call("set_limit(policy => $1, gate => $2, key => $3, set => $4, until => $5)", [
-      ...[gate, key, JSON.stringify(set), step.ms === null ? null : new Date(until)],
+    const from = this.#now + step.inMs;
+    const until = step.ms === null ? Number.POSITIVE_INFINITY : from + step.ms;
+    this.#model.override({ gate, key, set: set as Record<string, number>, from, until });
+    await this.#call('set_limit(policy => $1, gate => $2, key => $3, set => $4, "from" => $5, until => $6)', [
+      ...[gate, key, JSON.stringify(set), new Date(from), step.ms === null ? null : new Date(until)],
     ]);
   }
 

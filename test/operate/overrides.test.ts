@@ -1,6 +1,6 @@
 // A rate is in force from the beginning of an override to its end, and brings nothing for the time before.
-import test from "ava";
-import { throttle } from "../../src/index.ts";
+import test, { type ExecutionContext } from "ava";
+import { concurrency, throttle } from "../../src/index.ts";
 import { type Ctx, type Scenario, scenario } from "../helpers/scenario.ts";
 
 async function admittedAt(it: Scenario, ...seconds: readonly number[]): Promise<number[]> {
@@ -60,4 +60,110 @@ test("overrides of one key and of the whole gate, nobody looking while they came
   await it.utils.setLimit({ ...limit, key: "k", set: { rate: 30 }, from: it.at(20), until: it.at(40) });
   t.deepEqual(await admittedAt(it, 45), [50]);
   t.deepEqual(await it.inFlightBy(), { j: 60 + 25, k: 60 + 25 });
+});
+
+// By the real clock, at which an override without `from` begins: the last pass before it was an hour ago.
+
+const HOUR_AGO = -3600;
+
+/** Forty jobs of each key due long since, and a pass an hour ago. */
+async function hourAgo(t: ExecutionContext, gate: Parameters<typeof throttle<Ctx>>[0]): Promise<Scenario> {
+  const it = await scenario(t, { gates: [throttle<Ctx>(gate)] }, { clock: "now" });
+  await it.stage("40@k", {}, { runAt: it.at(-86_400) });
+  await it.tick(HOUR_AGO);
+  return it;
+}
+
+test("a rate that is raised at once brings nothing for the time before", async (t) => {
+  const it = await hourAgo(t, { rate: 2, per: "1 hour", burst: 5 });
+  await it.utils.setLimit({ policy: "p", gate: "throttle", set: { rate: 100, burst: 100 } });
+  t.is((await it.tickNow()).admitted, 2, "an hour at two an hour");
+});
+
+test("a rate is raised for one key, and taken back", async (t) => {
+  const it = await hourAgo(t, { rate: 2, per: "1 hour", burst: 5 });
+  await it.utils.setLimit({ policy: "p", gate: "throttle", key: "k", set: { rate: 100, burst: 100 } });
+  await it.utils.clearLimit({ policy: "p", gate: "throttle", key: "k" });
+  t.is((await it.tickNow()).admitted, 2);
+  t.deepEqual(await it.utils.limits(), []);
+});
+
+test("a halt that is taken back brought nothing", async (t) => {
+  const it = await hourAgo(t, { rate: 10, per: "1 hour" });
+  const halt = { policy: "p", gate: "throttle", set: { rate: 0 } };
+  await it.utils.setLimit({ ...halt, from: it.at(HOUR_AGO) });
+  await it.utils.clearLimit({ policy: "p", gate: "throttle" });
+  t.is((await it.tickNow()).admitted, 0);
+});
+
+test("an override that replaces another counts from its own beginning", async (t) => {
+  const it = await hourAgo(t, { rate: 10, per: "1 hour" });
+  const limit = { policy: "p", gate: "throttle" };
+  await it.utils.setLimit({ ...limit, set: { rate: 0 }, from: it.at(HOUR_AGO) });
+  await it.utils.setLimit({ ...limit, set: { rate: 1000 } });
+  t.is((await it.tickNow()).admitted, 0);
+  t.deepEqual(
+    (await it.utils.limits()).map(({ override }) => override),
+    [{ rate: 1000 }],
+  );
+});
+
+test("other numbers of the policy bring nothing for the time of a halt", async (t) => {
+  const it = await scenario(
+    t,
+    { gates: [throttle<Ctx>({ rate: ({ rate }) => rate, per: "1 hour" })] },
+    { clock: "now" },
+  );
+  const long = { runAt: it.at(-86_400) };
+  await it.stage("40@k", { rate: 10 }, long);
+  await it.tick(HOUR_AGO);
+  await it.utils.setLimit({ policy: "p", gate: "throttle", set: { rate: 0 }, from: it.at(HOUR_AGO) });
+  await it.stage("1@k", { rate: 20 }, long);
+  await it.tick(-60);
+  await it.utils.clearLimit({ policy: "p", gate: "throttle" });
+  t.is((await it.tickNow()).admitted, 0);
+});
+
+test("a halt takes nothing from a shared bucket either", async (t) => {
+  const it = await scenario(
+    t,
+    { gates: [throttle<Ctx>({ scope: "policy", rate: 10, per: "1 hour" })] },
+    { clock: "now" },
+  );
+  const long = { runAt: it.at(-86_400) };
+  await it.stage("4@k", {}, long);
+  t.is((await it.tickNow()).admitted, 4);
+  await it.utils.setLimit({ policy: "p", gate: "throttle", set: { rate: 0 } });
+  await it.stage("40@j", {}, long);
+  t.is((await it.tickNow()).admitted, 0);
+  t.is((await it.limiter("throttle")).available, 0);
+  t.deepEqual((await it.utils.sweep()).repaired.blocked, 0);
+  await it.utils.clearLimit({ policy: "p", gate: "throttle" });
+  t.is((await it.tickNow()).admitted, 6);
+});
+
+test("an override for later leaves the one in force until then", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 10 })] });
+  await it.stage("40@k");
+  const limit = { policy: "p", gate: "concurrency" };
+  await it.utils.setLimit({ ...limit, set: { max: 2 } });
+  await it.utils.setLimit({ ...limit, set: { max: 5 }, from: it.at(60), until: it.at(90) });
+  t.deepEqual(
+    (await it.utils.limits()).map(({ override, from, until }) => ({ override, from, until })),
+    [
+      { override: { max: 2 }, from: null, until: it.at(60) },
+      { override: { max: 5 }, from: it.at(60), until: it.at(90) },
+    ],
+  );
+  t.deepEqual(await admittedAt(it, 0, 30, 60, 89, 90), [2, 0, 3, 0, 5]);
+});
+
+test("clearing takes back what is in force and what is to come", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 10 })] });
+  const limit = { policy: "p", gate: "concurrency" };
+  await it.utils.setLimit({ ...limit, set: { max: 2 } });
+  await it.utils.setLimit({ ...limit, set: { max: 5 }, from: it.at(60) });
+  t.deepEqual(await it.utils.clearLimit(limit), { matched: 2, changed: 2 });
+  t.deepEqual(await it.utils.clearLimit(limit), { matched: 0, changed: 0 });
+  t.deepEqual(await it.utils.limits(), []);
 });

@@ -144,3 +144,19 @@ test("a note that a limiter has room goes with it", async (t) => {
   t.deepEqual(await collect(it, new Date()), { partitions: 0, limiters: 1 });
   t.is(await it.number("select count(*)::int from dispatch_policy._private_freed"), 0);
 });
+
+test("overrides go a day after they were over, not those in force or to come", async (t) => {
+  const it = await engine(t, { gates: [throttle(2), concurrency(1)] });
+  const set = (gate: string, numbers: object, more = "") =>
+    it.pool.query(`select dispatch_policy.set_limit('p', $1, $2 ${more})`, [gate, JSON.stringify(numbers)]);
+  await set("throttle", { rate: 1 });
+  await set("throttle", { rate: 3 });
+  await set("concurrency", { max: 1 }, ", until => now() + interval '1 hour'");
+  const collected = (days: number) =>
+    it.number("select dispatch_policy._collect_overrides($1)", [new Date(Date.now() + days * DAY_MS)]);
+  t.is(await collected(0.9), 0);
+  t.is(await collected(1.02), 1, "replaced");
+  t.is(await collected(2), 1, "ended by itself");
+  t.is(await collected(20), 0);
+  t.is(await it.number("select count(*)::int from dispatch_policy.overrides"), 1);
+});

@@ -19,13 +19,17 @@ returns timestamptz language sql stable as $$   -- immutable it would not be inl
   select case when refilled_at > now + interval '1 second' then now else greatest(refilled_at, now) end;
 $$;
 
--- What a throttle has left by its own numbers, no override applied.
+-- What a throttle has left at `now`, by the numbers in force until then; a window, by its own numbers.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_holds(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz
 ) returns float8 language sql stable as $$
   select case
     when limiter.sliding
       then :DISPATCH_POLICY_SCHEMA._window_left(limiter.spent, limiter.rate, limiter.per, now)
+    when exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_overrides o
+        where o.policy_id = limiter.policy_id and o.gate = limiter.gate)
+      then (:DISPATCH_POLICY_SCHEMA._throttle_settled(limiter, now)).tokens
     else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
       limiter.tokens, limiter.refilled_at, limiter.rate, limiter.per, limiter.burst, now)
     end;

@@ -1,5 +1,6 @@
 -- An operator's temporary limit for one scope key of a gate, or for all of them (`key` null), in the caller's
--- transaction: in force from its commit (or `from`) until `until` or clear_limit.
+-- transaction: in force from its commit (or `from`) until `until` or clear_limit. From its beginning it replaces what was
+-- set for the same key, or for all of them, before.
 --
 --   select * from dispatch_policy.set_limit('fetch_endpoint', 'account', '{"max": 0}', key => 'acct:1');
 create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
@@ -18,8 +19,7 @@ begin
       using errcode = 'DPARG';
   end if;
   v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limits(v_policy.id, set_limit.gate, set_limit.key);
-  delete from :DISPATCH_POLICY_SCHEMA._private_overrides o
-  where o.policy_id = v_policy.id and o.gate = set_limit.gate and o.scope_key is not distinct from set_limit.key;
+  perform :DISPATCH_POLICY_SCHEMA._end_overrides(v_policy.id, set_limit.gate, set_limit.key, set_limit."from", null);
   insert into :DISPATCH_POLICY_SCHEMA._private_overrides (
     policy_id, gate, scope_key, set, from_at, until_at, announced_at, set_by, reason)
   values (v_policy.id, set_limit.gate, set_limit.key, set_limit.set, coalesce(set_limit."from", '-infinity'),
@@ -34,29 +34,63 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.set_limit from public;
 
--- Takes an override back.
+-- Takes what was set for a key, or for all of them, back: what is in force, and what is to come.
 create or replace function :DISPATCH_POLICY_SCHEMA.clear_limit(
   policy text, gate text, key text default null, reason text default null, by text default null
-) returns table (matched int, changed int) language plpgsql
+) returns table (matched int, changed int) language sql
 security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
+  select * from :DISPATCH_POLICY_SCHEMA._clear_limit(
+    clear_limit.policy, clear_limit.gate, clear_limit.key, clear_limit.reason, clear_limit.by);
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.clear_limit from public;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._clear_limit(
+  p_policy text, p_gate text, p_key text, p_reason text, p_by text, p_now timestamptz default null
+) returns table (matched int, changed int) language plpgsql as $$
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(clear_limit.policy);
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(p_policy);
   v_limiter_ids bigint[];
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, clear_limit.gate, null);
-  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limits(v_policy.id, clear_limit.gate, clear_limit.key);
-  delete from :DISPATCH_POLICY_SCHEMA._private_overrides o
-  where o.policy_id = v_policy.id and o.gate = clear_limit.gate and o.scope_key is not distinct from clear_limit.key;
-  get diagnostics changed = row_count;
+  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, p_gate, null);
+  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limits(v_policy.id, p_gate, p_key);
+  changed := :DISPATCH_POLICY_SCHEMA._end_overrides(v_policy.id, p_gate, p_key, null, p_now);
   matched := changed;
   perform :DISPATCH_POLICY_SCHEMA._announce_limits(v_policy, v_limiter_ids);
-  perform :DISPATCH_POLICY_SCHEMA._audit('clear_limit', clear_limit.policy, null, clear_limit.gate, clear_limit.key, null,
-    clear_limit.reason, clear_limit.by, matched, changed);
+  perform :DISPATCH_POLICY_SCHEMA._audit(
+    'clear_limit', p_policy, null, p_gate, p_key, null, p_reason, p_by, matched, changed);
   return next;
 end
 $$;
-revoke execute on function :DISPATCH_POLICY_SCHEMA.clear_limit from public;
+
+-- Ends the overrides of a key, or of all of them, from `p_from` on; null: at once. Returns how many were in force or to
+-- come.
+create or replace function :DISPATCH_POLICY_SCHEMA._end_overrides(
+  p_policy_id int, p_gate text, p_key text, p_from timestamptz, p_now timestamptz
+) returns int language plpgsql as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());   -- its callers wait for locks
+  v_ended int;
+begin
+  with current as (
+    select o.id, o.from_at >= coalesce(p_from, v_now) as is_to_come from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.policy_id = p_policy_id and o.gate = p_gate and o.scope_key is not distinct from p_key
+      and not o.taken_back and o.until_at > v_now
+    for update
+  ),
+  dropped as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.id in (select c.id from current c where c.is_to_come) returning 1
+  ),
+  ended as (
+    update :DISPATCH_POLICY_SCHEMA._private_overrides o set
+      until_at = least(o.until_at, coalesce(p_from, v_now)), taken_back = p_from is null,
+      announced_at = case when p_from is null then 'infinity' else o.announced_at end
+    where o.id in (select c.id from current c where not c.is_to_come) returning 1
+  )
+  select (select count(*) from dropped) + (select count(*) from ended) into v_ended;
+  return v_ended;
+end
+$$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_limits(p_policy_id int, p_gate text, p_key text)
 returns bigint[] language sql volatile as $$
