@@ -1,6 +1,7 @@
 import type { Job, Logger } from "graphile-worker";
 import type { FinishedJob } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
+import { specificationOf } from "./fetched-job.ts";
 import {
   type AnyPolicy,
   policyDefinition,
@@ -9,7 +10,6 @@ import {
   resolveJob,
 } from "./policy.ts";
 import { RetryAfter } from "./retry-after.ts";
-import { specificationOf } from "./unadmitted.ts";
 import type { RunningJob } from "./wrap-task.ts";
 
 /** What the release of a job that ended needs to know; `error` null: it succeeded. */

@@ -2,6 +2,7 @@ import type { CompiledSharedOptions, Job, Logger, TaskList, WithPgClient, Worker
 import { makeEngine } from "./db/engine.ts";
 import { migrate } from "./db/migrate.ts";
 import type { EventSink } from "./events.ts";
+import { stagedIdOf } from "./fetched-job.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "./settings.ts";
 import { sweepOnce } from "./sweep.ts";
 import { makeTickTask } from "./tick-task.ts";
@@ -14,7 +15,7 @@ import {
   wrapTaskLists,
 } from "./worker-internals.ts";
 import { makeWorkerPool, type WorkerPoolRuntime } from "./worker-pool.ts";
-import { type Observer, type RunningJob, stagedIdOf, unwrapped } from "./wrap-task.ts";
+import { type Observer, type RunningJob, unwrapped } from "./wrap-task.ts";
 
 declare global {
   namespace GraphileConfig {

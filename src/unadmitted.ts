@@ -1,12 +1,12 @@
 import type { Job, JobHelpers, Logger } from "graphile-worker";
-import type { Attempt, Engine } from "./db/engine.ts";
+import type { Engine } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
+import { attemptOf, specificationOf } from "./fetched-job.ts";
 import { type AnyPolicy, policyDefinition } from "./policy.ts";
 import { batchesOf, type JobSpec } from "./stage.ts";
 
 /** On the event and in the log of a job that completed without running, since a copy of it is staged. */
 const TAKEN_OVER = "dispatch_policy:taken_over";
-const OWN_FLAGS = /^dispatch_policy:/;
 
 /** What became of a job that was never admitted; `stagedId` is its own from now on, or its copy's. */
 export interface Caught {
@@ -50,11 +50,6 @@ export async function catchUnadmitted(
   return caught;
 }
 
-/** Which run of a job this is, and by which worker pool. */
-export function attemptOf(job: Job): Attempt {
-  return { jobId: job.id, attempt: job.attempts, poolId: job.locked_by };
-}
-
 /** The copy keeps its place in the queue, and the attempts that are left: fetching the original took one of them. */
 function specOf(job: Job): JobSpec {
   const { task: _, ...added } = specificationOf(job);
@@ -62,17 +57,6 @@ function specOf(job: Job): JobSpec {
     ...added,
     runAt: job.run_at,
     maxAttempts: Math.max(job.max_attempts - job.attempts + 1, 1),
-  };
-}
-
-/** What a job of Graphile Worker's was added with, as far as it still tells. */
-export function specificationOf(job: Job) {
-  const flags = Object.keys(job.flags ?? {}).filter((flag) => !OWN_FLAGS.test(flag));
-  return {
-    task: job.task_identifier,
-    priority: job.priority,
-    ...(job.key === null ? {} : { jobKey: job.key }),
-    ...(flags.length === 0 ? {} : { flags }),
   };
 }
 

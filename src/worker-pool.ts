@@ -6,6 +6,7 @@ import { makeOwnConnection, makeOwnPool } from "./db/own-connections.ts";
 import { inTime } from "./deadline.ts";
 import { declarePolicies } from "./declare.ts";
 import type { EventSink } from "./events.ts";
+import { attemptOf } from "./fetched-job.ts";
 import { finishedJob } from "./finished-job.ts";
 import { makeReleaseQueue } from "./release.ts";
 import type { Settings } from "./settings.ts";
@@ -13,7 +14,6 @@ import { makeSilence } from "./silence.ts";
 import { sweepOnce } from "./sweep.ts";
 import { type TickContext, tickOnce } from "./tick.ts";
 import { makeTickLoops } from "./tick-loop.ts";
-import { attemptOf } from "./unadmitted.ts";
 import type { RunningJob } from "./wrap-task.ts";
 
 /** A leader renews its leases this often; a standby takes over when one has run out, within five seconds of a crash. */

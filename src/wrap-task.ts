@@ -2,13 +2,12 @@ import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-wor
 import { makeAdder } from "./adder.ts";
 import type { Engine } from "./db/engine.ts";
 import type { EventSink } from "./events.ts";
+import { attemptOf, specificationOf, stagedIdOf } from "./fetched-job.ts";
 import { type AnyPolicy, type DispatchPolicyHelpers, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 import { RetryAfter } from "./retry-after.ts";
-import { attemptOf, catchUnadmitted, specificationOf } from "./unadmitted.ts";
+import { catchUnadmitted } from "./unadmitted.ts";
 
-/** The flag that carries a job's staged id through Graphile Worker. */
-const FLAG = "dispatch_policy:";
 const WRAPPED = Symbol("wrapped by graphile-worker-dispatch-policy");
 
 /** What the wrapper learned of a running job, for its release. */
@@ -155,11 +154,6 @@ async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: J
       { error },
     );
   }
-}
-
-export function stagedIdOf(job: Job): string | null {
-  const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(FLAG));
-  return flag ? flag.slice(FLAG.length) : null;
 }
 
 /**

@@ -5,7 +5,7 @@ import { check, checkOptions, optional, show, text, wholeNumber } from "../gates
 const TICK_TASK = "dispatch_policy_tick";
 
 /** Flags that begin with this carry a staged job's id through Graphile Worker. */
-const RESERVED_FLAG = "dispatch_policy:";
+export const RESERVED_FLAG = "dispatch_policy:";
 
 /** Graphile Worker's limit, for task identifiers and queue names alike. */
 const identifier = text(128);

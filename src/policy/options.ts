@@ -82,7 +82,8 @@ export interface PolicyOptions<Id, S, C> {
   gates?: readonly Gate<C>[] | ((gate: GateFactories<NoInfer<C>>) => readonly Gate<NoInfer<C>>[]) | undefined;
   /**
    * Fair shares between partitions: what a partition was admitted lately counts against it, half as much after each
-   * `halfLife` (longer than 0). `null`: only the jobs of the pass count. Default: the preset's, 1 minute unless changed.
+   * `halfLife` (longer than 0). `null`: no shares; jobs go by priority, time and age, whatever their partition, and
+   * weights count for nothing. Default: the preset's, 1 minute unless changed.
    *
    * `by: "work"` shares the workers' time instead of the number of jobs: a job counts for the seconds it runs. At its
    * admission that is what the partition's jobs took lately (1 s before any has ended), and its end settles the
