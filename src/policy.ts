@@ -22,7 +22,13 @@ export type { Backoff, BackoffFunction } from "./backoff.ts";
 export type { Duration } from "./duration.ts";
 export type { ResolvedBackoff } from "./policy/backoff-answer.ts";
 export { definitionHash, type PolicyDefinition } from "./policy/definition.ts";
-export { type JobDefaults, type JobInfo, type JobSpecification, RESERVED_FLAG } from "./policy/job.ts";
+export {
+  type JobDefaults,
+  type JobInfo,
+  type JobSpecification,
+  RESERVED_FLAG,
+  readSpecification,
+} from "./policy/job.ts";
 export type { Json, JsonObject } from "./policy/json.ts";
 export type { ResolvedLimit } from "./policy/limits.ts";
 export type { PayloadIn, PayloadOut, PayloadPath, PolicyOptions } from "./policy/options.ts";

@@ -9,11 +9,11 @@ import {
   type StageJob,
 } from "./db/engine.ts";
 import { ArgumentError, BacklogFullError } from "./errors.ts";
-import { checkOptions } from "./gates/options.ts";
 import {
   type AnyPolicy,
   type PolicyPayload,
   policyDefinition,
+  readSpecification,
   resolveJob,
   type TaskIdentifier,
   tasksOf,
@@ -120,14 +120,11 @@ export function modeOf(spec: JobSpec): JobKeyMode {
   return spec.jobKey ? (spec.jobKeyMode ?? "replace") : "replace";
 }
 
-const SPEC_OPTIONS = ["queueName", "runAt", "priority", "maxAttempts", "jobKey", "jobKeyMode", "flags"];
-
 /** Resolves jobs into what one staging statement takes. */
 export function batchesOf(jobs: readonly JobToAdd[]): StageBatch[] {
   checkKeys(jobs);
   const batches = new Map<AnyPolicy | undefined, OpenBatch>();
   jobs.forEach((job, n) => {
-    checkOptions("a job", job.spec, SPEC_OPTIONS);
     let batch = batches.get(job.policy);
     if (!batch) {
       batch = openBatch(job.policy);
@@ -160,7 +157,7 @@ function openBatch(policy: AnyPolicy | undefined): OpenBatch {
 
 function addToBatch(batch: OpenBatch, job: JobToAdd, n: number): void {
   const { policy, task, payload } = job;
-  const spec: TaskSpec = { ...batch.defaults, ...given(job.spec) };
+  const spec: TaskSpec = { ...batch.defaults, ...readSpecification(job.spec) };
   const { jobKeyMode: _, ...stored } = spec;
   const staged: StageJob = { ...stored, n, task, payload: payload ?? {} };
   if (policy) {
@@ -183,11 +180,6 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number): void {
     if (resolved.cost !== 1) staged.cost = resolved.cost;
   }
   batch.jobs.push(staged);
-}
-
-/** Without what is undefined or null: Graphile Worker reads both as "not given". */
-function given(spec: JobSpec): TaskSpec {
-  return Object.fromEntries(Object.entries(spec).filter(([, value]) => value != null));
 }
 
 function checkKeys(jobs: readonly JobToAdd[]): void {

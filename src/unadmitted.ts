@@ -55,7 +55,7 @@ function specOf(job: Job): JobSpec {
   const { task: _, ...added } = specificationOf(job);
   return {
     ...added,
-    runAt: job.run_at,
+    ...(job.run_at instanceof Date ? { runAt: job.run_at } : {}), // a number where it is infinite
     maxAttempts: Math.max(job.max_attempts - job.attempts + 1, 1),
   };
 }

@@ -1,5 +1,15 @@
+import type { TaskSpec } from "graphile-worker";
 import { ArgumentError } from "../errors.ts";
-import { check, checkOptions, optional, show, text, wholeNumber } from "../gates/options.ts";
+import {
+  check,
+  checkOptions,
+  oneOf,
+  optional,
+  type Rule,
+  show,
+  text,
+  wholeNumber,
+} from "../gates/options.ts";
 
 /** The task the crontab starts: a policy over it would stage the very job that admits. */
 const TICK_TASK = "dispatch_policy_tick";
@@ -54,9 +64,9 @@ export function readJobDefaults(job: unknown): JobDefaults {
   if (job === undefined) return Object.freeze({});
   checkOptions("job", job, ["queueName", "priority", "maxAttempts", "flags"]);
   const { queueName, priority, maxAttempts, flags } = job;
-  optional("job: queueName", queueName, identifier);
-  optional("job: priority", priority, wholeNumber(-32768, 32767));
-  optional("job: maxAttempts", maxAttempts, wholeNumber(1, 32767));
+  optional("job: queueName", queueName, SPECIFICATION.queueName);
+  optional("job: priority", priority, SPECIFICATION.priority);
+  optional("job: maxAttempts", maxAttempts, SPECIFICATION.maxAttempts);
   const read = { queueName, priority, maxAttempts, flags: readFlags(flags) };
   return Object.freeze(Object.fromEntries(Object.entries(read).filter(([, value]) => value !== undefined)));
 }
@@ -68,6 +78,37 @@ function readFlags(flags: unknown): readonly string[] | undefined {
   for (const flag of flags) check("job: flags", flag, text(1024));
   checkFlags("job: flags", flags);
   return Object.freeze([...flags]);
+}
+
+const validDate: Rule = {
+  expects: "a valid Date",
+  accepts: (value) => value instanceof Date && !Number.isNaN(value.getTime()),
+};
+
+const SPECIFICATION = {
+  queueName: identifier,
+  runAt: validDate,
+  priority: wholeNumber(-32768, 32767),
+  maxAttempts: wholeNumber(1, 32767),
+  jobKey: text(512),
+  jobKeyMode: oneOf("replace", "preserve_run_at", "unsafe_dedupe"),
+  flags: {
+    expects: "an array of strings",
+    accepts: (value) => Array.isArray(value) && value.every((flag) => typeof flag === "string"),
+  },
+} satisfies Record<string, Rule>;
+
+/**
+ * What a job is added with, without what Graphile Worker reads as "not given": undefined, null, and an empty name.
+ *
+ * @throws {ArgumentError} when an option is unknown, or a value is one Graphile Worker would refuse
+ */
+export function readSpecification(spec: object): TaskSpec {
+  checkOptions("a job", spec, Object.keys(SPECIFICATION));
+  const given = Object.entries(spec).filter(([, value]) => value != null && value !== "");
+  for (const [key, value] of given)
+    check(`a job: ${key}`, value, SPECIFICATION[key as keyof typeof SPECIFICATION]);
+  return Object.fromEntries(given);
 }
 
 /** @throws {ArgumentError} when a flag is one of ours: it would pass the job off as another staged job */
