@@ -4,7 +4,6 @@ import { makeAdder } from "./adder.ts";
 import { type Engine, makeEngine } from "./db/engine.ts";
 import { migrate } from "./db/migrate.ts";
 import { declarePolicies } from "./declare.ts";
-import { ArgumentError } from "./errors.ts";
 import { noEvents } from "./events.ts";
 import { type AdmitOptions, admit } from "./operate/admit.ts";
 import { asOurs } from "./operate/call.ts";
@@ -18,7 +17,15 @@ import { resume } from "./operate/resume.ts";
 import { type PolicyStatus, status, type WorkerStatus } from "./operate/status.ts";
 import { switchPolicy } from "./operate/switch.ts";
 import { take } from "./operate/take.ts";
-import type { Changed, LimiterTarget, PartitionTarget, Target, Until, Why } from "./operate/targets.ts";
+import {
+  type Changed,
+  checkVerb,
+  type LimiterTarget,
+  type PartitionTarget,
+  type Target,
+  type Until,
+  type Why,
+} from "./operate/targets.ts";
 import { type AnyPolicy, type TaskIdentifier, tasksOf } from "./policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "./settings.ts";
 import type { AddJob, AddJobs, JobSpec } from "./stage.ts";
@@ -258,11 +265,10 @@ function adminFunctions({ withPgClient, cleanup }: WorkerUtils, engine: Engine, 
 
 async function tickPolicies(
   ticks: TickContext,
-  { policy, shard, now }: { policy?: string; shard?: string; now?: Date } = {},
+  options: { policy?: string; shard?: string; now?: Date } = {},
 ): Promise<TickResult> {
-  if (now !== undefined && !(now instanceof Date && !Number.isNaN(now.getTime()))) {
-    throw new ArgumentError(`tick: now must be a valid Date, got ${String(now)}`);
-  }
+  checkVerb("tick", options, { takes: ["policy", "shard", "now"] });
+  const { policy, shard, now } = options;
   const total: TickResult = {
     ...{ claimed: 0, admitted: 0, denied: {}, dropped: 0 },
     ...{ durationMs: 0, nextEligibleAt: null },

@@ -1,9 +1,11 @@
 import { type Duration, durationMs } from "./duration.ts";
+import { aDate, check } from "./gates/options.ts";
 
 /**
  * Thrown by a task that was told to come back later, as by a server's 429: the job's partition is held until then, and
  * the job is retried then.
  *
+ * @throws {ArgumentError} when it is neither a duration nor a valid Date
  * @example if (response.status === 429) throw new RetryAfter("30 seconds", { reason: "429 from the server" });
  */
 export class RetryAfter extends Error {
@@ -15,6 +17,7 @@ export class RetryAfter extends Error {
   readonly reason: string | undefined;
 
   constructor(after: Duration | Date, options: { reason?: string; cause?: unknown } = {}) {
+    if (after instanceof Date) check("RetryAfter: the time to come back", after, aDate);
     const forMs = after instanceof Date ? undefined : durationMs(after);
     const until = after instanceof Date ? after : new Date(Date.now() + (forMs ?? 0));
     super(options.reason ?? `retry after ${until.toISOString()}`, { cause: options.cause });

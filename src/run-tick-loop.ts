@@ -3,6 +3,8 @@ import type { Logger, WithPgClient } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
 import { inTime } from "./deadline.ts";
 import { noEvents } from "./events.ts";
+import { check, type Rule } from "./gates/options.ts";
+import { checkPolicy } from "./operate/call.ts";
 import { makePolicyUtils, type PolicyUtilsOptions, utilsSettings } from "./policy-utils.ts";
 import { startShardLoop } from "./tick-loop.ts";
 
@@ -17,13 +19,21 @@ export interface RunTickLoopOptions extends PolicyUtilsOptions {
   signal: AbortSignal;
 }
 
+const anAbortSignal: Rule = {
+  expects: "an AbortSignal",
+  accepts: (value) => value instanceof AbortSignal,
+};
+
 /**
  * The tick loop on its own, in a process that runs no jobs. Ticks wherever there is something to do until the signal
  * aborts; other loops at work on the same policies do no harm. Keeps one connection for notifications.
  *
+ * @throws {ArgumentError} without an AbortSignal
+ * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
  * @example await runTickLoop({ connectionString, policies: [fetchEndpoint], signal: controller.signal });
  */
 export async function runTickLoop({ policy, shard, signal, ...options }: RunTickLoopOptions): Promise<void> {
+  check("runTickLoop: signal", signal, anAbortSignal);
   const settings = utilsSettings(options);
   const utils = await makePolicyUtils(options);
   try {
@@ -36,6 +46,7 @@ export async function runTickLoop({ policy, shard, signal, ...options }: RunTick
       events: noEvents,
       logger,
     };
+    await withPgClient((client) => checkPolicy(client, engine, policy));
     const names = policy === undefined ? await withPgClient(engine.policyNames) : [policy];
     const loops = names.map((name) => startShardLoop(context, { policy: name, shard: shard ?? null }));
     const nudge = () => loops.forEach((loop) => void loop.nudge());

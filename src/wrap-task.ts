@@ -3,6 +3,8 @@ import { makeAdder } from "./adder.ts";
 import type { Engine } from "./db/engine.ts";
 import type { EventSink } from "./events.ts";
 import { attemptOf, specificationOf, stagedIdOf } from "./fetched-job.ts";
+import { hold } from "./operate/hold.ts";
+import { take } from "./operate/take.ts";
 import { type AnyPolicy, type DispatchPolicyHelpers, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 import { RetryAfter } from "./retry-after.ts";
@@ -176,6 +178,7 @@ function describe(
   observer: Observer,
 ): DispatchPolicyHelpers {
   const { engine } = observer;
+  const context = { withPgClient, engine };
   const scopeOf = (gate: string | null) => withPgClient((client) => engine.scopeOf(client, job.id, gate));
   return {
     policy: policy.identifier,
@@ -187,29 +190,12 @@ function describe(
     admittedAt: byTick ? new Date(Math.max(job.created_at.getTime(), retriedAt(job))) : null,
     lagMs: byTick ? lagOf(job, observer) : null,
     async hold(options) {
-      const end = "until" in options ? { until: options.until } : { for: `${options.forMs} milliseconds` };
       const where = (await scopeOf(null))?.partition ?? this.partition;
-      await withPgClient((client) =>
-        engine.call(client, "hold", {
-          policy: policy.identifier,
-          partition: where,
-          ...end,
-          reason: options.reason,
-          by: `job ${job.id}`,
-        }),
-      );
+      await hold(context, { ...options, policy: policy.identifier, partition: where, by: `job ${job.id}` });
     },
-    async take({ gate, key, cost }) {
-      const scope = key ?? (await scopeOf(gate))?.scope_key ?? undefined;
-      const [row] = await withPgClient((client) =>
-        engine.call<{ taken: boolean; retry_at: Date | null }>(client, "take", {
-          policy: policy.identifier,
-          gate,
-          key: scope,
-          cost,
-        }),
-      );
-      return { taken: row?.taken ?? false, retryAt: row?.retry_at ?? null };
+    async take(options) {
+      const key = options.key ?? (await scopeOf(options.gate))?.scope_key ?? undefined;
+      return take(context, { ...options, policy: policy.identifier, key });
     },
   };
 }

@@ -370,6 +370,13 @@ create type :DISPATCH_POLICY_SCHEMA.added_job as (
   dropped boolean   -- the backlog is full and does without it: nothing was staged
 );
 
+-- A job as Graphile Worker's administration functions return it (DbJob there); a staged one has no queue or task number.
+create type :DISPATCH_POLICY_SCHEMA.db_job as (
+  id bigint, job_queue_id int, task_id int, payload json, priority int, run_at timestamptz, attempts int,
+  max_attempts int, last_error text, created_at timestamptz, updated_at timestamptz, key text, revision int,
+  locked_at timestamptz, locked_by text, flags jsonb, is_available boolean
+);
+
 -- What a staging call returns, one row per job: `n` is its place in the caller's input, `job` a passed-on job as
 -- Graphile Worker returned it. A dropped job has no id.
 create type :DISPATCH_POLICY_SCHEMA._private_staging as (

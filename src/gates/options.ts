@@ -40,6 +40,11 @@ export const positiveDuration: Rule = {
 
 export const aBoolean: Rule = { expects: "true or false", accepts: (value) => typeof value === "boolean" };
 
+export const aDate: Rule = {
+  expects: "a valid Date",
+  accepts: (value) => value instanceof Date && !Number.isNaN(value.getTime()),
+};
+
 export const aFunction: Rule = { expects: "a function", accepts: (value) => typeof value === "function" };
 
 /** The most jobs to be told to count: SQL adds to it. */
@@ -63,6 +68,19 @@ export function text(most: number): Rule {
       value !== "" &&
       isStorableText(value) &&
       (value.length <= most || [...value].length <= most),
+  };
+}
+
+/** Also an empty one: what is looked for, or said, not what is made. */
+export const anyText: Rule = {
+  expects: "a string without NUL",
+  accepts: (value) => typeof value === "string" && isStorableText(value),
+};
+
+export function arrayOf(rule: Rule, what: string): Rule {
+  return {
+    expects: `an array of ${what}`,
+    accepts: (value) => Array.isArray(value) && value.every(rule.accepts),
   };
 }
 

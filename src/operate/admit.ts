@@ -1,6 +1,7 @@
 import { ArgumentError } from "../errors.ts";
+import { show } from "../gates/options.ts";
 import { call, type OperateContext } from "./call.ts";
-import type { Changed, PolicyTarget, Why } from "./targets.ts";
+import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
 /** Draining goes in steps of this many, and at most so many a call. */
 const STEP = 200;
@@ -12,24 +13,38 @@ export type AdmitOptions = PolicyTarget & ({ count: number } | { drain: true }) 
  * Force-admits due jobs past gates, pauses and holds, yet charged: tokens stop at 0, in flight may pass max. Jobs that
  * are not due yet stay; `notDue` counts them. `drain` admits all that is due, at most 10,000 a call.
  *
- * @throws {ArgumentError} when `count` is not 1 or more
+ * A dry run admits nothing and says how many would go.
+ *
+ * @throws {ArgumentError} unless either `count`, a whole number from 1, or `drain` is given
  * @example await utils.admit({ policy: "fetch_endpoint", partition: "ep1", count: 5 });
  */
 export async function admit(
   context: OperateContext,
   options: AdmitOptions,
 ): Promise<Changed & { notDue: number }> {
-  const { policy, partition, reason, by } = options;
-  const count = "drain" in options ? MOST : options.count;
-  if (!Number.isSafeInteger(count) || count < 1) {
-    throw new ArgumentError(`admit: count must be a whole number, 1 or more, got ${count}`);
+  checkVerb("admit", options, {
+    needs: ["policy"],
+    takes: ["partition", "count", "drain", "dryRun", "reason", "by"],
+  });
+  const { policy, partition, reason, by, dryRun } = options;
+  const { count, drain = false } = options as Partial<{ count: number; drain: boolean }>;
+  if ((count === undefined) === !drain) {
+    throw new ArgumentError(
+      `admit: expected { count } or { drain: true }, got count ${show(count)}, drain ${show(drain)}`,
+    );
   }
-  if (options.dryRun) return dryRun(context, { policy, partition, count });
+  const admitStep = (step: number) =>
+    call<Changed & { not_due: number }>(context, "admit", {
+      ...{ policy, count: step, partition, reason, by, dry_run: dryRun },
+    });
+  if (dryRun) {
+    const { matched, changed, not_due: notDue } = await admitStep(count ?? MOST);
+    return { matched, changed, notDue };
+  }
   const total = { matched: 0, changed: 0, notDue: 0 };
-  for (let left = count; left > 0; ) {
+  for (let left = count ?? MOST; left > 0; ) {
     const step = Math.min(left, STEP);
-    const args = { policy, count: step, partition, reason, by };
-    const row = await call<Changed & { not_due: number }>(context, "admit", args);
+    const row = await admitStep(step);
     total.matched += row.matched;
     total.changed += row.changed;
     total.notDue = row.not_due;
@@ -37,16 +52,4 @@ export async function admit(
     if (row.changed < step) break;
   }
   return total;
-}
-
-async function dryRun(
-  { withPgClient, engine }: OperateContext,
-  { policy, partition, count }: { policy: string; partition: string | undefined; count: number },
-): Promise<Changed & { notDue: number }> {
-  const where = "where policy = $1 and ($2::text is null or partition = $2)";
-  const rows = await withPgClient((client) =>
-    engine.view<{ reason: string | null }>(client, "staged_jobs", where, [policy, partition ?? null]),
-  );
-  const notDue = rows.filter((row) => row.reason === "not_due").length;
-  return { matched: Math.min(rows.length - notDue, count), changed: 0, notDue };
 }

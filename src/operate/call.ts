@@ -1,5 +1,5 @@
 import type { WithPgClient } from "graphile-worker";
-import type { Engine } from "../db/engine.ts";
+import type { Engine, Queryable } from "../db/engine.ts";
 import { ArgumentError, UnknownPolicyError } from "../errors.ts";
 
 /** What every verb works with. */
@@ -19,6 +19,13 @@ export async function call<T>(
     engine,
   });
   return row as T;
+}
+
+/** @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones */
+export async function checkPolicy(client: Queryable, engine: Engine, policy?: string): Promise<void> {
+  if (policy === undefined) return;
+  const known = await engine.policyNames(client);
+  if (!known.includes(policy)) throw new UnknownPolicyError(policy, known);
 }
 
 /** Error codes that sql/functions raise. */

@@ -1,5 +1,5 @@
 import { call, type OperateContext } from "./call.ts";
-import { type Changed, endOf, type PartitionTarget, type Until, type Why } from "./targets.ts";
+import { type Changed, checkVerb, endOf, type PartitionTarget, type Until, type Why } from "./targets.ts";
 
 /**
  * Stops a partition until a time, say after a 429. It always ends by itself.
@@ -10,6 +10,7 @@ export async function hold(
   context: OperateContext,
   options: PartitionTarget & Until & Why,
 ): Promise<Changed> {
+  checkVerb("hold", options, { needs: ["policy", "partition"], takes: ["until", "forMs", "reason", "by"] });
   const { policy, partition, reason, by } = options;
   return call<Changed>(context, "hold", { policy, partition, ...endOf("hold", options), reason, by });
 }

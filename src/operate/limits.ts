@@ -1,6 +1,7 @@
 import { type Duration, durationSeconds } from "../duration.ts";
-import { call, type OperateContext } from "./call.ts";
-import type { Changed, LimiterTarget, Why } from "./targets.ts";
+import { checkOptions, optional, positiveDuration } from "../gates/options.ts";
+import { call, checkPolicy, type OperateContext } from "./call.ts";
+import { type Changed, checkVerb, type LimiterTarget, type Why } from "./targets.ts";
 
 /** New values for a limit; those left out stay. */
 export type LimitValues = {
@@ -35,8 +36,12 @@ export async function setLimit(
   options: LimiterTarget & { set: LimitValues; from?: Date; until?: Date } & Why,
 ): Promise<Changed> {
   const { set, ...rest } = options;
-  const columns = Object.entries(set).map(([key, value]) => [
-    COLUMNS[key as keyof LimitValues] ?? key,
+  checkVerb("setLimit", rest, { needs: ["policy", "gate"], takes: ["key", "from", "until", "reason", "by"] });
+  checkOptions("setLimit: set", set, Object.keys(COLUMNS));
+  optional("setLimit: set.per", set.per, positiveDuration);
+  const given = Object.entries(set).filter(([, value]) => value !== undefined);
+  const columns = given.map(([key, value]) => [
+    COLUMNS[key as keyof LimitValues],
     key === "per" ? durationSeconds(value as Duration) : value,
   ]);
   return call<Changed>(context, "set_limit", { ...rest, set: JSON.stringify(Object.fromEntries(columns)) });
@@ -44,6 +49,7 @@ export async function setLimit(
 
 /** Takes overrides back, with the same target they were set with: the one in force, and those to come. */
 export async function clearLimit(context: OperateContext, options: LimiterTarget & Why): Promise<Changed> {
+  checkVerb("clearLimit", options, { needs: ["policy", "gate"], takes: ["key", "reason", "by"] });
   return call<Changed>(context, "clear_limit", { ...options });
 }
 
@@ -58,16 +64,23 @@ export interface Override {
   by: string | null;
 }
 
-/** The overrides in force or to come. */
+/**
+ * The overrides in force or to come.
+ *
+ * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
+ */
 export async function limits({ withPgClient, engine }: OperateContext, options: { policy?: string } = {}) {
-  const rows = await withPgClient((client) =>
-    engine.view<Override & { set: Record<string, number> }>(
+  checkVerb("limits", options, { takes: ["policy"] });
+  const { policy } = options;
+  const rows = await withPgClient(async (client) => {
+    await checkPolicy(client, engine, policy);
+    return engine.view<Override & { set: Record<string, number> }>(
       client,
       "overrides",
-      "where $1::text is null or policy = $1 order by policy, gate, key",
-      [options.policy ?? null],
-    ),
-  );
+      `where $1::text is null or policy = $1 order by policy, gate, key, "from" nulls first`,
+      [policy ?? null],
+    );
+  });
   return rows.map(({ set, ...row }): Override => ({ ...row, override: asOptions(set) }));
 }
 

@@ -1,7 +1,5 @@
-import type { Engine, Queryable } from "../db/engine.ts";
-import { ArgumentError, UnknownPolicyError } from "../errors.ts";
-import type { OperateContext } from "./call.ts";
-import type { PartitionTarget } from "./targets.ts";
+import { checkPolicy, type OperateContext } from "./call.ts";
+import { checkVerb, type PartitionTarget } from "./targets.ts";
 
 /** Why a job or partition waits, from a closed list. */
 export type Reason =
@@ -23,9 +21,10 @@ export type Reason =
 type Row = Record<string, unknown>;
 
 /**
- * Why a job or a partition waits: its row of the public views, with the reason. Null when nothing holds it back, or when
- * it is not staged.
+ * Why a job or a partition waits: its row of the public views, with the reason; null when nothing holds it back. A job that
+ * was admitted shows when (`admitted_at`, `started_at`); one that is neither staged nor in flight shows no more than that.
  *
+ * @throws {ArgumentError} unless the options are an id (Graphile Worker's or the staged one), or policy and partition
  * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
  * @example const { reason } = await utils.explain({ policy: "fetch_endpoint", partition: "ep1" });
  */
@@ -33,27 +32,29 @@ export async function explain(
   { withPgClient, engine }: OperateContext,
   options: { id: string } | PartitionTarget,
 ): Promise<{ reason: Reason | null; [more: string]: unknown }> {
+  const byId = "id" in options;
+  checkVerb("explain", options, byId ? { needs: ["id"] } : { needs: ["policy", "partition"] });
   return withPgClient(async (client) => {
-    let { policy, partition } = options as Partial<PartitionTarget>;
-    let job: Row = {};
-    if ("id" in options) {
-      [job = {}] = await engine.view<Row>(client, "staged_jobs", "where id = $1", [options.id]);
-      policy = job.policy as string | undefined;
-      partition = job.partition as string | undefined;
+    const state = (policy: unknown, partition: unknown) =>
+      engine.view<Row>(client, "partitions", "where policy = $1 and partition = $2", [policy, partition]);
+    if (!byId) {
+      await checkPolicy(client, engine, options.policy);
+      const [row = {}] = await state(options.policy, options.partition);
+      return { ...row, reason: reasonOf(row) };
     }
-    const where = "where policy = $1 and partition = $2";
-    const [state = {}] = await engine.view<Row>(client, "partitions", where, [
-      policy ?? null,
-      partition ?? null,
-    ]);
-    if (policy !== undefined && Object.keys(state).length === 0) await checkPolicy(client, engine, policy);
-    return { ...state, ...job, reason: (job.reason ?? state.reason ?? null) as Reason | null };
+    const [job] = await engine.view<Row>(client, "staged_jobs", "where id = $1 or job_id = $1", [options.id]);
+    if (job) {
+      const [row = {}] = await state(job.policy, job.partition);
+      return { ...row, ...job, reason: reasonOf(job) ?? reasonOf(row) };
+    }
+    const admitted = "where staged_id = $1 or job_id = $1";
+    const [running = {}] = await engine.view<Row>(client, "in_flight_jobs", admitted, [options.id]);
+    return { ...running, reason: null };
   });
 }
 
-async function checkPolicy(client: Queryable, engine: Engine, policy: string): Promise<void> {
-  const known = await engine.policyNames(client);
-  if (!known.includes(policy)) throw new UnknownPolicyError(policy, known);
+function reasonOf({ reason = null }: Row): Reason | null {
+  return reason as Reason | null;
 }
 
 /**
@@ -68,19 +69,16 @@ export async function partitions(
   { withPgClient, engine }: OperateContext,
   query: { policy?: string; search?: string; after?: string; limit?: number } = {},
 ): Promise<readonly Row[]> {
-  const { policy = null, search = null, after = null, limit = 100 } = query;
-  if (!Number.isSafeInteger(limit) || limit < 1) {
-    throw new ArgumentError(`partitions: limit must be a whole number, 1 or more, got ${limit}`);
-  }
+  checkVerb("partitions", query, { takes: ["policy", "search", "after", "limit"] });
+  const { policy, search = null, after = null, limit = 100 } = query;
   return withPgClient(async (client) => {
-    const rows = await engine.view<Row>(
+    await checkPolicy(client, engine, policy);
+    return engine.view<Row>(
       client,
       "partitions",
       `where ($1::text is null or policy = $1) and ($2::text is null or strpos(partition, $2) > 0)
          and ($3::text is null or partition > $3) order by partition fetch first $4 rows with ties`,
-      [policy, search, after, limit],
+      [policy ?? null, search, after, limit],
     );
-    if (policy !== null && rows.length === 0) await checkPolicy(client, engine, policy);
-    return rows;
   });
 }

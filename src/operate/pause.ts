@@ -1,5 +1,5 @@
 import { call, type OperateContext } from "./call.ts";
-import { type Changed, checkTarget, type Target, type Why } from "./targets.ts";
+import { type Changed, checkTarget, checkVerb, type Target, type Why } from "./targets.ts";
 
 /**
  * Stops a policy, one of its partitions or everything, until resumed or `until`. What is in flight goes on.
@@ -10,6 +10,7 @@ export async function pause(
   context: OperateContext,
   options: Target & Why & { until?: Date },
 ): Promise<Changed> {
+  checkVerb("pause", options, { takes: ["policy", "partition", "all", "until", "reason", "by"] });
   checkTarget("pause", options);
   return call<Changed>(context, "pause", { ...options });
 }

@@ -1,5 +1,5 @@
 import { call, type OperateContext } from "./call.ts";
-import type { Changed, Why } from "./targets.ts";
+import { type Changed, checkVerb, type Why } from "./targets.ts";
 
 /** `jobId`: Graphile Worker's id or the staged one. */
 export type ReleaseOptions = { jobId: string } & Why;
@@ -11,9 +11,8 @@ export type ReleaseOptions = { jobId: string } & Why;
  * @throws {ArgumentError} without a job id
  * @example await utils.release({ jobId: "1234", reason: "hangs since the deploy" });
  */
-export async function release(
-  context: OperateContext,
-  { jobId, reason, by }: ReleaseOptions,
-): Promise<Changed> {
-  return call<Changed>(context, "release", { job_id: jobId ?? null, reason, by });
+export async function release(context: OperateContext, options: ReleaseOptions): Promise<Changed> {
+  checkVerb("release", options, { needs: ["jobId"], takes: ["reason", "by"] });
+  const { jobId, reason, by } = options;
+  return call<Changed>(context, "release", { job_id: jobId, reason, by });
 }

@@ -1,6 +1,6 @@
 import { ArgumentError } from "../errors.ts";
 import { call, type OperateContext } from "./call.ts";
-import type { Changed, PolicyTarget, Why } from "./targets.ts";
+import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
 export type RemoveOptions = ({ ids: readonly string[] } | { jobKey: string } | PolicyTarget) &
   Why & { dryRun?: boolean };
@@ -12,6 +12,7 @@ export type RemoveOptions = ({ ids: readonly string[] } | { jobKey: string } | P
  * @example await utils.remove({ policy: "fetch_endpoint", partition: "ep1", dryRun: true });
  */
 export async function remove(context: OperateContext, options: RemoveOptions): Promise<Changed> {
+  checkVerb("remove", options, { takes: ["ids", "jobKey", "policy", "partition", "reason", "by", "dryRun"] });
   const { ids, jobKey, policy, partition, reason, by, dryRun } = options as {
     ids?: readonly string[];
     jobKey?: string;

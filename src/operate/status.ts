@@ -1,4 +1,5 @@
-import type { OperateContext } from "./call.ts";
+import { checkPolicy, type OperateContext } from "./call.ts";
+import { checkVerb } from "./targets.ts";
 
 export interface PolicyStatus {
   policy: string;
@@ -20,12 +21,18 @@ export interface WorkerStatus {
   heartbeatAt: Date;
 }
 
-/** Policies and worker pools as they stand. */
+/**
+ * Policies and worker pools as they stand.
+ *
+ * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
+ */
 export async function status(
   { withPgClient, engine }: OperateContext,
   options: { policy?: string } = {},
 ): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }> {
+  checkVerb("status", options, { takes: ["policy"] });
   return withPgClient(async (client) => {
+    await checkPolicy(client, engine, options.policy);
     const policies = await engine.view<PolicyStatus & { in_flight: number }>(
       client,
       "policies",

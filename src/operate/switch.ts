@@ -1,10 +1,14 @@
 import { call, type OperateContext } from "./call.ts";
-import type { Changed, Why } from "./targets.ts";
+import { type Changed, checkVerb, type Why } from "./targets.ts";
 
 /** Switches a policy off or on at run time, whatever its declaration says. Off: no gate holds, staging drains. */
 export async function switchPolicy(
   context: OperateContext,
   options: { policy: string; enabled: boolean } & Why,
 ): Promise<Changed> {
+  checkVerb(options.enabled ? "enable" : "disable", options, {
+    needs: ["policy", "enabled"],
+    takes: ["reason", "by"],
+  });
   return call<Changed>(context, "switch_policy", { ...options });
 }

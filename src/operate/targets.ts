@@ -1,19 +1,83 @@
 import { ArgumentError } from "../errors.ts";
-import { show } from "../gates/options.ts";
+import {
+  aBoolean,
+  aDate,
+  anyText,
+  arrayOf,
+  check,
+  checkOptions,
+  numberFromZero,
+  optional,
+  type Rule,
+  show,
+  wholeNumber,
+} from "../gates/options.ts";
 
 export type PolicyTarget = { policy: string; partition?: string };
 /** `{ all: true }` has to be said: `{ policy: undefined }` must never pause the world. */
 export type Target = PolicyTarget | { all: true };
 export type PartitionTarget = { policy: string; partition: string };
 /** For the audit: why, and who (default: the database user). */
-export type Why = { reason?: string; by?: string };
+export type Why = { reason?: string | undefined; by?: string | undefined };
 export type Until = { until: Date } | { forMs: number };
 /** Which limiter: `key` is the scope key; without it the policy-wide gate, or every key of a keyed one. */
-export type LimiterTarget = { policy: string; gate: string; key?: string };
+export type LimiterTarget = { policy: string; gate: string; key?: string | undefined };
 /** What a verb found, and what it changed. */
 export interface Changed {
   matched: number;
   changed: number;
+}
+
+/** Graphile Worker's, or a staged one. */
+const jobId: Rule = {
+  expects: 'a job id, such as "1000000000000001"',
+  accepts: (value) => /^[1-9][0-9]{0,17}$/.test(String(value)) && typeof value !== "object",
+};
+
+/** What the options of the verbs may be; each means the same wherever it is given. */
+const OPTIONS = {
+  policy: anyText,
+  partition: anyText,
+  all: aBoolean,
+  gate: anyText,
+  key: anyText,
+  reason: anyText,
+  by: anyText,
+  from: aDate,
+  until: aDate,
+  now: aDate,
+  forMs: numberFromZero,
+  cost: numberFromZero,
+  count: wholeNumber(1),
+  limit: wholeNumber(1),
+  drain: aBoolean,
+  dryRun: aBoolean,
+  enabled: aBoolean,
+  shard: anyText,
+  search: anyText,
+  after: anyText,
+  jobKey: anyText,
+  jobId,
+  id: jobId,
+  ids: arrayOf(jobId, "job ids"),
+} satisfies Record<string, Rule>;
+
+type Option = keyof typeof OPTIONS;
+
+/**
+ * Checks what a verb was given: `needs` have to be there, `takes` may be.
+ *
+ * @throws {ArgumentError} naming verb, option, value and expectation
+ */
+export function checkVerb(
+  verb: string,
+  options: object,
+  { needs = [], takes = [] }: { needs?: readonly Option[]; takes?: readonly Option[] },
+): void {
+  checkOptions(verb, options, [...needs, ...takes]);
+  const given: Partial<Record<Option, unknown>> = options;
+  for (const key of needs) check(`${verb}: ${key}`, given[key], OPTIONS[key]);
+  for (const key of takes) optional(`${verb}: ${key}`, given[key], OPTIONS[key]);
 }
 
 /** @throws {ArgumentError} unless the target names a policy or says all */
@@ -26,13 +90,16 @@ export function checkTarget(verb: string, target: Target): void {
   }
 }
 
-/** As SQL takes it: a length counts by the database's clock, whatever the clock here says. */
-export function endOf(verb: string, until: Until): { until: Date } | { for: string } {
-  if ("until" in until && until.until instanceof Date && !Number.isNaN(until.until.getTime()))
-    return { until: until.until };
-  if ("forMs" in until && Number.isFinite(until.forMs) && until.forMs > 0)
-    return { for: `${until.forMs} milliseconds` };
-  throw new ArgumentError(
-    `${verb}: expected { until: Date } or { forMs: more than 0 }, got ${JSON.stringify(until)}`,
-  );
+/**
+ * As SQL takes it: a length counts by the database's clock, whatever the clock here says.
+ *
+ * @throws {ArgumentError} unless exactly one of them is given
+ */
+export function endOf(verb: string, { until, forMs }: Partial<{ until: Date; forMs: number }>) {
+  if ((until === undefined) === (forMs === undefined)) {
+    throw new ArgumentError(
+      `${verb}: expected { until: Date } or { forMs: number }, got until ${show(until)}, forMs ${show(forMs)}`,
+    );
+  }
+  return until ? { until } : { for: `${forMs} milliseconds` };
 }

@@ -1,6 +1,9 @@
 import type { TaskSpec } from "graphile-worker";
 import { ArgumentError } from "../errors.ts";
 import {
+  aDate,
+  anyText,
+  arrayOf,
   check,
   checkOptions,
   oneOf,
@@ -80,22 +83,14 @@ function readFlags(flags: unknown): readonly string[] | undefined {
   return Object.freeze([...flags]);
 }
 
-const validDate: Rule = {
-  expects: "a valid Date",
-  accepts: (value) => value instanceof Date && !Number.isNaN(value.getTime()),
-};
-
 const SPECIFICATION = {
   queueName: identifier,
-  runAt: validDate,
+  runAt: aDate,
   priority: wholeNumber(-32768, 32767),
   maxAttempts: wholeNumber(1, 32767),
   jobKey: text(512),
   jobKeyMode: oneOf("replace", "preserve_run_at", "unsafe_dedupe"),
-  flags: {
-    expects: "an array of strings",
-    accepts: (value) => Array.isArray(value) && value.every((flag) => typeof flag === "string"),
-  },
+  flags: arrayOf(anyText, "strings without NUL"),
 } satisfies Record<string, Rule>;
 
 /**

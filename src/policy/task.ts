@@ -19,6 +19,7 @@ export interface DispatchPolicyHelpers {
   /**
    * Stops the job's partition until a time, as when a server answered 429. Jobs in flight are left alone.
    *
+   * @throws {ArgumentError} unless either a time or a length is given
    * @example await helpers.dispatchPolicy.hold({ forMs: 30_000, reason: "429" });
    */
   hold(options: ({ forMs: number } | { until: Date }) & { reason?: string | undefined }): Promise<void>;

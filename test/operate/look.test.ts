@@ -1,7 +1,8 @@
 import test from "ava";
-import { definePolicy, makePolicyUtils, UnknownPolicyError } from "../../src/index.ts";
+import { concurrency, definePolicy, makePolicyUtils, UnknownPolicyError } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { greet } from "../helpers/policies.ts";
+import { type Ctx, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
 
 async function world(t: Parameters<typeof testDatabase>[0]) {
@@ -75,4 +76,19 @@ test("partitions of one key come together, whatever the page", async (t) => {
   t.deepEqual(namesOf(await utils.partitions({ limit: 1 })), ["greet/a", "other/a"]);
   t.deepEqual(namesOf(await utils.partitions({ limit: 1, after: "a" })), ["greet/b", "other/b"]);
   await t.throwsAsync(utils.partitions({ policy: "nope" }), { instanceOf: UnknownPolicyError });
+});
+
+test("explain of a job: staged, admitted, gone", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  const [first, second] = await it.stage("2@k");
+  await it.tickNow();
+  const id = first?.id ?? "";
+  t.like(await it.utils.explain({ id: second?.id ?? "" }), { reason: "concurrency_full", partition: "k" });
+  const admitted = await it.utils.explain({ id });
+  t.like(admitted, { reason: null, staged_id: id, partition: "k", started_at: null });
+  t.true(admitted.admitted_at instanceof Date);
+  t.deepEqual(await it.utils.explain({ id: String(admitted.job_id) }), admitted);
+  await it.utils.completeJobs([id]);
+  await it.utils.sweep();
+  t.deepEqual(await it.utils.explain({ id }), { reason: null });
 });

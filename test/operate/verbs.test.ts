@@ -1,7 +1,9 @@
 // What operators' verbs do beside what other verbs did.
 import test from "ava";
-import { concurrency } from "../../src/index.ts";
+import { ArgumentError, concurrency, RetryAfter, runTickLoop, UnknownPolicyError } from "../../src/index.ts";
+import { until } from "../helpers/engine.ts";
 import { type Ctx, scenario } from "../helpers/scenario.ts";
+import { silent } from "../helpers/silent.ts";
 
 test("a later, shorter hold does not shorten the one in force", async (t) => {
   const it = await scenario(t);
@@ -78,4 +80,61 @@ test("the greatest batch and budget there may be", async (t) => {
   t.is((await it.tickNow()).admitted, 3);
   await it.stage("3@a");
   t.is((await it.rows("select changed from dispatch_policy.admit('p', 2147483647)"))[0].changed, 3);
+});
+
+test("a dry run of admit counts what would go, and nothing else", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  await it.stage("5@a 4@b");
+  await it.stage("2@a", {}, { runAt: new Date(Date.now() + 3_600_000) });
+  const dry = { policy: "p", dryRun: true };
+  t.deepEqual(await it.utils.admit({ ...dry, drain: true }), { matched: 9, changed: 0, notDue: 2 });
+  t.deepEqual(await it.utils.admit({ ...dry, count: 3 }), { matched: 3, changed: 0, notDue: 2 });
+  t.deepEqual(await it.utils.admit({ ...dry, count: 7, partition: "b" }), {
+    ...{ matched: 4, changed: 0, notDue: 0 },
+  });
+  t.is((await it.inFlight()).length, 0);
+  t.is((await it.rows("select from dispatch_policy.audit where verb = 'admit'")).length, 0);
+  t.deepEqual(await it.utils.admit({ policy: "p", drain: true }), { matched: 9, changed: 9, notDue: 2 });
+});
+
+test("a hold in a task says what is wrong with it", async (t) => {
+  const it = await scenario(t);
+  const refused: unknown[] = [];
+  await it.worker({
+    tasks: {
+      p: async (_payload, { dispatchPolicy }) => {
+        for (const options of [{}, { forMs: -1 }, { until: new Date(Number.NaN) }, { untill: new Date() }])
+          refused.push(await dispatchPolicy?.hold(options as never).catch((error) => error));
+      },
+    },
+    loop: false,
+  });
+  await it.stage("1@k");
+  await it.tickNow();
+  await until("it ran", () => refused.length === 4);
+  for (const [i, message] of [
+    /until undefined, forMs undefined/,
+    /forMs/,
+    /valid Date/,
+    /"until"/,
+  ].entries()) {
+    t.true(refused[i] instanceof ArgumentError);
+    t.regex((refused[i] as Error).message, message);
+  }
+  t.is((await it.partition("k")).held_until, null);
+});
+
+test("runTickLoop refuses what it could not end, or would tick for nobody", async (t) => {
+  const it = await scenario(t);
+  const options = { preset: it.preset, pgPool: it.connections(2), logger: silent };
+  await t.throwsAsync(runTickLoop({ ...options, signal: undefined as never }), {
+    instanceOf: ArgumentError,
+    message: /runTickLoop: signal is missing: it must be an AbortSignal/,
+  });
+  const { signal } = new AbortController();
+  await t.throwsAsync(runTickLoop({ ...options, policy: "q", signal }), { instanceOf: UnknownPolicyError });
+});
+
+test("a RetryAfter needs a time", (t) => {
+  t.throws(() => new RetryAfter(new Date(Number.NaN)), { instanceOf: ArgumentError, message: /valid Date/ });
 });

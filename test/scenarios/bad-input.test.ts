@@ -9,6 +9,7 @@ import {
   concurrency,
   definePolicy,
   dispatchPolicyPreset,
+  type JobSpec,
   makePolicyUtils,
   PayloadError,
   SchemaVersionError,
@@ -162,6 +163,12 @@ test("an unknown policy in an operator's call: an error that lists the known one
     take: () => it.utils.take({ policy, gate: "throttle" }),
     disable: () => it.utils.disable({ policy }),
     tick: () => it.utils.tick({ policy }),
+    status: () => it.utils.status({ policy }),
+    limits: () => it.utils.limits({ policy }),
+    partitions: () => it.utils.partitions({ policy }),
+    explain: () => it.utils.explain({ policy, partition: "k" }),
+    "a dry run of admit": () => it.utils.admit({ policy, drain: true, dryRun: true }),
+    "a dry run of remove": () => it.utils.remove({ policy, dryRun: true }),
   })) {
     const error = await t.throwsAsync(call, undefined, verb);
     t.regex(error.message, /quite_different.*p.*zebra/s, verb);
@@ -188,16 +195,86 @@ test("an operator's call that is wrong otherwise says what is right", async (t) 
     [() => it.utils.setLimit({ ...limit, gate: "throttle", set: { burst: 1e13 } }), /burst is .*, expected/],
     [
       () => it.utils.take({ ...limit, gate: "throttle", key: "k", cost: 1e13 }),
-      /cost is 10000000000000, expected/,
+      /take: cost must be .*, got 10000000000000$/,
     ],
     [() => it.utils.setLimit({ ...limit, set: { max: 1 }, from: new Date(2), until: new Date(1) }), /from/],
     [() => it.utils.take({ ...limit, gate: "concurrency", key: "k" }), /throttle/],
     [() => it.utils.hold({ policy: "p", partition: "k", forMs: -1 }), /forMs/],
     [() => it.utils.tick({ now: new Date(Number.NaN) }), /now/],
     [() => it.utils.remove({} as never), /ids/],
+    [() => it.utils.remove({ ids: ["abc"] }), /remove: ids must be an array of job ids/],
+    [
+      () => it.utils.pause({ policy: "p", partition: null } as never),
+      /pause: partition must be a string.* got null/,
+    ],
+    [() => it.utils.pause({ policy: "p", until: new Date(Number.NaN) }), /pause: until must be a valid Date/],
+    [() => it.utils.pause({ policy: "p", partitions: ["k"] } as never), /"partitions" of pause.*"partition"/],
+    [() => it.utils.resume({ policy: "p", until: new Date() } as never), /"until" of resume/],
+    [
+      () => it.utils.hold({ policy: "p", partition: "k" } as never),
+      /hold: expected .*until undefined, forMs undefined/,
+    ],
+    [() => it.utils.hold({ policy: "p", forMs: 1 } as never), /hold: partition is missing/],
+    [() => it.utils.admit({ policy: "p" } as never), /admit: expected { count } or { drain: true }/],
+    [() => it.utils.admit({ policy: "p", drain: false } as never), /got count undefined, drain false/],
+    [() => it.utils.admit({ policy: "p", count: 0 }), /admit: count must be a whole number, 1 to/],
+    [() => it.utils.admit({ policy: "p", count: 1, drain: true }), /got count 1, drain true/],
+    [
+      () => it.utils.setLimit({ ...limit, gate: "throttle", set: { per: 60 } } as never),
+      /set.per must be a duration .*got 60/,
+    ],
+    [() => it.utils.setLimit({ ...limit, set: { mx: 1 } } as never), /"mx" of setLimit: set.*"max"/],
+    [
+      () => it.utils.setLimit({ ...limit, set: { max: 1 }, from: "now" } as never),
+      /setLimit: from must be a valid Date, got "now"/,
+    ],
+    [() => it.utils.clearLimit({ ...limit, set: { max: 1 } } as never), /"set" of clearLimit/],
+    [() => it.utils.release({ jobId: "abc" }), /release: jobId must be a job id, .* got "abc"/],
+    [() => it.utils.explain({} as never), /explain: policy is missing/],
+    [() => it.utils.explain({ id: "abc" }), /explain: id must be a job id/],
+    [() => it.utils.partitions({ limit: 0 }), /partitions: limit must be a whole number/],
+    [() => it.utils.tick({ plicy: "p" } as never), /"plicy" of tick.*"policy"/],
+    [() => it.utils.status("p" as never), /status must be given an object/],
   ] as [() => Promise<unknown>, RegExp][]) {
     await t.throwsAsync(call, { instanceOf: ArgumentError, message });
   }
+});
+
+test("what Graphile Worker would refuse is not staged", async (t) => {
+  const it = await scenario(t);
+  for (const [spec, message] of [
+    [{ queueName: "q".repeat(129) }, /queueName must be .* at most 128 characters/],
+    [{ jobKey: "k".repeat(513) }, /jobKey must be .* at most 512 characters/],
+    [{ jobKey: 7 }, /jobKey must be .*got 7/],
+    [{ maxAttempts: 0 }, /maxAttempts must be a whole number, 1 to 32767, got 0/],
+    [{ priority: 1.5 }, /priority must be a whole number, .* got 1.5/],
+    [{ runAt: new Date(Number.NaN) }, /runAt must be a valid Date/],
+    [{ runAt: "tomorrow" }, /runAt must be a valid Date, got "tomorrow"/],
+    [{ flags: "slow" }, /flags must be an array of strings/],
+    [{ jobKey: "k", jobKeyMode: "keep" }, /jobKeyMode must be "replace", .* got "keep"/],
+    [{ runAfter: new Date() }, /"runAfter" of a job/],
+  ] as [JobSpec, RegExp][]) {
+    const ways = {
+      addPolicyJob: () => addPolicyJob(it.pool, it.own, { key: "k" }, spec),
+      addJob: () => it.utils.addJob("p", { key: "k" }, spec),
+      addJobs: () => it.utils.addJobs([{ identifier: "p", payload: { key: "k" }, ...spec }] as never),
+    };
+    for (const [way, add] of Object.entries(ways))
+      await t.throwsAsync(add, { instanceOf: ArgumentError, message }, way);
+  }
+  for (const [argument, message] of [
+    ["queue_name => repeat('q', 129)", /a job of p: queue_name has 129 characters, expected at most 128/],
+    ["job_key => repeat('k', 513)", /job_key has 513 characters, expected 1 to 512/],
+    ["job_key => ''", /job_key has 0 characters/],
+    ["max_attempts => 0", /max_attempts is 0, expected 1 to 32767/],
+  ] as const)
+    await t.throwsAsync(it.rows(`select dispatch_policy.add_job('p', '{"key": "k"}', ${argument})`), {
+      message,
+    });
+  t.is(await anything(it), 0);
+  // as Graphile Worker reads them: not given
+  await it.utils.addJob("p", { key: "k" }, { queueName: "", jobKey: "" });
+  t.is((await it.tick()).admitted, 1);
 });
 
 test("two policies of one name or over one task are refused", async (t) => {

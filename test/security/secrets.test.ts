@@ -3,6 +3,7 @@ import { EventEmitter } from "node:events";
 import { inspect } from "node:util";
 import test from "ava";
 import type { WorkerEvents } from "graphile-worker";
+import pg from "pg";
 import { z } from "zod";
 import { addPolicyJob, addPolicyJobs, concurrency, definePolicy, RetryAfter } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
@@ -121,9 +122,11 @@ test("failing, retried, refused, taken over and lost jobs", async (t) => {
   // a key only JavaScript could tell, which it cannot
   await pool.query("select dispatch_policy.add_job('work', $1)", [{ token }]);
   // what Graphile Worker refuses
-  await pool.query("select dispatch_policy.add_job('paths', $1, queue_name => repeat('q', 200))", [
-    { key: "a", more: { key: "b" }, token },
-  ]);
+  const payload = JSON.stringify({ key: "a", more: { key: "b" }, token });
+  await pool.query(
+    `begin; select dispatch_policy.add_job('paths', ${pg.escapeLiteral(payload)});
+     update dispatch_policy._private_staged_jobs set queue_name = repeat('q', 200) where task_identifier = 'paths'; commit`,
+  );
   await worker.sees("job:success", 3);
   await worker.sees("job:failed", 3);
   await until("the refused job is set aside", async () => {

@@ -1,10 +1,10 @@
 -- Force-admits due jobs of a policy or partition past its gates, pauses and holds, yet charged: tokens stop at zero,
--- in flight may pass max. Never jobs that are not due yet; `not_due` counts those.
+-- in flight may pass max. Never jobs that are not due yet; `not_due` counts those. `dry_run` admits nothing, and counts.
 --
 --   select * from dispatch_policy.admit('fetch_endpoint', 5, partition => 'ep1');
 create or replace function :DISPATCH_POLICY_SCHEMA.admit(
   policy text, count int, partition text default null, reason text default null, by text default null,
-  now timestamptz default null
+  now timestamptz default null, dry_run boolean default false
 ) returns table (matched int, changed int, not_due int) language plpgsql
 security definer set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s' as $$
@@ -22,11 +22,25 @@ begin
       using errcode = 'DPARG';
   end if;
   perform :DISPATCH_POLICY_SCHEMA._route(admit.policy, admit.now, 10000, false);
+  changed := 0;
+  not_due := (
+    select count(*) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.partition_id in (select :DISPATCH_POLICY_SCHEMA._partitions_of(v_policy, admit.partition))
+      and not s.due and coalesce(s.retry_at, s.run_at) > v_now);
+  if admit.dry_run then
+    matched := (
+      select count(*) from (
+        select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        where s.partition_id in (select :DISPATCH_POLICY_SCHEMA._partitions_of(v_policy, admit.partition))
+          and (s.due or coalesce(s.retry_at, s.run_at) <= v_now)
+        limit admit.count
+      ) s);
+    return next;
+    return;
+  end if;
   v_partition_ids := array(
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
-    where q.policy_id = v_policy.id and q.due_at <= v_now
-      and (admit.partition is null
-        or q.id = :DISPATCH_POLICY_SCHEMA._partition_id(admit.policy, admit.partition))
+    where q.id in (select :DISPATCH_POLICY_SCHEMA._partitions_of(v_policy, admit.partition)) and q.due_at <= v_now
       -- one whose jobs were removed is due until a tick looks at it
       and (exists (
           select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id and s.due)
@@ -45,20 +59,22 @@ begin
   v_candidates := array(select c from :DISPATCH_POLICY_SCHEMA._first_due(
     v_partition_ids, admit.count, admit.count) c);
   matched := (select count(*) from unnest(v_candidates) c where c.chosen);
-  changed := 0;
   if v_partition_ids <> '{}' then
     changed := (select a.admitted from :DISPATCH_POLICY_SCHEMA._admit_claimed(
       v_policy, v_partition_ids, v_limiters, v_candidates, v_now, true) a);
   end if;
-  not_due := (
-    select count(*) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
-    where not s.due and q.policy_id = v_policy.id
-      and (admit.partition is null
-        or q.id = :DISPATCH_POLICY_SCHEMA._partition_id(admit.policy, admit.partition)));
   perform :DISPATCH_POLICY_SCHEMA._audit('admit', admit.policy, admit.partition, null, null,
     jsonb_build_object('count', admit.count), admit.reason, admit.by, matched, changed);
   return next;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.admit from public;
+
+-- The partitions of a policy that a verb is for: the one with this key, or all.
+create or replace function :DISPATCH_POLICY_SCHEMA._partitions_of(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text
+) returns setof uuid language sql stable as $$
+  select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+  where q.policy_id = (p_policy).id
+    and (p_key is null or q.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key));
+$$;

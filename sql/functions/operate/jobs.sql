@@ -29,32 +29,34 @@ $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.remove_job from public;
 
 -- Marks jobs as done without running them.
-create or replace function :DISPATCH_POLICY_SCHEMA.complete_jobs(job_ids bigint[]) returns setof bigint
-language plpgsql
+create or replace function :DISPATCH_POLICY_SCHEMA.complete_jobs(job_ids bigint[])
+returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
+declare
+  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);
 begin
   return query
   with completed as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id = any(job_ids) and s.parked_job_id is null returning s.id, s.task_identifier
+    where s.id = any(job_ids) and s.parked_job_id is null returning s.*
   ),
   counted as materialized (
     select :DISPATCH_POLICY_SCHEMA._count_removed(array(select c.task_identifier from completed c))
   )
-  select c.id from completed c where (select count(*) from counted) >= 0;
-  return query select j.id from :GRAPHILE_WORKER_SCHEMA.complete_jobs(
-    :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) j;
-  perform :DISPATCH_POLICY_SCHEMA._job_gone(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids));
+  select j.* from completed c cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(c) j
+  where (select count(*) from counted) >= 0;
+  return query
+  select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
+  perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.complete_jobs from public;
 
 -- Fails jobs for good. A staged job is handed to Graphile Worker as failed, so that it is kept and seen there.
 create or replace function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(job_ids bigint[], error_message text default null)
-returns setof bigint language plpgsql
+returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
 declare
   v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);
 begin
@@ -68,21 +70,25 @@ begin
   select v_ids || coalesce(array_agg(a.id) filter (where (select count(*) from counted) >= 0), '{}') into v_ids
   from moved m cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
     m.task_identifier, m.payload, m.queue_name, 'infinity', m.max_attempts::int, m.job_key, m.priority::int, m.flags) a;
-  return query select j.id from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j;
+  return query
+  select x.* from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
   perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs from public;
 
--- Changes when and how jobs run; a staged job keeps waiting for its gates.
+-- Changes when and how jobs run. A staged job keeps waiting for its gates; `attempts` means nothing to one that never ran.
 create or replace function :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
   job_ids bigint[], run_at timestamptz default null, priority int default null, attempts int default null,
   max_attempts int default null
-) returns setof bigint language plpgsql
+) returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
+declare
+  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);
+  v_moved :DISPATCH_POLICY_SCHEMA._private_staged_jobs[];
+  v_parked_ids bigint[];
 begin
-  return query
   with moved as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
       run_at = coalesce(reschedule_jobs.run_at, s.run_at),
@@ -90,7 +96,7 @@ begin
       due = coalesce(reschedule_jobs.run_at, s.run_at) <= clock_timestamp(),
       priority = coalesce(reschedule_jobs.priority::smallint, s.priority),
       max_attempts = coalesce(reschedule_jobs.max_attempts::smallint, s.max_attempts), retry_at = null
-    where s.id = any(job_ids) returning s.*
+    where s.id = any(job_ids) or s.parked_job_id = any(v_ids) returning s.*
   ),
   note as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
@@ -102,14 +108,47 @@ begin
     join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = m.partition_id
     join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
   )
-  select m.id from moved m;
-  return query select j.id from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
-    array(select u.id from unnest(job_ids) u (id) where u.id < 1000000000000000),
-    run_at => reschedule_jobs.run_at, priority => reschedule_jobs.priority, attempts => reschedule_jobs.attempts,
-    max_attempts => reschedule_jobs.max_attempts) j;
+  select array_agg(m), array_agg(m.parked_job_id) filter (where m.parked_job_id is not null)
+  into v_moved, v_parked_ids from moved m;
+  return query
+  select j.* from unnest(v_moved) m cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(m) j
+  where m.parked_job_id is null;
+  return query
+  select x.* from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
+    array(select unnest(v_ids) except select unnest(v_parked_ids)), run_at => reschedule_jobs.run_at,
+    priority => reschedule_jobs.priority, attempts => reschedule_jobs.attempts,
+    max_attempts => reschedule_jobs.max_attempts) j
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
+  -- a parked job stays where it is until its staged row is admitted
+  return query
+  select x.* from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
+    v_parked_ids, attempts => reschedule_jobs.attempts, max_attempts => reschedule_jobs.max_attempts) j
+  join unnest(v_moved) m on m.parked_job_id = j.id
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j), m.run_at, m.priority) x;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.reschedule_jobs from public;
+
+-- A row of Graphile Worker's, the columns that it documents; with time and priority of its staged row where it is parked.
+create or replace function :DISPATCH_POLICY_SCHEMA._as_job(
+  p_job json, p_run_at timestamptz default null, p_priority int default null
+) returns :DISPATCH_POLICY_SCHEMA.db_job language plpgsql stable as $$
+declare
+  v_job :DISPATCH_POLICY_SCHEMA.db_job := json_populate_record(null:::DISPATCH_POLICY_SCHEMA.db_job, p_job);
+begin
+  v_job.run_at := coalesce(p_run_at, v_job.run_at);
+  v_job.priority := coalesce(p_priority, v_job.priority);
+  return v_job;
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._staged_as_job(p_job :DISPATCH_POLICY_SCHEMA._private_staged_jobs)
+returns :DISPATCH_POLICY_SCHEMA.db_job language sql stable as $$
+  select (p_job.id, null, null, p_job.payload, p_job.priority, p_job.run_at, 0, coalesce(p_job.max_attempts, 25),
+    p_job.error, p_job.created_at, p_job.created_at, p_job.job_key, 0, null, null,
+    (select jsonb_object_agg(f.flag, true) from unnest(p_job.flags) f (flag)), true)
+    :::DISPATCH_POLICY_SCHEMA.db_job;
+$$;
 
 -- Graphile Worker's ids behind these: its own as they are, staged ones where they were admitted or are parked.
 create or replace function :DISPATCH_POLICY_SCHEMA._graphile_ids(p_ids bigint[]) returns bigint[]
