@@ -63,7 +63,7 @@ begin
     from in_partition i
   ),
   tally as (
-    select i.id, i.key, count(*) filter (where not i.kept) as dropped,
+    select i.id, i.key, i.pending, count(*) filter (where not i.kept) as dropped, count(*) filter (where not i.fits) as over,
       case when v_oldest then greatest(i.pending + count(*) filter (where i.kept) - v_max, 0) else 0 end as excess
     from in_all i group by i.id, i.key, i.pending
   )
@@ -76,11 +76,12 @@ begin
   v_excess := v_pending_in_all + v_fresh - v_max_in_all;
   if v_full is not null and (p_policy).when_full = 'reject' then
     raise exception using errcode = 'DPFUL', message = format(
-      'dispatch_policy: the backlog of policy %L is full: %s', v_name, case
-        when v_pending_in_all >= v_max_in_all
-          then format('%s jobs are pending, of %s at most', v_pending_in_all, v_max_in_all)
-        else format('partition %L has no room for %s of these jobs, maxPending is %s',
-          v_full #>> '{0,key}', v_full #>> '{0,dropped}', coalesce(v_max, v_max_in_all)) end);
+      'dispatch_policy: the backlog of policy %L is full: %s', v_name, coalesce(
+        (select format('partition %L has no room for %s of these jobs, %s of %s at most are pending',
+            t.key, t.over, t.pending, v_max)
+          from jsonb_to_recordset(v_full) t (key text, over int, pending int) where t.over > 0 order by t.key limit 1),
+        format('no room for %s of these jobs, %s of %s at most are pending',
+          (select sum(t.dropped) from jsonb_to_recordset(v_full) t (dropped int)), v_pending_in_all, v_max_in_all)));
   end if;
   for v_tally in select t.* from jsonb_to_recordset(v_full) t (id uuid, key text, dropped int, excess int) loop
     v_excess := v_excess - :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, v_tally.id, v_tally.excess);

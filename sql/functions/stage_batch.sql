@@ -110,10 +110,11 @@ begin
   union all
   -- unsafe_dedupe: what has this key already
   select j.n, true, e.id, j.task, e.queue_name, e.run_at, e.max_attempts, e.job_key, e.priority, e.flags, e.created_at,
-    p_policy, k.key, k.shard, null::json
+    p_policy, coalesce(q.key, k.key), coalesce(q.shard, k.shard), null::json
   from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey") e
-  left join partition k on k.p = j.p
+  left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = e.partition_id
+  left join partition k on k.p = j.p and k.id = e.partition_id   -- not routed yet, it is known from this call alone
   where p_mode = 'unsafe_dedupe'
   union all
   select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from told where told is null;   -- read, so that it is sent
@@ -124,14 +125,14 @@ $$;
 create or replace function :DISPATCH_POLICY_SCHEMA._jobs_of_key(p_key text)
 returns table (
   id bigint, queue_name text, run_at timestamptz, max_attempts int, job_key text, priority int, flags text[],
-  created_at timestamptz
+  created_at timestamptz, partition_id uuid
 ) language sql stable as $$
   select s.id, s.queue_name, s.run_at, coalesce(s.max_attempts, 25)::int, s.job_key, s.priority::int, s.flags,
-    s.created_at
+    s.created_at, s.partition_id
   from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_key
   union all
   select coalesce(f.staged_id, j.id), j.queue_name, j.run_at, j.max_attempts::int, j.key, j.priority::int,
-    array(select k from jsonb_object_keys(j.flags) k), j.created_at
+    array(select k from jsonb_object_keys(j.flags) k), j.created_at, f.partition_id
   from :GRAPHILE_WORKER_SCHEMA.jobs j
   left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.id
   where j.key = p_key

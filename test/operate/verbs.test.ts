@@ -1,6 +1,13 @@
 // What operators' verbs do beside what other verbs did.
 import test from "ava";
-import { ArgumentError, concurrency, RetryAfter, runTickLoop, UnknownPolicyError } from "../../src/index.ts";
+import {
+  ArgumentError,
+  concurrency,
+  RetryAfter,
+  runTickLoop,
+  throttle,
+  UnknownPolicyError,
+} from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { type Ctx, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
@@ -137,4 +144,21 @@ test("runTickLoop refuses what it could not end, or would tick for nobody", asyn
 
 test("a RetryAfter needs a time", (t) => {
   t.throws(() => new RetryAfter(new Date(Number.NaN)), { instanceOf: ArgumentError, message: /valid Date/ });
+});
+
+test("unsafe_dedupe tells the partition of the job that is there", async (t) => {
+  const it = await scenario(t);
+  const spec = { jobKey: "one", jobKeyMode: "unsafe_dedupe" } as const;
+  const first = await it.utils.addJob("p", { key: "a" }, spec);
+  await it.tick(-60); // routed, not due yet
+  const second = await it.utils.addJob("p", { key: "b" }, spec);
+  t.like(second, { id: first.id, partition: "a", staged: true });
+  await it.tickNow();
+  t.like(await it.utils.addJob("p", { key: "b" }, spec), { id: first.id, partition: "a" });
+});
+
+test("a burst for a sliding window is refused, whether it was used or not", async (t) => {
+  const it = await scenario(t, { gates: [throttle<Ctx>({ rate: 1, per: "1 minute", window: "sliding" })] });
+  const limit = { policy: "p", gate: "throttle", set: { burst: 5 } };
+  await t.throwsAsync(it.utils.setLimit(limit), { instanceOf: ArgumentError, message: /'burst'.*rate, per/ });
 });

@@ -118,11 +118,13 @@ create or replace function :DISPATCH_POLICY_SCHEMA._check_limit(
 ) returns void language plpgsql as $$
 declare
   v_kind text;
+  v_sliding boolean;
   v_allowed text[];
   v_key text;
   v_value jsonb;
 begin
-  select g.value ->> 'kind' into v_kind from jsonb_array_elements((p_policy).definition -> 'gates') g
+  select g.value ->> 'kind', coalesce((g.value #>> '{values,sliding}')::boolean, false) into v_kind, v_sliding
+  from jsonb_array_elements((p_policy).definition -> 'gates') g
   where g.value ->> 'name' = p_gate;
   if v_kind is null then
     raise exception 'dispatch_policy: policy % has no gate %; its gates: %', quote_literal((p_policy).name),
@@ -134,7 +136,7 @@ begin
     return;
   end if;
   v_allowed := case v_kind
-    when 'throttle' then case when exists (
+    when 'throttle' then case when v_sliding or exists (
         select from :DISPATCH_POLICY_SCHEMA._private_limiters l
         where l.policy_id = (p_policy).id and l.gate = p_gate and l.sliding)
       then '{rate,per}' else '{rate,per,burst}' end
