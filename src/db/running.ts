@@ -1,0 +1,80 @@
+import type { StageBatch } from "./staging.ts";
+import { COMMITS_AT_EASE, type Queryable, type Statements } from "./statements.ts";
+
+export interface FinishedJob {
+  job: string;
+  ok: boolean;
+  lagMs: number | null;
+  /** How long it ran, where that counts. */
+  durationMs?: number | undefined;
+  /** Which attempt ended; null: whichever holds the slot. */
+  attempt: number | null;
+  /** Whether Graphile Worker is recording its end just now. */
+  ends?: boolean;
+  retry: Record<string, unknown> | null;
+}
+
+/** An attempt of a job, and the worker pool that runs it. */
+export interface Attempt {
+  jobId: string;
+  attempt: number;
+  poolId: string | null;
+}
+
+/** What becomes of jobs that were handed to Graphile Worker. */
+export function running({ schema, first }: Statements) {
+  return {
+    startAttempt: (client: Queryable, attempt: Attempt) =>
+      first<{ partition: string; staged_id: string; resumed: boolean } | undefined>(
+        client,
+        `select * from ${schema}._start_attempt($1, $2, $3)`,
+        [attempt.jobId, attempt.attempt, attempt.poolId],
+      ),
+
+    /** What becomes of a job that starts without having been admitted; `batch` holds it alone. */
+    catchUnadmitted: (
+      client: Queryable,
+      attempt: Attempt,
+      job: { stagedId: string | null; batch: StageBatch | undefined; unmanaged: string },
+    ) =>
+      first<{ verdict: "admitted" | "taken_over" | "ungoverned" | "gone"; stagedId: string | null }>(
+        client,
+        `select verdict, staged_id::text as "stagedId"
+         from ${schema}._catch_unadmitted($1, $2, $3, $4, $5, $6, null)`,
+        [
+          attempt.jobId,
+          job.stagedId,
+          attempt.attempt,
+          attempt.poolId,
+          JSON.stringify(job.batch),
+          job.unmanaged,
+        ],
+      ),
+
+    /** Whether an attempt is still this pool's, and when that was. */
+    keepsJob: (client: Queryable, attempt: Attempt) =>
+      first<{ keeps: boolean; now: Date }>(
+        client,
+        `select ${schema}._keeps_job($1, $2, $3) as keeps, pg_catalog.clock_timestamp() as now`,
+        [attempt.jobId, attempt.attempt, attempt.poolId],
+      ),
+
+    scopeOf: (client: Queryable, jobId: string, gate: string | null) =>
+      first<{ policy: string; partition: string; scope_key: string | null } | undefined>(
+        client,
+        `select * from ${schema}._scope_of($1, $2)`,
+        [jobId, gate],
+      ),
+
+    /**
+     * Which of them come again; `saturated`: nobody waits for what they held but workers that have enough to do (null:
+     * nobody at all).
+     */
+    release: (client: Queryable, jobs: readonly FinishedJob[]) =>
+      first<{ left_ids: string[]; saturated: boolean | null }>(
+        client,
+        `select left_ids, saturated, ${COMMITS_AT_EASE} from ${schema}._release($1, null)`,
+        [JSON.stringify(jobs)],
+      ),
+  };
+}
