@@ -8,6 +8,8 @@ import { declarePolicies } from "./declare.ts";
 import type { EventSink } from "./events.ts";
 import { attemptOf } from "./fetched-job.ts";
 import { finishedJob } from "./finished-job.ts";
+import { makePulse } from "./pulse.ts";
+import { register } from "./registration.ts";
 import { makeReleaseQueue } from "./release.ts";
 import type { Settings } from "./settings.ts";
 import { makeSilence } from "./silence.ts";
@@ -114,53 +116,30 @@ export function makeWorkerPool(context: PoolContext) {
   /** It leads no more. */
   let stopping = false;
   let closed = false;
-  let beating: Promise<void> = Promise.resolve();
-  let timer: NodeJS.Timeout | undefined;
-  let beatsAt = 0;
+  const pulse = makePulse(beat);
+  /** A heartbeat that ends a silence, for all jobs that wait for it. */
+  let speaking: Promise<void> | undefined;
   let sweptAt = performance.now();
 
   async function start(): Promise<void> {
-    await register().finally(() => {
+    const declare = () => declarePolicies(context.withPgClient, engine, settings);
+    const send = () => sendBeat({ ...bid(), policies: [], bids: false });
+    try {
+      registered = await register({ send, declare, isStopping: () => stopping, logger });
+    } finally {
       unregistered = !registered;
-    });
-    await declarePolicies(context.withPgClient, engine, settings);
+    }
+    await declare();
     if (oneShot) {
-      schedule(settings.workerHeartbeatIntervalMs);
+      pulse.schedule(settings.workerHeartbeatIntervalMs);
       return tickUntilIdle();
     }
-    beating = beat();
-    await beating;
+    await pulse.now();
     const { policies } = settings.registry;
     logger.info(
       `${policies.length} policies (${policies.map((policy) => policy.identifier).join(", ") || "none"}), ` +
         `${loops.size > 0 ? `leading ${loops.size} shards` : settings.loop ? "standing by" : "no loop"}`,
     );
-  }
-
-  /** Workers wait for it: nobody would unlock the jobs of a pool that is killed before anybody knows of it. */
-  async function register(): Promise<void> {
-    const bidless = { ...bid(), policies: [], bids: false };
-    while (!stopping) {
-      try {
-        await sendBeat(bidless);
-        registered = true;
-        return;
-      } catch (error) {
-        if (stopping) return;
-        await throwIfForGood();
-        logger.warn(`Cannot register, trying again: ${(error as Error).message}`, { error });
-        await delay(ERROR_PAUSE_MS);
-      }
-    }
-  }
-
-  /** What a heartbeat meets it cannot tell from an outage: declaring the policies says more. */
-  async function throwIfForGood(): Promise<void> {
-    try {
-      await declarePolicies(context.withPgClient, engine, settings);
-    } catch (error) {
-      if (!isOutage(error)) throw error;
-    }
   }
 
   /**
@@ -182,9 +161,10 @@ export function makeWorkerPool(context: PoolContext) {
 
   async function checkJob(job: Job): Promise<void> {
     while (silence.lasts() && !closed) {
-      clearTimeout(timer);
-      beating = beating.then(() => (silence.lasts() ? beat() : undefined));
-      await beating;
+      speaking ??= pulse.now().finally(() => {
+        speaking = undefined;
+      });
+      await speaking;
       if (silence.lasts()) await delay(ERROR_PAUSE_MS);
     }
     await silence.check(job, () => context.withPgClient((client) => engine.keepsJob(client, attemptOf(job))));
@@ -192,7 +172,7 @@ export function makeWorkerPool(context: PoolContext) {
 
   function end(): void {
     stopping = closed = true;
-    clearTimeout(timer);
+    pulse.stop();
   }
 
   async function leave(): Promise<void> {
@@ -200,23 +180,22 @@ export function makeWorkerPool(context: PoolContext) {
     registered = false;
   }
 
-  async function beat(): Promise<void> {
-    let pause = ERROR_PAUSE_MS;
+  /** Returns after how long it is to come again. */
+  async function beat(): Promise<number> {
     try {
       const leases = await sendBeat(bid());
-      if (stopping) return schedule(settings.workerHeartbeatIntervalMs);
+      if (stopping) return settings.workerHeartbeatIntervalMs;
       loops.follow(leases);
       for (const { policy, leads, waiting, next_in_ms } of leases)
         if (leads && (waiting || (next_in_ms ?? 1) <= 0)) loops.nudge(policy);
-      pause = pauseUntilBeat(leases);
-      if (loops.size > 0 && leases[0]?.leads && leases[0].busy) {
-        sweepWhenDue();
-        pause = Math.min(pause, sweptAt + settings.sweepIntervalMs - performance.now());
-      }
+      const pause = pauseUntilBeat(leases);
+      if (!(loops.size > 0 && leases[0]?.leads && leases[0].busy)) return pause;
+      sweepWhenDue();
+      return Math.min(pause, sweptAt + settings.sweepIntervalMs - performance.now());
     } catch (error) {
       if (!closed) logger.warn(`Heartbeat failed, trying again: ${(error as Error).message}`, { error });
+      return ERROR_PAUSE_MS;
     }
-    schedule(pause);
   }
 
   async function sendBeat(bids: ReturnType<typeof bid>) {
@@ -263,20 +242,11 @@ export function makeWorkerPool(context: PoolContext) {
     );
   }
 
-  function schedule(ms: number): void {
-    if (closed) return;
-    clearTimeout(timer);
-    beatsAt = performance.now() + ms;
-    timer = setTimeout(() => {
-      beating = beating.then(beat);
-    }, ms);
-  }
-
   function beatSoon(ms: number): void {
     const shards = settings.registry.policies.some(
       (policy) => policy["~policy"].declaration.shardBy !== undefined,
     );
-    if (shards && beatsAt - performance.now() > ms) schedule(ms);
+    if (shards) pulse.within(ms);
   }
 
   function sweepWhenDue(): void {
@@ -301,7 +271,7 @@ export function makeWorkerPool(context: PoolContext) {
     isOwn: planned.owns,
     /** A leader stepped down: this pool bids for what it led. */
     bidSoon(): void {
-      if (settings.loop && !stopping) schedule(Math.random() * BID_SPREAD_MS);
+      if (settings.loop && !stopping) pulse.schedule(Math.random() * BID_SPREAD_MS);
     },
     /** Before a job runs: null, or what to wait for; that rejects when the job was given to others in a silence. */
     comeBack: (job: Job): Promise<void> | null => (silence.doubts(job) ? checkJob(job) : null),
@@ -318,17 +288,16 @@ export function makeWorkerPool(context: PoolContext) {
     /** Stops ticking, and lets another pool lead at once. Heartbeats go on while the last jobs run. */
     async stepDown(): Promise<void> {
       stopping = true;
-      clearTimeout(timer);
-      await Promise.allSettled([beating, loops.stop()]);
+      await Promise.allSettled([pulse.rest(), loops.stop()]);
       await own.run((client) => engine.stepDown(client, poolId));
-      schedule(0);
+      pulse.schedule(0);
     },
     /** Flushes the last releases; the pool is still usable then. */
     async close(): Promise<void> {
       end();
       try {
         await releases.close();
-        await beating;
+        await pulse.stop();
         await leave();
       } finally {
         planned.close();
@@ -340,7 +309,7 @@ export function makeWorkerPool(context: PoolContext) {
       end();
       try {
         if (oneShot) {
-          await beating;
+          await pulse.stop();
           await leave();
         }
       } catch (error) {
@@ -355,12 +324,3 @@ export function makeWorkerPool(context: PoolContext) {
 }
 
 export type WorkerPoolRuntime = ReturnType<typeof makeWorkerPool>;
-
-/** Classes of PostgreSQL's error codes that go by: of connections, conflicts, resources, locks, shutdowns. */
-const OUTAGES = new Set(["08", "25", "40", "53", "55", "57"]);
-
-/** Without a code of PostgreSQL's it is the connection's. */
-function isOutage(error: unknown): boolean {
-  const { code } = error as { code?: unknown };
-  return typeof code !== "string" || !/^[0-9A-Z]{5}$/.test(code) || OUTAGES.has(code.slice(0, 2));
-}
