@@ -1,4 +1,4 @@
-import type { CleanupOptions, DbJob, WorkerUtils, WorkerUtilsOptions } from "graphile-worker";
+import type { WorkerUtils, WorkerUtilsOptions } from "graphile-worker";
 import { makeWorkerUtils } from "graphile-worker";
 import { makeAdder } from "./adder.ts";
 import { type Engine, makeEngine } from "./db/engine.ts";
@@ -6,8 +6,8 @@ import { migrate } from "./db/migrate.ts";
 import { declarePolicies } from "./declare.ts";
 import { noEvents } from "./events.ts";
 import { type AdmitOptions, admit } from "./operate/admit.ts";
-import { asOurs } from "./operate/call.ts";
 import { hold } from "./operate/hold.ts";
+import { jobFunctions } from "./operate/jobs.ts";
 import { clearLimit, type LimitValues, limits, type Override, setLimit } from "./operate/limits.ts";
 import { explain, partitions, type Reason } from "./operate/look.ts";
 import { pause } from "./operate/pause.ts";
@@ -17,22 +17,14 @@ import { resume } from "./operate/resume.ts";
 import { type PolicyStatus, status, type WorkerStatus } from "./operate/status.ts";
 import { switchPolicy } from "./operate/switch.ts";
 import { take } from "./operate/take.ts";
-import {
-  type Changed,
-  checkVerb,
-  type LimiterTarget,
-  type PartitionTarget,
-  type Target,
-  type Until,
-  type Why,
-} from "./operate/targets.ts";
-import { type AnyPolicy, type TaskIdentifier, tasksOf } from "./policy.ts";
+import type { Changed, LimiterTarget, PartitionTarget, Target, Until, Why } from "./operate/targets.ts";
+import { tick } from "./operate/tick.ts";
+import type { AnyPolicy, TaskIdentifier } from "./policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "./settings.ts";
 import type { AddJob, AddJobs, JobSpec } from "./stage.ts";
 import type { AddedJob } from "./staged-job.ts";
 import { type Repaired, sweepOnce } from "./sweep.ts";
-import { type TickContext, type TickResult, tickOnce } from "./tick.ts";
-import { TICK_TASK } from "./tick-task.ts";
+import type { TickContext, TickResult } from "./tick.ts";
 
 /** Graphile Worker's `schema` stays its schema; ours is `policySchema`. `policies` may come from the preset. */
 export type PolicyUtilsOptions = { [K in keyof WorkerUtilsOptions]: WorkerUtilsOptions[K] | undefined } & {
@@ -204,7 +196,7 @@ function assemble(
       await worker.migrate();
       await install();
     },
-    ...adminFunctions(worker, engine, settings),
+    ...jobFunctions(context, worker.cleanup, registry.policies),
     pause: (options) => pause(context, options),
     resume: (options) => resume(context, options),
     hold: (options) => hold(context, options),
@@ -219,7 +211,7 @@ function assemble(
     partitions: (query) => partitions(context, query),
     disable: (options) => switchPolicy(context, { ...options, enabled: false }),
     enable: (options) => switchPolicy(context, { ...options, enabled: true }),
-    tick: (options) => tickPolicies(ticks, options),
+    tick: (options) => tick(ticks, options),
     sweep: () => sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }),
     // with anything else (the value of a promise it is the callback of) it closes, as in Graphile Worker
     release: ((options?: ReleaseOptions) =>
@@ -232,59 +224,4 @@ function assemble(
 
 function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
-}
-
-/** Graphile Worker's own admin functions, which take staged ids as well. */
-function adminFunctions({ withPgClient, cleanup }: WorkerUtils, engine: Engine, { registry }: Settings) {
-  const jobsOf = async (verb: string, args: Record<string, unknown>): Promise<DbJob[]> =>
-    withPgClient((client) => engine.call<DbJob>(client, verb, args));
-  return {
-    completeJobs: (ids: string[]) => jobsOf("complete_jobs", { job_ids: ids }),
-    permanentlyFailJobs: (ids: string[], reason?: string) =>
-      jobsOf("permanently_fail_jobs", { job_ids: ids, error_message: reason }),
-    rescheduleJobs: (ids: string[], options: Parameters<WorkerUtils["rescheduleJobs"]>[1]) =>
-      jobsOf("reschedule_jobs", {
-        job_ids: ids,
-        run_at: options.runAt,
-        priority: options.priority,
-        attempts: options.attempts,
-        max_attempts: options.maxAttempts,
-      }),
-    /** Always keeps policies' identifiers and the tick task. */
-    cleanup: (options: CleanupOptions = { tasks: ["GC_JOB_QUEUES"] }) =>
-      cleanup({
-        ...options,
-        taskIdentifiersToKeep: [
-          ...(options.taskIdentifiersToKeep ?? []),
-          ...registry.policies.flatMap((policy) => [...tasksOf(policy)]),
-          TICK_TASK,
-        ],
-      }),
-  };
-}
-
-async function tickPolicies(
-  ticks: TickContext,
-  options: { policy?: string; shard?: string; now?: Date } = {},
-): Promise<TickResult> {
-  checkVerb("tick", options, { takes: ["policy", "shard", "now"] });
-  const { policy, shard, now } = options;
-  const total: TickResult = {
-    ...{ claimed: 0, admitted: 0, denied: {}, dropped: 0 },
-    ...{ durationMs: 0, nextEligibleAt: null },
-  };
-  const names = policy === undefined ? await ticks.withPgClient(ticks.engine.policyNames) : [policy];
-  for (const name of names) {
-    const request = { policy: name, shard: shard ?? null, now: now ?? null, bounded: false };
-    const pass = await asOurs(() => tickOnce(ticks, request), ticks);
-    total.claimed += pass.claimed;
-    total.admitted += pass.admitted;
-    total.dropped += pass.dropped;
-    total.durationMs += pass.durationMs;
-    for (const [reason, n] of Object.entries(pass.denied))
-      total.denied[reason] = (total.denied[reason] ?? 0) + n;
-    const next = pass.nextEligibleAt;
-    if (next && (!total.nextEligibleAt || next < total.nextEligibleAt)) total.nextEligibleAt = next;
-  }
-  return total;
 }

@@ -1,0 +1,37 @@
+import type { CleanupOptions, DbJob, WorkerUtils } from "graphile-worker";
+import { type AnyPolicy, tasksOf } from "../policy.ts";
+import { TICK_TASK } from "../tick-task.ts";
+import type { OperateContext } from "./call.ts";
+
+/** Graphile Worker's own functions for single jobs, which take staged ids as well, and for cleaning up. */
+export function jobFunctions(
+  { withPgClient, engine }: OperateContext,
+  cleanup: WorkerUtils["cleanup"],
+  policies: readonly AnyPolicy[],
+) {
+  const jobsOf = async (verb: string, args: Record<string, unknown>): Promise<DbJob[]> =>
+    withPgClient((client) => engine.call<DbJob>(client, verb, args));
+  return {
+    completeJobs: (ids: string[]) => jobsOf("complete_jobs", { job_ids: ids }),
+    permanentlyFailJobs: (ids: string[], reason?: string) =>
+      jobsOf("permanently_fail_jobs", { job_ids: ids, error_message: reason }),
+    rescheduleJobs: (ids: string[], options: Parameters<WorkerUtils["rescheduleJobs"]>[1]) =>
+      jobsOf("reschedule_jobs", {
+        job_ids: ids,
+        run_at: options.runAt,
+        priority: options.priority,
+        attempts: options.attempts,
+        max_attempts: options.maxAttempts,
+      }),
+    /** Always keeps policies' identifiers and the tick task. */
+    cleanup: (options: CleanupOptions = { tasks: ["GC_JOB_QUEUES"] }) =>
+      cleanup({
+        ...options,
+        taskIdentifiersToKeep: [
+          ...(options.taskIdentifiersToKeep ?? []),
+          ...policies.flatMap((policy) => [...tasksOf(policy)]),
+          TICK_TASK,
+        ],
+      }),
+  };
+}

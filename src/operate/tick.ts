@@ -1,0 +1,35 @@
+import { type TickContext, type TickResult, tickOnce } from "../tick.ts";
+import { asOurs } from "./call.ts";
+import { checkVerb } from "./targets.ts";
+
+/**
+ * One pass over a policy, or over each.
+ *
+ * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
+ * @example const { admitted } = await utils.tick({ policy: "fetch_endpoint" });
+ */
+export async function tick(
+  context: TickContext,
+  options: { policy?: string; shard?: string; now?: Date } = {},
+): Promise<TickResult> {
+  checkVerb("tick", options, { takes: ["policy", "shard", "now"] });
+  const { policy, shard, now } = options;
+  const total: TickResult = {
+    ...{ claimed: 0, admitted: 0, denied: {}, dropped: 0 },
+    ...{ durationMs: 0, nextEligibleAt: null },
+  };
+  const names = policy === undefined ? await context.withPgClient(context.engine.policyNames) : [policy];
+  for (const name of names) {
+    const request = { policy: name, shard: shard ?? null, now: now ?? null, bounded: false };
+    const pass = await asOurs(() => tickOnce(context, request), context);
+    total.claimed += pass.claimed;
+    total.admitted += pass.admitted;
+    total.dropped += pass.dropped;
+    total.durationMs += pass.durationMs;
+    for (const [reason, n] of Object.entries(pass.denied))
+      total.denied[reason] = (total.denied[reason] ?? 0) + n;
+    const next = pass.nextEligibleAt;
+    if (next && (!total.nextEligibleAt || next < total.nextEligibleAt)) total.nextEligibleAt = next;
+  }
+  return total;
+}
