@@ -11,11 +11,12 @@ as $$
 declare
   v_ids bigint[];
   v_policy_ids int[];
+  v_overridden_ids int[] := array(select o.policy_id from :DISPATCH_POLICY_SCHEMA._private_overrides o);
 begin
   -- a look at every partition, for which no router should have to wait
   v_ids := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after)
+    where :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after, l.policy_id = any(v_overridden_ids))
       and (l.breadth < 2 or (l.breadth = 2 and not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_policies p
         cross join jsonb_array_elements(p.definition -> 'gates') g
@@ -36,7 +37,7 @@ begin
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = any(v_ids) and l.policy_id = any(v_policy_ids) order by l.id for update skip locked);
   delete from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.id = any(v_ids) and :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after)
+  where l.id = any(v_ids) and :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after, l.policy_id = any(v_overridden_ids))
     and not exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id)
     and l.id not in (
       select u.id from :DISPATCH_POLICY_SCHEMA._private_partitions q cross join unnest(q.limiter_ids) u (id)
@@ -53,11 +54,12 @@ $$;
 -- Whether a limiter may go: made anew when it is next used, it has no more than if it had stayed. What it has learnt, and
 -- a bucket that code outside jobs may take from, stay as long as an unused partition.
 create or replace function :DISPATCH_POLICY_SCHEMA._is_unused(
-  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz, p_inactive_after interval
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz, p_inactive_after interval,
+  p_overridden boolean
 ) returns boolean language sql stable as $$
   select limiter.in_flight = 0 and case limiter.kind
       when 'throttle' then limiter.refilled_at < p_now - p_inactive_after
-        and :DISPATCH_POLICY_SCHEMA._throttle_holds(limiter, p_now)
+        and :DISPATCH_POLICY_SCHEMA._throttle_holds(limiter, p_now, p_overridden)
           >= :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.rate, limiter.burst) - 1e-9
       when 'adaptive_concurrency' then coalesce(limiter.decreased_at < p_now - p_inactive_after, true)
       else true end;

@@ -9,6 +9,7 @@ as $$
 declare
   v_ids uuid[];
   v_limiter_ids bigint[];
+  v_overridden_ids int[] := array(select o.policy_id from :DISPATCH_POLICY_SCHEMA._private_overrides o);
 begin
   v_ids := array(
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
@@ -30,7 +31,7 @@ begin
     where q.id = any(v_ids) and not exists (
       select from :DISPATCH_POLICY_SCHEMA._private_limiters l
       where l.id = any(q.limiter_ids) and l.breadth = 0
-        and not :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after)));
+        and not :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after, l.policy_id = any(v_overridden_ids))));
   delete from :DISPATCH_POLICY_SCHEMA._private_limiters l
   where l.breadth = 0 and l.id = any(array(
     select unnest(q.limiter_ids) from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = any(v_ids)));

@@ -160,3 +160,15 @@ test("overrides go a day after they were over, not those in force or to come", a
   t.is(await collected(20), 0);
   t.is(await it.number("select count(*)::int from dispatch_policy.overrides"), 1);
 });
+
+test("a bucket that an override kept from filling is not full", async (t) => {
+  const it = await engine(t, { gates: [throttle(2, { per: 3600 })] });
+  await it.stage(["a", "a"]);
+  t.is(await it.passes(2), 2);
+  await finishAll(it);
+  const soon = new Date(Date.now() + 1000);
+  await it.pool.query(`select dispatch_policy.set_limit('p', 'throttle', '{"rate": 0}', "from" => $1)`, [
+    soon,
+  ]);
+  t.deepEqual(await collect(it), { partitions: 0, limiters: 0 });
+});

@@ -19,17 +19,15 @@ returns timestamptz language sql stable as $$   -- immutable it would not be inl
   select case when refilled_at > now + interval '1 second' then now else greatest(refilled_at, now) end;
 $$;
 
--- What a throttle has left at `now`, by the numbers in force until then; a window, by its own numbers.
+-- What a throttle has left at `now`: a bucket by the numbers in force until then (which its policy's overrides changed,
+-- where there are any: `overridden`), a window by its own. No query in it, so that it is inlined.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_holds(
-  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz, overridden boolean
 ) returns float8 language sql stable as $$
   select case
     when limiter.sliding
       then :DISPATCH_POLICY_SCHEMA._window_left(limiter.spent, limiter.rate, limiter.per, now)
-    when exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_overrides o
-        where o.policy_id = limiter.policy_id and o.gate = limiter.gate)
-      then (:DISPATCH_POLICY_SCHEMA._throttle_settled(limiter, now)).tokens
+    when overridden then (:DISPATCH_POLICY_SCHEMA._throttle_settled(limiter, now)).tokens
     else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
       limiter.tokens, limiter.refilled_at, limiter.rate, limiter.per, limiter.burst, now)
     end;

@@ -59,7 +59,7 @@ test("a limiter stays that routing gave to a partition after the sweep looked fo
   await pausing.query("select pg_advisory_lock(7)");
   // the same look at a limiter, that waits in the middle
   await it.pool.query(`create or replace function dispatch_policy._is_unused(
-      limiter dispatch_policy._private_limiters, p_now timestamptz, p_inactive_after interval
+      limiter dispatch_policy._private_limiters, p_now timestamptz, p_inactive_after interval, p_overridden boolean
     ) returns boolean language plpgsql volatile as $$
     begin
       perform pg_advisory_xact_lock_shared(7);
