@@ -84,11 +84,12 @@ begin
   into v_batches, v_plain from (
     select j.policy, case when j.policy is null then json_agg(j.job order by j.n) end as jobs,
       case when j.policy is not null then json_build_object('policy', j.policy, 'version', p.version,
-        'partitions', coalesce(k.partitions, '[]'), 'jobs', json_agg(j.job order by j.n)) end as batch
+        -- asked once a policy: grouped by, it was sorted with each job, gigabytes of it
+        'partitions', coalesce((select k.partitions from partition k where k.policy = j.policy), '[]'),
+        'jobs', json_agg(j.job order by j.n)) end as batch
     from job j
     left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.name = j.policy
-    left join partition k on k.policy = j.policy
-    group by j.policy, p.version, k.partitions
+    group by j.policy, p.version
   ) b;
   return query
   select s.* from :DISPATCH_POLICY_SCHEMA._stage(v_batches, p_mode) s

@@ -1,5 +1,5 @@
--- Removes overrides that were over a day ago. Until then they tell what a bucket that nobody looked at since gained while
--- they held; after a day it counts as if they had not been.
+-- Removes overrides that were over a day ago, and of which every bucket has been looked at since: they tell what it gained
+-- while they held.
 create or replace function :DISPATCH_POLICY_SCHEMA._collect_overrides(p_now timestamptz) returns int language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
@@ -7,7 +7,22 @@ as $$
 declare
   v_removed int;
 begin
-  delete from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.until_at < p_now - interval '1 day';
+  with over as materialized (
+    select o.* from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.until_at < p_now - interval '1 day'
+  ),
+  -- once a gate, however many there are of it
+  oldest as materialized (
+    select g.*, (
+      select min(l.refilled_at) from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.policy_id = g.policy_id and l.gate = g.gate and (g.scope_key is null or l.scope_key = g.scope_key)
+        and l.kind = 'throttle' and not l.sliding) as refilled_at
+    from (select distinct o.policy_id, o.gate, o.scope_key from over o) g
+  )
+  delete from :DISPATCH_POLICY_SCHEMA._private_overrides o
+  where o.id in (
+    select x.id from over x
+    join oldest g on (g.policy_id, g.gate) = (x.policy_id, x.gate) and g.scope_key is not distinct from x.scope_key
+    where coalesce(g.refilled_at, 'infinity') >= x.until_at);
   get diagnostics v_removed = row_count;
   return v_removed;
 end

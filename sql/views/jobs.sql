@@ -6,7 +6,7 @@ select s.id, coalesce(p.name, t.name) as policy, coalesce(q.key, a.key) as parti
   s.payload, s.created_at,
   s.error, s.failures::int, s.retry_at,
   case when s.partition_id is null then 'waiting_key' when s.retry_at is not null then 'set_aside'
-    when not s.due then 'not_due'
+    when not s.due and s.run_at > clock_timestamp() then 'not_due'
     when greatest(p.paused_until, q.paused_until) > clock_timestamp() then 'paused'
     when q.held_until > clock_timestamp() then 'held'
     else q.denied_reason end as reason
@@ -23,7 +23,7 @@ left join lateral (
 ) t on true;
 
 -- Staged jobs and Graphile Worker's together. A staged job's id starts at 10^15. One that waits for its retry is parked:
--- Graphile Worker's, with the time and priority it has in staging.
+-- Graphile Worker's, with the time and priority it has in staging. One that has no attempts left is failed.
 create or replace view :DISPATCH_POLICY_SCHEMA.jobs as
 select s.id, 'staged'::text as state, s.task_identifier, s.policy, s.partition, s.queue_name, s.priority, s.run_at,
   0 as attempts, coalesce(s.max_attempts, 25) as max_attempts, s.error as last_error, s.created_at, s.job_key as key,
@@ -31,7 +31,8 @@ select s.id, 'staged'::text as state, s.task_identifier, s.policy, s.partition, 
 from :DISPATCH_POLICY_SCHEMA.staged_jobs s where s.job_id is null
 union all
 select j.id,
-  case when j.locked_at is not null then 'running' when j.run_at = 'infinity' then 'parked' else 'ready' end,
+  case when j.locked_at is not null then 'running' when s.id is not null then 'parked'
+    when j.attempts >= j.max_attempts then 'failed' when j.run_at = 'infinity' then 'parked' else 'ready' end,
   j.task_identifier, p.name, q.key, j.queue_name, coalesce(s.priority, j.priority)::int, coalesce(s.run_at, j.run_at),
   j.attempts::int, j.max_attempts::int, j.last_error, j.created_at, j.key, j.locked_at, j.locked_by,
   coalesce(f.staged_id, s.id)

@@ -113,9 +113,10 @@ async function applyRoutines(
     await client.query(withSchemas(file.text, schemas));
   }
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
-  await client.query(`update ${table} set routines_hash = $1 where id = (select max(id) from ${table})`, [
-    hash,
-  ]);
+  await client.query(
+    `update ${table} set routines_hash = $1, routines_version = $2 where id = (select max(id) from ${table})`,
+    [hash, packageVersion()],
+  );
 }
 
 function numberOf(file: SqlFile): number {

@@ -1,4 +1,5 @@
 import type { CleanupOptions, DbJob, WorkerUtils } from "graphile-worker";
+import { optional, wholeNumber } from "../gates/options.ts";
 import { type AnyPolicy, tasksOf } from "../policy.ts";
 import { TICK_TASK } from "../tick-task.ts";
 import type { OperateContext } from "./call.ts";
@@ -15,14 +16,14 @@ export function jobFunctions(
     completeJobs: (ids: string[]) => jobsOf("complete_jobs", { job_ids: ids }),
     permanentlyFailJobs: (ids: string[], reason?: string) =>
       jobsOf("permanently_fail_jobs", { job_ids: ids, error_message: reason }),
-    rescheduleJobs: (ids: string[], options: Parameters<WorkerUtils["rescheduleJobs"]>[1]) =>
-      jobsOf("reschedule_jobs", {
-        job_ids: ids,
-        run_at: options.runAt,
-        priority: options.priority,
-        attempts: options.attempts,
-        max_attempts: options.maxAttempts,
-      }),
+    async rescheduleJobs(ids: string[], options: Parameters<WorkerUtils["rescheduleJobs"]>[1]) {
+      const { runAt, priority, attempts, maxAttempts } = options;
+      optional("rescheduleJobs: priority", priority, wholeNumber(-32768, 32767));
+      optional("rescheduleJobs: attempts", attempts, wholeNumber(0, 32767));
+      optional("rescheduleJobs: maxAttempts", maxAttempts, wholeNumber(1, 32767));
+      const changes = { run_at: runAt, priority, attempts, max_attempts: maxAttempts };
+      return jobsOf("reschedule_jobs", { job_ids: ids, ...changes });
+    },
     /** Always keeps policies' identifiers and the tick task. */
     cleanup: (options: CleanupOptions = { tasks: ["GC_JOB_QUEUES"] }) =>
       cleanup({

@@ -26,7 +26,8 @@ const COLUMNS: Record<keyof LimitValues, string> = {
 
 /**
  * An operator's temporary limit, in force from its commit (or `from`) until `until` or {@link clearLimit}. From its
- * beginning it replaces an earlier one of the same target; one of a key goes before one of all keys.
+ * beginning it replaces an earlier one of the same target, also one that was to begin before its end; one of a key goes
+ * before one of all keys.
  *
  * @throws {ArgumentError} when the policy has no such gate, or the gate no such value
  * @example await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, by: "ana" });
@@ -35,8 +36,11 @@ export async function setLimit(
   context: OperateContext,
   options: LimiterTarget & { set: LimitValues; from?: Date; until?: Date } & Why,
 ): Promise<Changed> {
+  checkVerb("setLimit", options, {
+    needs: ["policy", "gate", "set"],
+    takes: ["key", "from", "until", "reason", "by"],
+  });
   const { set, ...rest } = options;
-  checkVerb("setLimit", rest, { needs: ["policy", "gate"], takes: ["key", "from", "until", "reason", "by"] });
   checkOptions("setLimit: set", set, Object.keys(COLUMNS));
   optional("setLimit: set.per", set.per, positiveDuration);
   const given = Object.entries(set).filter(([, value]) => value !== undefined);

@@ -32,7 +32,7 @@ export async function explain(
   { withPgClient, engine }: OperateContext,
   options: { id: string } | PartitionTarget,
 ): Promise<{ reason: Reason | null; [more: string]: unknown }> {
-  const byId = "id" in options;
+  const byId = typeof options === "object" && options !== null && "id" in options;
   checkVerb("explain", options, byId ? { needs: ["id"] } : { needs: ["policy", "partition"] });
   return withPgClient(async (client) => {
     const state = (policy: unknown, partition: unknown) =>

@@ -20,13 +20,18 @@ export type PartitionTarget = { policy: string; partition: string };
 /** For the audit: why, and who (default: the database user). */
 export type Why = { reason?: string | undefined; by?: string | undefined };
 export type Until = { until: Date } | { forMs: number };
-/** Which limiter: `key` is the scope key; without it the policy-wide gate, or every key of a keyed one. */
+/** Which limiter: `key` is the scope key; without it the policy-wide gate, or (not for `take`) every key of a keyed one. */
 export type LimiterTarget = { policy: string; gate: string; key?: string | undefined };
 /** What a verb found, and what it changed. */
 export interface Changed {
   matched: number;
   changed: number;
 }
+
+const anObject: Rule = {
+  expects: "an object",
+  accepts: (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+};
 
 /** Graphile Worker's, or a staged one. */
 const jobId: Rule = {
@@ -41,6 +46,7 @@ const OPTIONS = {
   all: aBoolean,
   gate: anyText,
   key: anyText,
+  set: anObject,
   reason: anyText,
   by: anyText,
   from: aDate,

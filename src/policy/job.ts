@@ -2,7 +2,6 @@ import type { TaskSpec } from "graphile-worker";
 import { ArgumentError } from "../errors.ts";
 import {
   aDate,
-  anyText,
   arrayOf,
   check,
   checkOptions,
@@ -76,11 +75,9 @@ export function readJobDefaults(job: unknown): JobDefaults {
 
 function readFlags(flags: unknown): readonly string[] | undefined {
   if (flags === undefined) return undefined;
-  if (!Array.isArray(flags))
-    throw new ArgumentError(`job: flags must be an array of strings, got ${show(flags)}`);
-  for (const flag of flags) check("job: flags", flag, text(1024));
-  checkFlags("job: flags", flags);
-  return Object.freeze([...flags]);
+  check("job: flags", flags, SPECIFICATION.flags);
+  checkFlags("job: flags", flags as string[]);
+  return Object.freeze([...(flags as string[])]);
 }
 
 const SPECIFICATION = {
@@ -90,7 +87,7 @@ const SPECIFICATION = {
   maxAttempts: wholeNumber(1, 32767),
   jobKey: text(512),
   jobKeyMode: oneOf("replace", "preserve_run_at", "unsafe_dedupe"),
-  flags: arrayOf(anyText, "strings without NUL"),
+  flags: arrayOf(text(1024), "strings (1 to 1024 characters, without NUL)"),
 } satisfies Record<string, Rule>;
 
 /**
@@ -100,7 +97,9 @@ const SPECIFICATION = {
  */
 export function readSpecification(spec: object): TaskSpec {
   checkOptions("a job", spec, Object.keys(SPECIFICATION));
-  const given = Object.entries(spec).filter(([, value]) => value != null && value !== "");
+  const given = Object.entries(spec).filter(
+    ([key, value]) => value != null && (value !== "" || (key !== "queueName" && key !== "jobKey")),
+  );
   for (const [key, value] of given)
     check(`a job: ${key}`, value, SPECIFICATION[key as keyof typeof SPECIFICATION]);
   return Object.fromEntries(given);

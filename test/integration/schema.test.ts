@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import test from "ava";
 import { runMigrations } from "graphile-worker";
@@ -138,6 +139,15 @@ test("refuses politely when the database is newer, and changes nothing", async (
   );
   t.regex(error?.message ?? "", /is at migration 999.*upgrade graphile-worker-dispatch-policy/);
   t.deepEqual(await describeSchema(pool, "dispatch_policy"), before);
+});
+
+test("which release put the functions in is written with them", async (t) => {
+  const { pool } = await testDatabase(t);
+  const { rows } = await pool.query(
+    "select routines_version as version from dispatch_policy._private_migrations order by id desc limit 1",
+  );
+  const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
+  t.is(rows[0].version.join("."), version);
 });
 
 test("functions of a later release are left alone by an older process", async (t) => {

@@ -213,7 +213,7 @@ export class Model {
 
   /** From its beginning it replaces the earlier one of the same target. */
   override(override: Override): void {
-    this.#endOverrides(override, override.from, {});
+    this.#endOverrides(override, override.from, {}, override.until);
     this.#overrides.push(override);
   }
 
@@ -221,9 +221,15 @@ export class Model {
     this.#endOverrides({ gate, key }, now, { cleared: true });
   }
 
-  #endOverrides({ gate, key }: Pick<Override, "gate" | "key">, at: number, how: { cleared?: true }): void {
+  /** Those that begin at `until` or later stay. */
+  #endOverrides(
+    { gate, key }: Pick<Override, "gate" | "key">,
+    at: number,
+    how: { cleared?: true },
+    until = Number.POSITIVE_INFINITY,
+  ): void {
     this.#overrides = this.#overrides.flatMap((other) => {
-      if (other.gate !== gate || other.key !== key || other.cleared) return [other];
+      if (other.gate !== gate || other.key !== key || other.cleared || other.from >= until) return [other];
       return other.from < at ? [{ ...other, ...how, until: Math.min(other.until, at) }] : [];
     });
   }

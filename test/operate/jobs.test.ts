@@ -2,6 +2,7 @@
 import test from "ava";
 import type { DbJob } from "graphile-worker";
 import { concurrency } from "../../src/index.ts";
+import { engine } from "../helpers/engine.ts";
 import { type Ctx, type Scenario, scenario } from "../helpers/scenario.ts";
 
 /** What is returned of a job, but for its id and the times that differ from run to run. */
@@ -45,6 +46,31 @@ test("what they return is a job as Graphile Worker's is, staged or admitted", as
   t.deepEqual(told(await it.utils.completeJobs([job.id]))?.payload, { key: "k" });
 });
 
+for (const [verb, args] of [
+  ["complete_jobs", ""],
+  ["permanently_fail_jobs", ""],
+  ["reschedule_jobs", ", priority => 4"],
+] as const) {
+  test(`${verb} finds a job that is being admitted`, async (t) => {
+    const it = await engine(t, { gates: [] });
+    await it.stage("a");
+    await it.route();
+    const [admitting, changing] = [await it.session(), await it.session()];
+    const id = await it.number("select id from dispatch_policy.staged_jobs");
+    await admitting.query("begin");
+    await admitting.query("select dispatch_policy.tick($1)", [it.policy]);
+    const changed = changing.query(`select id from dispatch_policy.${verb}(array[$1::bigint]${args})`, [id]);
+    await it.waitsForLock(changing);
+    await admitting.query("commit");
+    t.is((await changed).rows.length, 1);
+    const [job] = (await it.pool.query("select priority, attempts, max_attempts from graphile_worker.jobs"))
+      .rows;
+    if (verb === "complete_jobs") t.is(job, undefined);
+    else if (verb === "reschedule_jobs") t.is(job.priority, 4);
+    else t.is(job.attempts, job.max_attempts);
+  });
+}
+
 test("failing a staged job for good hands it to Graphile Worker as failed", async (t) => {
   const it = await scenario(t);
   const { id } = await it.utils.addJob("p", { key: "k" }, spec);
@@ -52,6 +78,7 @@ test("failing a staged job for good hands it to Graphile Worker as failed", asyn
   t.like(told(failed), { attempts: 7, last_error: "not needed", payload: { key: "k" } });
   t.is(failed[0]?.id, (await graphileJob(it)).id);
   t.is(await it.staged(), 0);
+  t.is((await it.rows("select state from dispatch_policy.jobs"))[0].state, "failed");
 });
 
 for (const by of ["its staged id", "Graphile Worker's id"] as const) {

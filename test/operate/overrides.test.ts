@@ -158,6 +158,44 @@ test("an override for later leaves the one in force until then", async (t) => {
   t.deepEqual(await admittedAt(it, 0, 30, 60, 89, 90), [2, 0, 3, 0, 5]);
 });
 
+test("setting a higher burst again leaves the bucket as full as it is", async (t) => {
+  const it = await hourAgo(t, { rate: 1, per: "1 hour" });
+  const limit = { policy: "p", gate: "throttle", set: { rate: 30, burst: 30 } };
+  await it.utils.setLimit({ ...limit, from: it.at(HOUR_AGO) });
+  await it.utils.setLimit(limit);
+  t.is(Math.floor((await it.limiter("throttle")).available), 30);
+  await it.utils.setLimit({ ...limit, set: { rate: 31, burst: 31 } });
+  t.is((await it.tickNow()).admitted, 30);
+});
+
+test("one that is over already leaves the one in force", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 10 })] });
+  await it.stage("5@k");
+  const limit = { policy: "p", gate: "concurrency" };
+  await it.utils.setLimit({ ...limit, set: { max: 0 } });
+  await it.utils.setLimit({ ...limit, set: { max: 1 }, until: new Date(Date.now() - 60_000) });
+  t.deepEqual(
+    (await it.utils.limits()).map(({ override }) => override),
+    [{ max: 0 }],
+  );
+  t.is((await it.tickNow()).admitted, 0);
+});
+
+test("one for a while leaves those that begin after it", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 10 })] });
+  await it.stage("40@k");
+  const limit = { policy: "p", gate: "concurrency" };
+  for (const [max, from, until] of [
+    [5, 60, 90],
+    [9, 20, 40],
+    [1, 0, 30],
+  ] as const)
+    await it.utils.setLimit({ ...limit, set: { max }, from: it.at(from), until: it.at(until) });
+  t.deepEqual(await admittedAt(it, 0, 20, 30, 60), [1, 0, 9, 0]);
+  await it.finish(6);
+  t.deepEqual(await admittedAt(it, 61), [1], "4 of 5 are left in flight");
+});
+
 test("clearing takes back what is in force and what is to come", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 10 })] });
   const limit = { policy: "p", gate: "concurrency" };

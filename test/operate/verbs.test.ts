@@ -3,6 +3,7 @@ import test from "ava";
 import {
   ArgumentError,
   concurrency,
+  definePolicy,
   RetryAfter,
   runTickLoop,
   throttle,
@@ -87,6 +88,41 @@ test("the greatest batch and budget there may be", async (t) => {
   t.is((await it.tickNow()).admitted, 3);
   await it.stage("3@a");
   t.is((await it.rows("select changed from dispatch_policy.admit('p', 2147483647)"))[0].changed, 3);
+});
+
+test("a hold does not speak over whoever paused", async (t) => {
+  const it = await scenario(t);
+  await it.stage("1@a");
+  await it.tickNow();
+  const target = { policy: "p", partition: "a" };
+  await it.utils.pause({ ...target, reason: "incident 12", by: "ana" });
+  await it.utils.hold({ ...target, forMs: 60_000, by: "job 7" });
+  t.like(await it.utils.explain(target), { reason: "paused", stopped_by: "ana", stop_reason: "incident 12" });
+});
+
+test("a job staged for a held partition is held, not early", async (t) => {
+  const it = await scenario(t);
+  await it.utils.hold({ policy: "p", partition: "a", forMs: 60_000 });
+  const [job] = await it.stage("1@a");
+  await it.tickNow();
+  t.is((await it.utils.explain({ id: job?.id ?? "" })).reason, "held");
+});
+
+test("jobs of very many partitions from SQL are staged in one call", async (t) => {
+  const it = await scenario(t, definePolicy("p", { partitionBy: "key" }));
+  const keys = 5000;
+  const spilled = () =>
+    it.rows("select temp_bytes::float8 as bytes from pg_stat_database where datname = current_database()");
+  await it.rows(
+    `select count(*) from dispatch_policy.add_jobs(array(
+       select row('p', json_build_object('key', 'key ' || n), null, null, null, null, null, null)::graphile_worker.job_spec
+       from generate_series(1, $1) n))`,
+    [keys],
+  );
+  t.is(await it.staged(), keys);
+  // what every job carried was sorted, 14 GB of it
+  await it.rows("select pg_stat_force_next_flush()").catch(() => {});
+  t.true((await spilled())[0].bytes < 200_000_000);
 });
 
 test("a dry run of admit counts what would go, and nothing else", async (t) => {

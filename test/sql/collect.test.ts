@@ -161,6 +161,24 @@ test("overrides go a day after they were over, not those in force or to come", a
   t.is(await it.number("select count(*)::int from dispatch_policy.overrides"), 1);
 });
 
+test("an override that is over stays until every bucket of its gate was looked at since", async (t) => {
+  const it = await engine(t, { gates: [throttle(7, { per: (7 * DAY_MS) / 1000 })] });
+  await it.stage(Array.from({ length: 7 }, () => "a"));
+  t.is(await it.passes(3), 7);
+  const from = new Date();
+  const until = new Date(from.getTime() + 5 * DAY_MS);
+  await it.pool.query(
+    `select dispatch_policy.set_limit('p', 'throttle', '{"rate": 0}', "from" => $1, until => $2)`,
+    [from, until],
+  );
+  const later = new Date(from.getTime() + 7 * DAY_MS);
+  t.is(await it.number("select dispatch_policy._collect_overrides($1)", [later]), 0);
+  await it.stage(Array.from({ length: 7 }, () => "a"));
+  await it.route();
+  t.is((await it.admit({ now: later })).admitted, 2, "two days at one a day");
+  t.is(await it.number("select dispatch_policy._collect_overrides($1)", [later]), 1);
+});
+
 test("a bucket that an override kept from filling is not full", async (t) => {
   const it = await engine(t, { gates: [throttle(2, { per: 3600 })] });
   await it.stage(["a", "a"]);

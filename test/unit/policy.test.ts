@@ -293,7 +293,10 @@ const REFUSED: [() => unknown, string | RegExp][] = [
     with_({ job: { maxAttempts: 0 } }),
     'policy "fetch": job: maxAttempts must be a whole number, 1 to 32767, got 0',
   ],
-  [with_({ job: { flags: "slow" } }), 'policy "fetch": job: flags must be an array of strings, got "slow"'],
+  [
+    with_({ job: { flags: "slow" } }),
+    'policy "fetch": job: flags must be an array of strings (1 to 1024 characters, without NUL), got "slow"',
+  ],
   [
     with_({ job: { flags: ["dispatch_policy:7"] } }),
     'policy "fetch": job: flags must not begin with "dispatch_policy:", which is reserved, got "dispatch_policy:7"',

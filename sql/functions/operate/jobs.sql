@@ -33,7 +33,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA.complete_jobs(job_ids bigint[
 returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);
+  v_ids bigint[];
 begin
   return query
   with completed as (
@@ -45,6 +45,7 @@ begin
   )
   select j.* from completed c cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(c) j
   where (select count(*) from counted) >= 0;
+  v_ids := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);   -- asked now: one may have waited for its admission
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
@@ -58,7 +59,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(job_ids
 returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);
+  v_handed_ids bigint[];
+  v_ids bigint[];
 begin
   with moved as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
@@ -67,9 +69,10 @@ begin
   counted as materialized (
     select :DISPATCH_POLICY_SCHEMA._count_removed(array(select m.task_identifier from moved m))
   )
-  select v_ids || coalesce(array_agg(a.id) filter (where (select count(*) from counted) >= 0), '{}') into v_ids
+  select array_agg(a.id) filter (where (select count(*) from counted) >= 0) into v_handed_ids
   from moved m cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
     m.task_identifier, m.payload, m.queue_name, 'infinity', m.max_attempts::int, m.job_key, m.priority::int, m.flags) a;
+  v_ids := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids) || v_handed_ids;
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
@@ -85,7 +88,6 @@ create or replace function :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
 ) returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);
   v_moved :DISPATCH_POLICY_SCHEMA._private_staged_jobs[];
   v_parked_ids bigint[];
 begin
@@ -96,7 +98,7 @@ begin
       due = coalesce(reschedule_jobs.run_at, s.run_at) <= clock_timestamp(),
       priority = coalesce(reschedule_jobs.priority::smallint, s.priority),
       max_attempts = coalesce(reschedule_jobs.max_attempts::smallint, s.max_attempts), retry_at = null
-    where s.id = any(job_ids) or s.parked_job_id = any(v_ids) returning s.*
+    where s.id = any(job_ids) or s.parked_job_id = any(job_ids) returning s.*
   ),
   note as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
@@ -115,7 +117,7 @@ begin
   where m.parked_job_id is null;
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
-    array(select unnest(v_ids) except select unnest(v_parked_ids)), run_at => reschedule_jobs.run_at,
+    array(select unnest(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) except select unnest(v_parked_ids)), run_at => reschedule_jobs.run_at,
     priority => reschedule_jobs.priority, attempts => reschedule_jobs.attempts,
     max_attempts => reschedule_jobs.max_attempts) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;

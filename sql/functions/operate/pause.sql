@@ -44,7 +44,12 @@ begin
   matched := 1; changed := 1;
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set
     paused_until = coalesce(p_paused_until, q.paused_until), held_until = greatest(q.held_until, p_held_until),
-    probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null, stopped_by = coalesce(p_by, session_user), stop_reason = p_reason
+    probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null,
+    -- a hold, which may be a job's, does not speak over whoever paused
+    stopped_by = case when p_held_until is not null and q.paused_until > clock_timestamp() then q.stopped_by
+      else coalesce(p_by, session_user) end,
+    stop_reason = case when p_held_until is not null and q.paused_until > clock_timestamp() then q.stop_reason
+      else p_reason end
   where q.id = v_id returning q.limiter_ids into v_limiter_ids;
   if not found then
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, pause)

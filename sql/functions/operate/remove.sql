@@ -46,10 +46,9 @@ begin
       and coalesce(:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags), s.id) = s.id;
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids);
     get diagnostics changed = row_count;
+    perform :DISPATCH_POLICY_SCHEMA._audit('remove', remove.policy, remove.partition, null, null,
+      jsonb_build_object('ids', remove.ids, 'job_key', remove.job_key), remove.reason, remove.by, matched, changed);
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._audit('remove', remove.policy, remove.partition, null, null,
-    jsonb_build_object('ids', remove.ids, 'job_key', remove.job_key, 'dry_run', remove.dry_run), remove.reason,
-    remove.by, matched, changed);
   return next;
 end
 $$;

@@ -1,6 +1,6 @@
 -- An operator's temporary limit for one scope key of a gate, or for all of them (`key` null), in the caller's
 -- transaction: in force from its commit (or `from`) until `until` or clear_limit. From its beginning it replaces what was
--- set for the same key, or for all of them, before.
+-- set for the same key, or for all of them, before; also what was to begin before its end.
 --
 --   select * from dispatch_policy.set_limit('fetch_endpoint', 'account', '{"max": 0}', key => 'acct:1');
 create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
@@ -12,18 +12,24 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(set_limit.policy);
   v_limiter_ids bigint[];
+  v_now timestamptz;
 begin
-  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, set_limit.gate, set_limit.set);
+  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, set_limit.gate, coalesce(set_limit.set, 'null'));
   if coalesce(set_limit."from", '-infinity') >= coalesce(set_limit.until, 'infinity') then
     raise exception 'dispatch_policy: set_limit: from % is not before until %', set_limit."from", set_limit.until
       using errcode = 'DPARG';
   end if;
   v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limits(v_policy.id, set_limit.gate, set_limit.key);
-  perform :DISPATCH_POLICY_SCHEMA._end_overrides(v_policy.id, set_limit.gate, set_limit.key, set_limit."from", null);
+  v_now := clock_timestamp();
+  -- one that is over already replaces none
+  if coalesce(set_limit.until, 'infinity') > v_now then
+    perform :DISPATCH_POLICY_SCHEMA._end_overrides(
+      v_policy.id, set_limit.gate, set_limit.key, set_limit."from", set_limit.until, v_now);
+  end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_overrides (
-    policy_id, gate, scope_key, set, from_at, until_at, announced_at, set_by, reason)
+    policy_id, gate, scope_key, set, from_at, until_at, set_at, announced_at, set_by, reason)
   values (v_policy.id, set_limit.gate, set_limit.key, set_limit.set, coalesce(set_limit."from", '-infinity'),
-    coalesce(set_limit.until, 'infinity'), '-infinity', coalesce(set_limit.by, session_user), set_limit.reason);
+    coalesce(set_limit.until, 'infinity'), v_now, '-infinity', coalesce(set_limit.by, session_user), set_limit.reason);
   matched := cardinality(v_limiter_ids); changed := matched;
   perform :DISPATCH_POLICY_SCHEMA._announce_limits(v_policy, v_limiter_ids);
   perform :DISPATCH_POLICY_SCHEMA._audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
@@ -53,7 +59,8 @@ declare
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, p_gate, null);
   v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limits(v_policy.id, p_gate, p_key);
-  changed := :DISPATCH_POLICY_SCHEMA._end_overrides(v_policy.id, p_gate, p_key, null, p_now);
+  changed := :DISPATCH_POLICY_SCHEMA._end_overrides(
+    v_policy.id, p_gate, p_key, null, null, coalesce(p_now, clock_timestamp()));
   matched := changed;
   perform :DISPATCH_POLICY_SCHEMA._announce_limits(v_policy, v_limiter_ids);
   perform :DISPATCH_POLICY_SCHEMA._audit(
@@ -62,19 +69,19 @@ begin
 end
 $$;
 
--- Ends the overrides of a key, or of all of them, from `p_from` on; null: at once. Returns how many were in force or to
--- come.
+-- Ends the overrides of a key, or of all of them, from `p_from` on; null: at once. Those to come stay where they begin at
+-- `p_until` or later. Returns how many it ended.
 create or replace function :DISPATCH_POLICY_SCHEMA._end_overrides(
-  p_policy_id int, p_gate text, p_key text, p_from timestamptz, p_now timestamptz
+  p_policy_id int, p_gate text, p_key text, p_from timestamptz, p_until timestamptz, p_now timestamptz
 ) returns int language plpgsql as $$
 declare
-  v_now timestamptz := coalesce(p_now, clock_timestamp());   -- its callers wait for locks
+  v_at timestamptz := coalesce(p_from, p_now);
   v_ended int;
 begin
   with current as (
-    select o.id, o.from_at >= coalesce(p_from, v_now) as is_to_come from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    select o.id, o.from_at >= v_at as is_to_come from :DISPATCH_POLICY_SCHEMA._private_overrides o
     where o.policy_id = p_policy_id and o.gate = p_gate and o.scope_key is not distinct from p_key
-      and not o.taken_back and o.until_at > v_now
+      and not o.taken_back and o.from_at < coalesce(p_until, 'infinity')
     for update
   ),
   dropped as (
@@ -83,7 +90,7 @@ begin
   ),
   ended as (
     update :DISPATCH_POLICY_SCHEMA._private_overrides o set
-      until_at = least(o.until_at, coalesce(p_from, v_now)), taken_back = p_from is null,
+      until_at = least(o.until_at, v_at), taken_back = p_from is null,
       announced_at = case when p_from is null then 'infinity' else o.announced_at end
     where o.id in (select c.id from current c where not c.is_to_come) returning 1
   )
@@ -151,14 +158,21 @@ begin
       raise exception 'dispatch_policy: set_limit: % has no value %; it has %', v_kind, quote_literal(v_key),
         array_to_string(v_allowed, ', ') using errcode = 'DPARG';
     end if;
-    if jsonb_typeof(v_value) <> 'number' or (v_key in ('max', 'min', 'initial_max') and v_value::text !~ '^[0-9]{1,9}$')
-      or (v_key in ('per', 'target_lag_ms') and (v_value::float8 between 1e-12 and 1e12) is not true)
-      or (v_key = 'burst' and (v_value::float8 between 0 and 1e12) is not true)
-      or (v_key = 'rate' and (abs(v_value::float8) = 0 or abs(v_value::float8) between 1e-12 and 1e12) is not true) then
-      raise exception 'dispatch_policy: set_limit: % is %, expected %', v_key, v_value,
-        case when v_key in ('max', 'min', 'initial_max') then 'a whole number, 0 or more'
-          when v_key = 'per' then 'seconds, more than 0 (1e-12 to 1e12)' else 'a number (0, or 1e-12 to 1e12)' end using errcode = 'DPARG';
+    if jsonb_typeof(v_value) <> 'number' or not (case
+        when v_key in ('max', 'min', 'initial_max') then v_value::text ~ '^[0-9]{1,9}$'
+        when v_key in ('per', 'target_lag_ms') then v_value::numeric between 1e-12 and 1e12
+        when v_key = 'burst' then v_value::numeric between 0 and 1e12
+        else abs(v_value::numeric) = 0 or abs(v_value::numeric) between 1e-12 and 1e12 end) then
+      raise exception 'dispatch_policy: set_limit: % is %, expected %', v_key, left(v_value::text, 60),
+        case when v_key in ('max', 'min', 'initial_max') then 'a whole number, 0 to 999999999'
+          when v_key = 'per' then 'seconds, more than 0 (1e-12 to 1e12)'
+          when v_key = 'target_lag_ms' then 'milliseconds, more than 0 (1e-12 to 1e12)'
+          else 'a number (0, or 1e-12 to 1e12)' end using errcode = 'DPARG';
     end if;
   end loop;
+  if (p_set ->> 'min')::int > (p_set ->> 'max')::int then
+    raise exception 'dispatch_policy: set_limit: set is %, expected a min of no more than max', p_set
+      using errcode = 'DPARG';
+  end if;
 end
 $$;

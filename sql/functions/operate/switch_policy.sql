@@ -8,6 +8,9 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(switch_policy.policy);
 begin
+  if switch_policy.enabled is null then
+    raise exception 'dispatch_policy: switch_policy: enabled is null, expected true or false' using errcode = 'DPARG';
+  end if;
   update :DISPATCH_POLICY_SCHEMA._private_policies p set operator_enabled = switch_policy.enabled
   where p.id = v_policy.id;
   matched := 1;

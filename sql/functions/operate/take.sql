@@ -20,7 +20,10 @@ begin
   where l.policy_id = v_policy.id and l.gate = take.gate and l.scope_key = coalesce(take.key, '') for no key update;
   v_now := coalesce(take.now, clock_timestamp());
   select * into v_limiter from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false);
-  if v_limiter.id is null or v_limiter.kind <> 'throttle' then
+  if v_limiter.kind <> 'throttle' then
+    raise exception 'dispatch_policy: take: gate % of policy % is no throttle', quote_literal(take.gate),
+      quote_literal(take.policy) using errcode = 'DPARG';
+  elsif v_limiter.id is null then
     raise exception 'dispatch_policy: take: no throttle % of policy % has key % yet', quote_literal(take.gate),
       quote_literal(take.policy), quote_literal(coalesce(take.key, '')) using errcode = 'DPARG';
   end if;
