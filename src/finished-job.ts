@@ -60,7 +60,7 @@ function retryOf(
     after: backoff ? backoff.afterMs / 1000 : Math.exp(Math.min(job.attempts, 10)),
     priority: backoff?.priority ?? job.priority,
     maxAttempts: job.max_attempts,
-    giveBack: givesBack({ policy, error }) || undefined,
+    ...(givesBack({ policy, error }) && { giveBack: true, jobKey: job.key }),
     move,
   };
 }
@@ -87,12 +87,9 @@ function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger):
   }
 }
 
-/** The retry goes on in another partition, under that partition's limits. */
+/** The retry goes on in another partition, under that partition's limits; under the job's own where that one is new. */
 function movedTo(partition: string, policy: AnyPolicy, job: Job) {
-  const { version, shard, context, weight, cost, limits } = resolveJob(
-    policy,
-    job.payload,
-    specificationOf(job),
-  );
-  return { key: partition, version, shard, context, weight, cost, limits };
+  const resolved = resolveJob(policy, job.payload, specificationOf(job));
+  const { shard, context, weight, cost, limits } = resolved;
+  return { key: partition, shard, context, weight, cost, limits };
 }

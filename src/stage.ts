@@ -111,7 +111,13 @@ export async function addJobs(
 const BACKLOG_FULL = "DPFUL";
 
 function rethrow(error: unknown): never {
-  const { code, message } = error as { code?: string; message: string };
+  const { code, message, detail } = error as { code?: string; message: string; detail?: string };
+  if (code === "22P05" || (code === "22P02" && detail?.includes("surrogate"))) {
+    throw new ArgumentError(
+      "a payload holds \\u0000 or half of a surrogate pair, which PostgreSQL cannot work with; none of the jobs was added",
+      { cause: error },
+    );
+  }
   if (code !== BACKLOG_FULL) throw error;
   throw new BacklogFullError(message.replace(/^dispatch_policy: /, ""), { cause: error });
 }

@@ -147,6 +147,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._take_over(p_job_id bigint, p
 returns bigint language plpgsql as $$
 declare
   v_staged_id bigint;
+  v_replaces boolean := exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_batch #>> '{jobs,0,jobKey}');
 begin
   insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs (job_id) values (p_job_id) on conflict do nothing;
   if not found then
@@ -154,7 +156,7 @@ begin
   end if;
   select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
     p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'replace') s;
-  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', 1);
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
   update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
   if p_set_aside then
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s

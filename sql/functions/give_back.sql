@@ -45,7 +45,8 @@ begin
     cross join unnest(g.limiter_ids) u (id) group by u.id
   ),
   adaptive as materialized (
-    select l.id, l as limiter from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    select l.id, :DISPATCH_POLICY_SCHEMA._with_override(l, p_now) as limiter
+    from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = any(p_limiter_ids) and l.kind = 'adaptive_concurrency'
   ),
   adapted as materialized (

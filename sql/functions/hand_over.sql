@@ -48,8 +48,15 @@ begin
     from timed m group by m.preserve_run_at
   ),
   added as materialized (
-    select j.id as job_id, j.key is not null as keyed, :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) as staged_id
+    select j.id as job_id, j.key is not null as keyed, :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) as staged_id,
+      s.preserve_run_at and j.run_at = 'infinity' as kept_parked
     from specs s cross join lateral :GRAPHILE_WORKER_SCHEMA.add_jobs(s.jobs, s.preserve_run_at) j
+  ),
+  -- the time that is to be kept may be one of a parked job: nothing would ever run it
+  unparked as materialized (
+    select count(*) as jobs
+    from (select array_agg(a.job_id) as ids from added a where a.kept_parked having count(*) > 0) k
+    cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(k.ids, run_at => v_from) j
   ),
   parked as materialized (
     select m.id as staged_id, m.parked_job_id as job_id, m.priority
@@ -87,7 +94,9 @@ begin
   where m.parked_job_id is not null and not exists (select 1 from resumed r where r.staged_id = m.id)
   union all
   -- read, so that it is sent
-  select null, null, false, false from announced where announced is null;
+  select null, null, false, false from announced where announced is null
+  union all
+  select null, null, false, false from unparked u where u.jobs < 0;
 end
 $$;
 

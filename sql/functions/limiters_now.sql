@@ -4,6 +4,7 @@
 -- `spent` is null but for sliding windows, whose tokens are what they have left.
 -- `p_bounded` false: the ahead bound does not count (an explicit tick is not kept just ahead of the workers).
 -- `measured`: jobs of the policy that finished a second, where it is time to say so anew.
+-- `remembered`: for how many seconds a window has to know what was spent: an override's may be shorter than its own.
 -- `ending`: released jobs that Graphile Worker still has, for which the ahead bound has no room.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
@@ -20,7 +21,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
           where x.gate = l.gate and (x.scope_key = l.scope_key or x.scope_key is null)
             and (x.began_at > l.refilled_at or (x.until_at > l.refilled_at and not x.in_force)))
         then :DISPATCH_POLICY_SCHEMA._throttle_settled(l, p_now) end as settled,
-      l.tokens, l.refilled_at, l.sliding, l.spent, l.finished_per_second,
+      l.tokens, l.refilled_at, l.sliding, l.spent, l.finished_per_second, l.rate as own_rate, l.per as own_per,
       -- every second
       case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
         (l.released - l.sampled_released) / greatest(extract(epoch from p_now - l.sampled_at)::float8, 1), 0) end as measured,
@@ -63,7 +64,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     -- a reservation counts while its partition waits or is about to be looked at
     (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now),
-    e.reserved_until, e.ending, e.finished_per_second, e.measured
+    e.reserved_until, e.ending, e.finished_per_second, e.measured,
+    case when e.sliding then greatest(
+      :DISPATCH_POLICY_SCHEMA._window_seconds(e.rate, e.per),
+      :DISPATCH_POLICY_SCHEMA._window_seconds(e.own_rate, e.own_per)) end
   from effective e;
 $$;
 
@@ -76,6 +80,26 @@ language sql stable as $$
     case when isfinite(o.from_at) or o.set_at > p_now then o.from_at else o.set_at end, o.until_at
   from :DISPATCH_POLICY_SCHEMA._private_overrides o
   where o.policy_id = p_policy_id and o.from_at <= p_now and not (o.taken_back and p_now < o.until_at);
+$$;
+
+-- An adaptive limiter with the numbers in force.
+create or replace function :DISPATCH_POLICY_SCHEMA._with_override(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql stable as $$
+declare
+  v_set jsonb := (
+    select o.set from :DISPATCH_POLICY_SCHEMA._overrides_by(limiter.policy_id, p_now) o
+    where p_now < o.until_at and o.gate = limiter.gate
+      and (o.scope_key = limiter.scope_key or o.scope_key is null)
+    order by o.scope_key nulls last, o.id desc limit 1);
+begin
+  if v_set is not null then
+    limiter.min := coalesce((v_set ->> 'min')::int, limiter.min);
+    limiter.max := coalesce((v_set ->> 'max')::int, limiter.max);
+    limiter.target_lag_ms := coalesce((v_set ->> 'target_lag_ms')::float8, limiter.target_lag_ms);
+  end if;
+  return limiter;
+end
 $$;
 
 -- A bucket brought to `p_now`, each stretch of the time since it was last filled by the numbers that were in force then:

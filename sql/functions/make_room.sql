@@ -20,6 +20,7 @@ declare
   v_fresh int;
   v_excess int;
   v_tally record;
+  v_keys text[] := array(select j.value ->> 'jobKey' from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null);
 begin
   if (p_policy).strict_pending then
     perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.pending'), l.id) from (
@@ -46,7 +47,9 @@ begin
       j.value ->> 'jobKey' is not null and case when p_mode = 'unsafe_dedupe'
         then exists (select from :DISPATCH_POLICY_SCHEMA._jobs_of_key(j.value ->> 'jobKey'))
         else exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = j.value ->> 'jobKey') end as replaces
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          where s.job_key = j.value ->> 'jobKey'
+            and not :DISPATCH_POLICY_SCHEMA._is_of_another(p_policy, s.task_identifier)) end as replaces
     from json_array_elements(p_jobs) with ordinality j
   ),
   -- the newest are kept where the oldest are dropped
@@ -84,14 +87,14 @@ begin
           (select sum(t.dropped) from jsonb_to_recordset(v_full) t (dropped int)), v_pending_in_all, v_max_in_all)));
   end if;
   for v_tally in select t.* from jsonb_to_recordset(v_full) t (id uuid, key text, dropped int, excess int) loop
-    v_excess := v_excess - :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, v_tally.id, v_tally.excess);
+    v_excess := v_excess - :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, v_tally.id, v_tally.excess, v_keys);
     if v_tally.dropped > 0 then
       insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, key, reason, jobs)
       values (v_name, v_tally.id, v_tally.key, 'max_pending', v_tally.dropped);
     end if;
   end loop;
   if v_oldest and v_excess > 0 then
-    perform :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, null, least(v_excess, v_fresh + 1000));
+    perform :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, null, least(v_excess, v_fresh + 1000), v_keys);
   end if;
   if v_full is not null then
     perform :DISPATCH_POLICY_SCHEMA._notify(v_name);
@@ -116,10 +119,11 @@ begin
 end
 $$;
 
--- Drops that many of a partition's jobs, or of all a policy's: those staged first. Parked ones stay, and those another
--- session is at. Returns how many it dropped.
-create or replace function :DISPATCH_POLICY_SCHEMA._drop_oldest(p_policy text, p_partition_id uuid, p_jobs int)
-returns int language plpgsql as $$
+-- Drops that many of a partition's jobs, or of all a policy's: those staged first. Parked ones stay, those another session
+-- is at, and those of `p_keys`, which are about to be replaced. Returns how many it dropped.
+create or replace function :DISPATCH_POLICY_SCHEMA._drop_oldest(
+  p_policy text, p_partition_id uuid, p_jobs int, p_keys text[]
+) returns int language plpgsql as $$
 declare
   v_ids bigint[];
   v_dropped int;
@@ -129,15 +133,15 @@ begin
   elsif p_partition_id is not null then
     v_ids := array(select s.id from (
       select d.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs d
-      where d.partition_id = p_partition_id and d.due and d.parked_job_id is null
+      where d.partition_id = p_partition_id and d.due and d.parked_job_id is null and (d.job_key = any(p_keys)) is not true
       union all
       select l.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs l
-      where l.partition_id = p_partition_id and not l.due and l.parked_job_id is null
+      where l.partition_id = p_partition_id and not l.due and l.parked_job_id is null and (l.job_key = any(p_keys)) is not true
     ) s order by s.id limit p_jobs);
   else
     v_ids := array(
       select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.parked_job_id is null and s.task_identifier in (
+      where s.parked_job_id is null and (s.job_key = any(p_keys)) is not true and s.task_identifier in (
         select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
         join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id where p.name = p_policy)
       order by s.id limit p_jobs);

@@ -63,13 +63,15 @@ begin
   v_now := coalesce(p_now, clock_timestamp());
   if exists (select from unnest(v_jobs) j where j.retry is not null) then
     -- a flush that came so late that Graphile Worker retried the job by itself: what it holds is the new attempt's,
-    -- and so is its next back-off. (Attempts at their maximum are a job that will not be retried.)
+    -- and so is its next back-off. (Attempts at their maximum are a job that will not be retried.) With fewer attempts
+    -- another one has taken its place under its key.
     v_jobs := array(
       select j from unnest(v_jobs) j
       left join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = j.job
       left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.job
       where (j.retry ->> 'attempt')::int is null or not (
         coalesce((j.retry ->> 'attempt')::int < g.attempts and g.attempts < g.max_attempts, false)
+        or coalesce((j.retry ->> 'attempt')::int > g.attempts, false)
         or coalesce((j.retry ->> 'attempt')::int < f.attempt, false))
       order by j.job);
     v_unrecorded := :DISPATCH_POLICY_SCHEMA._retry(v_jobs, v_now);

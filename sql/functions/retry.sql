@@ -11,7 +11,10 @@ declare
 begin
   select coalesce(array_agg(j.id) filter (where j.locked_at is not null), '{}'),
     coalesce(array_agg(j.id order by j.id) filter (where j.locked_at is null
-      and (j.attempts < j.max_attempts or f.retry ->> 'giveBack' is not null)
+      and (j.attempts < j.max_attempts
+        -- one that was removed meanwhile has used up its attempts, and lost its key
+        or (f.retry ->> 'giveBack' is not null and j.attempts = (f.retry ->> 'attempt')::int
+          and j.key is not distinct from f.retry ->> 'jobKey'))
       and (f.retry ->> 'after') is not null and (f.retry ->> 'native') is null
       -- a job that holds nothing (its row was swept, or it was retried past the gates) could not be admitted again
       and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id)), '{}')
@@ -41,6 +44,7 @@ begin
       d.retry ->> 'queueName', d.run_at, (d.retry ->> 'maxAttempts')::smallint, d.priority,
       coalesce((d.retry #>> '{move,cost}')::float8, d.cost), d.run_at <= p_now, d.job
     from due d
+    on conflict (id) do nothing   -- parked by the flush before, which left what it holds
     returning *
   ),
   told as materialized (
@@ -51,7 +55,8 @@ begin
     policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
     min_cost)
   select d.policy, s.partition_id, d.key, coalesce(d.retry #>> '{move,shard}', d.shard),
-    coalesce((d.retry #>> '{move,version}')::int, 0), (d.retry #> '{move,context}')::jsonb,
+    -- where the job moves to, its context and limits count for a partition that is new: no other arrival is older
+    case when d.retry #> '{move,key}' is null then 0 else -2147483648 end, (d.retry #> '{move,context}')::jsonb,
     (d.retry #>> '{move,weight}')::float8, (d.retry #> '{move,limits}')::jsonb,
     date_trunc('milliseconds', s.run_at),
     case when s.due then s.priority else 32767 end, case when s.due then s.run_at else 'infinity' end,

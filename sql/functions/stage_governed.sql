@@ -14,7 +14,7 @@ declare
 begin
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
   if not v_policy.enabled then
-    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(p_jobs, p_mode) s;
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._pass_on(p_policy, p_version, p_partitions, p_jobs, p_mode) s;
     return;
   end if;
   if v_policy.max_pending is not null or v_policy.max_pending_in_all is not null then
@@ -32,9 +32,53 @@ begin
   elsif length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(p_policy, p_version, p_partitions, v_jobs) s;
   else
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(array(   -- a key that another policy's job has
+      select s.task_identifier from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) j
+      join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j."jobKey"
+      where p_mode <> 'unsafe_dedupe' and :DISPATCH_POLICY_SCHEMA._is_of_another(v_policy, s.task_identifier)))
+    from :DISPATCH_POLICY_SCHEMA._private_policies p where p.max_pending_in_all is not null limit 1;
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
       p_policy, p_version, p_partitions, v_jobs, p_mode) s;
   end if;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA._stage_governed from public;
+
+-- Jobs of a policy that is switched off go past staging; what is staged under their job keys still is replaced, or kept.
+create or replace function :DISPATCH_POLICY_SCHEMA._pass_on(
+  p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+declare
+  v_jobs json := p_jobs;
+  v_known json;
+begin
+  if p_mode = 'unsafe_dedupe' then
+    select json_agg(j.value) filter (where s.id is null), json_agg(j.value) filter (where s.id is not null)
+    into v_jobs, v_known
+    from json_array_elements(p_jobs) j
+    left join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j.value ->> 'jobKey';
+    if v_known is not null then
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
+        p_policy, p_version, p_partitions, v_known, p_mode) s;
+    end if;
+  else
+    with replaced as (
+      delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.job_key in (select j."jobKey" from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j) returning s.task_identifier
+    )
+    select null into v_known
+    from :DISPATCH_POLICY_SCHEMA._count_removed(array(select r.task_identifier from replaced r));
+  end if;
+  if v_jobs is not null then
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_jobs, p_mode) s;
+  end if;
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._is_of_another(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text
+) returns boolean language sql stable as $$
+  select not exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+    where t.policy_id = (p_policy).id and t.task_identifier = p_task);
+$$;

@@ -90,7 +90,7 @@ begin
               :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
                 o.tokens - o.cost, o.rate, o.per, o.capacity,
                 case when o.spent is not null
-                  then :DISPATCH_POLICY_SCHEMA._window_spend(o.spent, o.per, o.cost, p_now) end,
+                  then :DISPATCH_POLICY_SCHEMA._window_spend(o.spent, o.remembered, o.cost, p_now) end,
                 coalesce(o.next_cost, 0), p_now))) end
           when o.woken < least(o.waiting, o.room) then p_now + interval '1 millisecond'
           when o.ending > 0 and o.waiting > o.woken then p_now + interval '10 milliseconds'

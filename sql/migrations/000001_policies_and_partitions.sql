@@ -360,7 +360,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (
   id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
   rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
   slots int, cap int, in_flight int, reserved_for uuid, reserved_until timestamptz, ending int,
-  finished_per_second float8, measured float8
+  finished_per_second float8, measured float8, remembered float8
 );
 
 -- What adding a job from SQL returns.

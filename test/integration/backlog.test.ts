@@ -266,3 +266,31 @@ for (const maxPending of [
     t.is((await it.utils.sweep()).repaired.pending, 0);
   });
 }
+
+test("the oldest are dropped beside one that is replaced", async (t) => {
+  const it = await scenario(t, { maxPending: { partition: 3, whenFull: "drop_oldest" } });
+  const add = (...keys: (string | undefined)[]) =>
+    it.utils.addJobs(
+      keys.map((jobKey) => ({
+        identifier: "p",
+        payload: { key: "k" },
+        ...(jobKey ? { jobKey } : {}),
+      })) as never,
+    );
+  await add("x", undefined, undefined);
+  await add(undefined, "x");
+  t.is(await it.staged(), 3);
+  t.is((await it.rows("select from dispatch_policy.staged_jobs where job_key = 'x'")).length, 1);
+});
+
+test("a job whose key another policy's job takes is pending no more", async (t) => {
+  const bound = { maxPending: { policy: 3 } };
+  const it = await scenario(t, bound, { others: [policyOf("q", bound)] });
+  for (const task of ["p", "q", "p", "q"])
+    for (const jobKey of ["x", "y", "z"]) await it.utils.addJob(task, { key: "k" } as never, { jobKey });
+  const fails = { instanceOf: BacklogFullError };
+  await t.throwsAsync(it.utils.addJob("q", { key: "k" } as never), fails);
+  for (let n = 0; n < 3; n++) await it.utils.addJob("p", { key: "k" } as never);
+  await t.throwsAsync(it.utils.addJob("p", { key: "k" } as never), fails);
+  t.is((await it.utils.sweep()).repaired.pending, 0);
+});

@@ -382,3 +382,27 @@ test("a job that no longer holds anything is left to Graphile Worker: parked, no
   await worker.stop(); // the last release was flushed
   t.like(await stateOf(worker, id), { parked: false, due_in: null, last_error: "broken" });
 });
+
+test("backoff: another partition that is there already keeps its limits", async (t) => {
+  const policy = definePolicy("work", {
+    context: (payload) => payload as { account: string; max: number },
+    partitionBy: (c) => c.account,
+    gates: ({ concurrency }) => [concurrency({ max: (c) => c.max })],
+    backoff: () => ({ after: "0 seconds", partition: "slow" }),
+  });
+  const worker = await startWorker(t, {
+    policies: [policy],
+    tasks: {
+      work: policy.task(async (payload, { job }) => {
+        if ((payload as { account: string }).account === "fast" && job.attempts === 1)
+          throw new Error("broken");
+      }),
+    },
+  });
+  await worker.utils.addJob(policy, { account: "slow", max: 1 });
+  await worker.sees("job:success");
+  await worker.utils.addJob(policy, { account: "fast", max: 9 });
+  await worker.sees("job:success", 2);
+  const { max } = await worker.row("select max from dispatch_policy.limiters where scope_key = 'slow'");
+  t.is(max, 1);
+});

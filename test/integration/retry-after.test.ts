@@ -4,6 +4,7 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import test, { type ExecutionContext } from "ava";
 import { definePolicy, RetryAfter } from "../../src/index.ts";
+import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
 const AT_ONCE = 4;
@@ -74,4 +75,29 @@ test("one call per cooldown and key while it refuses, other keys at full rate, t
     "as Graphile Worker sees it",
   );
   await worker.everythingIsReleased();
+});
+
+test("a job removed while it ran is not brought back by the attempt it gives back", async (t) => {
+  let ends = () => {};
+  const ended = new Promise<void>((resolve) => {
+    ends = resolve;
+  });
+  let runs = 0;
+  const worker = await startWorker(t, {
+    policies: [call],
+    tasks: {
+      call: async () => {
+        runs += 1;
+        await ended;
+        throw new RetryAfter("0 seconds");
+      },
+    },
+  });
+  await worker.utils.addJob("call", { key: "a" } as never, { jobKey: "x", maxAttempts: 3 });
+  await until("it runs", () => runs === 1);
+  await worker.pool.query("select dispatch_policy.remove_job('x')");
+  ends();
+  await worker.everythingIsReleased();
+  t.is((await worker.pool.query("select from dispatch_policy.staged_jobs")).rows.length, 0);
+  t.is(runs, 1);
 });

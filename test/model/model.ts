@@ -395,7 +395,7 @@ export class Model {
       if (limiter.sliding)
         limiter.spent = spend(
           limiter.spent,
-          windowOf(this.numbersOf(limiter, now)),
+          Math.max(windowOf(this.numbersOf(limiter, now)), windowOf(limiter.numbers)),
           spent.get(limiter) ?? 0,
           now,
         );
@@ -434,7 +434,7 @@ export class Model {
       for (const limiter of limiters) {
         if (limiter.gate.kind !== "throttle") limiter.inFlight -= 1;
         if (limiter.gate.kind === "adaptive_concurrency")
-          learn(limiter, ok, lagMs, admittedAt, before.get(limiter)!, now);
+          learn(limiter, this.numbersOf(limiter, now), ok, lagMs, admittedAt, before.get(limiter)!, now);
       }
     }
   }
@@ -544,13 +544,13 @@ function laterMark(mark: number, now: number): number {
 
 function learn(
   limiter: Limiter,
+  numbers: Numbers,
   ok: boolean,
   lagMs: number,
   admittedAt: number,
   wasInFlight: number,
   now: number,
 ): void {
-  const { numbers } = limiter;
   const alpha = numbers.ewma_alpha!;
   limiter.lag = (1 - alpha) * limiter.lag + alpha * lagMs;
   const shrinks = !ok || limiter.lag > numbers.target_lag_ms!;

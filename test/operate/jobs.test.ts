@@ -107,3 +107,34 @@ for (const by of ["its staged id", "Graphile Worker's id"] as const) {
     t.is((await it.tickNow()).admitted, 1);
   });
 }
+
+test("a job is rescheduled before its partition is routed", async (t) => {
+  const it = await scenario(t);
+  const [job] = await it.stage("1@k", {}, { runAt: new Date(Date.now() + 3_600_000) });
+  await it.utils.rescheduleJobs([job?.id ?? ""], { runAt: new Date() });
+  t.is((await it.tickNow()).admitted, 1);
+});
+
+test("to a better priority", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  const [, second] = await it.stage("3@k");
+  await it.utils.rescheduleJobs([second?.id ?? ""], { priority: -5 });
+  t.is((await it.tick()).admitted, 1);
+  t.deepEqual(
+    (await it.inFlight()).map((job) => job.staged_id),
+    [second?.id],
+  );
+});
+
+test("a parked job with no attempts on it, added again with its time kept, runs", async (t) => {
+  const it = await scenario(t, { backoff: () => "1 hour" });
+  const hands = await it.hands();
+  const { id } = await it.utils.addJob("p", { key: "k" }, spec);
+  await it.tickNow();
+  await hands.end(1, "badly");
+  await it.utils.rescheduleJobs([id], { attempts: 0 });
+  await it.utils.addJob("p", { key: "k" }, { ...spec, jobKeyMode: "preserve_run_at" });
+  t.is((await it.tickNow()).admitted, 1);
+  await hands.end(1);
+  t.is(await graphileJob(it), undefined);
+});

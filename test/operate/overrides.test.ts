@@ -1,6 +1,6 @@
 // A rate is in force from the beginning of an override to its end, and brings nothing for the time before.
 import test, { type ExecutionContext } from "ava";
-import { concurrency, throttle } from "../../src/index.ts";
+import { adaptiveConcurrency, concurrency, throttle } from "../../src/index.ts";
 import { type Ctx, type Scenario, scenario } from "../helpers/scenario.ts";
 
 async function admittedAt(it: Scenario, ...seconds: readonly number[]): Promise<number[]> {
@@ -204,4 +204,29 @@ test("clearing takes back what is in force and what is to come", async (t) => {
   t.deepEqual(await it.utils.clearLimit(limit), { matched: 2, changed: 2 });
   t.deepEqual(await it.utils.clearLimit(limit), { matched: 0, changed: 0 });
   t.deepEqual(await it.utils.limits(), []);
+});
+
+test("a shorter window forgets nothing that the policy's own counts", async (t) => {
+  const it = await scenario(t, { gates: [throttle<Ctx>({ rate: 5, per: "10 seconds", window: "sliding" })] });
+  await it.stage("60@k");
+  const limit = { policy: "p", gate: "throttle", set: { rate: 1, per: "1 second" } };
+  t.deepEqual(await admittedAt(it, 0), [5]);
+  await it.utils.setLimit({ ...limit, from: it.at(1), until: it.at(3) });
+  t.deepEqual(await admittedAt(it, 1.1, 3, 9.9), [1, 0, 0]);
+});
+
+test("an adaptive limit learns by the numbers in force", async (t) => {
+  const gate = adaptiveConcurrency<Ctx>({ initialMax: 10, max: 10, targetLagMs: 600_000 });
+  const it = await scenario(t, { gates: [gate] });
+  await it.stage("40@k");
+  await it.tickNow();
+  const hands = await it.hands();
+  const limit = { policy: "p", gate: "adaptive_concurrency" };
+  const learnt = async () => (await it.limiter("adaptive_concurrency")).current_max;
+  await it.utils.setLimit({ ...limit, set: { max: 20 } });
+  await hands.end(1);
+  t.is(await learnt(), 11);
+  await it.utils.setLimit({ ...limit, set: { max: 20, targetLagMs: 0.001 } });
+  await hands.end(1);
+  t.is(await learnt(), 10, "95 % of 11");
 });

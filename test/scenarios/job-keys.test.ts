@@ -4,9 +4,9 @@ import test from "ava";
 import type { JobHelpers, Runner } from "graphile-worker";
 import { run, WorkerPreset } from "graphile-worker";
 import type pg from "pg";
-import { concurrency, list } from "../../src/index.ts";
+import { concurrency, list, throttle } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
-import { policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
+import { type Ctx, policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
 
 interface Item {
@@ -257,5 +257,71 @@ for (const how of ["complete_jobs", "permanently_fail_jobs", "remove_job"]) {
     await it.rows(`select dispatch_policy.${how}($1)`, [how === "remove_job" ? "key" : [id]]);
     t.is(await it.staged(), 0);
     t.deepEqual(await it.rows("select from graphile_worker.jobs where attempts < max_attempts"), []);
+  });
+}
+
+// A job that is admitted and waits, added again under its key, where other limits are.
+
+for (const [what, gate] of [
+  ["a cap", concurrency<Ctx>({ max: (c) => c.max })],
+  ["a throttle", throttle<Ctx>({ rate: (c) => c.max, per: "1 hour" })],
+] as const) {
+  test(`${what} of another partition holds jobs that move there under their keys`, async (t) => {
+    const it = await scenario(t, { gates: [gate] });
+    const add = async (key: string, max: number) => {
+      for (let n = 0; n < 5; n++) await it.utils.addJob("p", { key, max } as never, { jobKey: `x${n}` });
+    };
+    await add("wide", 5);
+    t.is((await it.tickNow()).admitted, 5);
+    await add("narrow", 1);
+    t.is((await it.tickNow()).admitted, 1);
+    t.is((await it.tickNow()).admitted, 0);
+    t.deepEqual(await it.inFlightBy(), { narrow: 1, wide: 4 });
+    t.deepEqual((await it.utils.sweep()).repaired.counters, 0);
+    await it.finish(5);
+    const counted = await it.rows("select in_flight from dispatch_policy.limiters where in_flight <> 0");
+    t.deepEqual(counted, []);
+  });
+}
+
+test("a job that moves to another key of a gate counts once where it was already", async (t) => {
+  const gates = [
+    concurrency<Ctx>({ name: "account", scope: (c) => c.account, max: 2 }),
+    concurrency<Ctx>({ name: "all", scope: "policy", max: 10 }),
+  ];
+  const it = await scenario(t, { gates });
+  const add = async (account: string) => {
+    for (let n = 0; n < 3; n++)
+      await it.utils.addJob("p", { key: "k", account } as never, { jobKey: `${account[0]}${n}` });
+  };
+  await add("a1");
+  t.is((await it.tickNow()).admitted, 2);
+  await add("a2");
+  t.is((await it.tickNow()).admitted, 2);
+  t.is((await it.limiter("account", "a1")).in_flight, 2, "until they end");
+  t.is((await it.limiter("account", "a2")).in_flight, 2);
+  t.is((await it.limiter("all")).in_flight, 2);
+  t.is((await it.utils.sweep()).repaired.counters, 0);
+  await it.finish(2);
+  t.is((await it.limiter("all")).in_flight, 0);
+});
+
+for (const mode of ["replace", "unsafe_dedupe"] as const) {
+  test(`a policy that is switched off: a key that is staged still, ${mode}`, async (t) => {
+    const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 0 })] });
+    const add = (priority: number) =>
+      it.utils.addJob("p", { key: "k" }, { jobKey: "x", jobKeyMode: mode, priority });
+    const first = await add(1);
+    await it.tickNow();
+    await it.utils.disable({ policy: "p" });
+    const second = await add(2);
+    await it.tickNow();
+    await it.tickNow();
+    const jobs = await it.rows("select priority from graphile_worker.jobs");
+    if (mode === "replace") t.deepEqual(jobs, [{ priority: 2 }]);
+    else {
+      t.is(second.id, first.id);
+      t.deepEqual(jobs, [{ priority: 1 }]);
+    }
   });
 }

@@ -32,7 +32,7 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
       tokens = v_limiter.tokens - take.cost,
       spent = case when l.sliding
-        then :DISPATCH_POLICY_SCHEMA._window_spend(l.spent, v_limiter.per, take.cost, v_now) else l.spent end,
+        then :DISPATCH_POLICY_SCHEMA._window_spend(l.spent, v_limiter.remembered, take.cost, v_now) else l.spent end,
       refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, v_now)
     where l.id = v_id;
   else

@@ -63,7 +63,7 @@ test("a job that replaces an admitted, waiting job of its key counts once", asyn
   t.is((await world.limiter("concurrency")).in_flight, 0);
 });
 
-test("so does one of another partition: the slot stays where it was taken", async (t) => {
+test("one of another partition counts there as well, until it ends", async (t) => {
   const world = await engine(t, OWN);
   await world.stage("a", { jobKey: "K1" });
   await world.passes();
@@ -76,6 +76,23 @@ test("so does one of another partition: the slot stays where it was taken", asyn
   t.is(await world.wrongCounters(), 0);
   t.is((await world.limiter("concurrency", "a")).in_flight, 0);
   t.is((await world.limiter("concurrency", "b")).in_flight, 0);
+});
+
+test("the failure of a job that another one has replaced under its key parks nothing", async (t) => {
+  const world = await engine(t, OWN);
+  await world.stage("a", { jobKey: "K1" });
+  await world.passes();
+  const [job] = await world.inFlight();
+  await world.pool.query(TAKE);
+  await world.pool.query(FAIL);
+  await world.stage("b", { jobKey: "K1" });
+  t.is(await world.passes(), 1);
+  const failed = { job: job!, ok: false, attempt: 1, retry: { attempt: 1, after: 60, task: "p" } };
+  await world.release([failed]);
+  t.is(await world.staged(), 0);
+  t.is((await world.inFlight("b")).length, 1);
+  t.is(await world.wrongCounters(), 0);
+  await accountedFor(t, world);
 });
 
 for (const parks of [false, true]) {
@@ -96,7 +113,8 @@ for (const parks of [false, true]) {
     await world.waitsForLock(releasing);
     await ticking.query("commit");
 
-    t.deepEqual(await release, [job]);
+    t.deepEqual(await release, [], "it holds more than was locked: it comes again");
+    t.deepEqual(await world.release([finished(job!, parks)]), [job]);
     t.is(await world.wrongCounters(), 0);
     t.is(await jobs(world), 1);
     await accountedFor(t, world);
