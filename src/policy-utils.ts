@@ -110,7 +110,7 @@ export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<Poli
 /**
  * Adds one job and forgets the connection: for scripts. In a program make utils once instead.
  *
- * @example await addJobAdhoc({ connectionString, policies: [fetchEndpoint] }, "fetch_endpoint", { endpointId: "ep1" });
+ * @example await addJobAdhoc({ connectionString, policies: [fetchEndpoint] }, "fetch_endpoint", { endpointId: "ep1", ratePerMinute: 60 });
  */
 export async function addJobAdhoc<T extends TaskIdentifier = string>(
   options: PolicyUtilsOptions,
