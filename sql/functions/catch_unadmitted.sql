@@ -142,7 +142,8 @@ begin
 end
 $$;
 
--- Stages a copy of the job, once. Its place in the queue, key, flags and remaining attempts go along.
+-- Stages a copy of the job, once. Its place in the queue, key, flags and remaining attempts go along. Where a later one of
+-- its key is staged already, that one stays.
 create or replace function :DISPATCH_POLICY_SCHEMA._take_over(p_job_id bigint, p_batch json, p_set_aside boolean)
 returns bigint language plpgsql as $$
 declare
@@ -153,6 +154,13 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs (job_id) values (p_job_id) on conflict do nothing;
   if not found then
     return (select o.staged_id from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id);
+  end if;
+  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+  join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
+  where s.created_at > j.updated_at;
+  if found then
+    update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+    return v_staged_id;
   end if;
   select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
     p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'replace') s;

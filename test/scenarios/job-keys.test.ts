@@ -325,3 +325,21 @@ for (const mode of ["replace", "unsafe_dedupe"] as const) {
     }
   });
 }
+
+for (const later of ["staged", "native"] as const) {
+  test(`of a job added past its policy and a staged one of its key the later one stays: ${later}`, async (t) => {
+    const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 0 })], unmanaged: "enforce" });
+    const native = (account: string) =>
+      it.rows("select graphile_worker.add_job('p', $1::json, job_key => 'x')", [{ key: "k", account }]);
+    const staged = (account: string) => it.utils.addJob("p", { key: "k", account } as never, { jobKey: "x" });
+    for (const add of later === "staged" ? [native, staged] : [staged, native])
+      await add(add === native ? "native" : "staged");
+    await it.hands();
+    await until(
+      "it is taken over",
+      async () => (await it.rows("select from graphile_worker.jobs")).length === 0,
+    );
+    const rows = await it.rows("select payload ->> 'account' as account from dispatch_policy.staged_jobs");
+    t.deepEqual(rows, [{ account: later }]);
+  });
+}
