@@ -139,6 +139,7 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
   t.is(jobs.length, 5);
   const [first, ...others] = jobs.map(({ job_id }) => job_id as string);
   await engine.startAttempt(pool, { jobId: first!, attempt: 2, poolId: "pool" });
+  await pool.query("update graphile_worker._private_jobs set attempts = 2 where id = $1", [first]);
   const ended = { ok: false, lagMs: 3, attempt: 2 };
   const retry = { attempt: 2, task: "work", after: 0, priority: 0, maxAttempts: 25 };
   t.deepEqual((await engine.release(pool, [{ job: first!, ...ended, retry }])).left_ids, []);
