@@ -43,7 +43,8 @@ begin
       l.slots - coalesce(n.jobs, 0) as slots_left,
       t.tokens_left,
       case when l.spent is not null
-        then :DISPATCH_POLICY_SCHEMA._window_spend(l.spent, l.remembered, l.tokens - t.tokens_left, p_now) end as spent_then,
+        then :DISPATCH_POLICY_SCHEMA._window_spend(l.spent, l.remembered, l.tokens - t.tokens_left, p_now) end
+        as spent_then,
       coalesce(n.jobs, 0) as jobs
     from unnest(p_limiters) l
     left join per_limiter n on n.id = l.id

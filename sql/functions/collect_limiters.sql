@@ -37,7 +37,8 @@ begin
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = any(v_ids) and l.policy_id = any(v_policy_ids) order by l.id for update skip locked);
   delete from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.id = any(v_ids) and :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after, l.policy_id = any(v_overridden_ids))
+  where l.id = any(v_ids)
+    and :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after, l.policy_id = any(v_overridden_ids))
     and not exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id)
     and l.id not in (
       select u.id from :DISPATCH_POLICY_SCHEMA._private_partitions q cross join unnest(q.limiter_ids) u (id)

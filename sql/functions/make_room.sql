@@ -20,7 +20,8 @@ declare
   v_fresh int;
   v_excess int;
   v_tally record;
-  v_keys text[] := array(select j.value ->> 'jobKey' from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null);
+  v_keys text[] := array(
+    select j.value ->> 'jobKey' from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null);
 begin
   if (p_policy).strict_pending then
     perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.pending'), l.id) from (
@@ -66,7 +67,8 @@ begin
     from in_partition i
   ),
   tally as (
-    select i.id, i.key, i.pending, count(*) filter (where not i.kept) as dropped, count(*) filter (where not i.fits) as over,
+    select i.id, i.key, i.pending,
+      count(*) filter (where not i.kept) as dropped, count(*) filter (where not i.fits) as over,
       case when v_oldest then greatest(i.pending + count(*) filter (where i.kept) - v_max, 0) else 0 end as excess
     from in_all i group by i.id, i.key, i.pending
   )
@@ -133,10 +135,12 @@ begin
   elsif p_partition_id is not null then
     v_ids := array(select s.id from (
       select d.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs d
-      where d.partition_id = p_partition_id and d.due and d.parked_job_id is null and (d.job_key = any(p_keys)) is not true
+      where d.partition_id = p_partition_id and d.due and d.parked_job_id is null
+        and (d.job_key = any(p_keys)) is not true
       union all
       select l.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs l
-      where l.partition_id = p_partition_id and not l.due and l.parked_job_id is null and (l.job_key = any(p_keys)) is not true
+      where l.partition_id = p_partition_id and not l.due and l.parked_job_id is null
+        and (l.job_key = any(p_keys)) is not true
     ) s order by s.id limit p_jobs);
   else
     v_ids := array(

@@ -64,12 +64,14 @@ begin
       kind = c.kind, breadth = :DISPATCH_POLICY_SCHEMA._breadth(c.scope), position = c.position,
       -- what the old rate brought by now stays, within the new capacity
       tokens = case when c.kind = 'throttle' then least(
-        case when l.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden) else l.tokens end,
+        case when l.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden)
+          else l.tokens end,
         :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.rate, c.burst)) else l.tokens end,
       -- what a bucket lacks of being full counts as spent now
       spent = case when l.kind <> 'throttle' or c.kind <> 'throttle' or (l.sliding and c.sliding) then l.spent
         when c.sliding then :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1,
-          :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.rate, l.burst) - :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden), p_now)
+          :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.rate, l.burst)
+            - :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden), p_now)
         else '{}' end,
       sliding = coalesce(c.sliding, false),
       refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now),

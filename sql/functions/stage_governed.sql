@@ -64,7 +64,8 @@ begin
   else
     with replaced as (
       delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.job_key in (select j."jobKey" from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j) returning s.task_identifier
+      where s.job_key in (select j."jobKey" from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j)
+      returning s.task_identifier
     )
     select null into v_known
     from :DISPATCH_POLICY_SCHEMA._count_removed(array(select r.task_identifier from replaced r));

@@ -230,3 +230,14 @@ test("an adaptive limit learns by the numbers in force", async (t) => {
   await hands.end(1);
   t.is(await learnt(), 10, "95 % of 11");
 });
+
+test("clearing counts what is in force or to come", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 3 })] });
+  const limit = { policy: "p", gate: "concurrency" };
+  const minutes = (n: number) => new Date(Date.now() + n * 60_000);
+  await it.utils.setLimit({ ...limit, set: { max: 1 }, from: minutes(-9), until: minutes(-5) });
+  t.deepEqual(await it.utils.clearLimit(limit), { matched: 0, changed: 0 });
+  await it.utils.setLimit({ ...limit, set: { max: 2 }, until: minutes(5) });
+  await it.utils.setLimit({ ...limit, set: { max: 1 }, from: minutes(9) });
+  t.deepEqual(await it.utils.clearLimit(limit), { matched: 2, changed: 2 });
+});

@@ -108,21 +108,17 @@ test("a job staged for a held partition is held, not early", async (t) => {
   t.is((await it.utils.explain({ id: job?.id ?? "" })).reason, "held");
 });
 
-test("jobs of very many partitions from SQL are staged in one call", async (t) => {
+test("jobs of many partitions from SQL are staged without gigabytes of temporary files", async (t) => {
   const it = await scenario(t, definePolicy("p", { partitionBy: "key" }));
-  const keys = 5000;
-  const spilled = () =>
-    it.rows("select temp_bytes::float8 as bytes from pg_stat_database where datname = current_database()");
-  await it.rows(
+  const client = await it.transaction();
+  await client.query("set local temp_file_limit = '32MB'");
+  await client.query(
     `select count(*) from dispatch_policy.add_jobs(array(
        select row('p', json_build_object('key', 'key ' || n), null, null, null, null, null, null)::graphile_worker.job_spec
-       from generate_series(1, $1) n))`,
-    [keys],
+       from generate_series(1, 2000) n))`,
   );
-  t.is(await it.staged(), keys);
-  // what every job carried was sorted, 14 GB of it
-  await it.rows("select pg_stat_force_next_flush()").catch(() => {});
-  t.true((await spilled())[0].bytes < 200_000_000);
+  await client.query("commit");
+  t.is(await it.staged(), 2000);
 });
 
 test("a dry run of admit counts what would go, and nothing else", async (t) => {

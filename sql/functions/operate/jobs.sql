@@ -123,8 +123,8 @@ begin
   where m.parked_job_id is null;
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
-    array(select unnest(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) except select unnest(v_parked_ids)), run_at => reschedule_jobs.run_at,
-    priority => reschedule_jobs.priority, attempts => reschedule_jobs.attempts,
+    array(select unnest(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) except select unnest(v_parked_ids)),
+    run_at => reschedule_jobs.run_at, priority => reschedule_jobs.priority, attempts => reschedule_jobs.attempts,
     max_attempts => reschedule_jobs.max_attempts) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
   -- a parked job stays where it is until its staged row is admitted
