@@ -1,3 +1,4 @@
+import { types } from "node:util";
 import { suggestion } from "../closest.ts";
 import { DURATION_EXPECTED, isDuration } from "../duration.ts";
 import { ArgumentError, PolicyDefinitionError } from "../errors.ts";
@@ -42,7 +43,8 @@ export const aBoolean: Rule = { expects: "true or false", accepts: (value) => ty
 
 export const aDate: Rule = {
   expects: "a valid Date",
-  accepts: (value) => value instanceof Date && !Number.isNaN(value.getTime()),
+  // also one of another realm, as test runners make them
+  accepts: (value) => types.isDate(value) && !Number.isNaN(value.getTime()),
 };
 
 export const aFunction: Rule = { expects: "a function", accepts: (value) => typeof value === "function" };
