@@ -14,6 +14,8 @@ set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_se
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
 declare
   v_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[];
+  -- mostly there are none, and no limiter is asked about apart
+  v_overridden boolean := exists (select from :DISPATCH_POLICY_SCHEMA._private_overrides);
   v_reports boolean := exists (
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids))
@@ -45,7 +47,7 @@ begin
     cross join unnest(g.limiter_ids) u (id) group by u.id
   ),
   adaptive as materialized (
-    select l.id, :DISPATCH_POLICY_SCHEMA._with_override(l, p_now) as limiter
+    select l.id, case when v_overridden then :DISPATCH_POLICY_SCHEMA._with_override(l, p_now) else l end as limiter
     from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = any(p_limiter_ids) and l.kind = 'adaptive_concurrency'
   ),

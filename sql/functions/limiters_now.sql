@@ -82,22 +82,27 @@ language sql stable as $$
   where o.policy_id = p_policy_id and o.from_at <= p_now and not (o.taken_back and p_now < o.until_at);
 $$;
 
+-- What a limiter's override set at `p_at`, which is not after `p_now`; null: none was in force. _limiters_now asks for all
+-- of its limiters at once, in the same order.
+create or replace function :DISPATCH_POLICY_SCHEMA._override_at(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_at timestamptz, p_now timestamptz
+) returns jsonb language sql stable as $$
+  select o.set from :DISPATCH_POLICY_SCHEMA._overrides_by(limiter.policy_id, p_now) o
+  where o.gate = limiter.gate and (o.scope_key = limiter.scope_key or o.scope_key is null)
+    and o.began_at <= p_at and p_at < o.until_at
+  order by o.scope_key nulls last, o.id desc limit 1;
+$$;
+
 -- An adaptive limiter with the numbers in force.
 create or replace function :DISPATCH_POLICY_SCHEMA._with_override(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql stable as $$
 declare
-  v_set jsonb := (
-    select o.set from :DISPATCH_POLICY_SCHEMA._overrides_by(limiter.policy_id, p_now) o
-    where p_now < o.until_at and o.gate = limiter.gate
-      and (o.scope_key = limiter.scope_key or o.scope_key is null)
-    order by o.scope_key nulls last, o.id desc limit 1);
+  v_set jsonb := :DISPATCH_POLICY_SCHEMA._override_at(limiter, p_now, p_now);
 begin
-  if v_set is not null then
-    limiter.min := coalesce((v_set ->> 'min')::int, limiter.min);
-    limiter.max := coalesce((v_set ->> 'max')::int, limiter.max);
-    limiter.target_lag_ms := coalesce((v_set ->> 'target_lag_ms')::float8, limiter.target_lag_ms);
-  end if;
+  limiter.min := coalesce((v_set ->> 'min')::int, limiter.min);
+  limiter.max := coalesce((v_set ->> 'max')::int, limiter.max);
+  limiter.target_lag_ms := coalesce((v_set ->> 'target_lag_ms')::float8, limiter.target_lag_ms);
   return limiter;
 end
 $$;
@@ -120,11 +125,7 @@ begin
       and t.at > limiter.refilled_at and t.at < p_now
     order by 1
   loop
-    v_set := (
-      select o.set from :DISPATCH_POLICY_SCHEMA._overrides_by(limiter.policy_id, p_now) o
-      where o.gate = limiter.gate and (o.scope_key = limiter.scope_key or o.scope_key is null)
-        and o.began_at <= limiter.refilled_at and limiter.refilled_at < o.until_at
-      order by o.scope_key nulls last, o.id desc limit 1);
+    v_set := :DISPATCH_POLICY_SCHEMA._override_at(limiter, limiter.refilled_at, p_now);
     -- a halt brings nothing, and takes nothing
     if coalesce((v_set ->> 'rate')::float8, limiter.rate) > 0 then
       limiter.tokens := :DISPATCH_POLICY_SCHEMA._throttle_tokens(

@@ -51,6 +51,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._pass_on(
 declare
   v_jobs json := p_jobs;
   v_known json;
+  v_replaced text[];
 begin
   if p_mode = 'unsafe_dedupe' then
     select json_agg(j.value) filter (where s.id is null), json_agg(j.value) filter (where s.id is not null)
@@ -67,8 +68,8 @@ begin
       where s.job_key in (select j."jobKey" from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j)
       returning s.task_identifier
     )
-    select null into v_known
-    from :DISPATCH_POLICY_SCHEMA._count_removed(array(select r.task_identifier from replaced r));
+    select array_agg(r.task_identifier) into v_replaced from replaced r;
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(v_replaced);
   end if;
   if v_jobs is not null then
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_jobs, p_mode) s;

@@ -87,8 +87,8 @@ export const MUTANTS = {
   },
   "a rate counts for the time before it": {
     shownBy: 1108,
-    of: "_throttle_settled",
-    from: /o\.began_at <= limiter\.refilled_at and limiter\.refilled_at < o\.until_at/,
+    of: "_override_at",
+    from: /o\.began_at <= p_at and p_at < o\.until_at/,
     to: "o.began_at <= p_now and p_now < o.until_at",
     shows: /tokens|jobs admitted|wait although they could go/,
   },

@@ -343,3 +343,21 @@ for (const later of ["staged", "native"] as const) {
     t.deepEqual(rows, [{ account: later }]);
   });
 }
+
+test("a cap of another policy holds jobs that move there under their keys", async (t) => {
+  const gates = (max: number) => ({ gates: [concurrency<Ctx>({ max })] });
+  const it = await scenario(t, gates(5), { others: [policyOf("q", gates(1))] });
+  const add = async (task: string) => {
+    for (let n = 0; n < 5; n++) await it.utils.addJob(task, { key: "k" } as never, { jobKey: `x${n}` });
+  };
+  await add("p");
+  t.is((await it.tickNow()).admitted, 5);
+  await add("q");
+  t.is((await it.utils.tick()).admitted, 1);
+  t.is((await it.utils.tick()).admitted, 0);
+  const jobs = await it.rows("select job_id from dispatch_policy.in_flight_jobs");
+  await it.utils.completeJobs(jobs.map((job) => job.job_id));
+  t.is((await it.utils.sweep()).repaired.counters, 0);
+  t.deepEqual(await it.rows("select from dispatch_policy.limiters where in_flight <> 0"), []);
+  t.is((await it.utils.tick()).admitted, 1);
+});
