@@ -34,8 +34,8 @@ export type PolicyEventMap = {
   "dispatchPolicy:giveUp": { policy: string; jobId: string; attempt: number };
   /** This process began (or ceased) to lead the ticks of a shard. */
   "dispatchPolicy:leader": { policy: string; shard: string; leads: boolean };
-  /** A repair pass; every count is zero in a healthy run. */
-  "dispatchPolicy:sweep": { repaired: Record<string, number> };
+  /** A repair pass; every count is zero in a healthy run. `failed` names the steps that failed. */
+  "dispatchPolicy:sweep": { repaired: Record<string, number>; failed: readonly string[] };
 };
 
 /** The part of an emitter that this package uses: Graphile Worker's WorkerEvents, or any EventEmitter. */

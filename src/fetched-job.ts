@@ -2,16 +2,38 @@
 import type { Job } from "graphile-worker";
 import type { Attempt } from "./db/engine.ts";
 import { RESERVED_FLAG } from "./policy.ts";
+import { timeOf } from "./timestamp.ts";
+
+/** What an admission writes on a job: `dispatch_policy:<staged id>@<admission>#<mark of its partition>`. */
+export interface Ticket {
+  readonly stagedId: string;
+  /** The time of the admission's transaction, in microseconds since 1970. */
+  readonly admission: string;
+}
+
+const TICKET = /^(\d+)@(\d+)(?:#|$)/;
 
 /** Null: it was added past its policy. */
-export function stagedIdOf(job: Job): string | null {
+export function ticketOf(job: Job): Ticket | null {
   const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(RESERVED_FLAG));
-  return flag ? flag.slice(RESERVED_FLAG.length) : null;
+  const [, stagedId, admission] = TICKET.exec(flag?.slice(RESERVED_FLAG.length) ?? "") ?? [];
+  return stagedId === undefined || admission === undefined ? null : { stagedId, admission };
+}
+
+/**
+ * Whether the row says that nothing has happened to the job since it was admitted: it has not run, and it was neither
+ * rescheduled nor replaced under its key, each of which moves `updated_at`. A flag that was copied to another job fails
+ * the same test. A date has milliseconds only, the ticket microseconds.
+ */
+export function isAsAdmitted(job: Job, ticket: Ticket): boolean {
+  const updatedAt = timeOf(job.updated_at);
+  if (updatedAt === null || job.attempts !== 1 || job.last_error !== null) return false;
+  return Math.abs(updatedAt - Number(ticket.admission) / 1000) < 1;
 }
 
 /** Which run of the job this is, and by which worker pool. */
 export function attemptOf(job: Job): Attempt {
-  return { jobId: job.id, attempt: job.attempts, poolId: job.locked_by };
+  return { jobId: String(job.id), revision: job.revision, attempt: job.attempts, poolId: job.locked_by };
 }
 
 /** What the job was added with, as far as it still tells. */

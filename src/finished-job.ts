@@ -22,7 +22,8 @@ export function finishedJob(
   const byWork = policyDefinition(ended.policy).fairBy === "work";
   const again = job.attempts < job.max_attempts || givesBack(ended);
   return {
-    job: job.id,
+    job: String(job.id), // an application may have pg read a bigint as a BigInt, which JSON refuses
+    admission: ended.admission,
     ok: !failed,
     lagMs: ended.lagMs,
     durationMs: byWork ? performance.now() - ended.startedAt : undefined,
@@ -46,7 +47,7 @@ function retryOf(
   if (backoff === false) {
     emit(events, "dispatchPolicy:giveUp", {
       policy: policy.identifier,
-      jobId: job.id,
+      jobId: String(job.id),
       attempt: job.attempts,
     });
     return { attempt: job.attempts, giveUp: true };

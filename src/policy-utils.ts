@@ -23,7 +23,7 @@ import type { AnyPolicy, TaskIdentifier } from "./policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "./settings.ts";
 import type { AddJob, AddJobs, JobSpec } from "./stage.ts";
 import type { AddedJob } from "./staged-job.ts";
-import { type Repaired, sweepOnce } from "./sweep.ts";
+import { type Repaired, sweepFully } from "./sweep.ts";
 import type { TickContext, TickResult } from "./tick.ts";
 
 /** Graphile Worker's `schema` stays its schema; ours is `policySchema`. `policies` may come from the preset. */
@@ -66,7 +66,7 @@ export interface Operate {
    * for tests: it stands for the database clock in that pass.
    */
   tick(options?: { policy?: string; shard?: string; now?: Date }): Promise<TickResult>;
-  /** One repair pass. Every count is zero in a healthy run. */
+  /** One repair pass. Every count is zero in a healthy run. Steps that failed are an AggregateError; the others are done. */
   sweep(): Promise<{ repaired: Repaired }>;
 }
 
@@ -99,7 +99,7 @@ export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<Poli
     const engine = makeEngine(settings.schema);
     const install = () => installSchema(worker, settings, workerSchemaOf(options));
     await install();
-    await declarePolicies(worker.withPgClient, engine, settings);
+    await declarePolicies(worker.withPgClient, engine, settings, worker.logger);
     return assemble(worker, engine, settings, install);
   } catch (error) {
     await worker.release();
@@ -212,7 +212,7 @@ function assemble(
     disable: (options) => switchPolicy(context, { ...options, enabled: false }),
     enable: (options) => switchPolicy(context, { ...options, enabled: true }),
     tick: (options) => tick(ticks, options),
-    sweep: () => sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }),
+    sweep: () => sweepFully({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }),
     // with anything else (the value of a promise it is the callback of) it closes, as in Graphile Worker
     release: ((options?: ReleaseOptions) =>
       isObject(options) && "jobId" in options

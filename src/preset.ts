@@ -1,10 +1,11 @@
 import type { CompiledSharedOptions, Job, Logger, TaskList, WithPgClient, WorkerPool } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
 import { migrate } from "./db/migrate.ts";
+import { ArgumentError } from "./errors.ts";
 import type { EventSink } from "./events.ts";
-import { stagedIdOf } from "./fetched-job.ts";
+import { ticketOf } from "./fetched-job.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "./settings.ts";
-import { sweepOnce } from "./sweep.ts";
+import { sweepFully } from "./sweep.ts";
 import { makeTickTask } from "./tick-task.ts";
 import { makeUnadmittedLog } from "./unadmitted.ts";
 import {
@@ -113,6 +114,19 @@ function unregistered(): Error {
   return new Error("This worker pool could not register");
 }
 
+/** @throws {ArgumentError} where Graphile Worker listens with the only connection there is, and would wait for another for ever */
+function checkConnections({ _rawOptions, resolvedPreset }: CompiledSharedOptions): void {
+  const { pgPool } = _rawOptions as { pgPool?: { options?: { max?: unknown } } };
+  const [key, max] = pgPool
+    ? ["pgPool: max", pgPool.options?.max]
+    : ["worker.maxPoolSize", resolvedPreset.worker.maxPoolSize];
+  if (typeof max !== "number" || max > 1) return;
+  throw new ArgumentError(
+    `${key} is ${max}, expected at least 2: Graphile Worker keeps one connection of its pool to listen with, and needs ` +
+      "another to fetch jobs",
+  );
+}
+
 /** A clock here has whole milliseconds, and is compared over a network: the quickest of a few looks tells best. */
 const CLOCK_MARGIN_MS = 5;
 const CLOCK_LOOKS = 5;
@@ -152,9 +166,11 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
 
   function ended(poolId: string, job: Job, error: unknown): void {
     const state = running.get(job);
-    if (!state) return;
-    running.delete(job);
-    void pools.get(poolId)?.release(job, state, error);
+    const pool = pools.get(poolId);
+    if (state) {
+      running.delete(job);
+      void pool?.release(job, state, error);
+    } else if (job.key !== null && job.revision > 0) void pool?.releaseReplaced(job);
   }
 
   /** Once per pool, however many workers it has; each of them waits for it before its first job. */
@@ -187,6 +203,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     });
     pools.set(workerPool.id, pool);
     try {
+      if (!ONE_SHOT.test(workerPool.id)) checkConnections(compiled);
       await pool.start();
     } catch (error) {
       // Graphile Worker swallows what a hook throws: without its schema the pool must not run ungoverned.
@@ -218,7 +235,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
       async afterwards(withPgClient) {
         const { partitionInactiveAfterMs } = settings;
         const [poolId] = pools.keys();
-        await sweepOnce({ withPgClient, engine, events, partitionInactiveAfterMs, poolId });
+        await sweepFully({ withPgClient, engine, events, partitionInactiveAfterMs, poolId });
       },
     }),
   );
@@ -232,13 +249,9 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     const oneShots = [...pools].filter(([id]) => ONE_SHOT.test(id));
     return oneShots.length === 0 ? null : Promise.all(oneShots.map(([, pool]) => pool.catchUp()));
   });
-  listen(compiled, settings.schema, logger, (poolId, { policy, vacant }, pid) => {
-    const pool = pools.get(poolId);
-    if (vacant) pool?.bidSoon();
-    else if (pid === undefined || !pool?.isOwn(pid)) pool?.nudge(policy);
-  });
+  listen(compiled, settings.schema, logger, (poolId, said, pid) => pools.get(poolId)?.hear(said, pid));
   compiled.events.on("localQueue:getJobs:complete", ({ jobs }) => {
-    for (const job of jobs) if (stagedIdOf(job) !== null) fetchedAt.set(job, performance.now());
+    for (const job of jobs) if (ticketOf(job) !== null) fetchedAt.set(job, performance.now());
   });
   compiled.events.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
   compiled.events.on("pool:release", ({ workerPool }) => {

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "graphile-worker";
+import { isOutage } from "./outage.ts";
 
 const ERROR_PAUSE_MS = 1000;
 
@@ -33,12 +34,6 @@ export async function register({ send, declare, isStopping, logger }: Registrati
   return false;
 }
 
-/** Classes of PostgreSQL's error codes that go by: of connections, conflicts, resources, locks, shutdowns. */
-const OUTAGES = new Set(["08", "25", "40", "53", "55", "57"]);
-
-/** Without a code of PostgreSQL's it is the connection's. */
 function throwUnlessOutage(error: unknown): void {
-  const { code } = error as { code?: unknown };
-  const isOutage = typeof code !== "string" || !/^[0-9A-Z]{5}$/.test(code) || OUTAGES.has(code.slice(0, 2));
-  if (!isOutage) throw error;
+  if (!isOutage(error)) throw error;
 }

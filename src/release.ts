@@ -1,6 +1,7 @@
 import type { Logger, WithPgClient } from "graphile-worker";
-import type { Engine, FinishedJob } from "./db/engine.ts";
+import type { Engine, FinishedJob, Queryable } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
+import { divide, isOfEntries } from "./halves.ts";
 
 /** Fresh jobs in one flush at most. */
 const BATCH = 3000;
@@ -44,7 +45,7 @@ interface Entry {
 /**
  * Collects finished jobs and releases them in groups: whatever finished while the last flush ran, or while nobody needed
  * what they hold, goes with the next. What a flush could not deal with, and a flush that failed, is tried again until it is
- * done or the queue is closed.
+ * done or the queue is closed. A job that the database refuses to release is left to a sweep, and holds up no other.
  */
 export function makeReleaseQueue(context: ReleaseContext) {
   const { logger, events, keepsAlive = true, rests = false } = context;
@@ -55,6 +56,8 @@ export function makeReleaseQueue(context: ReleaseContext) {
   /** The last flush began then, with jobs of these policies. */
   let flushedAt = 0;
   let flushedPolicies = new Set<string>();
+  /** Of the flush under way, if any. */
+  let flushingPolicies = new Set<string>();
   let saturatedUntil = 0;
   let isWaitedFor = true;
   let hurriedAt = 0;
@@ -114,34 +117,67 @@ export function makeReleaseQueue(context: ReleaseContext) {
   async function flush(): Promise<void> {
     flushedAt = performance.now();
     let batch: readonly Entry[] = [];
+    /** Those that come again: not released yet, or left. */
+    const again = new Set<Entry>();
+    const saturated: (boolean | null)[] = [];
+    const release = async (client: Queryable, part: readonly Entry[]) => {
+      const released = await context.engine.release(
+        client,
+        part.map(({ job }) => job),
+      );
+      saturated.push(released.saturated);
+      const leftIds = new Set(released.left_ids);
+      for (const entry of part) if (!leftIds.has(entry.job.job)) again.delete(entry);
+    };
+    const takeAll = () => {
+      batch = take();
+      flushingPolicies = policiesOf(batch);
+      for (const entry of batch) again.add(entry);
+    };
     try {
-      const released = await context.withPgClient((client) => {
-        batch = take();
-        const jobs = batch.map(({ job }) => job);
-        return context.engine.release(client, jobs);
-      });
-      const again = new Set(released.left_ids);
-      isWaitedFor = released.saturated !== null;
-      if (isWaitedFor) saturatedUntil = released.saturated ? flushedAt + SATURATED_FOR_MS : 0;
+      try {
+        await context.withPgClient((client) => {
+          takeAll();
+          return release(client, batch);
+        });
+      } catch (error) {
+        if (!isOfEntries(error)) throw error;
+        const releasePart = (part: readonly Entry[]) =>
+          context.withPgClient((client) => release(client, part));
+        await divide(batch, error, releasePart, (entry, refusal) => {
+          again.delete(entry);
+          leaveToSweep(entry, refusal);
+        });
+      }
+      isWaitedFor = saturated.some((answer) => answer !== null);
+      const isSaturated = isWaitedFor && saturated.every((answer) => answer !== false);
+      if (isWaitedFor) saturatedUntil = isSaturated ? flushedAt + SATURATED_FOR_MS : 0;
       flushedPolicies = policiesOf(batch);
       failures = 0;
       const durationMs = performance.now() - flushedAt;
       const done = batch.length - again.size;
       if (done > 0) emit(events, "dispatchPolicy:release", { jobs: done, durationMs });
-      comeAgain(batch.filter(({ job }) => again.has(job.job)));
+      comeAgain([...again]);
     } catch (error) {
       failures++;
       isWaitedFor = true; // its answer may be all that was lost
-      if (batch.length === 0) batch = take(); // there was no client
+      if (batch.length === 0) takeAll(); // there was no client
       const ended = isPoolEnded(error);
       const message = error instanceof Error ? error.message : String(error);
       const next = ended ? "a sweep will do it" : "trying again";
-      logger.warn(`Could not release ${batch.length} finished jobs, ${next}: ${message}`, { error });
-      if (!ended) comeAgain(batch);
+      logger.warn(`Could not release ${again.size} finished jobs, ${next}: ${message}`, { error });
+      if (!ended) comeAgain([...again]);
     }
     // a retry is staged, and due some time
     if (isWaitedFor || batch.some(({ job }) => job.retry !== null)) context.onReleased?.(policiesOf(batch));
     for (const { flushed } of batch) flushed();
+  }
+
+  function leaveToSweep({ job, policy }: Entry, error: Error): void {
+    logger.warn(
+      `Could not release job ${job.job} of policy ${policy}, a sweep gives its slot back: ${error.message}`,
+      { error },
+    );
   }
 
   /** The newest of those that are left decides when: an older one must not slow down what is about to be done. */
@@ -178,6 +214,9 @@ export function makeReleaseQueue(context: ReleaseContext) {
       hurriedAt = performance.now();
       wake();
     },
+    /** Whether the flush under way, or the last one, has jobs of this policy: `onReleased` tells of it. */
+    isFor: (policy: string | undefined): boolean =>
+      policy !== undefined && (flushingPolicies.has(policy) || flushedPolicies.has(policy)),
     idle,
     /** Flushes what is left, trying for a few seconds, and reports what could not be dealt with. */
     close: async (): Promise<void> => {

@@ -1,5 +1,5 @@
 import { type Duration, durationMs } from "./duration.ts";
-import { aDate, check } from "./gates/options.ts";
+import { aDate, check, storableText } from "./gates/options.ts";
 
 /**
  * Thrown by a task that was told to come back later, as by a server's 429: the job's partition is held until then, and
@@ -20,9 +20,11 @@ export class RetryAfter extends Error {
     if (after instanceof Date) check("RetryAfter: the time to come back", after, aDate);
     const forMs = after instanceof Date ? undefined : durationMs(after);
     const until = after instanceof Date ? after : new Date(Date.now() + (forMs ?? 0));
-    super(options.reason ?? `retry after ${until.toISOString()}`, { cause: options.cause });
+    // a server's text may be cut within a letter: Graphile Worker could not record the failure, nor could the hold begin
+    const reason = options.reason === undefined ? undefined : storableText(String(options.reason));
+    super(reason ?? `retry after ${until.toISOString()}`, { cause: options.cause });
     this.until = until;
     this.forMs = forMs;
-    this.reason = options.reason;
+    this.reason = reason;
   }
 }

@@ -1,12 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger, WithPgClient } from "graphile-worker";
 import { makeEngine } from "./db/engine.ts";
+import { withOwnClient } from "./db/own-connections.ts";
 import { inTime } from "./deadline.ts";
 import { noEvents } from "./events.ts";
 import { check, type Rule } from "./gates/options.ts";
+import { CHANNEL, type Notification, readNotification } from "./notification.ts";
 import { checkPolicy } from "./operate/call.ts";
 import { makePolicyUtils, type PolicyUtilsOptions, utilsSettings } from "./policy-utils.ts";
-import { startShardLoop } from "./tick-loop.ts";
+import { isFor, startShardLoop } from "./tick-loop.ts";
 
 const LISTEN_AGAIN_MS = 1000;
 
@@ -26,7 +28,7 @@ const anAbortSignal: Rule = {
 
 /**
  * The tick loop on its own, in a process that runs no jobs. Ticks wherever there is something to do until the signal
- * aborts; other loops at work on the same policies do no harm. Keeps one connection for notifications.
+ * aborts; other loops at work on the same policies do no harm. Keeps one connection beside its pool, for notifications.
  *
  * @throws {ArgumentError} without an AbortSignal
  * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
@@ -49,9 +51,22 @@ export async function runTickLoop({ policy, shard, signal, ...options }: RunTick
     await withPgClient((client) => checkPolicy(client, engine, policy));
     const names = policy === undefined ? await withPgClient(engine.policyNames) : [policy];
     const loops = names.map((name) => startShardLoop(context, { policy: name, shard: shard ?? null }));
-    const nudge = () => loops.forEach((loop) => void loop.nudge());
+    const hear = (said: Partial<Notification>) => {
+      for (const loop of loops) if (isFor(loop.lead, said.policy, said.shard)) loop.nudge();
+    };
+    const onNotification = ({ channel, payload }: { channel: string; payload?: string | undefined }) => {
+      const said = channel === CHANNEL ? readNotification(payload, settings.schema) : undefined;
+      if (said) hear(said);
+    };
     try {
-      while (!signal.aborted) await listenUntilLost(withPgClient, nudge, signal, logger);
+      while (!signal.aborted)
+        await listenUntilLost(
+          { withPgClient, pgPool: options.pgPool },
+          onNotification,
+          () => hear({}),
+          signal,
+          logger,
+        );
     } finally {
       await Promise.all(loops.map((loop) => loop.stop()));
     }
@@ -62,20 +77,21 @@ export async function runTickLoop({ policy, shard, signal, ...options }: RunTick
 
 /** Passes notifications on until the signal aborts or the connection is lost; ticks go on meanwhile, by their heartbeat. */
 async function listenUntilLost(
-  withPgClient: WithPgClient,
-  onNotification: () => void,
+  connecting: { withPgClient: WithPgClient; pgPool: unknown },
+  onNotification: (said: { channel: string; payload?: string | undefined }) => void,
+  onListening: () => void,
   signal: AbortSignal,
   logger: Logger,
 ): Promise<void> {
   try {
-    await withPgClient(async (client) => {
+    await withOwnClient(connecting, async (client) => {
       const over = Promise.withResolvers<void>();
       const abort = () => over.resolve();
       client.on("notification", onNotification).once("error", over.reject).once("end", over.resolve);
       signal.addEventListener("abort", abort);
       try {
         await client.query("listen dispatch_policy");
-        onNotification(); // what was said while nobody listened
+        onListening(); // what was said while nobody listened
         if (!signal.aborted) await over.promise;
         await client.query("unlisten dispatch_policy");
       } finally {

@@ -1,4 +1,5 @@
 import type { Job } from "graphile-worker";
+import { timeOf } from "./timestamp.ts";
 
 /** Jobs fetched this long after a silence are asked for as well: two clocks are compared. */
 const DOUBT_MS = 50;
@@ -33,7 +34,12 @@ export function makeSilence({
     },
     /** Whether a heartbeat is needed before anything is believed. */
     lasts,
-    doubts: (job: Job): boolean => lasts() || Number(job.locked_at) <= doubtsUntil,
+    /** A job whose time cannot be read may always be one of those. */
+    doubts(job: Job): boolean {
+      const lockedAt = timeOf(job.locked_at) ?? Number.POSITIVE_INFINITY;
+      if (lasts() || lockedAt <= doubtsUntil) return true;
+      return lockedAt === Number.POSITIVE_INFINITY && doubtsUntil > Number.NEGATIVE_INFINITY;
+    },
     /** Asks the database, between two heartbeats in time. @throws when the job belongs to others now */
     async check(job: Job, ask: () => Promise<{ keeps: boolean; now: Date }>): Promise<void> {
       const silence = silences;

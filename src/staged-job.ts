@@ -4,7 +4,10 @@ import type { StagedRow } from "./db/engine.ts";
 /** A Graphile Worker Job in every field, so that code written for addJob's result keeps working. */
 export interface StagedJob extends Job {
   staged: true;
-  /** There only where the policy's backlog is full and drops the newest: nothing was staged, and `id` is null. */
+  /**
+   * There only where nothing was staged, and `id` is null: the policy's backlog is full and drops the newest, or (with
+   * `unsafe_dedupe`) a job outside the policy has the job key.
+   */
   dropped?: true;
   policy: string;
   /** Null while only a process that has the policy can tell. */
@@ -23,6 +26,7 @@ export function toJob(row: StagedRow, payload: unknown): AddedJob {
     return {
       ...(row.job as unknown as Job),
       ...datesOf(row),
+      payload: row.job?.payload ?? payload ?? {}, // not told where the policy is switched off
       task_identifier: row.task_identifier,
       staged: false,
     };

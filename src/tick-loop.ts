@@ -114,6 +114,16 @@ function wantsRelease({ claimed, admitted, denied }: Pass): boolean {
   return full || (claimed > 0 && admitted === 0);
 }
 
+/** Whether what happened to a shard of a policy (undefined: to any) is of interest to this loop. */
+export function isFor(
+  lead: { readonly policy: string; readonly shard: string | null },
+  policy: string | undefined,
+  shard: string | undefined,
+): boolean {
+  if (policy !== undefined && policy !== lead.policy) return false;
+  return shard === undefined || lead.shard === null || lead.shard === shard;
+}
+
 type ShardLoop = ReturnType<typeof startShardLoop>;
 
 /** The shard loops of a process: one for each lease it holds. */
@@ -145,10 +155,9 @@ export function makeTickLoops(context: TickLoopContext) {
         emit(context.events, "dispatchPolicy:leader", { policy, shard, leads: true });
       }
     },
-    /** Something happened to a policy (undefined: to any). */
-    nudge(policy?: string): void {
-      for (const loop of loops.values())
-        if (policy === undefined || loop.lead.policy === policy) loop.nudge();
+    /** Something happened to a shard of a policy (undefined: to any). */
+    nudge(policy?: string, shard?: string): void {
+      for (const loop of loops.values()) if (isFor(loop.lead, policy, shard)) loop.nudge();
     },
     get size(): number {
       return loops.size;

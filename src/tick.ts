@@ -1,14 +1,18 @@
 import type { WithPgClient } from "graphile-worker";
-import type { Drop, Engine, KeylessJob } from "./db/engine.ts";
+import type { Admission, Drop, Engine, KeylessJob, Queryable } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
+import { storableText } from "./gates/options.ts";
+import { isOutage } from "./outage.ts";
 import { type AnyPolicy, policyDefinition, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 
 /** Arrivals and notes one routing step takes at most. */
 const ROUTE_BATCH = 10_000;
+/** Such steps before it admits: however many arrive, those that are routed go. */
+const ROUTE_STEPS = 10;
 const KEY_BATCH = 1000;
-/** What PostgreSQL says when a lock was not to be had in time. */
-const LOCK_NOT_AVAILABLE = "55P03";
+/** What PostgreSQL says when a lock was not to be had in time, or when others waited for ours meanwhile. */
+const BUSY: readonly unknown[] = ["55P03", "40P01"];
 
 export interface TickContext {
   readonly withPgClient: WithPgClient;
@@ -79,12 +83,21 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     busy,
     more: busy || keyed > 0 || (saturated === null && isDue),
     routed: routed !== 0,
-    progress: keyed > 0 || (admission?.claimed ?? 0) > 0,
+    progress:
+      keyed > 0 || routed > 0 || (admission !== null && hasMoved(admission, context.partitionBatchSize)),
   };
   tell(context.events, request, pass, admission?.set_aside ?? 0);
   for (const { partition, reason, jobs } of drops)
     emit(context.events, "dispatchPolicy:drop", { policy: request.policy, partition, reason, count: jobs });
   return pass;
+}
+
+/**
+ * Whether a pass left anything other than it was. If it looked at all that could go and neither admitted nor denied
+ * anything, other sessions hold what is due: a pass that follows at once would find the same.
+ */
+function hasMoved({ claimed, admitted, set_aside, denied }: Admission, most: number): boolean {
+  return claimed >= most || admitted + set_aside > 0 || Object.keys(denied).length > 0;
 }
 
 /** Only policies that may drop jobs are asked. */
@@ -109,16 +122,19 @@ function tell(events: EventSink, { policy, shard }: TickRequest, pass: Pass, set
   if (setAside > 0) emit(events, "dispatchPolicy:setAside", { policy, count: setAside });
 }
 
-/** Routes until a batch was not full: what is left then is locked by others. -1: another router is at work. */
+/** Routes while there is a batch to consume. Returns how much it did; -1: another router is at work. */
 async function route(context: TickContext, request: TickRequest): Promise<number> {
-  let routed: number;
-  do {
+  let total = 0;
+  for (let steps = 0; steps < ROUTE_STEPS; steps++) {
     const step = context.withPgClient((client) =>
-      context.engine.route(client, request.policy, request.now, ROUTE_BATCH, request.bounded),
+      context.engine.route(client, { ...request, max: ROUTE_BATCH }),
     );
-    routed = (await orBusy(step)) ?? -1;
-  } while (routed >= ROUTE_BATCH);
-  return routed;
+    const routed = (await orBusy(step)) ?? -1;
+    if (routed < 0) return routed;
+    total += routed;
+    if (routed < ROUTE_BATCH) break;
+  }
+  return total;
 }
 
 function admit(context: TickContext, request: TickRequest) {
@@ -133,7 +149,7 @@ async function orBusy<T>(step: Promise<T>): Promise<T | null> {
   try {
     return await step;
   } catch (error) {
-    if ((error as { code?: string }).code === LOCK_NOT_AVAILABLE) return null;
+    if (BUSY.includes((error as { code?: string }).code)) return null;
     throw error;
   }
 }
@@ -145,29 +161,69 @@ async function keyJobs(context: TickContext, name: string): Promise<number> {
   // mostly there are none, which one round trip tells
   const [any] = await context.withPgClient((client) => context.engine.keylessJobs(client, name, 1));
   if (!any) return 0;
-  return context.withPgClient(async (client) => {
-    await client.query("begin");
-    try {
-      const jobs = await context.engine.keylessJobs(client, name, KEY_BATCH);
-      if (jobs.length > 0) {
-        const { version } = policyDefinition(policy);
-        await context.engine.keyJobs(
-          client,
-          name,
-          version,
-          jobs.map((job) => keyed(policy, job)),
-        );
-      }
-      await client.query("commit");
-      return jobs.length;
-    } catch (error) {
-      await client.query("rollback");
-      throw error;
-    }
-  });
+  try {
+    return await keyBatch(context, policy, storeKeys);
+  } catch (error) {
+    if (isOutage(error)) throw error;
+    return keyBatch(context, policy, storeKeysInParts);
+  }
 }
 
-function keyed(policy: AnyPolicy, job: KeylessJob): object {
+type StoreKeys = (
+  engine: Engine,
+  client: Queryable,
+  policy: AnyPolicy,
+  jobs: readonly KeyedJob[],
+) => Promise<unknown>;
+
+function keyBatch(
+  { withPgClient, engine }: TickContext,
+  policy: AnyPolicy,
+  store: StoreKeys,
+): Promise<number> {
+  return withPgClient((client) =>
+    engine.inTransaction(client, async () => {
+      const jobs = await engine.keylessJobs(client, policy.identifier, KEY_BATCH);
+      if (jobs.length > 0) {
+        const keyed = jobs.map((job) => keyedJob(policy, job));
+        await store(engine, client, policy, keyed);
+      }
+      return jobs.length;
+    }),
+  );
+}
+
+const storeKeys: StoreKeys = (engine, client, policy, jobs) =>
+  engine.keyJobs(client, policy.identifier, policyDefinition(policy).version, jobs);
+
+/** The database refused a batch: halves of it are tried, and a job that it refuses alone is set aside with its error. */
+const storeKeysInParts: StoreKeys = async (engine, client, policy, jobs) => {
+  try {
+    await engine.inSavepoint(client, () => storeKeys(engine, client, policy, jobs));
+  } catch (error) {
+    if (isOutage(error)) throw error;
+    const [first] = jobs;
+    if (first && jobs.length === 1) {
+      // its own error may be what this database's encoding has no letters for
+      const message = errorText(error).replace(/[^\x20-\x7e]/g, "?");
+      await storeKeys(engine, client, policy, [{ id: first.id, error: message }]);
+      return;
+    }
+    const half = Math.ceil(jobs.length / 2);
+    await storeKeysInParts(engine, client, policy, jobs.slice(0, half));
+    await storeKeysInParts(engine, client, policy, jobs.slice(half));
+  }
+};
+
+interface KeyedJob {
+  readonly id: string;
+  readonly cost?: number;
+  readonly partition?: object;
+  /** Why it cannot be worked out. */
+  readonly error?: string;
+}
+
+function keyedJob(policy: AnyPolicy, job: KeylessJob): KeyedJob {
   try {
     const resolved = resolveJob(policy, job.payload, {
       task: job.task_identifier,
@@ -181,8 +237,13 @@ function keyed(policy: AnyPolicy, job: KeylessJob): object {
     const key = job.partition_key ?? partition;
     return { id: job.staged_id, cost, partition: { key, shard, context, weight, limits } };
   } catch (error) {
-    return { id: job.staged_id, error: error instanceof Error ? error.message : String(error) };
+    return { id: job.staged_id, error: errorText(error) };
   }
+}
+
+/** It may quote a part of the payload that was cut within a letter. */
+function errorText(error: unknown): string {
+  return storableText(error instanceof Error ? error.message : String(error));
 }
 
 function finiteDate(value: Date | number | null): Date | null {

@@ -1,18 +1,13 @@
 import type { Job, JobHelpers, Logger } from "graphile-worker";
-import type { Engine } from "./db/engine.ts";
+import type { CaughtJob, Engine } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
 import { attemptOf, specificationOf } from "./fetched-job.ts";
 import { type AnyPolicy, policyDefinition } from "./policy.ts";
 import { batchesOf, type JobSpec } from "./stage.ts";
+import { timeOf } from "./timestamp.ts";
 
 /** On the event and in the log of a job that completed without running, since a copy of it is staged. */
 const TAKEN_OVER = "dispatch_policy:taken_over";
-
-/** What became of a job that was never admitted; `stagedId` is its own from now on, or its copy's. */
-export interface Caught {
-  readonly verdict: "admitted" | "taken_over" | "ungoverned" | "gone";
-  readonly stagedId: string | null;
-}
 
 /**
  * Asks the gates for a job that starts without having been admitted, and when they refuse hands it to staging: the
@@ -24,8 +19,8 @@ export async function catchUnadmitted(
   policy: AnyPolicy,
   job: Job,
   helpers: JobHelpers,
-  { engine, stagedId, events }: { engine: Engine; stagedId: string | null; events: EventSink },
-): Promise<Caught> {
+  { engine, events }: { engine: Engine; events: EventSink },
+): Promise<CaughtJob> {
   const { retries, unmanaged } = policyDefinition(policy);
   // a retry that bypasses the gates counts as in flight while it runs
   const bypasses = job.attempts > 1 && retries === "bypass";
@@ -33,7 +28,6 @@ export async function catchUnadmitted(
   const [batch] = batchesOf([{ policy, task: job.task_identifier, payload: job.payload, spec }]);
   const caught = await helpers.withPgClient((client) =>
     engine.catchUnadmitted(client, attemptOf(job), {
-      stagedId,
       batch,
       unmanaged: bypasses ? "run" : unmanaged,
     }),
@@ -42,7 +36,7 @@ export async function catchUnadmitted(
     Object.assign(job, { flags: { ...job.flags, [TAKEN_OVER]: true } });
     emit(events, "dispatchPolicy:takeOver", {
       policy: policy.identifier,
-      jobId: job.id,
+      jobId: String(job.id),
       stagedId: caught.stagedId as string,
       setAside: unmanaged === "reject",
     });
@@ -53,9 +47,10 @@ export async function catchUnadmitted(
 /** The copy keeps its place in the queue, and the attempts that are left: fetching the original took one of them. */
 function specOf(job: Job): JobSpec {
   const { task: _, ...added } = specificationOf(job);
+  const runAt = timeOf(job.run_at);
   return {
     ...added,
-    ...(job.run_at instanceof Date ? { runAt: job.run_at } : {}), // a number where it is infinite
+    ...(runAt !== null && Number.isFinite(runAt) ? { runAt: new Date(runAt) } : {}),
     maxAttempts: Math.max(job.max_attempts - job.attempts + 1, 1),
   };
 }

@@ -9,13 +9,12 @@ import type {
   WithPgClient,
   WorkerPool,
 } from "graphile-worker";
+import { CHANNEL, type Notification, readNotification } from "./notification.ts";
 import { TICK_TASK } from "./tick-task.ts";
 import { isWrapped, type Observer, wrapTasks } from "./wrap-task.ts";
 
 // Where this package takes hold of Graphile Worker beyond what plugins are offered. Each is guarded by the host matrix
 // test: it fails when a release of Graphile Worker changes one.
-
-const CHANNEL = "dispatch_policy";
 
 /**
  * Who observes the jobs of a worker pool, by the pool's abort signal, which helpers carry: a list of tasks is wrapped
@@ -141,24 +140,7 @@ export function listen(
   events.on("pool:listen:release", ({ client }) => void client.query(`unlisten ${CHANNEL}`).catch(() => {}));
   events.on("pool:listen:notification", ({ workerPool, message }) => {
     if (message.channel !== CHANNEL) return;
-    const said = readNotification(message.payload);
-    if (said?.schema === schema) onNotification(workerPool.id, said, message.processId);
+    const said = readNotification(message.payload, schema);
+    if (said) onNotification(workerPool.id, said, message.processId);
   });
-}
-
-/** What this package's SQL tells the tick loops. */
-interface Notification {
-  readonly schema: string;
-  readonly policy: string;
-  /** Its leader stepped down. */
-  readonly vacant?: boolean;
-}
-
-/** Anybody may notify on the channel: what is not ours is undefined. */
-function readNotification(payload: string | undefined): Notification | undefined {
-  try {
-    return JSON.parse(payload ?? "") ?? undefined;
-  } catch {
-    return undefined;
-  }
 }

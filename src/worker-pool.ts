@@ -8,6 +8,7 @@ import { declarePolicies } from "./declare.ts";
 import type { EventSink } from "./events.ts";
 import { attemptOf } from "./fetched-job.ts";
 import { finishedJob } from "./finished-job.ts";
+import type { Notification } from "./notification.ts";
 import { makePulse } from "./pulse.ts";
 import { register } from "./registration.ts";
 import { makeReleaseQueue } from "./release.ts";
@@ -103,7 +104,9 @@ export function makeWorkerPool(context: PoolContext) {
     engine,
     events,
     logger,
-    onReleased: (policies) => policies.forEach(loops.nudge),
+    onReleased: (policies) => {
+      for (const policy of policies) loops.nudge(policy);
+    },
     rests: !oneShot,
   });
   const silence = makeSilence({
@@ -122,7 +125,7 @@ export function makeWorkerPool(context: PoolContext) {
   let sweptAt = performance.now();
 
   async function start(): Promise<void> {
-    const declare = () => declarePolicies(context.withPgClient, engine, settings);
+    const declare = () => declarePolicies(context.withPgClient, engine, settings, logger);
     const send = () => sendBeat({ ...bid(), policies: [], bids: false });
     try {
       registered = await register({ send, declare, isStopping: () => stopping, logger });
@@ -186,8 +189,8 @@ export function makeWorkerPool(context: PoolContext) {
       const leases = await sendBeat(bid());
       if (stopping) return settings.workerHeartbeatIntervalMs;
       loops.follow(leases);
-      for (const { policy, leads, waiting, next_in_ms } of leases)
-        if (leads && (waiting || (next_in_ms ?? 1) <= 0)) loops.nudge(policy);
+      for (const { policy, shard, leads, waiting, next_in_ms } of leases)
+        if (leads && (waiting || (next_in_ms ?? 1) <= 0)) loops.nudge(policy, shard);
       const pause = pauseUntilBeat(leases);
       if (!(loops.size > 0 && leases[0]?.leads && leases[0].busy)) return pause;
       sweepWhenDue();
@@ -242,6 +245,12 @@ export function makeWorkerPool(context: PoolContext) {
     );
   }
 
+  function mayLead(policy: string | undefined, shard: string | undefined): boolean {
+    if (!settings.loop || stopping || oneShot) return false;
+    const { policies, shards } = settings.loop;
+    return policies.includes(policy ?? "") && (shard === undefined || (shards?.includes(shard) ?? true));
+  }
+
   function beatSoon(ms: number): void {
     const shards = settings.registry.policies.some(
       (policy) => policy["~policy"].declaration.shardBy !== undefined,
@@ -253,7 +262,9 @@ export function makeWorkerPool(context: PoolContext) {
     if (performance.now() - sweptAt < settings.sweepIntervalMs) return;
     sweptAt = performance.now();
     sweepOnce({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs, poolId }).then(
-      ({ repaired }) => {
+      ({ repaired, failed }) => {
+        for (const { step, error } of stopping ? [] : failed)
+          logger.warn(`Sweep: ${step}: ${error.message}`, { error });
         if (Object.values(repaired).some((n) => n > 0))
           logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
         loops.nudge();
@@ -266,12 +277,15 @@ export function makeWorkerPool(context: PoolContext) {
     start,
     /** Nobody knows of it, nor will: what it had locked when it is killed, nobody would unlock. */
     isUnregistered: (): boolean => unregistered,
-    nudge: loops.nudge,
-    /** Whether a backend serves the ticks and releases here, after which the loops are nudged anyway. */
-    isOwn: planned.owns,
-    /** A leader stepped down: this pool bids for what it led. */
-    bidSoon(): void {
-      if (settings.loop && !stopping) pulse.schedule(Math.random() * BID_SPREAD_MS);
+    /**
+     * Somebody notified the loops; without a policy, something may have been said while nobody listened. What the releases
+     * here say of the policies they are for, the loops know already. They do not know of another policy that waits for
+     * what a job held, nor of another shard's partitions that a loop here has woken.
+     */
+    hear({ policy, shard, vacant }: Partial<Notification>, pid?: number): void {
+      if (vacant && mayLead(policy, shard)) pulse.within(Math.random() * BID_SPREAD_MS);
+      const known = pid !== undefined && planned.owns(pid) && shard === undefined && releases.isFor(policy);
+      if (!known) loops.nudge(policy, shard);
     },
     /** Before a job runs: null, or what to wait for; that rejects when the job was given to others in a silence. */
     comeBack: (job: Job): Promise<void> | null => (silence.doubts(job) ? checkJob(job) : null),
@@ -279,6 +293,24 @@ export function makeWorkerPool(context: PoolContext) {
     release(job: Job, running: RunningJob, error: unknown): Promise<void> {
       const finished = finishedJob(job, { ...running, error }, { logger, events });
       return releases.push({ ...finished, ends: true }, running.policy.identifier);
+    },
+    /** A job of a task without a policy ended: the one it replaced under its key, if there was one, gives its slot back. */
+    async releaseReplaced(job: Job): Promise<void> {
+      try {
+        const admission = await withPgClient((client) => engine.replacedAdmission(client, attemptOf(job)));
+        if (admission === null) return;
+        await releases.push(
+          { job: job.id, admission, ok: true, lagMs: null, attempt: null, retry: null },
+          "",
+        );
+      } catch (error) {
+        logger.warn(
+          `Job ${job.id} may leave a slot taken until the next sweep: ${(error as Error).message}`,
+          {
+            error,
+          },
+        );
+      }
     },
     /** For a one-shot pool that is about to look for its next job: releases what finished, and admits what may then go. */
     async catchUp(): Promise<void> {

@@ -1,13 +1,15 @@
 import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
 import { makeAdder } from "./adder.ts";
+import { admittedPartition } from "./admitted-partition.ts";
 import type { Engine } from "./db/engine.ts";
 import type { EventSink } from "./events.ts";
-import { attemptOf, specificationOf, stagedIdOf } from "./fetched-job.ts";
+import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
 import { hold } from "./operate/hold.ts";
 import { take } from "./operate/take.ts";
 import { type AnyPolicy, type DispatchPolicyHelpers, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 import { RetryAfter } from "./retry-after.ts";
+import { timeOf } from "./timestamp.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
 
 const WRAPPED = Symbol("wrapped by graphile-worker-dispatch-policy");
@@ -15,7 +17,9 @@ const WRAPPED = Symbol("wrapped by graphile-worker-dispatch-policy");
 /** What the wrapper learned of a running job, for its release. */
 export interface RunningJob {
   readonly policy: AnyPolicy;
-  /** Null: not known, since the attempt before was cut short. */
+  /** Of the slot it holds. */
+  readonly admission: string;
+  /** Null: not known, because the attempt before was cut short or the job was let in at its start. */
   readonly lagMs: number | null;
   /** By `performance.now()`. */
   readonly startedAt: number;
@@ -87,48 +91,50 @@ async function runGoverned(
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
   const { job } = helpers;
-  const admission = await admissionOf(policy, helpers, observer);
-  if (admission === null) return;
-  const own = describe(policy, job, admission, helpers.withPgClient, observer);
-  helpers.dispatchPolicy = own;
-  const lagMs = admission.resumed ? null : (own.lagMs ?? 0);
-  const running: RunningJob = { policy, lagMs, startedAt: performance.now() };
-  const holds = admission.stagedId !== null;
-  if (holds) observer.started(job, running);
-  const outcome = await runTask(task, payload, helpers, own);
-  if (holds) await observer.returned?.(job, running, helpers, outcome);
+  const start = await startOf(policy, helpers, observer);
+  const { admission, byTick } = start;
+  const lookUp = () => helpers.withPgClient((client) => observer.engine.scopeOf(client, job.id, null));
+  const partition =
+    start.partition ??
+    (byTick ? await admittedPartition(policy, job, async () => (await lookUp())?.partition) : undefined);
+  const own = describe(policy, job, { ...start, partition }, helpers.withPgClient, observer);
+  const lagMs = start.resumed ? null : own.lagMs;
+  const running = admission === null ? null : { policy, admission, lagMs, startedAt: performance.now() };
+  if (running) observer.started(job, running);
+  if (start.runs) helpers.dispatchPolicy = own;
+  const outcome = start.runs ? await runTask(task, payload, helpers, own) : { result: undefined };
+  if (running) await observer.returned?.(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
   return outcome.result;
 }
 
-/** How a job comes to run. */
-interface Admission {
-  /** Null: its policy is switched off, and it holds nothing. */
+/** How a job comes to start. */
+interface Start {
+  /** False: it is not to run here and now, and completes. */
+  readonly runs: boolean;
   readonly stagedId: string | null;
+  /** Of the slot it holds; null: none, because its policy is switched off or it does not run. */
+  readonly admission: string | null;
   /** Where it was looked up: a retry may have been moved. */
-  readonly partition?: string;
+  readonly partition?: string | undefined;
   /** By a tick; false: let in at its start. */
   readonly byTick: boolean;
   /** The attempt before was cut short, and how long this one has waited is not known. */
   readonly resumed?: boolean;
 }
 
-/** Null when the job is not to run here and now. A first attempt that was admitted costs no query. */
-async function admissionOf(
-  policy: AnyPolicy,
-  helpers: JobHelpers,
-  observer: Observer,
-): Promise<Admission | null> {
+/** A first attempt that is as it was admitted costs no query. */
+async function startOf(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
   const { job, withPgClient } = helpers;
   const { engine, events } = observer;
-  const stagedId = stagedIdOf(job);
-  if (stagedId !== null && job.attempts === 1) return { stagedId, byTick: true };
+  const ticket = ticketOf(job);
+  if (ticket && isAsAdmitted(job, ticket)) return { runs: true, byTick: true, ...ticket };
   const held = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
-  if (held) return { byTick: true, ...held, stagedId: stagedId ?? held.staged_id };
-  if (stagedId === null) observer.unadmitted(job, policy, helpers);
-  const caught = await catchUnadmitted(policy, job, helpers, { engine, stagedId, events });
-  const runs = caught.verdict === "admitted" || caught.verdict === "ungoverned";
-  return !runs ? null : { stagedId: caught.stagedId, byTick: false };
+  if (held) return { runs: true, byTick: true, ...held };
+  if (!ticket) observer.unadmitted(job, policy, helpers);
+  const { verdict, stagedId, admission } = await catchUnadmitted(policy, job, helpers, { engine, events });
+  const runs = verdict === "admitted" || verdict === "ungoverned";
+  return { runs, byTick: false, stagedId, admission };
 }
 
 async function runTask(
@@ -160,24 +166,29 @@ async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: J
 
 /**
  * The wait in Graphile Worker: from admission (or `run_at`, if later) to the start, both by the database's clock, with
- * no query of its own. Admission wrote `created_at`, a retry's admission `run_at`; fetching wrote `locked_at`.
+ * no query of its own. Fetching wrote `locked_at`. Null where the application's pg makes something of these times that nobody
+ * can read.
  */
-function lagOf(job: Job, observer: Observer): number {
+function lagOf(job: Job, admittedAtMs: number, observer: Observer): number | null {
   const behind = observer.clockBehindMs(job);
-  // a number, not a date, where it is infinite; admission set it for the clock that is furthest behind
-  const readyAt = Math.max(Number(job.run_at) + Math.max(behind, 0), job.created_at.getTime());
-  const lockedAt = job.locked_at === null ? readyAt : job.locked_at.getTime() + behind;
-  return Math.max(0, lockedAt - readyAt) + observer.waitedLocally(job);
+  const [runAt, lockedAt] = [job.run_at, job.locked_at].map(timeOf);
+  if (runAt == null) return null;
+  // admission set it for the clock that is furthest behind
+  const readyAt = Math.max(runAt + Math.max(behind, 0), admittedAtMs);
+  if (job.locked_at === null) return observer.waitedLocally(job);
+  if (lockedAt == null) return null;
+  return Math.max(0, lockedAt + behind - readyAt) + observer.waitedLocally(job);
 }
 
 function describe(
   policy: AnyPolicy,
   job: Job,
-  { stagedId, partition, byTick }: Admission,
+  { stagedId, admission, partition, byTick }: Start,
   withPgClient: WithPgClient,
   observer: Observer,
 ): DispatchPolicyHelpers {
   const { engine } = observer;
+  const admittedAtMs = byTick ? Number(admission) / 1000 : null;
   const context = { withPgClient, engine };
   const scopeOf = (gate: string | null) => withPgClient((client) => engine.scopeOf(client, job.id, gate));
   return {
@@ -187,8 +198,8 @@ function describe(
     },
     stagedId: stagedId ?? "",
     attempt: job.attempts,
-    admittedAt: byTick ? new Date(Math.max(job.created_at.getTime(), retriedAt(job))) : null,
-    lagMs: byTick ? lagOf(job, observer) : null,
+    admittedAt: admittedAtMs === null ? null : new Date(admittedAtMs),
+    lagMs: admittedAtMs === null ? null : lagOf(job, admittedAtMs, observer),
     async hold(options) {
       const where = (await scopeOf(null))?.partition ?? this.partition;
       await hold(context, { ...options, policy: policy.identifier, partition: where, by: `job ${job.id}` });
@@ -198,11 +209,6 @@ function describe(
       return take(context, { ...options, policy: policy.identifier, key });
     },
   };
-}
-
-/** A retry's admission set run_at; a first attempt's run_at is the caller's. */
-function retriedAt(job: Job): number {
-  return job.attempts > 1 ? job.run_at.getTime() : 0;
 }
 
 /** Makes helpers, which Graphile Worker makes for each job, stage the jobs of tasks that have a policy. */

@@ -12,7 +12,8 @@ begin
     select g.* from governed g where g.staged is not null
     union all
     select s.* from (select json_agg(g.job) as jobs from governed g where g.staged is null) plain
-    cross join lateral :DISPATCH_POLICY_SCHEMA._stage_plain(plain.jobs, p_mode) s
+    cross join lateral :DISPATCH_POLICY_SCHEMA._stage_plain(
+      plain.jobs, p_mode, array(select p.payload::text from unnest(p_specs) p)) s
     where plain.jobs is not null
   )
   select a.id, a.staged, a.task_identifier, a.queue_name, a.run_at, a.max_attempts, a.job_key, a.priority, a.flags,
@@ -22,7 +23,8 @@ end
 $$;
 
 -- Works out policy and partition of jobs added from SQL, and stages them in the order they were given, with the rights
--- of the schema's owner. Those of tasks without a policy it leaves alone: `staged` null, `job` as _stage_plain takes it.
+-- of the schema's owner. Those of tasks without a policy it leaves alone: `staged` null, `job` as _stage_plain takes it, with
+-- the place of its payload among the specs.
 create or replace function :DISPATCH_POLICY_SCHEMA._add_governed(
   p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[]
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
@@ -59,13 +61,13 @@ begin
   ),
   job as (
     select p.policy, p.n, json_build_object(
-      'n', p.n, 'task', p.identifier, 'payload', p.payload,
+      'n', p.n, 'task', p.identifier, 'payload', case when p.policy is not null then p.payload end,
       'queueName', coalesce(p.queue_name, p.definition #>> '{job,queueName}'), 'runAt', p.run_at,
       'maxAttempts', coalesce(p.max_attempts, (p.definition #>> '{job,maxAttempts}')::int), 'jobKey', p.job_key,
       'priority', coalesce(p.priority, (p.definition #>> '{job,priority}')::int),
       'flags', coalesce(to_json(p.flags), (p.definition #> '{job,flags}')::json),
       'cost', case when p.resolves then p.definition -> 'cost' end, 'key', p.partition_key,
-      'p', case when p.resolves and p.key is not null
+      'p', case when p.policy is null then p.n when p.resolves and p.key is not null
         then dense_rank() over (partition by p.policy, p.resolves and p.key is not null order by p.key) - 1 end) as job
     from placed p
   ),
@@ -147,7 +149,7 @@ $$;
 create or replace function :DISPATCH_POLICY_SCHEMA._check_key(p_key text) returns text language plpgsql immutable as $$
 begin
   if octet_length(p_key) > 1024 then
-    raise exception 'dispatch_policy: partition key of % bytes, expected at most 1024: %…', octet_length(p_key),
+    raise exception 'dispatch_policy: partition key of % bytes, expected at most 1024: %...', octet_length(p_key),
       left(p_key, 60) using errcode = 'DPKEY';
   end if;
   return p_key;

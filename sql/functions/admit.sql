@@ -4,6 +4,9 @@
 -- Passes that keep to the ahead bound come one after the other, each with all that are eligible: what a second one claimed
 -- beside the first would be ranked alone, and take all the room there is once the first lets go of the bound.
 --
+-- A limiter that an application's transaction has locked stops those who use it, and nobody else: after a short wait their
+-- partitions are put off for a moment, and the others go on in the same pass.
+--
 -- Lock order, here and everywhere: partitions (skipped when locked, never waited for), limiters ascending, staged
 -- rows (skipped), Graphile Worker's job rows, in-flight rows.
 --
@@ -25,6 +28,9 @@ declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_partition_ids uuid[];
   v_limiter_ids bigint[];
+  v_busy jsonb;
+  v_held bigint[] := '{}';
+  v_locking boolean := false;
   v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
 begin
@@ -39,32 +45,76 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);
   end if;
   if p_bounded then
-    perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.admit'), v_policy.id);
+    v_busy := (
+      select u.busy from :DISPATCH_POLICY_SCHEMA._private_turns u
+      where u.policy_id = v_policy.id and u.step = 'admit' and u.place = 0 for update);
     v_now := coalesce(p_now, clock_timestamp());
+  else
+    v_busy := (
+      select u.busy from :DISPATCH_POLICY_SCHEMA._private_turns u
+      where u.policy_id = v_policy.id and u.step = 'admit' and u.place = 0);
   end if;
-  if v_policy.paused_until <= v_now then
-    v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy.id, p_shard, p_claim, v_now);
-  end if;
-  if v_partition_ids is null then
-    next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard);
+  -- which all partitions use
+  if v_busy ? v_policy.ahead_limiter_id::text
+    and :DISPATCH_POLICY_SCHEMA._held_limiters(array[v_policy.ahead_limiter_id]) <> '{}' then
+    next_eligible_at := v_now + interval '100 milliseconds';
     to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
     return;
   end if;
-  claimed := cardinality(v_partition_ids);
-  perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
-  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters(v_partition_ids);
-  if p_now is null then
-    v_now := clock_timestamp();
+  if v_policy.paused_until <= v_now then
+    -- twice only where a limiter was not to be had. A subtransaction around all of it: a row that is locked outside and
+    -- changed inside of one costs a multixact.
+    for v_attempt in 1..2 loop
+      begin
+        v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy.id, p_shard, p_claim, v_now);
+        exit when v_partition_ids is null;
+        claimed := cardinality(v_partition_ids);
+        if v_busy <> '{}' or v_attempt = 2 then
+          v_held := case when v_attempt = 2
+            then :DISPATCH_POLICY_SCHEMA._lock_free_limiters(v_partition_ids) else '{}' end;
+          -- all use this one: they stay as they are, and other passes may be the reason
+          if v_policy.ahead_limiter_id = any(v_held) then
+            claimed := 0;
+            v_partition_ids := '{}';
+          end if;
+          v_partition_ids := :DISPATCH_POLICY_SCHEMA._put_off(
+            v_policy.id, v_partition_ids, v_busy, v_held, p_bounded, v_now);
+          exit when v_partition_ids = '{}';
+        end if;
+        perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
+        if v_attempt = 2 then
+          v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids);   -- which it has locked
+        else
+          v_locking := true;
+          v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(v_partition_ids);
+          v_locking := false;
+        end if;
+        if p_now is null then
+          v_now := clock_timestamp();
+        end if;
+        v_limiters := array(
+          select l from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, v_limiter_ids, v_now, p_bounded) l);
+        if v_policy.breaker_failures is not null then
+          v_partition_ids := :DISPATCH_POLICY_SCHEMA._known_outcomes(v_policy, v_partition_ids);
+          claimed := cardinality(v_partition_ids);
+        end if;
+        v_candidates := case when v_policy.enabled
+          then :DISPATCH_POLICY_SCHEMA._allocate(v_policy, v_partition_ids, v_limiters, v_now)
+          else array(select c from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, v_policy.batch_size, null) c) end;
+        select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
+        from :DISPATCH_POLICY_SCHEMA._admit_claimed(
+          v_policy, v_partition_ids, v_limiters, v_candidates, v_now, not v_policy.enabled) a;
+        exit;
+      exception when lock_not_available or deadlock_detected then
+        if not v_locking then
+          raise;
+        end if;
+        v_locking := false;
+      end;
+    end loop;
   end if;
-  v_limiters := array(
-    select l from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, v_limiter_ids, v_now, p_bounded) l);
-  v_candidates := case when v_policy.enabled
-    then :DISPATCH_POLICY_SCHEMA._allocate(v_policy, v_partition_ids, v_limiters, v_now)
-    else array(select c from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, v_policy.batch_size, null) c) end;
-  select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
-  from :DISPATCH_POLICY_SCHEMA._admit_claimed(
-    v_policy, v_partition_ids, v_limiters, v_candidates, v_now, not v_policy.enabled) a;
-  next_eligible_at := :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null);
+  next_eligible_at := case when v_policy.ahead_limiter_id = any(v_held) then v_now + interval '100 milliseconds'
+    else :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null) end;
   to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
 end
 $$;
@@ -73,4 +123,41 @@ create or replace function :DISPATCH_POLICY_SCHEMA._is_to_route(p_policy_id int,
 language sql stable as $$
   select exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = p_policy_id)
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy);
+$$;
+
+-- Puts those of the claimed partitions off that use a limiter which another transaction has locked, and returns the others.
+-- These limiters are `p_held`, and of those that passes have found locked before, which `p_busy` names, the ones that still
+-- are: so only the first pass waits for one. A partition is put off for as long as its limiter has been locked, a tenth of a second
+-- at least and a second at most.
+create or replace function :DISPATCH_POLICY_SCHEMA._put_off(
+  p_policy_id int, p_partition_ids uuid[], p_busy jsonb, p_held bigint[], p_remember boolean, p_now timestamptz
+) returns uuid[] language plpgsql as $$
+declare
+  v_held bigint[] := p_held || :DISPATCH_POLICY_SCHEMA._held_limiters(array(
+    select k::bigint from jsonb_object_keys(p_busy) k where k::bigint <> all (p_held)));
+  v_busy jsonb;
+  v_put_off uuid[];
+begin
+  v_busy := (
+    select coalesce(jsonb_object_agg(u.id, coalesce(p_busy -> u.id::text, to_jsonb(p_now))), '{}')
+    from unnest(v_held) u (id));
+  if p_remember and v_busy <> p_busy then
+    update :DISPATCH_POLICY_SCHEMA._private_turns t set busy = v_busy
+    where t.policy_id = p_policy_id and t.step = 'admit' and t.place = 0;
+  end if;
+  if v_held = '{}' then
+    return p_partition_ids;
+  end if;
+  with put_off as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+      blocked_on = null,
+      denied_until = p_now + least(greatest(interval '100 milliseconds', (
+        select max(p_now - (v_busy ->> u.id::text)::timestamptz)
+        from unnest(p.limiter_ids) u (id) where u.id = any(v_held))), interval '1 second')
+    where p.id = any(p_partition_ids) and p.limiter_ids && v_held
+    returning p.id
+  )
+  select array_agg(o.id) into v_put_off from put_off o;
+  return array(select u.id from unnest(p_partition_ids) u (id) where (u.id in (select unnest(v_put_off))) is not true);
+end
 $$;

@@ -1,5 +1,5 @@
 -- The second half of an admission, for partitions and limiters the caller has locked: hand the chosen jobs over, and
--- charge. When Graphile Worker refuses the lot, the jobs it refuses are found and set aside, and the rest goes.
+-- charge what Graphile Worker took.
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
@@ -8,32 +8,25 @@ create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
 ) language plpgsql as $$
 declare
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[] := p_candidates;
-  v_admissions :DISPATCH_POLICY_SCHEMA._private_admission[] := '{}';
-  v_refused bigint[];
+  v_handed record;
 begin
   set_aside := 0;
   if exists (select from unnest(v_candidates) c where c.chosen) then
-    begin
-      v_admissions := array(select a from :DISPATCH_POLICY_SCHEMA._hand_over(v_candidates, p_now) a);
-    exception
-      -- busy or broken as a whole, not a bad row
-      when lock_not_available or query_canceled or admin_shutdown or crash_shutdown or cannot_connect_now
-        or deadlock_detected or serialization_failure or insufficient_resources or disk_full or out_of_memory
-        or too_many_connections then raise;
-      when others then
-        v_refused := :DISPATCH_POLICY_SCHEMA._set_refused_aside(v_candidates, p_now, sqlstate, sqlerrm);
-        set_aside := cardinality(v_refused);
-        v_candidates := array(select c from unnest(v_candidates) c where c.staged_id <> all (v_refused));
-        v_admissions := array(select a from :DISPATCH_POLICY_SCHEMA._hand_over(v_candidates, p_now) a);
-    end;
+    v_handed := :DISPATCH_POLICY_SCHEMA._hand_over_what_passes(v_candidates, p_now);
+    set_aside := cardinality(v_handed.set_aside);
+    if set_aside > 0 then
+      v_candidates := array(select c from unnest(v_candidates) c where c.staged_id <> all (v_handed.set_aside));
+    end if;
+  else
+    select '{}':::DISPATCH_POLICY_SCHEMA._private_admission[] as admissions into v_handed;
   end if;
-  admitted := (select count(*) from unnest(v_admissions) a where a.admitted);
+  admitted := (select count(*) from unnest(v_handed.admissions) a where a.admitted);
   select c.denied, c.saturated into denied, saturated from :DISPATCH_POLICY_SCHEMA._charge(
-    p_policy, p_partition_ids, p_limiters, v_candidates, v_admissions, p_now, p_forced,
+    p_policy, p_partition_ids, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,
     nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;
   if (p_policy).max_pending_in_all is not null then
     perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,
-      -(select count(*)::int from unnest(v_admissions) a where a.staged_id is not null));
+      -(select count(*)::int from unnest(v_handed.admissions) a where a.staged_id is not null));
   end if;
   if (p_policy).when_busy = 'skip' then
     perform :DISPATCH_POLICY_SCHEMA._skip_denied((p_policy).name, p_partition_ids);

@@ -1,6 +1,6 @@
 -- A job of a policy's task that starts without having been admitted: added by graphile_worker.add_job in a trigger or in
--- another language, by the worker's crontab, or retried after its slot was given back. Called before its task runs, and
--- says what is to become of it:
+-- another language, by the worker's crontab, retried after its slot was given back, or put in the place of an admitted
+-- one under its key. Called before its task runs, and says what is to become of it:
 --
 --   admitted     it holds its slots now, and runs
 --   taken_over   a copy is staged, under the id returned; the original is to complete without running
@@ -8,8 +8,7 @@
 --   gone         Graphile Worker has it no more: while this process was stopped its pool was counted dead, and another one
 --                ran the job to its end. It is to complete without running
 --
---   p_job_id      Graphile Worker's id
---   p_staged_id   the staged id it carries already, if any
+--   p_job_id, p_revision   Graphile Worker's row, as it was fetched
 --   p_attempt, p_pool_id   which attempt starts, and where: see _start_attempt
 --   p_batch       the job as _stage takes it, in a batch of one
 --   p_unmanaged   enforce: it goes at once where it would not overtake anybody and every gate has room for it, else it
@@ -17,21 +16,28 @@
 --                 run: it goes at once, past the gates, and counts in flight;
 --                 reject: it is taken over and set aside, until somebody reschedules or removes it
 --
--- Whoever comes first takes the job over, and once only: the original's id stays noted until Graphile Worker has it no
--- more, also when the copy ran long ago and a crash brings the original back.
+-- Returned with it: the admission under which the job has a slot, null where it has none. A job that took the place of an
+-- admitted one has that one's slot, whatever becomes of it: its end gives it back. Under the same limits it runs in it;
+-- under others it needs room there as well, and holds both.
 --
--- Order: the router's lock (only where the partition is new or its limits changed), the partition, limiters ascending.
+-- Whoever comes first takes the job over, and once only: the original's row stays noted until Graphile Worker has it no
+-- more, also when the copy ran long ago and a crash brings the original back. Its revision is noted with it, because the
+-- next job of its key may get the same row.
+--
+-- Order: the router's lock (only where the partition is new or its limits changed), the partition, limiters ascending,
+-- in-flight rows.
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
-  p_job_id bigint, p_staged_id bigint, p_attempt int, p_pool_id text, p_batch json, p_unmanaged text, p_now timestamptz,
-  out verdict text, out staged_id bigint
+  p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_batch json, p_unmanaged text, p_now timestamptz,
+  out verdict text, out staged_id bigint, out admission bigint
 ) language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_key text := p_batch #>> '{partitions,0,key}';
-  v_cost float8 := coalesce((p_batch #>> '{jobs,0,cost}')::float8, 1);
 begin
+  -- one that is taken over, or that no policy governs, holds the slot of the job it replaced until it ends
+  admission := (select f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = p_job_id);
   if not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id) then
     verdict := 'gone';
     return;
@@ -43,24 +49,48 @@ begin
   end if;
   -- a policy nobody has declared yet has no limits to look at; its jobs wait for them
   if v_policy.id is not null and p_unmanaged <> 'reject' and not exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id
+    select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
+    where o.job_id = p_job_id and o.revision = p_revision
   ) then
-    perform :DISPATCH_POLICY_SCHEMA._bring_up_to_date(v_policy, p_batch, coalesce(p_now, clock_timestamp()));
-    staged_id := coalesce(p_staged_id, nextval(
-      pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id')));
-    if p_unmanaged = 'run' then
-      perform :DISPATCH_POLICY_SCHEMA._hold_slot(v_policy.name, v_key, p_job_id, staged_id, v_cost);
-      verdict := 'admitted';
-    elsif :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(v_policy, v_key, p_job_id, staged_id, v_cost, p_now) then
-      verdict := 'admitted';
-    end if;
+    staged_id := nextval(
+      pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id'));
+    begin
+      verdict := case when :DISPATCH_POLICY_SCHEMA._let_in(
+        v_policy, v_key, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now) then 'admitted' end;
+    exception when lock_not_available or deadlock_detected then
+      verdict := null;   -- it fails for no lock: it would lose an attempt. A copy waits for its turn
+    end;
     if verdict = 'admitted' then
-      perform :DISPATCH_POLICY_SCHEMA._start_attempt(p_job_id, p_attempt, p_pool_id);
+      select s.admission into admission from :DISPATCH_POLICY_SCHEMA._start_attempt(
+        p_job_id, p_revision, p_attempt, p_pool_id) s;
+      perform :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id);
       return;
     end if;
   end if;
   verdict := 'taken_over';
-  staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_batch, p_unmanaged = 'reject');
+  staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_revision, p_batch, p_unmanaged = 'reject');
+end
+$$;
+
+-- Whether a job gets a slot at its start: the one of the job it replaced, one past the gates, or one by them. It waits half
+-- a second at most for what others hold.
+create or replace function :DISPATCH_POLICY_SCHEMA._let_in(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
+  p_batch json, p_unmanaged text, p_now timestamptz
+) returns boolean language plpgsql
+set lock_timeout = '500ms' as $$
+declare
+  v_cost float8 := coalesce((p_batch #>> '{jobs,0,cost}')::float8, 1);
+begin
+  perform :DISPATCH_POLICY_SCHEMA._bring_up_to_date(p_policy, p_batch, coalesce(p_now, clock_timestamp()));
+  if :DISPATCH_POLICY_SCHEMA._inherit_slot(p_policy, p_key, p_job_id, p_staged_id, p_revision) then
+    return true;
+  elsif p_unmanaged = 'run' then
+    perform :DISPATCH_POLICY_SCHEMA._hold_slot((p_policy).name, p_key, p_job_id, p_staged_id, p_revision, v_cost);
+    return true;
+  end if;
+  return :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(
+    p_policy, p_key, p_job_id, p_staged_id, p_revision, v_cost, p_now);
 end
 $$;
 
@@ -82,7 +112,7 @@ begin
   ) then
     return;
   end if;
-  perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.route'), (p_policy).id);
+  perform :DISPATCH_POLICY_SCHEMA._take_turn((p_policy).id, 'route');
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
     policy, partition_id, key, shard, version, context, weight, limits)
   values ((p_policy).name, v_id, v_state.key, v_state.shard, coalesce((p_batch ->> 'version')::int, 0), v_state.context,
@@ -101,8 +131,8 @@ $$;
 -- partition's own jobs and nobody else waits for one of its limiters, and all have room. A partition that a tick is at
 -- has no time for it.
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_cost float8,
-  p_now timestamptz
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
+  p_cost float8, p_now timestamptz
 ) returns boolean language plpgsql as $$
 declare
   v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
@@ -122,6 +152,7 @@ begin
     select l from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l);
   if greatest((p_policy).paused_until, v_partition.paused_until, v_partition.held_until) > v_now
     or v_partition.probing or v_partition.head_id < 9223372036854775807
+    or :DISPATCH_POLICY_SCHEMA._known_outcomes(p_policy, array[v_partition.id]) = '{}'
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = any(v_limiter_ids))
     or exists (
       select from unnest(v_limiter_ids) u (id)
@@ -136,28 +167,78 @@ begin
     p_policy, array[v_partition.id], v_limiters,
     array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, true)
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
-    array[row(p_job_id, p_staged_id, true, true):::DISPATCH_POLICY_SCHEMA._private_admission],
+    array[row(p_job_id, p_staged_id, true, true, p_revision):::DISPATCH_POLICY_SCHEMA._private_admission],
     v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
   return true;
 end
 $$;
 
--- Stages a copy of the job, once. Its place in the queue, key, flags and remaining attempts go along. Where a later one of
--- its key is staged already, that one stays.
-create or replace function :DISPATCH_POLICY_SCHEMA._take_over(p_job_id bigint, p_batch json, p_set_aside boolean)
-returns bigint language plpgsql as $$
+-- A job that took the place of an admitted one, in its row under its key, has that one's slot where its own limiters are
+-- among those that the slot counts for. It is an admission of its own then: the end of the job that was there gives
+-- nothing back.
+create or replace function :DISPATCH_POLICY_SCHEMA._inherit_slot(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int
+) returns boolean language plpgsql as $$
+begin
+  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set
+    staged_id = p_staged_id, admission = :DISPATCH_POLICY_SCHEMA._admission_now(), revision = p_revision,
+    attempt = null, pool_id = null, missing_since = null
+  from :DISPATCH_POLICY_SCHEMA._private_partitions p
+  where f.job_id = p_job_id and p.id = f.partition_id
+    and p.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key)
+    and f.limiter_ids @> array(
+      select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.id = any(p.limiter_ids) and l.kind <> 'throttle');
+  return found;
+end
+$$;
+
+-- A job that runs takes the place of an older one of its key that is staged.
+create or replace function :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id bigint) returns void language plpgsql as $$
+declare
+  v_tasks text[];
+  v_partition_ids uuid[];
+begin
+  with older as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(array(
+      select x.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+      join :DISPATCH_POLICY_SCHEMA._private_staged_jobs x on x.job_key = j.key
+      where j.id = p_job_id
+        and x.added_at < :DISPATCH_POLICY_SCHEMA._added_at(j.revision, j.created_at, j.updated_at)
+      for update of x skip locked))
+    returning s.task_identifier, s.partition_id
+  )
+  select array_agg(o.task_identifier), array_agg(o.partition_id) into v_tasks, v_partition_ids from older o;
+  if v_tasks is not null then
+    perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(v_tasks);
+  end if;
+end
+$$;
+
+-- Stages a copy of the job, once. Its place in the queue, key, flags, remaining attempts and the time it was added go along.
+-- Where a later one of its key is staged already, that one stays.
+create or replace function :DISPATCH_POLICY_SCHEMA._take_over(
+  p_job_id bigint, p_revision int, p_batch json, p_set_aside boolean
+) returns bigint language plpgsql as $$
 declare
   v_staged_id bigint;
+  v_added_at timestamptz := (
+    select :DISPATCH_POLICY_SCHEMA._added_at(j.revision, j.created_at, j.updated_at)
+    from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id);
   v_replaces boolean := exists (
     select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_batch #>> '{jobs,0,jobKey}');
 begin
-  insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs (job_id) values (p_job_id) on conflict do nothing;
+  insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs as o (job_id, revision) values (p_job_id, p_revision)
+  on conflict (job_id) do update set revision = excluded.revision, staged_id = null, taken_over_at = excluded.taken_over_at
+  where o.revision <> excluded.revision;
   if not found then
     return (select o.staged_id from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id);
   end if;
   select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
-  where s.created_at > j.updated_at;
+  where s.added_at > v_added_at;
   if found then
     update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
     return v_staged_id;
@@ -166,6 +247,7 @@ begin
     p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'replace') s;
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
   update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+  update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set added_at = v_added_at where s.id = v_staged_id;
   if p_set_aside then
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     set due = false, retry_at = 'infinity', failures = 1,

@@ -6,8 +6,9 @@
 -- A partition that keeps due jobs waits for the first limiter, narrow scopes first, that has no room for its next
 -- job. While it waits for a keyed scope it keeps one slot of the keyed scopes before that one: without, a partition
 -- that needs two saturated scopes never meets both free at once. One such slot per limiter, and always held in the
--- same order, so that no two partitions wait for each other. It keeps the slot for as long as it has waited, and one
--- second at least: then others may use it until the partition is looked at again. Without an end, one job that ran for
+-- same order, so that no two partitions wait for each other. It keeps the slot for as long as it has waited (not since the
+-- time of its job, which may be of long ago), and one second at least: then others may use it until the partition is looked
+-- at again. Without an end, one job that ran for
 -- hours in the further scope left the nearer one idle for hours; this way a slot is idle half of the time at most, and
 -- a longer wait is matched by a longer hold.
 --
@@ -29,7 +30,7 @@ declare
 begin
   return query
   with claimed as materialized (
-    select p.id, p.limiter_ids, p.weight, p.due_at, p.admitted_at, p.probing, p.probe_job_id, p.mean_work,
+    select p.id, p.limiter_ids, p.weight, p.due_at, p.admitted_at, p.probing, p.probe_job_id, p.mean_work, p.waiting_since,
       :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) as decayed
     from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids)
   ),
@@ -43,13 +44,14 @@ begin
       l.slots - coalesce(n.jobs, 0) as slots_left,
       t.tokens_left,
       case when l.spent is not null
-        then :DISPATCH_POLICY_SCHEMA._window_spend(l.spent, l.remembered, l.tokens - t.tokens_left, p_now) end
+        then :DISPATCH_POLICY_SCHEMA._window_spend(l.spent, l.per, l.remembered, l.tokens - t.tokens_left, p_now) end
         as spent_then,
       coalesce(n.jobs, 0) as jobs
     from unnest(p_limiters) l
     left join per_limiter n on n.id = l.id
     cross join lateral (
-      select case when p_forced then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
+      -- a cap has no tokens, which is null: greatest and least would make a 0 of it, and the cap would look full
+      select case when p_forced and l.tokens is not null then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
         else l.tokens - coalesce(n.cost, 0) end as tokens_left
     ) t
   ),
@@ -60,7 +62,7 @@ begin
     order by c.partition_id, c.pos
   ),
   part as materialized (
-    select p.id, p.limiter_ids, p.weight, p.due_at, p.admitted_at,
+    select p.id, p.limiter_ids, p.weight, p.due_at, p.admitted_at, p.waiting_since,
       case when p.probing then coalesce(p.probe_job_id, n.first_job_id) end as probe_job_id,
       p.decayed + coalesce(n.admitted, 0) * coalesce(:DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work), 1)
         as decayed,
@@ -120,7 +122,16 @@ begin
         when w.partition_id is null and p.head_skipped is true then p_now + interval '50 milliseconds'
         when w.partition_id is null then null
         when w.id is null then p_now + interval '1 second'
-        when w.breadth = 0 and w.kind = 'throttle' then w.own_ready_at
+        when w.kind = 'throttle' then least(case when w.breadth = 0 then w.own_ready_at else 'infinity' end, (
+          -- a job that comes before this one may cost less, and is not due yet: looked at then, or after the next 20
+          select min(greatest(x.at, p_now + interval '50 milliseconds')) from (
+            select y.at, y.priority, y.run_at, y.id, row_number() over () as place from (
+              select coalesce(s.retry_at, s.run_at) as at, s.priority, s.run_at, s.id
+              from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+              where s.partition_id = p.id and not s.due order by coalesce(s.retry_at, s.run_at) limit 20
+            ) y
+          ) x
+          where (x.priority, x.run_at, x.id) < (p.head_priority, p.head_run_at, p.head_id) or x.place = 20))
         else 'infinity' end as denied_until,
       -- also on a bucket of its own, whose time is known: other numbers change it
       case when p.head_id is null or p.probe_job_id is not null then null
@@ -131,7 +142,7 @@ begin
   -- the keyed slots kept for a partition that waits for a further keyed scope
   reserve as materialized (
     select distinct on (l.id) l.id, s.id as partition_id,
-      p_now + greatest(p_now - greatest(s.admitted_at, s.head_run_at), interval '1 second') as until
+      p_now + greatest(case when s.admitted = 0 then p_now - s.waiting_since end, interval '1 second') as until
     from state s
     cross join lateral unnest(s.limiter_ids) with ordinality u (id, ord)
     join lim l on l.id = u.id
@@ -183,9 +194,12 @@ begin
       admitted_total = p.admitted_total + s.admitted,
       admitted_at = case when s.admitted > 0 then p_now else p.admitted_at end,
       due_at = case
+        -- due, and promoted by nobody: another session holds the row
+        when s.head_id is null and s.admitted = 0 and s.next_run_at <= p_now then p_now + interval '50 milliseconds'
         when s.head_id is null then coalesce(s.next_run_at, 'infinity')
         when s.reason = 'tick_budget' then s.due_at
-        else p_now end,
+        -- by a time ahead it would not be looked at again before that time has come
+        else least(p_now, clock_timestamp()) end,
       head_priority = coalesce(s.head_priority, 32767),
       head_run_at = coalesce(s.head_run_at, 'infinity'),
       head_id = coalesce(s.head_id, 9223372036854775807),
@@ -197,6 +211,8 @@ begin
       held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
       paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
       denied_reason = s.reason,
+      waiting_since = case when s.head_id is null then null when s.admitted > 0 then p_now
+        else least(s.waiting_since, p_now) end,
       probe_job_id = s.probe_job_id,
       visited = p_tick
     from state s where p.id = s.id and p.id = any(p_partition_ids)

@@ -32,7 +32,7 @@ begin
     select c.policy_id from (
       select distinct l.policy_id from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_ids)
     ) c
-    where pg_try_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.route'), c.policy_id));
+    where :DISPATCH_POLICY_SCHEMA._try_turn(c.policy_id, 'route'));
   v_ids := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = any(v_ids) and l.policy_id = any(v_policy_ids) order by l.id for update skip locked);
@@ -62,6 +62,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._is_unused(
       when 'throttle' then limiter.refilled_at < p_now - p_inactive_after
         and :DISPATCH_POLICY_SCHEMA._throttle_holds(limiter, p_now, p_overridden)
           >= :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.rate, limiter.burst) - 1e-9
+        and (limiter.longest_until > p_now) is not true
       when 'adaptive_concurrency' then coalesce(limiter.decreased_at < p_now - p_inactive_after, true)
       else true end;
 $$;

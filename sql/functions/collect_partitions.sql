@@ -36,6 +36,9 @@ begin
   where l.breadth = 0 and l.id = any(array(
     select unnest(q.limiter_ids) from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = any(v_ids)));
   delete from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = any(v_ids);
+  if v_ids <> '{}' then
+    perform :DISPATCH_POLICY_SCHEMA._forget_shards();
+  end if;
   return cardinality(v_ids);
 end
 $$;

@@ -1,4 +1,5 @@
--- Records a policy as a process declares it. A higher version wins; at equal versions the process that started last.
+-- Records a policy as a process declares it. A higher version wins; at equal versions the process that started last. A
+-- process whose clock is ahead counts as started now: else later processes were refused until its time had come.
 -- Returns whether this definition is now in force, and whether it differs from the one before (then partitions are
 -- resolved anew from their stored contexts).
 --
@@ -7,7 +8,9 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._declare_policy(
   p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz
 ) returns table (in_force boolean, changed boolean) language plpgsql
-set search_path = pg_catalog, pg_temp as $$
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'                     -- somebody may leave a pause or a switch of it open: it comes again
+as $$
 #variable_conflict use_column
 declare
   v_name text := p_definition ->> 'name';
@@ -16,14 +19,14 @@ declare
   v_limiter_id bigint;
 begin
   -- declarations of several processes at once, one after the other
-  perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.declare'), 0);
+  perform :DISPATCH_POLICY_SCHEMA._take_turn(0, 'declare');
   select p.definition_hash, p.max_pending_in_all into v_before from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_name;
   insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
     ahead_auto, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
     max_pending_in_all, when_full, strict_pending, when_busy, fair_by_work, declared_enabled)
   values (
-    v_name, (p_definition ->> 'version')::int, p_definition, p_hash, p_started_at,
+    v_name, (p_definition ->> 'version')::int, p_definition, p_hash, least(p_started_at, clock_timestamp()),
     case when p_settings ? 'halfLifeSeconds' then (p_settings ->> 'halfLifeSeconds')::float8 else 60 end,
     coalesce((p_settings ->> 'admissionBatchSize')::int, 100), (p_settings ->> 'tickAdmissionBudget')::int,
     (p_settings ->> 'ahead')::int, coalesce((p_settings ->> 'aheadAuto')::boolean, true),
@@ -56,10 +59,12 @@ begin
     return query select false, false;
     return;
   end if;
+  perform :DISPATCH_POLICY_SCHEMA._make_turns(v_id, coalesce((p_definition #>> '{maxPending,strict}')::boolean, false));
   insert into :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, gate, scope_key, kind, breadth, position)
   values (v_id, 'ahead', '', 'ahead', 3, 32767) on conflict (policy_id, gate, scope_key) do nothing
   returning id into v_limiter_id;
-  if p_definition #>> '{maxPending,policy}' is not null and v_before.max_pending_in_all is null then
+  if p_definition #>> '{maxPending,policy}' is not null
+    and (v_before.max_pending_in_all is null or v_before.definition_hash is distinct from p_hash) then
     perform :DISPATCH_POLICY_SCHEMA._sweep_pending();   -- what was staged before it had a bound
   end if;
   if v_limiter_id is not null then

@@ -1,6 +1,7 @@
 -- Deletes the in-flight rows of these jobs and gives their limiters back what they took; feeds adaptive limiters, and
 -- leaves a note where somebody waits. Rows whose limiters are not all locked by now (the job was admitted again under
--- others meanwhile) stay for the next flush; rows that a later attempt has taken over stay for its release.
+-- others meanwhile) stay for the next flush; rows that a later attempt has taken over, or that a later admission got with
+-- Graphile Worker's row, stay for its release.
 --
 --   p_ending    those whose end Graphile Worker is recording just now: the ahead bound still counts them
 --   left_ids    the jobs that stay
@@ -23,14 +24,13 @@ declare
       select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null or p.fair_by_work);
 begin
   with held as materialized (
-    select f.job_id, f.attempt from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    select f.job_id, f.attempt, f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(p_job_ids) order by f.job_id for update
   ),
   taken_over as materialized (
     select h.job_id from held h join unnest(p_jobs) f on f.job = h.job_id
-    -- mostly no job has a later attempt, and the input is not read again
-    where exists (select from held x where x.attempt is not null)
-    group by h.job_id, h.attempt having max(coalesce(f.attempt, 32767)) < h.attempt
+    group by h.job_id having bool_and(
+      coalesce(f.admission <> h.admission, false) or coalesce(f.attempt, 32767) < coalesce(h.attempt, 0))
   ),
   gone as (
     delete from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f

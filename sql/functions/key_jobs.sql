@@ -25,7 +25,8 @@ set search_path = pg_catalog, pg_temp as $$
   )
   select t.staged_id, t.partition_key, s.task_identifier, s.payload, s.queue_name, s.priority::int, s.run_at, s.flags,
     s.job_key
-  from taken t join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = t.staged_id and s.partition_id is null;
+  from taken t join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = t.staged_id and s.partition_id is null
+  for update of s skip locked;   -- somebody may be rescheduling it: to wait would hold up the policy's tick
 $$;
 
 --   p_jobs   json array of { "id", "cost", "partition": { "key", "shard", "context", "weight", "limits" } }, or

@@ -4,7 +4,8 @@
 -- `spent` is null but for sliding windows, whose tokens are what they have left.
 -- `p_bounded` false: the ahead bound does not count (an explicit tick is not kept just ahead of the workers).
 -- `measured`: jobs of the policy that finished a second, where it is time to say so anew.
--- `remembered`: for how many seconds a window has to know what was spent: an override's may be shorter than its own.
+-- `remembered`: for how many seconds a window has to know what was spent: an override's may be shorter than its own, and
+-- so may a definition's than the one before, which a deployment may bring back.
 -- `ending`: released jobs that Graphile Worker still has, for which the ahead bound has no room.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
@@ -21,7 +22,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
           where x.gate = l.gate and (x.scope_key = l.scope_key or x.scope_key is null)
             and (x.began_at > l.refilled_at or (x.until_at > l.refilled_at and not x.in_force)))
         then :DISPATCH_POLICY_SCHEMA._throttle_settled(l, p_now) end as settled,
-      l.tokens, l.refilled_at, l.sliding, l.spent, l.finished_per_second, l.rate as own_rate, l.per as own_per,
+      case when l.longest_until > p_now then l.longest end as longest,
+      l.tokens, l.refilled_at, l.sliding, l.smooth, l.spent, l.finished_per_second, l.rate as own_rate, l.per as own_per,
       -- every second
       case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
         (l.released - l.sampled_released) / greatest(extract(epoch from p_now - l.sampled_at)::float8, 1), 0) end as measured,
@@ -55,19 +57,21 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
       when e.sliding then :DISPATCH_POLICY_SCHEMA._window_left(e.spent, e.rate, e.per, p_now)
       else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
         coalesce((e.settled).tokens, e.tokens), coalesce((e.settled).refilled_at, e.refilled_at),
-        e.rate, e.per, e.burst, p_now) end end,
+        e.rate, e.per, e.burst, e.smooth, p_now) end end,
     case when e.sliding then e.spent end,
     case when e.kind = 'throttle' then null
       when e.cap is null then 2147483647
       else :DISPATCH_POLICY_SCHEMA._concurrency_slots(e.cap, e.in_flight + e.ending) end,
     e.cap, e.in_flight,
-    -- a reservation counts while its partition waits or is about to be looked at
+    -- a reservation counts while its partition waits or is about to be looked at; one that lasts for longer than the
+    -- partition has waited is of a clock that was ahead
     (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now),
+      where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now
+        and e.reserved_until <= p_now + greatest(p_now - q.waiting_since, '1 second') + interval '1 second'),
     e.reserved_until, e.ending, e.finished_per_second, e.measured,
     case when e.sliding then greatest(
       :DISPATCH_POLICY_SCHEMA._window_seconds(e.rate, e.per),
-      :DISPATCH_POLICY_SCHEMA._window_seconds(e.own_rate, e.own_per)) end
+      :DISPATCH_POLICY_SCHEMA._window_seconds(e.own_rate, e.own_per), e.longest) end
   from effective e;
 $$;
 
@@ -130,7 +134,8 @@ begin
     if coalesce((v_set ->> 'rate')::float8, limiter.rate) > 0 then
       limiter.tokens := :DISPATCH_POLICY_SCHEMA._throttle_tokens(
         limiter.tokens, limiter.refilled_at, coalesce((v_set ->> 'rate')::float8, limiter.rate),
-        coalesce((v_set ->> 'per')::float8, limiter.per), coalesce((v_set ->> 'burst')::float8, limiter.burst), v_at);
+        coalesce((v_set ->> 'per')::float8, limiter.per), coalesce((v_set ->> 'burst')::float8, limiter.burst),
+        limiter.smooth, v_at);
     end if;
     limiter.refilled_at := v_at;
   end loop;

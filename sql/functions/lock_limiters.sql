@@ -11,3 +11,53 @@ begin
   return v_ids;
 end
 $$;
+
+-- The same for passes: after 100 ms it raises lock_not_available. A release or another pass holds a limiter for a few
+-- milliseconds; an application's transaction for as long as it likes.
+create or replace function :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(p_partition_ids uuid[])
+returns bigint[] language plpgsql set lock_timeout = '100ms' as $$
+begin
+  return :DISPATCH_POLICY_SCHEMA._lock_limiters(p_partition_ids);
+end
+$$;
+
+-- Which of these limiters another transaction has locked at this moment. It keeps no lock itself: the caller goes on to
+-- take others, in order.
+create or replace function :DISPATCH_POLICY_SCHEMA._held_limiters(p_ids bigint[]) returns bigint[] language plpgsql as $$
+declare
+  v_free bigint[];
+begin
+  begin
+    v_free := array(
+      select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.id = any(p_ids) order by l.id for no key update skip locked);
+    raise exception using errcode = 'DPOUT';
+  exception when sqlstate 'DPOUT' then null;
+  end;
+  return array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(p_ids) and (l.id in (select unnest(v_free))) is not true);
+end
+$$;
+
+-- Locks those limiters of these partitions that are to be had at once, and returns the others.
+create or replace function :DISPATCH_POLICY_SCHEMA._lock_free_limiters(p_partition_ids uuid[])
+returns bigint[] language plpgsql as $$
+declare
+  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._limiters_of(p_partition_ids);
+  v_free bigint[] := array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(v_ids) order by l.id for no key update skip locked);
+begin
+  return array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(v_ids) and (l.id in (select unnest(v_free))) is not true);
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._limiters_of(p_partition_ids uuid[]) returns bigint[]
+language sql stable as $$
+  select coalesce(array_agg(distinct u.id), '{}')
+  from :DISPATCH_POLICY_SCHEMA._private_partitions p cross join unnest(p.limiter_ids) u (id)
+  where p.id = any(p_partition_ids);
+$$;

@@ -1,7 +1,8 @@
 -- Holds a policy's backlog within its bound, in the producer's transaction: says which of these jobs may be staged, and
 -- drops the others, or older ones, or raises. Pending is what committed transactions and this one have staged: producers
 -- at the same time may together go past the bound by what they have not committed, unless the policy is strict (then
--- they wait for each other, by an advisory lock for each partition, and one for the bound on all).
+-- they wait for each other, by a row for the bound on all, and one of 1,024 for each partition: two that share one by
+-- chance wait for each other, too).
 --
 -- A job whose key is staged already takes that one's place; with unsafe_dedupe, one whose key is anywhere changes nothing.
 -- Retries and jobs taken over are not held to the bound, since they are no producer's to lose. A job whose partition is
@@ -24,12 +25,12 @@ declare
     select j.value ->> 'jobKey' from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null);
 begin
   if (p_policy).strict_pending then
-    perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.pending'), l.id) from (
-      select hashtext(v_name) as id where v_max_in_all is not null
+    perform from :DISPATCH_POLICY_SCHEMA._private_turns u
+    where u.policy_id = (p_policy).id and u.step = 'pending' and u.place = any(array(
+      select 0 where v_max_in_all is not null
       union
-      select hashtext(v_name || ':' || k.key) from json_to_recordset(p_partitions) k (key text) where v_max is not null
-      order by id offset 0
-    ) l;
+      select 1 + (hashtext(k.key) & 1023) from json_to_recordset(p_partitions) k (key text) where v_max is not null))
+    order by u.place for update;
   end if;
   if v_max_in_all is not null then
     v_pending_in_all := (
@@ -123,12 +124,19 @@ $$;
 
 -- Drops that many of a partition's jobs, or of all a policy's: those staged first. Parked ones stay, those another session
 -- is at, and those of `p_keys`, which are about to be replaced. Returns how many it dropped.
+--
+-- No other goes in the place of one that another session is at. A tick that hands it over makes room by that; where another
+-- producer drops it the two overshoot together, and the next call drops one more. Dropping another one could lose a job for
+-- which there is room.
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_oldest(
   p_policy text, p_partition_id uuid, p_jobs int, p_keys text[]
-) returns int language plpgsql as $$
+) returns int language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
+as $$
 declare
   v_ids bigint[];
   v_dropped int;
+  v_partition_ids uuid[];
 begin
   if p_jobs <= 0 then
     return 0;
@@ -144,11 +152,16 @@ begin
     ) s order by s.id limit p_jobs);
   else
     v_ids := array(
-      select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.parked_job_id is null and (s.job_key = any(p_keys)) is not true and s.task_identifier in (
-        select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
-        join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id where p.name = p_policy)
-      order by s.id limit p_jobs);
+      select s.id
+      from :DISPATCH_POLICY_SCHEMA._private_policies p
+      join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+      cross join lateral (
+        select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x
+        where x.task_identifier = t.task_identifier and x.droppable and x.parked_job_id is null
+          and (x.job_key = any(p_keys)) is not true
+        order by x.id limit p_jobs
+      ) s
+      where p.name = p_policy order by s.id limit p_jobs);
   end if;
   with dropped as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
@@ -163,8 +176,14 @@ begin
     insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, reason, jobs)
     select p_policy, d.partition_id, 'max_pending', count(*) from dropped d group by d.partition_id
   )
-  select count(*) into v_dropped from dropped;
+  select count(*), array_agg(distinct d.partition_id) into v_dropped, v_partition_ids from dropped d;
+  perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -v_dropped);
   return v_dropped;
 end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._is_droppable(p_when_full text, p_max_in_all int) returns boolean
+language sql immutable as $$
+  select p_max_in_all is not null and p_when_full = 'drop_oldest';
 $$;

@@ -1,5 +1,5 @@
 -- When something may be admitted next: the first partition, the next token of a shared bucket somebody waits for, the
--- start or end of an override, the end of a pause of the whole policy. Null: nothing until something happens.
+-- start or end of an override that waiters are to be told of, the end of a pause of the whole policy. Null: nothing until something happens.
 -- `p_saturated`: no partition may go, however eligible, until a job ends.
 create or replace function :DISPATCH_POLICY_SCHEMA._next_eligible_at(
   p_policy text, p_shard text, p_saturated boolean default false
@@ -19,10 +19,8 @@ begin
       ) x),
     (select l.wake_at from :DISPATCH_POLICY_SCHEMA._private_limiters l
       where l.policy_id = p.id and l.wake_at is not null order by l.wake_at limit 1),
-    (select min(case when o.announced_at < o.from_at then o.from_at else o.until_at end)
-      from :DISPATCH_POLICY_SCHEMA._private_overrides o
-      where o.policy_id = p.id and (o.announced_at < o.from_at or o.announced_at < o.until_at)
-        and case when o.announced_at < o.from_at then o.from_at else o.until_at end between '-infinity' and 'infinity')
+    (select min(case when o.to_announce <> '{}' then '-infinity' else o.announce_at end)
+      from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p.id and p.enabled)
   ) as at) e
   where p.name = p_policy);
 end

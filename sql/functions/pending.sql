@@ -32,7 +32,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._add_up_pending(p_policy text
   select p_policy, sum(e.jobs) from entry e having count(*) > 0;
 $$;
 
--- Counts anew, in one snapshot. Returns how many policies were wrong.
+-- Counts anew, in one snapshot, and marks what may be dropped. Returns how many policies were wrong.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_pending() returns int language sql volatile
 set search_path = pg_catalog, pg_temp as $$
   with repaired as (
@@ -48,6 +48,17 @@ set search_path = pg_catalog, pg_temp as $$
     ) c
     where p.max_pending_in_all is not null and t.jobs <> c.jobs
     returning 1
+  ),
+  -- staged before their policy dropped the oldest
+  marked as (
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set droppable = true
+    where s.id in (
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_policies p
+      join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+      join :DISPATCH_POLICY_SCHEMA._private_staged_jobs x on x.task_identifier = t.task_identifier
+      where :DISPATCH_POLICY_SCHEMA._is_droppable(p.when_full, p.max_pending_in_all)
+        and not x.droppable and x.parked_job_id is null
+      for update of x skip locked)
   )
   select count(*)::int from repaired;
 $$;

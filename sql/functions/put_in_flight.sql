@@ -8,6 +8,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_taking[] language plpgsql volatile as $$   -- planned as _charge, which calls it
 declare
+  v_admission bigint := :DISPATCH_POLICY_SCHEMA._admission_now();
   v_moved bigint[] := '{}';
   v_held bigint[] := '{}';
   v_takings :DISPATCH_POLICY_SCHEMA._private_taking[];
@@ -33,12 +34,14 @@ begin
     select coalesce(array_agg(m.job_id), '{}') into v_moved from moving m;
     with taken as (
       insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
-        (job_id, staged_id, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-      select h.job_id, h.staged_id, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work, p_now
+        (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
+      select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work,
+        p_now
       from :DISPATCH_POLICY_SCHEMA._holdings(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
       where h.counted
       order by h.job_id
-      on conflict (job_id) do update set staged_id = excluded.staged_id, attempt = null, pool_id = null,
+      on conflict (job_id) do update set staged_id = excluded.staged_id, admission = excluded.admission,
+        revision = excluded.revision, attempt = null, pool_id = null, missing_since = null,
         policy_id = excluded.policy_id, partition_id = excluded.partition_id,
         limiter_ids = case when f.job_id = any(v_moved)
           then array(select unnest(f.limiter_ids) union select unnest(excluded.limiter_ids)) else f.limiter_ids end,
@@ -55,8 +58,9 @@ begin
   ),
   taken as (
     insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs
-      (job_id, staged_id, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-    select h.job_id, h.staged_id, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work, p_now
+      (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
+    select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work,
+      p_now
     from holdings h where not h.counted
   )
   -- by partition: unnesting the limiters of 5,000 jobs cost as much as inserting them
@@ -80,7 +84,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._holdings(
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[]
 ) returns table (
   job_id bigint, staged_id bigint, policy_id int, partition_id uuid, limiter_ids bigint[], cost float8, work float8,
-  counted boolean
+  counted boolean, revision int
 ) language sql stable as $$
   with held as materialized (
     select p.id, p.policy_id, :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work) as work, array(
@@ -88,7 +92,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._holdings(
         where u.id not in (select l.id from unnest(p_limiters) l where l.kind = 'throttle')) as limiter_ids
     from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids)
   )
-  select a.job_id, a.staged_id, h.policy_id, h.id, h.limiter_ids, c.cost, h.work, a.counted
+  select a.job_id, a.staged_id, h.policy_id, h.id, h.limiter_ids, c.cost, h.work, a.counted, a.revision
   from unnest(p_admissions) a
   join unnest(p_candidates) c on c.staged_id = a.staged_id
   join held h on h.id = c.partition_id

@@ -1,6 +1,6 @@
 -- What finished since the last flush of a worker process gives back what it held, in one transaction.
 --
---   p_jobs   json array of { "job": Graphile Worker's id, "ok": boolean, "lagMs": number | null,
+--   p_jobs   json array of { "job": Graphile Worker's id, "admission": which one of that row (null: whichever), "ok": boolean, "lagMs": number | null,
 --     "durationMs": how long it ran, where the policy's fairness is by work,
 --     "attempt": the attempt that ended (null: whichever holds the slot),
 --     "ends": true where Graphile Worker is recording its end just now,
@@ -10,24 +10,25 @@
 --       { "after": seconds, "native": true } only sets Graphile Worker's own back-off (bypass),
 --       { "giveUp": true } fails it for good }
 --
--- The end of an attempt that a later one has taken the slot over from (its pool was silent for so long that the job was
--- unlocked) gives nothing back.
+-- A slot belongs to an admission and an attempt, and a release names both. The end of an attempt that a later one has
+-- taken the slot over from (its pool was silent for so long that the job was unlocked) gives nothing back, and neither
+-- does the end of a job whose row another one of its key was admitted in meanwhile.
 --
---   left_ids    these come again with the next flush: Graphile Worker has not recorded their failure yet, or their
---     limiters changed meanwhile
+--   left_ids    these come again with the next flush: Graphile Worker has not recorded their failure yet, their limiters
+--     changed meanwhile, or another transaction holds one of these rows
 --   saturated   the next flush may wait, see _give_back
 --
 -- A success is not waited for: what it held is free, and the ahead bound remembers it until Graphile Worker's table has it
 -- no more.
 --
--- Order: limiters ascending, Graphile Worker's job rows, in-flight rows. The in-flight rows are waited for: a skipped
--- one would leak its slot.
+-- Order: limiters ascending, Graphile Worker's job rows, in-flight rows. Each is waited for only for a moment: an
+-- application's open transaction delays the jobs it touches, and no others.
 create or replace function :DISPATCH_POLICY_SCHEMA._release(
   p_jobs json, p_now timestamptz, out left_ids bigint[], out saturated boolean
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
-set lock_timeout = '5s'                     -- it comes again, and with it what has finished since
+set lock_timeout = '250ms'
 as $$
 declare
   v_now timestamptz;
@@ -40,7 +41,8 @@ declare
       where f.job_id = any(v_job_ids)
     ) f cross join unnest(f.limiter_ids) u (id));
   v_ending bigint[] := '{}';
-  v_unrecorded bigint[] := '{}';
+  v_left bigint[] := '{}';
+  v_free bigint[];
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'dispatch_policy: a release needs READ COMMITTED, not %', current_setting('transaction_isolation')
@@ -58,8 +60,18 @@ begin
         where j.id = f.job and j.attempts = f.attempt and j.locked_at is not null limit 1) j
       where f.ok and f.ends);
   end if;
-  perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.id = any(v_limiter_ids) order by l.id for no key update;
+  begin
+    perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(v_limiter_ids) order by l.id for no key update;
+  exception when lock_not_available then
+    v_limiter_ids := array(
+      select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.id = any(v_limiter_ids) order by l.id for no key update skip locked);
+    v_left := array(
+      select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      where f.job_id = any(v_job_ids) and not f.limiter_ids <@ v_limiter_ids);
+    v_jobs := array(select j from unnest(v_jobs) j where j.job <> all (v_left) order by j.job);
+  end;
   v_now := coalesce(p_now, clock_timestamp());
   if exists (select from unnest(v_jobs) j where j.retry is not null) then
     -- a flush that came so late that Graphile Worker retried the job by itself: what it holds is the new attempt's,
@@ -70,22 +82,37 @@ begin
       left join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = j.job
       left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.job
       where (j.retry ->> 'attempt')::int is null or not (
-        coalesce((j.retry ->> 'attempt')::int < g.attempts and g.attempts < g.max_attempts, false)
+        coalesce(j.admission <> f.admission, false)
+        or coalesce((j.retry ->> 'attempt')::int < g.attempts and g.attempts < g.max_attempts, false)
         or coalesce((j.retry ->> 'attempt')::int > g.attempts, false)
         or coalesce((j.retry ->> 'attempt')::int < f.attempt, false))
       order by j.job);
-    v_unrecorded := :DISPATCH_POLICY_SCHEMA._retry(v_jobs, v_now);
-    v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_unrecorded));
+    -- one that ran twice, because somebody took its attempts off, may have failed as the same attempt: its last end counts
+    v_left := v_left || :DISPATCH_POLICY_SCHEMA._retry(array(
+      select distinct on (j.job) j from unnest(v_jobs) j where j.retry is not null order by j.job, j.ordinality desc), v_now);
   end if;
-  select v_unrecorded || g.left_ids, g.saturated into left_ids, saturated
-  from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now) g;
+  v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
+  begin
+    select v_left || g.left_ids, g.saturated into left_ids, saturated
+    from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now) g;
+  exception when lock_not_available then
+    v_free := array(
+      select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      where f.job_id = any(v_job_ids) order by f.job_id for update skip locked);
+    select v_left || g.left_ids || array(
+        select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+        where f.job_id = any(v_job_ids) and f.job_id <> all (v_free)), g.saturated
+    into left_ids, saturated
+    from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_free, v_limiter_ids, v_ending, v_now) g;
+  end;
 end
 $$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._finished(p_jobs json)
 returns setof :DISPATCH_POLICY_SCHEMA._private_finished_job language sql stable as $$
-  select j.job, coalesce(j.ok, true), j."lagMs", j."durationMs", j.attempt, j.ends,
+  select j.job, j.admission, coalesce(j.ok, true), j."lagMs", j."durationMs", j.attempt, j.ends,
     case when json_typeof(j.retry) = 'object' then j.retry end, j.ordinality
-  from rows from (json_to_recordset(p_jobs) as (job bigint, ok boolean, "lagMs" float8, "durationMs" float8, attempt int, ends boolean, retry json))
-    with ordinality j (job, ok, "lagMs", "durationMs", attempt, ends, retry, ordinality);
+  from rows from (json_to_recordset(p_jobs) as (
+      job bigint, admission bigint, ok boolean, "lagMs" float8, "durationMs" float8, attempt int, ends boolean, retry json))
+    with ordinality j (job, admission, ok, "lagMs", "durationMs", attempt, ends, retry, ordinality);
 $$;

@@ -1,33 +1,47 @@
 -- Failed jobs, once Graphile Worker has recorded their failure (events, last_error and attempts are its own): park
 -- them inside Graphile Worker (run_at infinity, the last priority: parked at 0 they slowed every fetch of a later
--- priority) and stage a row that refers to each, due at its back-off time. Returns the jobs that are still locked, whose
--- failure is about to be recorded.
+-- priority) and stage a row that refers to each, due at its back-off time. Returns the jobs that come again: those still
+-- locked, whose failure is about to be recorded, and those that another transaction is at.
 create or replace function :DISPATCH_POLICY_SCHEMA._retry(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
 ) returns bigint[] language plpgsql as $$
 declare
   v_locked bigint[];
   v_parked bigint[];
+  v_tried bigint[];
+  v_revisions int[];
 begin
-  select coalesce(array_agg(j.id) filter (where j.locked_at is not null), '{}'),
-    coalesce(array_agg(j.id order by j.id) filter (where j.locked_at is null
+  select coalesce(array_agg(x.id) filter (where x.is_locked), '{}'),
+    coalesce(array_agg(x.id order by x.id) filter (where x.parks), '{}'),
+    coalesce(array_agg(x.revision order by x.id) filter (where x.parks), '{}')
+  into v_locked, v_tried, v_revisions
+  from (
+    select j.id, j.revision, j.locked_at is not null as is_locked, j.locked_at is null
       and (j.attempts < j.max_attempts
         -- one that was removed meanwhile has used up its attempts, and lost its key
         or (f.retry ->> 'giveBack' is not null and j.attempts = (f.retry ->> 'attempt')::int
           and j.key is not distinct from f.retry ->> 'jobKey'))
       and (f.retry ->> 'after') is not null and (f.retry ->> 'native') is null
       -- a job that holds nothing (its row was swept, or it was retried past the gates) could not be admitted again
-      and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id)), '{}')
-  into v_locked, v_parked
-  from unnest(p_jobs) f
-  join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-  where f.retry is not null;
+      and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id) as parks
+    from unnest(p_jobs) f
+    join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
+    where f.retry is not null
+  ) x;
+  v_parked := :DISPATCH_POLICY_SCHEMA._park(v_tried, v_revisions);
+  v_locked := v_locked || array(select unnest(v_tried) except select unnest(v_parked));
   with parked as materialized (
-    select j.id from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(v_parked, run_at => 'infinity', priority => 32767) j
+    select u.id, u.revision from unnest(v_tried, v_revisions) u (id, revision) where u.id = any(v_parked)
   ),
   due as materialized (
-    select f.job, i.staged_id, i.policy_id, i.cost, p.name as policy, f.retry,
-      p_now + make_interval(secs => (f.retry ->> 'after')::float8) as run_at,
+    select f.job, k.revision, i.policy_id,
+      -- a copy of the job, flags and all, may be staged under its id
+      case when exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          where s.id = i.staged_id and s.parked_job_id is distinct from f.job)
+        then nextval(pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id'))
+        else i.staged_id end as staged_id, i.cost, p.name as policy, f.retry,
+      p_now + :DISPATCH_POLICY_SCHEMA._wait((f.retry ->> 'after')::float8) as run_at,
       coalesce((f.retry ->> 'priority')::smallint, 0::smallint) as priority,
       coalesce(f.retry #>> '{move,key}', q.key) as key, q.shard
     from parked k
@@ -38,18 +52,26 @@ begin
   ),
   staged as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
-      id, partition_id, task_identifier, payload, queue_name, run_at, max_attempts, priority, cost, due, parked_job_id)
+      id, partition_id, task_identifier, payload, queue_name, run_at, max_attempts, priority, cost, due, parked_job_id,
+      parked_revision)
     overriding system value
     select d.staged_id, :DISPATCH_POLICY_SCHEMA._partition_id(d.policy, d.key), d.retry ->> 'task', '{}',
       d.retry ->> 'queueName', d.run_at, (d.retry ->> 'maxAttempts')::smallint, d.priority,
-      coalesce((d.retry #>> '{move,cost}')::float8, d.cost), d.run_at <= p_now, d.job
+      coalesce((d.retry #>> '{move,cost}')::float8, d.cost), d.run_at <= p_now, d.job, d.revision
     from due d
-    on conflict (id) do nothing   -- parked by the flush before, which left what it holds
-    returning *
+    -- parked by the flush before, which left what it holds; or retried by hand since, and failed again
+    on conflict (parked_job_id) where parked_job_id is not null do update set
+      partition_id = excluded.partition_id, run_at = excluded.run_at, max_attempts = excluded.max_attempts,
+      priority = excluded.priority, cost = excluded.cost, due = excluded.due, parked_revision = excluded.parked_revision,
+      retry_at = null, failures = 0, error = null
+    returning *, (xmax = 0) as fresh
   ),
   told as materialized (
     select :DISPATCH_POLICY_SCHEMA._notify(d.policy), :DISPATCH_POLICY_SCHEMA._count_pending(d.policy, d.jobs)
-    from (select due.policy, count(*)::int as jobs from due group by due.policy) d
+    from (
+      select d.policy, (count(*) filter (where s.fresh))::int as jobs from staged s join due d on d.job = s.parked_job_id
+      group by d.policy
+    ) d
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
     policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
@@ -61,21 +83,89 @@ begin
     date_trunc('milliseconds', s.run_at),
     case when s.due then s.priority else 32767 end, case when s.due then s.run_at else 'infinity' end,
     case when s.due then s.id else 9223372036854775807 end, s.cost
-  from staged s join due d on d.staged_id = s.id
+  from staged s join due d on d.job = s.parked_job_id
   where (select count(*) from told) >= 0;
   -- a run that was told to come back later was no attempt
   perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
   from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
   where f.retry ->> 'giveBack' is not null and j.id = any(v_parked);
-  -- give up: with Graphile Worker's own message of the failure
-  perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[j.id], j.last_error)
-  from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-  where f.retry ->> 'giveUp' is not null and j.locked_at is null;
-  -- a bypassing retry waits in Graphile Worker, under the policy's own back-off
-  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
-    array[j.id], run_at => p_now + make_interval(secs => (f.retry ->> 'after')::float8))
-  from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-  where f.retry ->> 'native' is not null and j.locked_at is null and j.attempts < j.max_attempts;
-  return v_locked;
+  return v_locked || :DISPATCH_POLICY_SCHEMA._end_or_put_off(p_jobs, p_now);
 end
+$$;
+
+-- Parks these jobs, except those that another transaction is at: it tries in halves, for some 40 waits at most,
+-- because limiters are locked by now. One that was replaced under its key since it was read, in this revision, is left as
+-- it is. Returns those it has parked.
+create or replace function :DISPATCH_POLICY_SCHEMA._park(p_job_ids bigint[], p_revisions int[])
+returns bigint[] language plpgsql
+set lock_timeout = '50ms' as $$
+declare
+  v_parked bigint[] := '{}';
+  v_todo jsonb := jsonb_build_array(jsonb_build_array(1, cardinality(p_job_ids)));
+  v_from int;
+  v_to int;
+  v_ids bigint[];
+  v_is_replaced boolean;
+  v_waits int := 0;
+begin
+  while cardinality(p_job_ids) > 0 and jsonb_array_length(v_todo) > 0 and v_waits < 40 loop
+    v_from := v_todo -> -1 ->> 0;
+    v_to := v_todo -> -1 ->> 1;
+    v_todo := v_todo - -1;
+    begin
+      select coalesce(array_agg(j.id), '{}'), bool_or(j.revision <> u.revision) into v_ids, v_is_replaced
+      from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
+        p_job_ids[v_from:v_to], run_at => 'infinity', priority => 32767) j
+      join unnest(p_job_ids, p_revisions) u (id, revision) on u.id = j.id;
+      if v_is_replaced then
+        raise lock_not_available;
+      end if;
+      v_parked := v_parked || v_ids;
+    exception when lock_not_available then
+      perform set_config('lock_timeout', '5ms', true);
+      v_waits := v_waits + 1;
+      if v_from < v_to then
+        v_todo := v_todo || jsonb_build_array(
+          jsonb_build_array((v_from + v_to) / 2 + 1, v_to), jsonb_build_array(v_from, (v_from + v_to) / 2));
+      end if;
+    end;
+  end loop;
+  return v_parked;
+end
+$$;
+
+-- Failed jobs that are given up fail for good, with Graphile Worker's own message of the failure; a retry past the gates
+-- waits in Graphile Worker, under the policy's own back-off. Returns those that another transaction is at.
+create or replace function :DISPATCH_POLICY_SCHEMA._end_or_put_off(
+  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
+) returns bigint[] language plpgsql
+set lock_timeout = '5ms' as $$
+declare
+  v_job record;
+  v_left bigint[] := '{}';
+begin
+  for v_job in
+    select j.id, j.last_error, f.retry ->> 'giveUp' is not null as gives_up, (f.retry ->> 'after')::float8 as seconds
+    from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
+    where j.locked_at is null and (f.retry ->> 'giveUp' is not null
+      or (f.retry ->> 'native' is not null and j.attempts < j.max_attempts))
+  loop
+    begin
+      if v_job.gives_up then
+        perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[v_job.id], v_job.last_error);
+      else
+        perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
+          array[v_job.id], run_at => p_now + :DISPATCH_POLICY_SCHEMA._wait(v_job.seconds));
+      end if;
+    exception when lock_not_available then
+      v_left := v_left || v_job.id;
+    end;
+  end loop;
+  return v_left;
+end
+$$;
+
+-- A wait of so many seconds; none is negative, and none so long that PostgreSQL cannot add it to a time.
+create or replace function :DISPATCH_POLICY_SCHEMA._wait(seconds float8) returns interval language sql stable as $$
+  select make_interval(secs => least(greatest(seconds, 0), 8.64e10));
 $$;

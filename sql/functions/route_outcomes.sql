@@ -22,7 +22,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
     cross join lateral (
       select case when s.fresh then p_now else q.failures_since end as since,
         case when s.fresh then o.failures else q.failures + o.failures end as failures
-      from (select coalesce(q.failures_since < p_now - make_interval(secs => (p_policy).breaker_within), true) as fresh) s
+      from (select (q.failures_since between p_now - make_interval(secs => (p_policy).breaker_within)
+        and p_now + interval '1 second') is not true as fresh) s   -- further ahead it is a wrong clock's
     ) c
   )
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set
@@ -34,8 +35,24 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
       then greatest(q.held_until, p_now + make_interval(secs => (p_policy).breaker_cooldown)) else q.held_until end,
     denied_until = case when v.opens or v.ended then '-infinity' else q.denied_until end,
     blocked_on = case when not v.opens then q.blocked_on end,
+    waiting_since = case when not v.opens then q.waiting_since end,
+    denied_reason = case when not v.opens and not v.ended then q.denied_reason end,
     stopped_by = case when v.opens then 'breaker' else q.stopped_by end,
     stop_reason = case when v.opens then case when v.ended then 'a probe failed'
       else format('%s failures within %s s', v.failures, (p_policy).breaker_within) end else q.stop_reason end
   from verdict v where q.id = v.id;
+$$;
+
+-- Those of these partitions of which no job has failed that their breaker does not know of yet. A release gives a slot back
+-- and tells of a failure at once, but a pass that has routed already, or is routing, sees the slot alone: the next job would
+-- go before the breaker opens. So this is asked after what the limiters have left was read.
+create or replace function :DISPATCH_POLICY_SCHEMA._known_outcomes(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[]
+) returns uuid[] language sql stable as $$
+  select case when (p_policy).breaker_failures is null then p_partition_ids else array(
+    select u.id from unnest(p_partition_ids) with ordinality u (id, n)
+    where u.id not in (
+      select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+      where a.policy = (p_policy).name and a.outcome ? 'failures')
+    order by u.n) end;
 $$;

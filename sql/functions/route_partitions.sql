@@ -1,6 +1,7 @@
 -- Creates the partitions and limiters these arrivals name and are not there yet, and brings known partitions up to
--- date: work lowers `due_at` and the head; a later arrival (or a higher version) replaces context and limits. Returns the
--- limiters it has made, as gate and scope key.
+-- date: work lowers `due_at` and the head; a later arrival (or a higher version) replaces context and limits. A partition
+-- that waits for tokens is looked at again where its next job may be another. Returns the limiters it has made, as gate
+-- and scope key.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_partitions(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_now timestamptz, out made_gates text[], out made_keys text[]
@@ -15,7 +16,8 @@ begin
   ),
   work as materialized (
     select a.partition_id, min(a.due_at) as due_at, min(a.min_cost) as min_cost,
-      (array_agg(a.shard order by a.id))[1] as shard
+      bool_or(a.head_changed) as head_changed,
+      min(a.due_at) filter (where a.head_id = 9223372036854775807) as later_at, (array_agg(a.shard order by a.id))[1] as shard
     from arrival a group by a.partition_id
   ),
   first as materialized (
@@ -28,7 +30,8 @@ begin
     from arrival a where a.pause is not null group by a.partition_id
   ),
   known as materialized (
-    select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id, p.blocked_on
+    select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id, p.blocked_on,
+      p.denied_until
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     where p.id = any(array(select w.partition_id from work w))
   ),
@@ -44,7 +47,7 @@ begin
     from changed c
     cross join lateral jsonb_to_recordset(c.limits) l (
       gate text, kind text, scope text, "position" smallint, key text, rate float8, per float8, burst float8,
-      sliding boolean, max int, initial_max int, target_lag_ms float8, min int, ewma_alpha float8, failure_decrease_factor float8,
+      sliding boolean, smooth boolean, max int, initial_max int, target_lag_ms float8, min int, ewma_alpha float8, failure_decrease_factor float8,
       overload_decrease_factor float8)
   ),
   limiter as materialized (
@@ -60,11 +63,11 @@ begin
   ),
   made as (
     insert into :DISPATCH_POLICY_SCHEMA._private_limiters (
-      policy_id, gate, scope_key, kind, breadth, position, rate, per, burst, sliding, tokens, refilled_at, max,
+      policy_id, gate, scope_key, kind, breadth, position, rate, per, burst, sliding, smooth, tokens, refilled_at, max,
       initial_max, target_lag_ms, min, ewma_alpha, failure_decrease_factor, overload_decrease_factor, current_max,
       arrival_id, version)
     select (p_policy).id, w.gate, w.scope_key, w.kind, :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position, w.rate, w.per,
-      w.burst, coalesce(w.sliding, false), case when w.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.rate, w.burst) end,
+      w.burst, coalesce(w.sliding, false), coalesce(w.smooth, false), case when w.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.rate, w.burst) end,
       case when w.kind = 'throttle' then p_now end, w.max,
       w.initial_max, w.target_lag_ms, w.min, w.ewma_alpha, w.failure_decrease_factor, w.overload_decrease_factor,
       w.initial_max, w.arrival_id, w.arrival_version
@@ -97,8 +100,10 @@ begin
       probing = p.probing or s.held_until is not null,
       stopped_by = case when s.pause is null then p.stopped_by else s.pause ->> 'by' end,
       stop_reason = case when s.pause is null then p.stop_reason else s.pause ->> 'reason' end,
-      denied_until = case when s.pause is null and not m.waits_in_vain then p.denied_until else '-infinity' end,
-      blocked_on = case when s.pause is null and not m.waits_in_vain then p.blocked_on end
+      denied_until = case when s.pause is null and not m.waits_in_vain
+        then least(p.denied_until, m.looks_at) else '-infinity' end,
+      blocked_on = case when s.pause is null and not m.waits_in_vain then p.blocked_on end,
+      denied_reason = case when s.pause is null and not m.waits_in_vain then p.denied_reason end
     from work w
     join known k on k.id = w.partition_id
     join lateral (
@@ -111,15 +116,31 @@ begin
     ) n on true
     left join limiter_ids i on i.partition_id = w.partition_id
     left join stop s on s.partition_id = w.partition_id
-    -- for a limiter it no longer uses, or for more tokens than its new next job may need
+    cross join lateral (
+      select (f.lower or w.head_changed or w.later_at < k.denied_until) and exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = k.blocked_on and l.kind = 'throttle')
+        as for_tokens
+    ) t
+    -- for a limiter it no longer uses, or for more tokens than its new next job may need; one that is not due yet may be
+    -- the next when it is
     cross join lateral (
       select coalesce(n.newer and n.limits is distinct from k.limits
           and k.blocked_on <> all (coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id), false)
-        or (f.lower and exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = k.blocked_on and l.kind = 'throttle'))
-        as waits_in_vain
+        or (t.for_tokens and (f.lower or w.head_changed)) as waits_in_vain,
+        case when t.for_tokens then w.later_at end as looks_at
     ) m
     where p.id = w.partition_id and p.id = any(array(select x.partition_id from work x))
+  ),
+  -- whoever stood behind it in a shared throttle's line may go for what is there
+  announced as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+    select distinct (p_policy).id, l.id from work w
+    join known k on k.id = w.partition_id
+    cross join lateral (
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+      where x.id = k.blocked_on and x.kind = 'throttle' and x.breadth > 0 limit 1
+    ) l
+    where w.head_changed
   ),
   inserted as (
     insert into :DISPATCH_POLICY_SCHEMA._private_partitions (

@@ -8,10 +8,11 @@
 --         are those of another: its place
 --       "jobs": [{ "n": place in the caller's input, "task", "p": index into partitions, "payload", "queueName",
 --                  "runAt", "maxAttempts", "jobKey", "priority", "flags", "cost" }] }
+--   p_payloads  of jobs without a policy, as _stage_plain takes them
 --   p_mode      replace, preserve_run_at or unsafe_dedupe, as Graphile Worker's
 --
 -- Runs with the caller's rights, which therefore decide about jobs of tasks without a policy.
-create or replace function :DISPATCH_POLICY_SCHEMA._stage(p_batches json, p_mode text)
+create or replace function :DISPATCH_POLICY_SCHEMA._stage(p_batches json, p_mode text, p_payloads text[] default null)
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -26,11 +27,18 @@ begin
   for v_batch in select b.* from json_to_recordset(p_batches) b (policy text, version int, partitions json, jobs json)
   loop
     if v_batch.policy is null then
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_batch.jobs, p_mode) s;
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_batch.jobs, p_mode, p_payloads) s;
     else
       return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_governed(
         v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs, p_mode) s;
     end if;
   end loop;
 end
+$$;
+
+-- When a job may run: now, unless it says. A time before all others is now too, since no arithmetic goes by it: a difference
+-- from it failed each pass of its policy. One after all others stays, as in Graphile Worker: by itself the job never runs.
+create or replace function :DISPATCH_POLICY_SCHEMA._run_at(run_at timestamptz) returns timestamptz
+language sql stable as $$
+  select case when run_at > '-infinity' then run_at else now() end;
 $$;

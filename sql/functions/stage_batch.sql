@@ -7,6 +7,9 @@ set plan_cache_mode = force_generic_plan set enable_nestloop = off set jit = off
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
+  v_droppable boolean := coalesce((
+    select :DISPATCH_POLICY_SCHEMA._is_droppable(p.when_full, p.max_pending_in_all)
+    from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy), false);
   v_ids regclass := pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id');
 begin
   return query
@@ -22,9 +25,9 @@ begin
   ),
   job as materialized (
     select j.id, j.n, j.task, coalesce(j.payload, '{}') as payload, j."queueName" as queue_name,
-      coalesce(j."runAt", now()) as run_at, j."runAt" is not null as run_at_given,
+      :DISPATCH_POLICY_SCHEMA._run_at(j."runAt") as run_at, j."runAt" is not null as run_at_given,
       j."maxAttempts"::smallint as max_attempts, j."jobKey" as job_key, coalesce(j.priority, 0)::smallint as priority,
-      j.flags, coalesce(j.cost, 1) as cost, coalesce(j."runAt", now()) <= v_now as due, v_now as created_at,
+      j.flags, coalesce(j.cost, 1) as cost, :DISPATCH_POLICY_SCHEMA._run_at(j."runAt") <= v_now as due, v_now as created_at,
       j.key as partition_key, k.id as partition_id, k.key, k.shard
     from (
       select nextval(v_ids) as id, j.*
@@ -38,19 +41,19 @@ begin
   unkeyed as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at,
-      priority, flags, cost, due, created_at)
+      priority, flags, cost, due, created_at, droppable)
     overriding system value
     select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts,
-      p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at
+      p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable
     from job j where j.job_key is null
   ),
   keyed as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, preserve_run_at,
-      priority, flags, cost, due, created_at)
+      priority, flags, cost, due, created_at, droppable)
     overriding system value
     select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts, j.job_key,
-      p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at
+      p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable
     from job j where j.job_key is not null order by j.job_key
     on conflict (job_key) where job_key is not null do update set
       partition_id = excluded.partition_id, task_identifier = excluded.task_identifier,
@@ -63,9 +66,16 @@ begin
       run_at_given = case when p_mode = 'preserve_run_at' then s.run_at_given else excluded.run_at_given end,
       due = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end <= v_now,
       max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
-      priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
-      parked_job_id = null, retry_at = null, failures = 0, error = null
+      priority = excluded.priority, flags = excluded.flags, cost = excluded.cost, added_at = excluded.added_at,
+      parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable
+    where p_mode <> 'unsafe_dedupe'   -- one of this key was committed meanwhile: it stays
     returning s.id, s.run_at, s.job_key, s.due, s.created_at
+  ),
+  -- the partitions of jobs whose key was staged already: their next job may be another now
+  replaced as materialized (
+    select distinct s.partition_id as id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.job_key is not null and s.partition_id is not null
+      and s.job_key = any(array(select j.job_key from job j where j.job_key is not null))
   ),
   -- of a job whose key was staged already, what that one keeps
   put as materialized (
@@ -80,13 +90,17 @@ begin
   note as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
       policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
-      min_cost)
+      min_cost, head_changed)
     select p_policy, k.id, k.key, k.shard, coalesce(p_version, 0), k.context, k.weight, k.limits,
       -- whole milliseconds: a clock read in JavaScript right after must not be earlier
       date_trunc('milliseconds', w.due_at), coalesce(f.priority, 32767), coalesce(f.run_at, 'infinity'),
-      coalesce(f.id, 9223372036854775807), w.min_cost
+      coalesce(f.id, 9223372036854775807), w.min_cost,
+      -- or one of these, that is not due yet: the note tells only of those that are
+      k.id in (select r.id from replaced r) or (f.id is not null and w.later)
     from (
-      select p.partition_id, min(p.run_at) as due_at, min(p.cost) as min_cost from put p
+      select p.partition_id, min(p.run_at) as due_at, min(p.cost) as min_cost,
+        bool_or(not p.due) as later
+      from put p
       where p.partition_id is not null group by p.partition_id
     ) w
     left join (
@@ -103,36 +117,100 @@ begin
   ),
   told as materialized (
     select :DISPATCH_POLICY_SCHEMA._notify(p_policy) where exists (select from put)
+  ),
+  left_behind as materialized (
+    select :DISPATCH_POLICY_SCHEMA._head_changed(array_agg(r.id)) from replaced r
+    where r.id not in (select p.partition_id from put p where p.partition_id is not null) having count(*) > 0
   )
   select p.n, true, p.id, p.task, p.queue_name, p.run_at, coalesce(p.max_attempts, 25)::int, p.job_key,
     p.priority::int, p.flags, p.created_at, p_policy, p.key, p.shard, null::json
   from put p
   union all
-  -- unsafe_dedupe: what has this key already
+  -- PostgreSQL skips a SELECT that nobody reads: these have effects
+  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from told where told is null
+  union all
+  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from left_behind l
+  where l is null;
+end
+$$;
+
+-- The same in mode unsafe_dedupe: a job whose key has one already is not staged, and that one is returned. The two may meet
+-- in between: what the insert finds that the look before it did not see is looked for again.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_deduped(
+  p_policy text, p_version int, p_partitions json, p_jobs json
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_left json := p_jobs;
+  v_rows :DISPATCH_POLICY_SCHEMA._private_staging[];
+begin
+  for v_try in 1..20 loop
+    v_rows := array(select s from :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy, p_partitions, v_left) s);
+    return query select s.* from unnest(v_rows) s;
+    v_left := :DISPATCH_POLICY_SCHEMA._jobs_without(v_left, v_rows);
+    exit when v_left is null;
+    v_rows := array(select s from :DISPATCH_POLICY_SCHEMA._stage_batch(
+      p_policy, p_version, p_partitions, v_left, 'unsafe_dedupe') s);
+    return query select s.* from unnest(v_rows) s;
+    v_left := :DISPATCH_POLICY_SCHEMA._jobs_without(v_left, v_rows);
+    exit when v_left is null;
+  end loop;
+  if v_left is not null then
+    raise exception 'dispatch_policy: jobs of the same keys come and go; none of the jobs was added, try again'
+      using errcode = 'serialization_failure';
+  end if;
+end
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._jobs_without(
+  p_jobs json, p_rows :DISPATCH_POLICY_SCHEMA._private_staging[]
+) returns json language sql stable as $$
+  select json_agg(j.value order by j.ordinality) from json_array_elements(p_jobs) with ordinality j
+  where (j.value ->> 'n')::int not in (select r.n from unnest(p_rows) r);
+$$;
+
+-- Of these jobs, those whose key has a job already, told as that one. Of a job outside the policy nothing is told, since
+-- whoever may add jobs of this policy need not know of others: the row is then that of a job that was not added, without
+-- an id.
+create or replace function :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy text, p_partitions json, p_jobs json)
+returns setof :DISPATCH_POLICY_SCHEMA._private_staging language sql stable as $$
   select j.n, true, e.id, j.task, e.queue_name, e.run_at, e.max_attempts, e.job_key, e.priority, e.flags, e.created_at,
     p_policy, coalesce(q.key, k.key), coalesce(q.shard, k.shard), null::json
   from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey") e
   left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = e.partition_id
-  left join partition k on k.p = j.p and k.id = e.partition_id   -- not routed yet, it is known from this call alone
-  where p_mode = 'unsafe_dedupe'
+  -- not routed yet, it is known from this call alone
+  left join lateral (
+    select p_partitions -> j.p ->> 'key' as key, coalesce(p_partitions -> j.p ->> 'shard', 'default') as shard
+    where :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partitions -> j.p ->> 'key') = e.partition_id
+  ) k on true
+  where :DISPATCH_POLICY_SCHEMA._has_task(p_policy, e.task)
   union all
-  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from told where told is null;   -- read, so that it is sent
-end
+  select n.* from :DISPATCH_POLICY_SCHEMA._not_added(p_policy, p_partitions, p_jobs) n
+  cross join lateral :DISPATCH_POLICY_SCHEMA._jobs_of_key(n.job_key) e
+  where not :DISPATCH_POLICY_SCHEMA._has_task(p_policy, e.task);
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._has_task(p_policy text, p_task text)
+returns boolean language sql stable as $$
+  select exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id
+    where t.task_identifier = p_task and p.name = p_policy);
 $$;
 
 -- The job of this key, wherever it is: staged, or Graphile Worker's (its staged id, if it came through us).
 create or replace function :DISPATCH_POLICY_SCHEMA._jobs_of_key(p_key text)
 returns table (
   id bigint, queue_name text, run_at timestamptz, max_attempts int, job_key text, priority int, flags text[],
-  created_at timestamptz, partition_id uuid
+  created_at timestamptz, partition_id uuid, task text
 ) language sql stable as $$
   select s.id, s.queue_name, s.run_at, coalesce(s.max_attempts, 25)::int, s.job_key, s.priority::int, s.flags,
-    s.created_at, s.partition_id
+    s.created_at, s.partition_id, s.task_identifier
   from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_key
   union all
   select coalesce(f.staged_id, j.id), j.queue_name, j.run_at, j.max_attempts::int, j.key, j.priority::int,
-    array(select k from jsonb_object_keys(j.flags) k), j.created_at, f.partition_id
+    array(select k from jsonb_object_keys(j.flags) k), j.created_at, f.partition_id, j.task_identifier
   from :GRAPHILE_WORKER_SCHEMA.jobs j
   left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.id
   where j.key = p_key

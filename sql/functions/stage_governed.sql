@@ -20,22 +20,23 @@ begin
   if v_policy.max_pending is not null or v_policy.max_pending_in_all is not null then
     v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs, p_mode);
     return query
-    select j.n, true, null::bigint, j.task, j."queueName", coalesce(j."runAt", now()), coalesce(j."maxAttempts", 25),
-      j."jobKey", coalesce(j.priority, 0), j.flags, now(), p_policy,
-      p_partitions -> j.p ->> 'key', p_partitions -> j.p ->> 'shard', null::json
-    from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
-    where j.n not in (select k.n from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) k);
+    select s.* from :DISPATCH_POLICY_SCHEMA._not_added(p_policy, p_partitions, p_jobs) s
+    where s.n not in (select k.n from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) k);
   end if;
   if v_jobs::text = '[]' then
     return;
   -- one that is left of several may have its limits from another's partition
   elsif length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
-    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(p_policy, p_version, p_partitions, v_jobs) s;
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(
+      p_policy, p_version, p_partitions, v_jobs,
+      :DISPATCH_POLICY_SCHEMA._is_droppable(v_policy.when_full, v_policy.max_pending_in_all)) s;
+  elsif p_mode = 'unsafe_dedupe' then
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_deduped(p_policy, p_version, p_partitions, v_jobs) s;
   else
     perform :DISPATCH_POLICY_SCHEMA._count_removed(array(   -- a key that another policy's job has
       select s.task_identifier from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) j
       join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j."jobKey"
-      where p_mode <> 'unsafe_dedupe' and :DISPATCH_POLICY_SCHEMA._is_of_another(v_policy, s.task_identifier)))
+      where :DISPATCH_POLICY_SCHEMA._is_of_another(v_policy, s.task_identifier)))
     from :DISPATCH_POLICY_SCHEMA._private_policies p where p.max_pending_in_all is not null limit 1;
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
       p_policy, p_version, p_partitions, v_jobs, p_mode) s;
@@ -52,6 +53,9 @@ declare
   v_jobs json := p_jobs;
   v_known json;
   v_replaced text[];
+  v_partition_ids uuid[];
+  v_rows :DISPATCH_POLICY_SCHEMA._private_staging[];
+  v_others bigint[] := '{}';
 begin
   if p_mode = 'unsafe_dedupe' then
     select json_agg(j.value) filter (where s.id is null), json_agg(j.value) filter (where s.id is not null)
@@ -59,22 +63,47 @@ begin
     from json_array_elements(p_jobs) j
     left join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j.value ->> 'jobKey';
     if v_known is not null then
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
-        p_policy, p_version, p_partitions, v_known, p_mode) s;
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy, p_partitions, v_known) s;
     end if;
   else
     with replaced as (
       delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
       where s.job_key in (select j."jobKey" from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j)
-      returning s.task_identifier
+      returning s.task_identifier, s.partition_id
     )
-    select array_agg(r.task_identifier) into v_replaced from replaced r;
+    select array_agg(r.task_identifier), array_agg(r.partition_id) into v_replaced, v_partition_ids from replaced r;
+    perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
     perform :DISPATCH_POLICY_SCHEMA._count_removed(v_replaced);
   end if;
   if v_jobs is not null then
-    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_jobs, p_mode) s;
+    v_rows := array(select s from :DISPATCH_POLICY_SCHEMA._stage_plain(v_jobs, p_mode) s);
+    if p_mode = 'unsafe_dedupe' then   -- of a job outside the policy nothing is told
+      v_others := array(
+        select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+        where j.id in (select s.id from unnest(v_rows) s)
+          and not :DISPATCH_POLICY_SCHEMA._has_task(p_policy, j.task_identifier));
+      return query
+      select a.* from unnest(v_rows) s
+      join :DISPATCH_POLICY_SCHEMA._not_added(p_policy, p_partitions, v_jobs) a on a.n = s.n
+      where s.id = any (v_others);
+    end if;
+    return query
+    select s.n, s.staged, s.id, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority, s.flags,
+      s.created_at, s.policy, s.partition, s.shard,
+      -- a replaced job's payload may be part of it
+      (select json_object_agg(f.key, f.value) from json_each(s.job) f where f.key <> 'payload')
+    from unnest(v_rows) s where s.id <> all (v_others);
   end if;
 end
+$$;
+
+-- The rows of jobs that were not added: what the caller said of them, and no id.
+create or replace function :DISPATCH_POLICY_SCHEMA._not_added(p_policy text, p_partitions json, p_jobs json)
+returns setof :DISPATCH_POLICY_SCHEMA._private_staging language sql stable as $$
+  select j.n, true, null::bigint, j.task, j."queueName", :DISPATCH_POLICY_SCHEMA._run_at(j."runAt"), coalesce(j."maxAttempts", 25),
+    j."jobKey", coalesce(j.priority, 0), j.flags, now(), p_policy,
+    p_partitions -> j.p ->> 'key', p_partitions -> j.p ->> 'shard', null::json
+  from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j;
 $$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._is_of_another(

@@ -1,12 +1,22 @@
 -- The part of a staging call that Graphile Worker gets as it is: tasks without a policy, or with one switched off.
-create or replace function :DISPATCH_POLICY_SCHEMA._stage_plain(p_jobs json, p_mode text)
+--
+--   p_payloads   a job's payload stands there at place "p", counted from 1, or is its own "payload". Graphile Worker takes
+--                what PostgreSQL takes as json; within another json text NUL and half a surrogate pair would be refused
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_plain(p_jobs json, p_mode text, p_payloads text[] default null)
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
 #variable_conflict use_column
 declare
   v_job record;
+  v_keys text[] := array(
+    select j."jobKey" from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j where j."jobKey" is not null order by 1);
 begin
+  -- who may add jobs to Graphile Worker, and not stage them, replaces none
+  if v_keys <> '{}' and p_mode <> 'unsafe_dedupe' and has_function_privilege(
+    format('%I._drop_replaced(text[])', :'DISPATCH_POLICY_SCHEMA'), 'execute') then
+    perform :DISPATCH_POLICY_SCHEMA._drop_replaced(v_keys);
+  end if;
   if p_mode = 'unsafe_dedupe' then
-    for v_job in select j.* from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j loop
+    for v_job in select j.* from :DISPATCH_POLICY_SCHEMA._plain_records(p_jobs, p_payloads) j loop
       return query select v_job.n, false, a.id, v_job.task, v_job."queueName", a.run_at, a.max_attempts::int, a.key,
           a.priority::int, v_job.flags, a.created_at, null::text, null::text, null::text, row_to_json(a)
         from :GRAPHILE_WORKER_SCHEMA.add_job(
@@ -17,7 +27,7 @@ begin
   end if;
   return query
   with spec as materialized (
-    select row_number() over () as place, j.* from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
+    select row_number() over () as place, j.* from :DISPATCH_POLICY_SCHEMA._plain_records(p_jobs, p_payloads) j
   )
   select j.n, false, a.id, j.task, j."queueName", a.run_at, a.max_attempts::int, a.key, a.priority::int, j.flags,
     a.created_at, null::text, null::text, null::text, row_to_json(a.job)
@@ -40,4 +50,15 @@ returns table (
   select * from json_to_recordset(p_jobs) j (
     n int, task text, p int, payload json, "queueName" text, "runAt" timestamptz, "maxAttempts" int, "jobKey" text,
     priority int, flags text[], cost float8, key text);
+$$;
+
+create or replace function :DISPATCH_POLICY_SCHEMA._plain_records(p_jobs json, p_payloads text[])
+returns table (
+  n int, task text, payload json, "queueName" text, "runAt" timestamptz, "maxAttempts" int, "jobKey" text, priority int,
+  flags text[]
+) language sql stable as $$
+  select j.n, j.task, coalesce(y.payload::json, j.payload), j."queueName", j."runAt", j."maxAttempts", j."jobKey",
+    j.priority, j.flags
+  from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
+  left join unnest(p_payloads) with ordinality y (payload, place) on y.place = j.p;
 $$;

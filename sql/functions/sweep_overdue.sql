@@ -1,9 +1,10 @@
 -- Jobs that have run for longer than their policy's slot_timeout: their slots are to be given back. A job that waits in
--- Graphile Worker does not run.
-create or replace function :DISPATCH_POLICY_SCHEMA._sweep_overdue() returns table (job_id bigint)
-language sql stable
+-- Graphile Worker does not run. Admission and attempt are named, so that a release that comes later does not give back the
+-- slot of a later attempt, or of another job that has taken the row's place under its key.
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_overdue()
+returns table (job_id bigint, admission bigint, attempt int) language sql stable
 set search_path = pg_catalog, pg_temp as $$
-  select f.job_id
+  select f.job_id, f.admission, coalesce(f.attempt, 0)::int
   from :DISPATCH_POLICY_SCHEMA._private_policies p
   join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.policy_id = p.id
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id

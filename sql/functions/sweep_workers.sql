@@ -8,6 +8,9 @@
 -- Only a pool judges whose own heartbeats were unbroken for as long as those it judges had time: after a database that
 -- was away, every pool looks dead.
 --
+-- A time further ahead than a heartbeat explains is of a clock that was ahead: lowered, so that who was dead by then is not
+-- kept alive by it, and who judges may.
+--
 -- Graphile Worker locks jobs, and the queues they are in, by the id of the pool.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_workers(p_pool_id text)
 returns table (pools int, jobs int) language plpgsql
@@ -20,6 +23,16 @@ declare
   v_job_ids bigint[];
   v_attempts int[];
 begin
+  update :DISPATCH_POLICY_SCHEMA._private_workers w set
+    heartbeat_at = least(w.heartbeat_at, clock_timestamp()), stale_at = clock_timestamp() + w.stale_after,
+    unbroken_since = least(w.unbroken_since, clock_timestamp()),
+    buried_at = case when w.buried_at is not null then least(w.buried_at, clock_timestamp()) end
+  where w.pool_id = any(array(
+    select x.pool_id from :DISPATCH_POLICY_SCHEMA._private_workers x
+    where x.stale_at > clock_timestamp() + x.stale_after + interval '1 second'
+      or x.heartbeat_at > clock_timestamp() + interval '1 second'
+      or x.unbroken_since > clock_timestamp() + interval '1 second'
+    order by x.pool_id for update skip locked));
   v_pool_ids := array(
     select w.pool_id from :DISPATCH_POLICY_SCHEMA._private_workers w
     where w.stale_at < clock_timestamp()

@@ -13,12 +13,13 @@ declare
   v_policy text;
   v_pass record;
 begin
+  perform :DISPATCH_POLICY_SCHEMA._check_now('tick', tick.now);
   claimed := 0; admitted := 0; denied := '{}'; dropped := 0;
   for v_policy in
     select p.name from :DISPATCH_POLICY_SCHEMA._private_policies p
     where tick.policy is null or p.name = tick.policy order by p.id
   loop
-    perform :DISPATCH_POLICY_SCHEMA._route(v_policy, tick.now, 10000, false, false);
+    perform :DISPATCH_POLICY_SCHEMA._route(v_policy, tick.now, 10000, false, false, tick.shard);
     select * into v_pass from :DISPATCH_POLICY_SCHEMA._admit(v_policy, tick.shard, 50, tick.now, false);
     claimed := claimed + v_pass.claimed;
     admitted := admitted + v_pass.admitted;

@@ -2,18 +2,29 @@
 -- limiter has room is a fact: it is removed only when the limiter is full or nobody waits for it, so that a wake-up
 -- spent on a partition that turns out drained, paused or blocked elsewhere is not lost for the next one.
 -- Runs under the router's lock. Returns how many partitions it woke.
+--
+-- Room that is offered to a shard that nobody ticks is left unused, while others wait for it. So such a shard's partitions
+-- are woken beside the others, and take no room. A shard is ticked by whoever holds its lease, or by the caller
+-- (`p_shard`, null: all). The loops of other shards, or those that may lead one without a leader, are notified.
 create or replace function :DISPATCH_POLICY_SCHEMA._wake(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean,
+  p_shard text
 ) returns int language plpgsql as $$
 declare
   v_woken int;
+  v_shards text[];
+  v_ticked text[];
+  v_rooms jsonb;
   v_limiter_ids bigint[];
   v_timed_ids bigint[];
 begin
   if not (p_policy).enabled then
-    return :DISPATCH_POLICY_SCHEMA._wake_all((p_policy).id, p_max);
+    return :DISPATCH_POLICY_SCHEMA._wake_all(p_policy, p_max, p_shard);
   end if;
-  if exists (select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = (p_policy).id) then
+  if exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
+  ) then
     perform :DISPATCH_POLICY_SCHEMA._announce_overrides(p_policy, p_now);
   end if;
   v_limiter_ids := array(
@@ -31,6 +42,12 @@ begin
   end if;
   if v_limiter_ids = '{}' then
     return 0;
+  end if;
+  -- null: all, and so where the policy has one shard
+  if p_shard is not null and (p_policy).definition ->> 'shard' is null then
+    v_ticked := p_shard || array(
+      select e.shard from :DISPATCH_POLICY_SCHEMA._private_leases e
+      where e.policy = (p_policy).name and e.expires_at > clock_timestamp());
   end if;
   -- locked before anybody who waits is counted: whom a tick makes wait meanwhile would lose the time it sets
   v_timed_ids := array(
@@ -63,7 +80,7 @@ begin
         sum(q.head_cost) over (order by q.fair_key, q.id) as cost
       from (
         select x.id, x.fair_key, x.head_cost from :DISPATCH_POLICY_SCHEMA._private_partitions x
-        where x.blocked_on = l.id order by x.fair_key limit l.room
+        where x.blocked_on = l.id and (v_ticked is null or x.shard = any(v_ticked)) order by x.fair_key limit l.room
         for no key update skip locked
       ) q
     ) w
@@ -90,7 +107,7 @@ begin
               :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
                 o.tokens - o.cost, o.rate, o.per, o.capacity,
                 case when o.spent is not null
-                  then :DISPATCH_POLICY_SCHEMA._window_spend(o.spent, o.remembered, o.cost, p_now) end,
+                  then :DISPATCH_POLICY_SCHEMA._window_spend(o.spent, o.per, o.remembered, o.cost, p_now) end,
                 coalesce(o.next_cost, 0), p_now))) end
           when o.woken < least(o.waiting, o.room) then p_now + interval '1 millisecond'
           when o.ending > 0 and o.waiting > o.woken then p_now + interval '10 milliseconds'
@@ -108,51 +125,126 @@ begin
         or o.id in (select t.id from timed t where t.kind = 'throttle')))   -- its time is set
   ),
   woken as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null, denied_reason = null
     where p.id = any(array(select n.id from line n where n.goes))
-    returning 1
+    returning p.shard
   )
-  select count(*) into v_woken from woken;
+  select count(*), array_agg(distinct w.shard) filter (where w.shard <> p_shard),
+    case when v_ticked is not null then (select jsonb_object_agg(l.id, l.room) from lim l where l.room > 0) end
+  into v_woken, v_shards, v_rooms from woken w;
+  if v_rooms is not null then
+    with beside as (
+      update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null
+      where p.id = any(array(
+        select q.id from jsonb_each_text(v_rooms) r
+        cross join lateral (
+          select x.id, x.shard from :DISPATCH_POLICY_SCHEMA._private_partitions x
+          where x.blocked_on = r.key::bigint order by x.fair_key limit r.value::int
+          for no key update skip locked
+        ) q
+        where q.shard <> all (v_ticked)))
+      returning p.shard
+    )
+    select v_woken + count(*), v_shards || array_agg(distinct b.shard) into v_woken, v_shards from beside b;
+  end if;
+  if v_shards is not null then
+    perform :DISPATCH_POLICY_SCHEMA._notify_shards((p_policy).name, v_shards);
+  end if;
   return v_woken;
 end
 $$;
 
--- The start or the end of an override may make room: a note for every limiter of its gate that is waited for.
+-- The start, the end or the taking back of an override may make room: a note for every limiter of its gate that is waited
+-- for. A tick under way may go by what held before, and make somebody wait whom nobody sees yet. It has the limiter
+-- locked: so who waits is looked at after the limiter was to be had, and where it is not to be had, again on later passes.
 create or replace function :DISPATCH_POLICY_SCHEMA._announce_overrides(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz
-) returns void language sql volatile as $$
-  with passed as (
-    update :DISPATCH_POLICY_SCHEMA._private_overrides o set announced_at = p_now
-    where o.id = any(array(
-      select x.id from :DISPATCH_POLICY_SCHEMA._private_overrides x
-      where x.policy_id = (p_policy).id
-        and ((x.from_at <= p_now and x.announced_at < x.from_at)
-          or (x.until_at <= p_now and x.announced_at < x.until_at))
-      for update skip locked))
-    returning o.gate, o.scope_key
-  )
+) returns void language plpgsql as $$
+declare
+  v_ids bigint[] := array(
+    select o.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
+    for update skip locked);
+  v_due_ids bigint[];
+  v_late_ids bigint[];
+  v_held_ids bigint[];
+begin
+  v_due_ids := array(
+    select distinct l.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    join :DISPATCH_POLICY_SCHEMA._private_limiters l
+      on l.policy_id = o.policy_id and l.gate = o.gate and (o.scope_key is null or l.scope_key = o.scope_key)
+    where o.id = any(v_ids) and o.announce_at <= p_now);
+  v_late_ids := array(
+    select u.id from :DISPATCH_POLICY_SCHEMA._private_overrides o cross join unnest(o.to_announce) u (id)
+    where o.id = any(v_ids));
+  v_held_ids := :DISPATCH_POLICY_SCHEMA._held_limiters(v_due_ids || v_late_ids);
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-  select (p_policy).id, l.id from passed o
-  join :DISPATCH_POLICY_SCHEMA._private_limiters l
-    on l.policy_id = (p_policy).id and l.gate = o.gate and (o.scope_key is null or l.scope_key = o.scope_key)
-  where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id);
+  select (p_policy).id, u.id from (
+    select unnest(v_due_ids) union (select unnest(v_late_ids) except select unnest(v_held_ids))
+  ) u (id)
+  where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
+  -- a gate that is halted now, or no longer, is another reason to wait: shown at once for the first thousand who do
+  with reason as materialized (
+    select l.id, case when l.kind = 'throttle' then array['throttle_empty', 'rate_zero']
+        else array[l.kind || '_full', 'max_zero'] end as reasons,
+      case when l.rate <= 0 or l.cap = 0 then 2 else 1 end as place
+    from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, array(
+      select u.id from unnest(v_due_ids) u (id)
+      where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id)), p_now, true) l
+  ),
+  waiter as materialized (
+    select q.id, r.reasons[r.place] as reason from reason r
+    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.blocked_on = r.id
+    where q.denied_reason = r.reasons[3 - r.place] limit 1000 for no key update of q skip locked
+  )
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_reason = w.reason from waiter w where q.id = w.id;
+  update :DISPATCH_POLICY_SCHEMA._private_overrides o set
+    to_announce = array(
+      select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.id = any(v_held_ids) and (l.id = any(o.to_announce) or (o.announce_at <= p_now
+        and l.policy_id = o.policy_id and l.gate = o.gate and (o.scope_key is null or l.scope_key = o.scope_key)))),
+    announce_at = case when o.announce_at > p_now then o.announce_at when o.until_at > p_now then o.until_at
+      else 'infinity' end
+  where o.id = any(v_ids);
+end
 $$;
 
 -- A policy that is switched off has no limits to wait for: full limiters have no room to announce.
-create or replace function :DISPATCH_POLICY_SCHEMA._wake_all(p_policy_id int, p_max int) returns int
-language sql volatile as $$
-  delete from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = p_policy_id;
+create or replace function :DISPATCH_POLICY_SCHEMA._wake_all(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_max int, p_shard text
+) returns int language plpgsql as $$
+declare
+  v_woken int;
+  v_shards text[];
+begin
+  delete from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = (p_policy).id;
   update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = null
   where l.id = any(array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
-    where x.policy_id = p_policy_id and x.wake_at is not null for no key update skip locked));
+    where x.policy_id = (p_policy).id and x.wake_at is not null for no key update skip locked));
   with woken as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null, denied_reason = null
     where p.id = any(array(
       select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.policy_id = p_policy_id and q.denied_until > '-infinity' and q.due_at < 'infinity'
+      where q.policy_id = (p_policy).id and q.denied_until > '-infinity' and q.due_at < 'infinity'
       order by q.id limit p_max for no key update skip locked))
-    returning 1
+    returning p.shard
   )
-  select count(*)::int from woken;
+  select count(*), array_agg(distinct w.shard) filter (where w.shard <> p_shard) into v_woken, v_shards from woken w;
+  if v_shards is not null then
+    perform :DISPATCH_POLICY_SCHEMA._notify_shards((p_policy).name, v_shards);
+  end if;
+  return v_woken;
+end
+$$;
+
+-- Wakes the tick loops of these shards alone. Where one has no leader, the worker pools that may lead it bid for it.
+create or replace function :DISPATCH_POLICY_SCHEMA._notify_shards(p_policy text, p_shards text[]) returns void
+language sql volatile as $$
+  select pg_notify('dispatch_policy', json_strip_nulls(json_build_object(
+    'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', p_policy, 'shard', u.shard,
+    'vacant', case when not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_leases e
+      where e.policy = p_policy and e.shard = u.shard and e.expires_at > clock_timestamp()) then true end))::text)
+  from unnest(p_shards) u (shard);
 $$;

@@ -41,6 +41,20 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   pause_reason text
 );
 
+-- Whose turn it is, by a lock on the row: one router of a policy at a time ('route'), one bounded pass ('admit'), one
+-- change of its overrides ('limits'), one producer of a strict backlog ('pending': place 0 for the bound on all, the
+-- others for partitions, by hash), and of policy 0 one declaration ('declare'). Advisory locks would do the same, but
+-- anybody who can connect may take them. The policies' own rows are no such locks: an operator's open transaction locks
+-- them. Made when a policy is declared; never updated, but for `busy`.
+create table :DISPATCH_POLICY_SCHEMA._private_turns (
+  policy_id int not null,
+  step text not null check (step in ('route', 'admit', 'limits', 'pending', 'declare')),
+  place int not null default 0,
+  busy jsonb not null default '{}',          -- of 'admit': limiters that passes found locked, and since when
+  primary key (policy_id, step, place)
+);
+insert into :DISPATCH_POLICY_SCHEMA._private_turns (policy_id, step) values (0, 'declare');
+
 create table :DISPATCH_POLICY_SCHEMA._private_policy_tasks (
   task_identifier text primary key,
   policy_id int not null references :DISPATCH_POLICY_SCHEMA._private_policies (id) on delete cascade
@@ -64,9 +78,13 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   burst float8,
   tokens float8,
   refilled_at timestamptz,
+  -- a bucket of one token that makes up for passes that come late
+  smooth boolean not null default false,
   -- a sliding window: greatest(rate, 1) in any `per` seconds
   sliding boolean not null default false,
   spent :DISPATCH_POLICY_SCHEMA._private_spending[] not null default '{}',
+  longest float8,                            -- seconds a window had that was longer, which counts them should it come back
+  longest_until timestamptz,                 -- remembered until then
   -- concurrency
   max int check (max >= 0),
   in_flight int not null default 0 check (in_flight >= 0),
@@ -120,6 +138,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
     generated always as (greatest(due_at, denied_until, held_until, paused_until)) stored,
   blocked_on bigint,
   denied_reason text,
+  waiting_since timestamptz,                 -- a pass left it due jobs, and has admitted none of it since
   probing boolean not null default false,    -- after a hold one job goes at a time, until one has succeeded
   probe_job_id bigint,                       -- the one that is out
   failures int not null default 0,           -- that the breaker counts, since
@@ -173,19 +192,25 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   cost float8 not null default 1 check (cost between 0 and 1e12),
   due boolean not null,                      -- run_at has come: only these are in the admission index
   parked_job_id bigint,                      -- a failed job that waits inside Graphile Worker for its next admission
+  parked_revision int,                       -- of its row: the next job of its key may get it
   retry_at timestamptz,                      -- set aside until then, after `failures` refusals
   failures smallint not null default 0,
   error text,
-  created_at timestamptz not null default clock_timestamp()
+  created_at timestamptz not null default clock_timestamp(),
+  added_at timestamptz not null default clock_timestamp(),   -- under its key for the last time: the newest of a key counts
+  droppable boolean not null default false   -- its policy drops the oldest of all its jobs when there are too many
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 create index staged_jobs_for_admission on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
   (partition_id, priority, run_at, id) where due;
 create index staged_jobs_for_promotion on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
   (partition_id, (coalesce(retry_at, run_at))) where not due;
+-- Other policies' jobs are not in it, and cost nothing. Without it a call of one job walked past 150,000 of theirs (190 ms).
+create index staged_jobs_by_age on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (task_identifier, id)
+  where droppable and parked_job_id is null;
 create unique index staged_jobs_by_key on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (job_key)
   where job_key is not null;
-create index staged_jobs_by_parked_job on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (parked_job_id)
+create unique index staged_jobs_by_parked_job on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (parked_job_id)
   where parked_job_id is not null;
 
 -- Notes, appended by enqueuers: this partition has new work. Routing consumes them.
@@ -206,6 +231,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_arrivals (
   min_cost float8 not null default 1,
   pause jsonb,                               -- a pause of a partition that does not exist yet
   outcome jsonb,                             -- how jobs ended, where somebody counts it: a breaker, fairness
+  head_changed boolean not null default false,   -- the partition's next job may be another now, see _head_changed
   primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
@@ -222,6 +248,10 @@ create index keyless_jobs_for_keying on :DISPATCH_POLICY_SCHEMA._private_keyless
 create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   job_id bigint primary key,                 -- Graphile Worker's
   staged_id bigint not null,
+  -- A slot belongs to an admission. Graphile Worker reuses its row for the next job of a key: the admission, which is
+  -- the time of its transaction in microseconds, tells two jobs of one row apart, and so does the row's revision.
+  admission bigint not null,
+  revision int not null,
   policy_id int not null,
   partition_id uuid not null,
   limiter_ids bigint[] not null,             -- what it took, whatever the policy says today
@@ -233,10 +263,14 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   missing_since timestamptz                  -- a sweep found no such job in Graphile Worker
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
+create index in_flight_jobs_by_mark on :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (missing_since)
+  where missing_since is not null;
+
 -- Jobs of Graphile Worker that were added past their policy and are staged again: so that a crash before the original
 -- completed cannot stage a second copy.
 create table :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs (
   job_id bigint primary key,                 -- the original's
+  revision int not null,                     -- the row is reused for the next job of its key, which is another one
   staged_id bigint,
   taken_over_at timestamptz not null default clock_timestamp()
 );
@@ -280,7 +314,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_overrides (
   until_at timestamptz not null default 'infinity',
   set_at timestamptz not null default clock_timestamp(),
   taken_back boolean not null default false,   -- cleared or replaced at `until_at`, whatever time a tick goes by
-  announced_at timestamptz not null default '-infinity',   -- waiters were told of its start or end up to then
+  announce_at timestamptz not null default '-infinity',    -- when the router next tells waiters: of its start, its end
+  to_announce bigint[] not null default '{}',  -- limiters that somebody had locked by then: those who wait are told later
   set_by text,
   reason text,
   check (from_at < until_at)
@@ -339,7 +374,10 @@ create type :DISPATCH_POLICY_SCHEMA._private_candidate as (
   chosen boolean
 );
 -- `counted`: the job may be in flight already, under the same job key.
-create type :DISPATCH_POLICY_SCHEMA._private_admission as (job_id bigint, staged_id bigint, admitted boolean, counted boolean);
+-- `revision`: of Graphile Worker's row.
+create type :DISPATCH_POLICY_SCHEMA._private_admission as (
+  job_id bigint, staged_id bigint, admitted boolean, counted boolean, revision int
+);
 
 -- What a tick put in flight of one partition's jobs.
 create type :DISPATCH_POLICY_SCHEMA._private_taking as (
@@ -352,7 +390,8 @@ create type :DISPATCH_POLICY_SCHEMA._private_taking as (
 
 -- A job that has finished, as a worker process tells it, see _release.
 create type :DISPATCH_POLICY_SCHEMA._private_finished_job as (
-  job bigint, ok boolean, lag_ms float8, duration_ms float8, attempt int, ends boolean, retry json, ordinality bigint
+  job bigint, admission bigint, ok boolean, lag_ms float8, duration_ms float8, attempt int, ends boolean, retry json,
+  ordinality bigint
 );
 
 -- What a limiter has left at a time, see _limiters_now.
@@ -367,7 +406,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (
 create type :DISPATCH_POLICY_SCHEMA.added_job as (
   id bigint, staged boolean, task_identifier text, queue_name text, run_at timestamptz, max_attempts int, job_key text,
   priority int, flags text[], created_at timestamptz, policy text, partition text, shard text,
-  dropped boolean   -- the backlog is full and does without it: nothing was staged
+  dropped boolean   -- nothing was staged: the backlog is full, or (unsafe_dedupe) a job outside the policy has the key
 );
 
 -- A job as Graphile Worker's administration functions return it (DbJob there); a staged one has no queue or task number.

@@ -17,7 +17,7 @@ join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
 left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on;
 
 create or replace view :DISPATCH_POLICY_SCHEMA.limiters as
-select p.name as policy, l.gate, l.scope_key, l.kind, n.rate, n.per, l.sliding, n.capacity,
+select p.name as policy, l.gate, l.scope_key, l.kind, n.rate, n.per, l.sliding, l.smooth, n.capacity,
   case when n.tokens is null then n.slots::float8 when n.rate <= 0 then 0 else n.tokens end as available, n.tokens,
   l.in_flight, n.cap as max,
   l.lag_ewma_ms, l.current_max, l.wake_at, l.id

@@ -2,7 +2,7 @@ import type { JsonObject, PolicyDefinition } from "../policy.ts";
 import type { Queryable, Statements } from "./statements.ts";
 
 /** Policies, and what a new definition means for the partitions that are there. */
-export function declaring({ schema, rows, first }: Statements) {
+export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
   return {
     declare: (
       client: Queryable,
@@ -19,11 +19,11 @@ export function declaring({ schema, rows, first }: Statements) {
 
     policyNames: async (client: Queryable) =>
       (
-        await rows<{ name: string }>(client, `select name from ${schema}._private_policies order by name`)
+        await rowsAsIs<{ name: string }>(client, `select name from ${schema}._private_policies order by name`)
       ).map((row) => row.name),
 
     partitionsAfter: (client: Queryable, policy: string, after: string | null, limit: number) =>
-      rows<{ id: string; key: string; context: JsonObject }>(
+      rowsAsIs<{ id: string; key: string; context: JsonObject }>(
         client,
         `select * from ${schema}._partitions_after($1, $2, $3)`,
         [policy, after, limit],

@@ -1,5 +1,6 @@
 import pg from "pg";
 import { declaring } from "./declaring.ts";
+import { inSavepoint, inTransaction } from "./isolation.ts";
 import { pools } from "./pools.ts";
 import { running } from "./running.ts";
 import { staging } from "./staging.ts";
@@ -8,7 +9,7 @@ import { sweeping } from "./sweeping.ts";
 import { ticking } from "./ticking.ts";
 
 export type { Lease } from "./pools.ts";
-export type { Attempt, FinishedJob } from "./running.ts";
+export type { Attempt, CaughtJob, FinishedJob, HeldSlot } from "./running.ts";
 export type { JobKeyMode, KeylessJob, PartitionState, StageBatch, StagedRow, StageJob } from "./staging.ts";
 export type { Queryable } from "./statements.ts";
 export type { Admission, Drop } from "./ticking.ts";
@@ -21,9 +22,11 @@ export type Engine = ReturnType<typeof makeEngine>;
 
 export function makeEngine(schemaName: string) {
   const statements = makeStatements(schemaName);
-  const { schema, rows } = statements;
+  const { schema, rowsAsIs, rows } = statements;
   return {
     schemaName,
+    inTransaction,
+    inSavepoint,
     ...declaring(statements),
     ...staging(statements),
     ...ticking(statements),
@@ -43,6 +46,6 @@ export function makeEngine(schemaName: string) {
     },
 
     view: <T>(client: Queryable, name: string, where = "", values: unknown[] = []) =>
-      rows<T>(client, `select * from ${schema}.${pg.escapeIdentifier(name)} ${where}`, values),
+      rowsAsIs<T>(client, `select * from ${schema}.${pg.escapeIdentifier(name)} ${where}`, values),
   };
 }

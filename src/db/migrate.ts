@@ -29,7 +29,7 @@ export async function migrate(
   const latest = numberOf(migrations.at(-1) as SqlFile);
   const known = await readState(client, schemas);
   if (known?.migration === latest && !isOutdated(known, hash)) return;
-  await client.query("begin");
+  await client.query("begin isolation level read committed");
   try {
     // views, defaults and checks are resolved now: nobody else's function or operator may be what they mean
     await client.query("set local search_path = pg_catalog, pg_temp");

@@ -1,5 +1,6 @@
 import pg from "pg";
 import type { Queryable } from "./engine.ts";
+import { readCommittedByDefault } from "./isolation.ts";
 
 /** Runs a callback with a client of a pool, as Graphile Worker's does. */
 type WithClient = <T>(callback: (client: pg.PoolClient) => Promise<T>) => Promise<T>;
@@ -50,6 +51,7 @@ export function makeOwnConnection({ withPgClient, pgPool, timeoutMs, onFallback 
     made.on("error", () => discard(made));
     try {
       await made.connect();
+      await readCommittedByDefault(made);
       reported = false;
       client = made;
       return made;
@@ -123,6 +125,7 @@ export function makeOwnPool({ withPgClient, pgPool, timeoutMs, max }: OwnPoolOpt
     made.on("error", () => {}); // a lost connection: its statement says so, and the pool makes another
     made.on("connect", (client) => {
       client.on("error", () => {});
+      readCommittedByDefault(client).catch(() => {}); // before the first statement, which says what is wrong
       const { processID } = client as { processID?: number | null };
       if (typeof processID !== "number") return;
       backends.set(client, processID);
@@ -142,6 +145,26 @@ export function makeOwnPool({ withPgClient, pgPool, timeoutMs, max }: OwnPoolOpt
       pool?.end().catch(() => {});
     },
   };
+}
+
+/**
+ * Runs a callback with a connection beside the host's pool, for what keeps one for long: a pool of one would have none left.
+ * Where nobody says where to connect to it is one of the pool's.
+ */
+export async function withOwnClient<T>(
+  { withPgClient, pgPool }: Pick<OwnPoolOptions, "withPgClient" | "pgPool">,
+  callback: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  const settings = await settingsOf(pgPool, withPgClient);
+  if (!settings) return withPgClient((client) => callback(client as unknown as pg.Client));
+  const client = new pg.Client({ ...settings, keepAlive: true });
+  client.on("error", () => {});
+  try {
+    await client.connect();
+    return await callback(client);
+  } finally {
+    await client.end().catch(() => {});
+  }
 }
 
 function timeouts(ms: number): pg.ClientConfig {

@@ -1,3 +1,4 @@
+import { numberOf } from "./rows.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
 export interface Lease {
@@ -11,7 +12,13 @@ export interface Lease {
 }
 
 /** Worker pools and who leads. */
-export function pools({ schema, rows, first }: Statements) {
+export function pools({ schema, rowsAsIs, rows }: Statements) {
+  const leasesOf = async (client: Queryable, text: string, values: unknown[]) =>
+    (await rows<Lease>(client, text, values)).map((lease) => ({
+      ...lease,
+      expires_in_ms: numberOf(lease.expires_in_ms),
+      next_in_ms: numberOf(lease.next_in_ms),
+    }));
   return {
     /** A pool's heartbeat, its bids for leases, and what its loops need to know before they sleep. */
     beat: (
@@ -27,7 +34,7 @@ export function pools({ schema, rows, first }: Statements) {
       },
       bid: { policies: readonly string[]; shards: readonly string[] | null; ttlMs: number; bids: boolean },
     ) =>
-      rows<Lease>(client, `select * from ${schema}._beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, [
+      leasesOf(client, `select * from ${schema}._beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, [
         pool.id,
         pool.slots,
         pool.tasks,
@@ -43,7 +50,7 @@ export function pools({ schema, rows, first }: Statements) {
 
     /** The leases of these policies as they are, without bidding. */
     leases: (client: Queryable, policies: readonly string[]) =>
-      rows<Lease>(client, `select * from ${schema}._lease('', $1, null, interval '0', false)`, [policies]),
+      leasesOf(client, `select * from ${schema}._lease('', $1, null, interval '0', false)`, [policies]),
 
     workerGone: (client: Queryable, poolId: string) =>
       rows(client, `select ${schema}._worker_gone($1)`, [poolId]),
@@ -54,10 +61,11 @@ export function pools({ schema, rows, first }: Statements) {
     /** How far the clock here is behind the database's, and how wrong that may be, both in milliseconds. */
     clockBehindMs: async (client: Queryable) => {
       const asked = Date.now();
-      const { seconds } = await first<{ seconds: number }>(
+      const [row] = await rowsAsIs<{ seconds: number }>(
         client,
         "select extract(epoch from pg_catalog.clock_timestamp())::float8 as seconds",
       );
+      const seconds = row?.seconds ?? 0;
       const answered = Date.now();
       return {
         behindMs: Math.round(seconds * 1000 - (asked + answered) / 2),
@@ -67,7 +75,7 @@ export function pools({ schema, rows, first }: Statements) {
 
     /** Ends what a backend does for this package, and nothing else. */
     cancel: (client: Queryable, pid: number) =>
-      rows(
+      rowsAsIs(
         client,
         `select pg_catalog.pg_cancel_backend(pid) from pg_catalog.pg_stat_activity
          where pid = $1 and state = 'active' and usename = current_user and datname = pg_catalog.current_database()

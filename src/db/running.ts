@@ -3,6 +3,8 @@ import { COMMITS_AT_EASE, type Queryable, type Statements } from "./statements.t
 
 export interface FinishedJob {
   job: string;
+  /** Which job of Graphile Worker's row, see {@link HeldSlot}; null: whichever is there. */
+  admission: string | null;
   ok: boolean;
   lagMs: number | null;
   /** How long it ran, where that counts. */
@@ -17,33 +19,63 @@ export interface FinishedJob {
 /** An attempt of a job, and the worker pool that runs it. */
 export interface Attempt {
   jobId: string;
+  /** Of Graphile Worker's row, which the next job of a key may get. */
+  revision: number;
   attempt: number;
   poolId: string | null;
+}
+
+/** The slot a job holds: it belongs to one admission of the row. */
+export interface HeldSlot {
+  stagedId: string;
+  /** When that was, by the time of its transaction: microseconds since 1970. */
+  admission: string;
+  partition: string;
+  /** The attempt before was cut short. */
+  resumed: boolean;
+}
+
+/** What becomes of a job that was never admitted; `admission`: of the slot it holds, null where it holds none. */
+export interface CaughtJob {
+  verdict: "admitted" | "taken_over" | "ungoverned" | "gone";
+  stagedId: string | null;
+  admission: string | null;
 }
 
 /** What becomes of jobs that were handed to Graphile Worker. */
 export function running({ schema, first }: Statements) {
   return {
     startAttempt: (client: Queryable, attempt: Attempt) =>
-      first<{ partition: string; staged_id: string; resumed: boolean } | undefined>(
+      first<HeldSlot | undefined>(
         client,
-        `select * from ${schema}._start_attempt($1, $2, $3)`,
-        [attempt.jobId, attempt.attempt, attempt.poolId],
+        `select partition, staged_id::text as "stagedId", admission::text, resumed
+         from ${schema}._start_attempt($1, $2, $3, $4)`,
+        [attempt.jobId, attempt.revision, attempt.attempt, attempt.poolId],
       ),
+
+    /** Of the slot that a job still has which this one replaced in its row, under its key. */
+    replacedAdmission: async (client: Queryable, { jobId, revision }: Attempt) =>
+      (
+        await first<{ admission: string | null }>(
+          client,
+          `select ${schema}._replaced_admission($1, $2)::text as admission`,
+          [jobId, revision],
+        )
+      ).admission,
 
     /** What becomes of a job that starts without having been admitted; `batch` holds it alone. */
     catchUnadmitted: (
       client: Queryable,
       attempt: Attempt,
-      job: { stagedId: string | null; batch: StageBatch | undefined; unmanaged: string },
+      job: { batch: StageBatch | undefined; unmanaged: string },
     ) =>
-      first<{ verdict: "admitted" | "taken_over" | "ungoverned" | "gone"; stagedId: string | null }>(
+      first<CaughtJob>(
         client,
-        `select verdict, staged_id::text as "stagedId"
+        `select verdict, staged_id::text as "stagedId", admission::text
          from ${schema}._catch_unadmitted($1, $2, $3, $4, $5, $6, null)`,
         [
           attempt.jobId,
-          job.stagedId,
+          attempt.revision,
           attempt.attempt,
           attempt.poolId,
           JSON.stringify(job.batch),

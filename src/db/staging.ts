@@ -28,6 +28,17 @@ function sharingLimits(partitions: readonly PartitionState[]): object[] {
   });
 }
 
+/** A batch as it is sent. The payloads of jobs without a policy stand apart: they may be what no json text may hold. */
+function asTold(batch: StageBatch): object {
+  if (batch.policy !== null) return { ...batch, partitions: sharingLimits(batch.partitions) };
+  return { ...batch, jobs: batch.jobs.map(({ payload: _, ...job }, place) => ({ ...job, p: place + 1 })) };
+}
+
+function payloadsApart(batches: readonly StageBatch[]): string[] | null {
+  const plain = batches.find(({ policy }) => policy === null);
+  return plain ? plain.jobs.map(({ payload }) => JSON.stringify(payload)) : null;
+}
+
 export interface StageJob {
   n: number;
   task: string;
@@ -96,24 +107,25 @@ export interface KeylessJob {
 }
 
 /** Adding jobs, and working out those that SQL alone could not. */
-export function staging({ schema, rows }: Statements) {
+export function staging({ schema, rowsAsIs }: Statements) {
   return {
     /** Rows come in any order; `n` says whose they are. */
     stage: async (client: Queryable, batches: readonly StageBatch[], mode: JobKeyMode) => {
       const [batch, ...others] = batches;
       if (batch?.policy == null || others.length > 0 || mode !== "replace")
-        return rows<StagedRow>(client, `select * from ${schema}._stage($1::json, $2)`, [
-          JSON.stringify(batches.map((one) => ({ ...one, partitions: sharingLimits(one.partitions) }))),
+        return rowsAsIs<StagedRow>(client, `select * from ${schema}._stage($1::json, $2, $3::text[])`, [
+          JSON.stringify(batches.map(asTold)),
           mode,
+          payloadsApart(batches),
         ]);
       // the same for one policy's jobs: a text of many jobs is read once less, a tenth of the time
       const { policy, version, partitions, jobs } = batch;
       const call = `${schema}._stage_governed($1, $2, $3, $4, $5)`;
       const values = [policy, version, JSON.stringify(sharingLimits(partitions)), JSON.stringify(jobs), mode];
       if (jobs.some(({ jobKey }) => jobKey != null))
-        return rows<StagedRow>(client, `select * from ${call}`, values);
+        return rowsAsIs<StagedRow>(client, `select * from ${call}`, values);
       // where nothing is replaced, the rest of a row is as it was sent
-      const staged = await rows<NewRow>(
+      const staged = await rowsAsIs<NewRow>(
         client,
         `select n, staged, id, run_at, created_at, job from ${call}`,
         values,
@@ -122,9 +134,9 @@ export function staging({ schema, rows }: Statements) {
     },
 
     keylessJobs: (client: Queryable, policy: string, limit: number) =>
-      rows<KeylessJob>(client, `select * from ${schema}._keyless_jobs($1, $2)`, [policy, limit]),
+      rowsAsIs<KeylessJob>(client, `select * from ${schema}._keyless_jobs($1, $2)`, [policy, limit]),
 
     keyJobs: (client: Queryable, policy: string, version: number, jobs: readonly object[]) =>
-      rows(client, `select ${schema}._key_jobs($1, $2, $3)`, [policy, version, JSON.stringify(jobs)]),
+      rowsAsIs(client, `select ${schema}._key_jobs($1, $2, $3)`, [policy, version, JSON.stringify(jobs)]),
   };
 }

@@ -1,4 +1,6 @@
 import pg from "pg";
+import { underReadCommitted } from "./isolation.ts";
+import { asJson, readRow } from "./rows.ts";
 
 /** pg's Pool, Client and PoolClient; and what an ORM hands out, with a two-line adapter. */
 export interface Queryable {
@@ -18,13 +20,17 @@ export type Statements = ReturnType<typeof makeStatements>;
 /** How the functions of one installation's schema are asked; `schema` is quoted. */
 export function makeStatements(schemaName: string) {
   const schema = pg.escapeIdentifier(schemaName);
-  const rows = async <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T[]> =>
-    (await client.query(text, values)).rows as T[];
+  /** In the caller's transaction, or one that may have any isolation level: staging and looking. */
+  const rowsAsIs = async <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T[]> =>
+    (await client.query(asJson(text), values)).rows.map(readRow<T>);
+  /** In a transaction of its own, under READ COMMITTED. */
+  const rows = <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T[]> =>
+    underReadCommitted(client, () => rowsAsIs<T>(client, text, values));
   const first = async <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T> =>
     (await rows<T>(client, text, values))[0] as T;
   const count = async (client: Queryable, call: string, values: unknown[] = []): Promise<number> =>
     (await first<{ n: number }>(client, `select ${schema}.${call} as n`, values)).n;
-  return { schema, rows, first, count };
+  return { schema, rowsAsIs, rows, first, count };
 }
 
 export function interval(ms: number): string {

@@ -1,22 +1,43 @@
 import type { FinishedJob } from "./running.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
+export interface OverdueSlot {
+  jobId: string;
+  admission: string;
+  attempt: number;
+}
+
 /** Repairs, and forgetting what is no longer used; each is one call and one transaction. */
 export function sweeping({ schema, rows, first, count }: Statements) {
   return {
     sweepWorkers: (client: Queryable, poolId: string) =>
       first<{ pools: number; jobs: number }>(client, `select * from ${schema}._sweep_workers($1)`, [poolId]),
 
-    sweepOverdue: async (client: Queryable) =>
-      (await rows<{ job_id: string }>(client, `select job_id from ${schema}._sweep_overdue()`)).map(
-        (row) => row.job_id,
+    /** The slots of jobs that run for too long, with the attempt that holds each. */
+    sweepOverdue: (client: Queryable) =>
+      rows<OverdueSlot>(
+        client,
+        `select job_id::text as "jobId", admission::text, attempt from ${schema}._sweep_overdue()`,
       ),
 
-    sweepInFlight: (client: Queryable, graceMs: number) =>
-      rows<{ job_id: string | null; ok: boolean; retry: FinishedJob["retry"]; marked: number }>(
+    releaseSlots: (client: Queryable, slot: OverdueSlot, { reason, by }: { reason: string; by: string }) =>
+      first<{ matched: number; changed: number }>(
         client,
-        `select * from ${schema}._sweep_in_flight($1)`,
-        [interval(graceMs)],
+        `select matched, changed from ${schema}._release_slots($1, $2, $3, $4, $5)`,
+        [slot.jobId, slot.admission, slot.attempt, reason, by],
+      ),
+
+    /** `only`: those that a verb has marked, and no others. */
+    sweepInFlight: (client: Queryable, graceMs: number, only = false) =>
+      rows<
+        Pick<FinishedJob, "admission" | "attempt" | "ok" | "retry"> & {
+          job_id: string | null;
+          marked: number;
+        }
+      >(
+        client,
+        `select job_id::text, admission::text, attempt, ok, retry, marked from ${schema}._sweep_in_flight($1, $2)`,
+        [interval(graceMs), only],
       ),
 
     sweepCounters: (client: Queryable) => count(client, "_sweep_counters()"),
@@ -25,6 +46,10 @@ export function sweeping({ schema, rows, first, count }: Statements) {
     sweepPending: (client: Queryable) => count(client, "_sweep_pending()"),
 
     sweepWork: (client: Queryable) => count(client, "_sweep_work()"),
+
+    /** Times that a clock that was ahead left behind. */
+    sweepClock: (client: Queryable) =>
+      rows(client, `select ${schema}._sweep_clock(pg_catalog.clock_timestamp())`),
 
     sweepPartitions: (client: Queryable) =>
       first<{ woken: number; unblocked: number }>(

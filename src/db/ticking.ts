@@ -1,3 +1,4 @@
+import { numberOf } from "./rows.ts";
 import { COMMITS_AT_EASE, type Queryable, type Statements } from "./statements.ts";
 
 export interface Admission {
@@ -24,27 +25,32 @@ export interface Drop {
 /** The steps of a pass. */
 export function ticking({ schema, rows, first }: Statements) {
   return {
-    route: async (client: Queryable, policy: string, now: Date | null, max: number, bounded: boolean) => {
+    route: async (
+      client: Queryable,
+      step: { policy: string; shard: string | null; now: Date | null; max: number; bounded: boolean },
+    ) => {
       const row = await first<{ routed: number }>(
         client,
-        `select ${COMMITS_AT_EASE}, ${schema}._route($1, $2, $3, $4) as routed`,
-        [policy, now, max, bounded],
+        `select ${COMMITS_AT_EASE}, ${schema}._route($1, $2, $3, $4, true, $5) as routed`,
+        [step.policy, step.now, step.max, step.bounded, step.shard],
       );
       return row.routed;
     },
 
-    admit: (
+    admit: async (
       client: Queryable,
       pass: { policy: string; shard: string | null; claim: number; now: Date | null; bounded: boolean },
-    ) =>
-      first<Admission>(
+    ): Promise<Admission> => {
+      const admission = await first<Admission>(
         client,
         // numbers first: before PostgreSQL 17 there is no difference between a time and infinity
         `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
            * 1000::float8 as next_in_ms, ${COMMITS_AT_EASE}
          from ${schema}._admit($1, $2, $3, $4, $5) a`,
         [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
-      ),
+      );
+      return { ...admission, next_in_ms: numberOf(admission.next_in_ms) };
+    },
 
     /** Jobs dropped since last asked, counted with their partitions now. */
     takeDrops: (client: Queryable, policy: string) =>

@@ -28,6 +28,8 @@ export interface ResolvedValues {
   readonly burst?: number | null;
   /** There only where true. */
   readonly sliding?: boolean;
+  /** There only where true. */
+  readonly smooth?: boolean;
   readonly max?: number | null;
   readonly initial_max?: number;
   readonly target_lag_ms?: number;
@@ -90,8 +92,7 @@ type ColumnValue = number | boolean | null;
 export interface GateAnatomy {
   readonly kind: GateKind;
   readonly fields: Readonly<Record<string, Field>>;
-  /** Options that stand for others, and what to do about them. */
-  readonly shorthands?: readonly string[];
+  /** What options that stand for others mean. */
   readonly expand?: (title: string, options: Record<string, unknown>) => Record<string, unknown>;
   readonly disagreement?: (values: ResolvedValues) => string | undefined;
 }
@@ -110,8 +111,7 @@ interface Compiled extends Omit<Field, "toColumn"> {
  */
 export function declareGate<C>(anatomy: GateAnatomy, options: GateCommon<C>): Gate<C> {
   return declaring("", () => {
-    const { fields, shorthands = [] } = anatomy;
-    checkOptions(anatomy.kind, options, ["name", "scope", ...Object.keys(fields), ...shorthands]);
+    checkOptions(anatomy.kind, options, ["name", "scope", ...Object.keys(anatomy.fields)]);
     const name = gateName(anatomy.kind, options.name);
     const title = name === anatomy.kind ? name : `${anatomy.kind} "${name}"`;
     const gate = {

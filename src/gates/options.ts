@@ -97,6 +97,11 @@ export function isStorableText(value: string): boolean {
   return !value.includes("\0") && value.isWellFormed();
 }
 
+/** Somebody else's text, such as an error's message, as PostgreSQL can store it. */
+export function storableText(value: string): string {
+  return value.toWellFormed().replaceAll("\0", "\ufffd");
+}
+
 /** @throws {ArgumentError} naming key, value and expectation */
 export function check(key: string, value: unknown, rule: Rule): void {
   if (rule.accepts(value)) return;

@@ -16,7 +16,11 @@ export interface ThrottleOptions<C> extends GateCommon<C> {
    * never holds less than one.
    */
   burst?: Value<C, number> | undefined;
-  /** `true`: jobs go evenly spaced, one every `per / rate`; the same as `burst: 1`. Default `false`. */
+  /**
+   * `true`: jobs go evenly spaced, one every `per / rate`: a bucket of one token, as with `burst: 1`, that makes up for
+   * passes that come late. A job that went late is followed by one that is in time, up to a quarter of a second and nine
+   * tenths of `per / rate` closer. No second has more than the rate and one. Default `false`.
+   */
   smooth?: boolean | undefined;
   /**
    * `"sliding"`: no more than `rate` admitted in *any* time of length `per`. A bucket allows up to twice
@@ -42,8 +46,8 @@ const THROTTLE: GateAnatomy = {
       fallback: "absent",
       toColumn: () => true,
     },
+    smooth: { column: "smooth", rule: aBoolean, computed: false, fallback: "absent" },
   },
-  shorthands: ["smooth"],
   expand: (title, { smooth, ...options }) => {
     optional(`${title}: smooth`, smooth, aBoolean);
     const { window, burst } = options;
@@ -53,7 +57,7 @@ const THROTTLE: GateAnatomy = {
       );
     if (smooth && burst !== undefined)
       throw new ArgumentError(`${title}: smooth means a burst of 1, leave one of the two out`);
-    return smooth ? { ...options, burst: 1 } : options;
+    return smooth ? { ...options, burst: 1, smooth } : options;
   },
 };
 

@@ -1,6 +1,7 @@
 import type { CleanupOptions, DbJob, WorkerUtils } from "graphile-worker";
 import { optional, wholeNumber } from "../gates/options.ts";
 import { type AnyPolicy, tasksOf } from "../policy.ts";
+import { releaseMarked } from "../sweep.ts";
 import { TICK_TASK } from "../tick-task.ts";
 import type { OperateContext } from "./call.ts";
 
@@ -10,8 +11,12 @@ export function jobFunctions(
   cleanup: WorkerUtils["cleanup"],
   policies: readonly AnyPolicy[],
 ) {
-  const jobsOf = async (verb: string, args: Record<string, unknown>): Promise<DbJob[]> =>
-    withPgClient((client) => engine.call<DbJob>(client, verb, args));
+  /** What leaves slots behind marks them; they are given back in a transaction of their own, at once. */
+  const jobsOf = async (verb: string, args: Record<string, unknown>): Promise<DbJob[]> => {
+    const jobs = await withPgClient((client) => engine.call<DbJob>(client, verb, args));
+    await releaseMarked({ withPgClient, engine });
+    return jobs;
+  };
   return {
     completeJobs: (ids: string[]) => jobsOf("complete_jobs", { job_ids: ids }),
     permanentlyFailJobs: (ids: string[], reason?: string) =>

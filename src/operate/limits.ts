@@ -29,7 +29,10 @@ const COLUMNS: Record<keyof LimitValues, string> = {
  * beginning it replaces an earlier one of the same target, also one that was to begin before its end; one of a key goes
  * before one of all keys.
  *
- * @throws {ArgumentError} when the policy has no such gate, or the gate no such value
+ * A key that no job has had yet may be given: the limit holds once one has. `matched` is 0 then, and so it is for a key that
+ * is misspelt.
+ *
+ * @throws {ArgumentError} when the policy has no such gate, or the gate no such value, or `until` is over
  * @example await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, by: "ana" });
  */
 export async function setLimit(

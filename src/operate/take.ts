@@ -2,8 +2,8 @@ import { call, type OperateContext } from "./call.ts";
 import { checkVerb, type LimiterTarget } from "./targets.ts";
 
 /**
- * Draws from a throttle for code outside jobs. Never waits: without enough tokens it takes none and says when to ask
- * again.
+ * Draws from a throttle for code outside jobs. Never waits: without enough tokens, or while another transaction keeps the
+ * throttle locked, it takes none and says when to ask again.
  *
  * @example const { taken, retryAt } = await utils.take({ policy: "fetch_endpoint", gate: "all" });
  */

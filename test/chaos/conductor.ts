@@ -1,9 +1,9 @@
 // Makes trouble, as its random numbers say.
 import { setTimeout as delay } from "node:timers/promises";
 import type pg from "pg";
+import type { Random } from "../helpers/random.ts";
 import { type Fleet, type Member, SIZES } from "./fleet.ts";
 import type { Role } from "./messages.ts";
-import type { Random } from "./random.ts";
 import { LONG_STOP_MS, SHORT_STOP_MS } from "./world.ts";
 
 const LONGEST_PAUSE_MS = 900;

@@ -1,12 +1,12 @@
 // The processes of a run: started, killed, stopped and started again.
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
+import type { Random } from "../helpers/random.ts";
 import { until } from "../helpers/until.ts";
 import type { Judge, Suspect } from "./judge.ts";
 import type { Command, News, Orders, Role } from "./messages.ts";
-import type { Random } from "./random.ts";
 
-export const SIZES = { worker: 4, ticker: 3, enqueuer: 3 } as const;
+export const SIZES = { worker: 4, ticker: 3, enqueuer: 3, meddler: 1 } as const;
 const ENDS_WITHIN_MS = 8000;
 
 export class Member implements Suspect {

@@ -1,8 +1,8 @@
 // What every process that the conductor starts has: its orders, its random numbers and its line to the conductor.
 
 import { setTimeout as delay } from "node:timers/promises";
+import { random } from "../helpers/random.ts";
 import type { Command, News, Orders } from "./messages.ts";
-import { random } from "./random.ts";
 
 /** After an error, which may come again. */
 const PAUSE_MS = 250;

@@ -2,7 +2,7 @@
 import type { Repaired } from "../../src/index.ts";
 import type { TaskName } from "./world.ts";
 
-export type Role = "worker" | "ticker" | "enqueuer" | "hoarder";
+export type Role = "worker" | "ticker" | "enqueuer" | "meddler" | "hoarder";
 
 export interface Orders {
   readonly role: Role;

@@ -4,13 +4,13 @@ import pg from "pg";
 import { startPostgres } from "../../scripts/postgres/start.ts";
 import { makePolicyUtils, type PolicyUtils } from "../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { random } from "../helpers/random.ts";
 import { silent } from "../helpers/silent.ts";
 import { type FaultName, plant } from "../races/race/faults.ts";
 import { Conductor, type Deeds } from "./conductor.ts";
 import { Fleet } from "./fleet.ts";
 import { Judge } from "./judge.ts";
 import { leftovers, whatWaits } from "./leftovers.ts";
-import { random } from "./random.ts";
 import { policies } from "./world.ts";
 
 /** Less than the server's connections, so that they can be taken. */

@@ -4,6 +4,7 @@ import { EventEmitter } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { Logger, run, type WorkerEvents, WorkerPreset } from "graphile-worker";
 import pg from "pg";
+import { ticketOf } from "../../src/fetched-job.ts";
 import { dispatchPolicyPreset, policyEvents } from "../../src/index.ts";
 import { MODES } from "../fixtures/governed/modes.ts";
 import { onCommand, orders, tell } from "./member.ts";
@@ -11,8 +12,6 @@ import type { Execution } from "./messages.ts";
 import { call, type Payload, policies, SETTINGS, type TaskName, work } from "./world.ts";
 
 const CONNECTIONS = 5;
-/** Carries a job's staged id. */
-const FLAG = "dispatch_policy:";
 const mode = Object.values(MODES)[orders.place % Object.keys(MODES).length];
 const pool = new pg.Pool({ connectionString: orders.url, max: CONNECTIONS });
 pool.on("error", () => {});
@@ -23,8 +22,8 @@ policyEvents(events).on("dispatchPolicy:takeOver", ({ jobId, stagedId }) =>
   tell({ tookOver: { job: jobId, staged: stagedId } }),
 );
 events.on("job:start", ({ job }) => {
-  const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(FLAG));
-  if (flag) tell({ fetched: { job: job.id, staged: flag.slice(FLAG.length) } });
+  const ticket = ticketOf(job);
+  if (ticket) tell({ fetched: { job: job.id, staged: ticket.stagedId } });
 });
 events.on("pool:fatalError", () => tell({ unrecorded: true }));
 const logger = new Logger((scope) => (level, message) => {

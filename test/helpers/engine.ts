@@ -16,6 +16,8 @@ export interface TestGate {
   readonly numbers: Readonly<Record<string, number | null>>;
   /** A throttle's window. */
   readonly sliding?: boolean;
+  /** A bucket of one that makes up for late passes. */
+  readonly smooth?: boolean;
   keyOf(partition: string): string;
 }
 
@@ -41,6 +43,13 @@ export function sliding(
   { per = 1, ...options }: ScopeOptions & { per?: number } = {},
 ): TestGate {
   return { ...throttle(rate, { per, ...options }), sliding: true };
+}
+
+export function smooth(
+  rate: number,
+  { per = 1, ...options }: ScopeOptions & { per?: number } = {},
+): TestGate {
+  return { ...throttle(rate, { per, burst: 1, ...options }), smooth: true };
 }
 
 export function adaptive(
@@ -90,6 +99,7 @@ export interface StageOptions {
   readonly priority?: number;
   readonly cost?: number;
   readonly weight?: number;
+  readonly shard?: string;
 }
 
 export interface Admitted {
@@ -138,12 +148,13 @@ export class Engine {
   async declare(): Promise<void> {
     const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
     const { breaker = null, maxPending = null, fairBy = "jobs" } = this.#options;
-    const gates = this.#options.gates.map(({ name, kind, scope, numbers, sliding }, position) => {
-      return { name, kind, scope, position, values: { ...numbers, ...(sliding && { sliding }) } };
+    const gates = this.#options.gates.map(({ name, kind, scope, numbers, sliding, smooth }, position) => {
+      const values = { ...numbers, ...(sliding && { sliding }), ...(smooth && { smooth }) };
+      return { name, kind, scope, position, values };
     });
     const definition = {
       ...{ name: this.policy, tasks: [this.policy], version: 0, enabled: true, gates },
-      ...{ weight: 1, cost: 1, shard: "default", partitionPaths: null, resolvesInSql: false },
+      ...{ weight: 1, cost: 1, shard: null, partitionPaths: null, resolvesInSql: false },
       ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, functions: {} },
     };
     const settings = {
@@ -168,14 +179,23 @@ export class Engine {
 
   /** What {@link stage} sends. */
   batch(partitions: readonly string[], options: StageOptions = {}): object {
-    const { gates = this.#options.gates, jobKey, queueName, runAt, priority, cost, weight = 1 } = options;
+    const {
+      gates = this.#options.gates,
+      jobKey,
+      queueName,
+      runAt,
+      priority,
+      cost,
+      weight = 1,
+      shard = "default",
+    } = options;
     const keys = [...new Set(partitions)];
     const place = new Map(keys.map((key, index) => [key, index]));
     return {
       policy: this.policy,
       version: 0,
       partitions: keys.map((key) => {
-        return { key, shard: "default", context: {}, weight, limits: limitsOf(gates, key) };
+        return { key, shard, context: {}, weight, limits: limitsOf(gates, key) };
       }),
       jobs: partitions.map((key, n) => {
         return { n, task: this.policy, p: place.get(key), jobKey, queueName, runAt, priority, cost };
@@ -183,11 +203,12 @@ export class Engine {
     };
   }
 
-  /** -1: another router is at work; 0: nothing is left. */
-  async route(as: Queryable = this.pool): Promise<number> {
-    const { rows } = await as.query("select dispatch_policy._route($1, null, 10000, $2) as n", [
+  /** -1: another router is at work; else how much was consumed and woken. With a shard, the pass goes on to tick only that one. */
+  async route(as: Queryable = this.pool, shard: string | null = null): Promise<number> {
+    const { rows } = await as.query("select dispatch_policy._route($1, null, 10000, $2, true, $3) as n", [
       this.policy,
       this.#bounded,
+      shard,
     ]);
     return rows[0].n;
   }
@@ -196,13 +217,16 @@ export class Engine {
     as = this.pool,
     claim = 50,
     now = null,
+    shard = "default",
   }: {
     as?: Queryable;
     claim?: number;
     now?: Date | null;
+    shard?: string;
   } = {}): Promise<Admitted> {
-    const { rows } = await as.query("select * from dispatch_policy._admit($1, 'default', $2, $3, $4)", [
+    const { rows } = await as.query("select * from dispatch_policy._admit($1, $2, $3, $4, $5)", [
       this.policy,
+      shard,
       claim,
       now,
       this.#bounded,
@@ -341,7 +365,7 @@ export class Engine {
 export type Session = pg.Client & { readonly pid: number };
 
 function limitsOf(gates: readonly TestGate[], partition: string): object[] {
-  return gates.map(({ name, kind, scope, numbers, sliding, keyOf }, position) => {
+  return gates.map(({ name, kind, scope, numbers, sliding, smooth, keyOf }, position) => {
     return {
       gate: name,
       kind,
@@ -350,6 +374,7 @@ function limitsOf(gates: readonly TestGate[], partition: string): object[] {
       ...(scope === "key" && { key: keyOf(partition) }),
       ...numbers,
       ...(sliding && { sliding }),
+      ...(smooth && { smooth }),
     };
   });
 }

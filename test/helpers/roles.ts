@@ -25,7 +25,11 @@ export interface Roles {
 }
 
 /** Drops what these roles own and the roles themselves when the test ends, before its database goes. */
-export function roles(t: ExecutionContext, { url, pool }: TestDatabase, names: readonly string[]): Roles {
+export function roles(
+  t: ExecutionContext,
+  { url, pool }: Pick<TestDatabase, "url" | "pool">,
+  names: readonly string[],
+): Roles {
   const suffix = randomBytes(4).toString("hex");
   const nameOf = (role: string) => `${role}_${suffix}`;
   t.teardown(async () => {

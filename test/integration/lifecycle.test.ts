@@ -298,6 +298,33 @@ test("a pool of two connections will do", async (t) => {
   t.pass();
 });
 
+for (const how of ["maxPoolSize", "pgPool"] as const) {
+  test(`a pool of one connection, by ${how}, is refused: Graphile Worker listens with it, and could fetch nothing`, async (t) => {
+    const { url } = await testDatabase(t);
+    const single = new pg.Pool({ connectionString: url, max: 1 });
+    single.on("error", () => {});
+    single.on("connect", (client) => client.on("error", () => {}));
+    t.teardown(() => single.end());
+    const said: string[] = [];
+    const { Logger } = await import("graphile-worker");
+    const logger = new Logger(() => (level, message) => void (level === "error" && said.push(message)));
+    const preset = {
+      extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })],
+      worker: { logger, ...(how === "maxPoolSize" && { connectionString: url, maxPoolSize: 1 }) },
+    };
+    const runner = await run({
+      preset,
+      ...(how === "pgPool" && { pgPool: single }),
+      noHandleSignals: true,
+      taskList: { work: async () => {} },
+    });
+    await runner.promise;
+    const key = how === "pgPool" ? "pgPool: max" : "worker.maxPoolSize";
+    t.is(said.length, 1, said.join("\n"));
+    t.regex(said[0]!, new RegExp(`Cannot start: ${key} is 1, expected at least 2`));
+  });
+}
+
 test("what operators do elsewhere takes effect at once", async (t) => {
   const worker = await startWorker(t, { policies: [one], tasks: { work: async () => {} } });
   await leads(worker);
@@ -435,9 +462,7 @@ test("runOnce does not end while another routes, who may not have seen the last 
   const router = await pool.connect();
   t.teardown(() => router.release());
   await router.query("begin");
-  await router.query(
-    `select pg_advisory_xact_lock(hashtext('dispatch_policy.route'), p.id) from dispatch_policy._private_policies p`,
-  );
+  await router.query("select from dispatch_policy._private_turns where step = 'route' for update");
   let ran = 0;
   const preset = {
     extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })],

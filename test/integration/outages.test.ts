@@ -111,3 +111,29 @@ test("runTickLoop goes on, and listens again", async (t) => {
   await cut.end();
   t.pass();
 });
+
+test("runTickLoop makes do with a pool of one connection, and is told at once", async (t) => {
+  const { url, pool } = await testDatabase(t);
+  const controller = new AbortController();
+  t.teardown(() => controller.abort());
+  const loop = runTickLoop({
+    connectionString: url,
+    maxPoolSize: 1,
+    policies: [work],
+    logger: silent,
+    signal: controller.signal,
+  });
+  await until("it listens", async () => {
+    const text = `select from pg_stat_activity where datname = current_database() and query = 'listen dispatch_policy'`;
+    return (await pool.query(text)).rows.length > 0;
+  });
+  const jobs = async () => (await pool.query("select from graphile_worker.jobs")).rows.length;
+  for (const count of [1, 2]) {
+    await addPolicyJob(pool, work, { account: `a${count}` });
+    // sooner than its heartbeat
+    await until("the job is admitted", async () => (await jobs()) === count, { withinMs: 10_000 });
+  }
+  controller.abort();
+  await loop;
+  t.pass();
+});

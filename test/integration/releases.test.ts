@@ -2,14 +2,15 @@
 import { EventEmitter } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import test from "ava";
-import type { WorkerEvents } from "graphile-worker";
+import { type JobHelpers, Logger, type WorkerEvents } from "graphile-worker";
 import { type FinishedJob, makeEngine } from "../../src/db/engine.ts";
 import { noEvents } from "../../src/events.ts";
-import { policyEvents } from "../../src/index.ts";
+import { type AnyPolicy, definePolicy, policyEvents } from "../../src/index.ts";
 import { makeReleaseQueue } from "../../src/release.ts";
 import { concurrency, type Engine, engine, until } from "../helpers/engine.ts";
 import { scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
+import { startWorker } from "../helpers/worker.ts";
 
 const JOBS = 5000;
 const SLOTS = 6;
@@ -21,7 +22,7 @@ const UNWAITED_MS = 20;
 /** A worker process's queue, over a session of its own. */
 async function queueOn(
   world: Engine,
-  options: { rests?: boolean; onReleased?: () => void; events?: WorkerEvents } = {},
+  options: { rests?: boolean; onReleased?: () => void; events?: WorkerEvents; logger?: Logger } = {},
 ) {
   const client = await world.session();
   return makeReleaseQueue({
@@ -55,7 +56,7 @@ function longestRun(values: readonly number[], holds: (value: number) => boolean
 }
 
 function succeeded(job: string): FinishedJob {
-  return { job, ok: true, lagMs: 1, attempt: 1, retry: null };
+  return { job, admission: null, ok: true, lagMs: 1, attempt: 1, retry: null };
 }
 
 test("releases are a quarter of a second apart while the workers have enough to do, and none is left at the end", async (t) => {
@@ -150,4 +151,111 @@ test("a job that ends just as the last release does is released too", async (t) 
     await releases.idle();
     t.is((await world.inFlight()).length, jobs.length, `${turns} turns after it`);
   }
+});
+
+test("jobs that the database refuses to release are left to a sweep, and hold up no other of their flush", async (t) => {
+  const world = await engine(t, { gates: [concurrency(100)] });
+  await world.stage(Array.from({ length: 20 }, () => "a"));
+  await world.passes();
+  const jobs = await world.inFlight();
+  const bad = [jobs[3], jobs[4], jobs[17]];
+  await refusesToRelease(world, bad as string[]);
+  const { logger, warnings } = listener();
+  const releases = await queueOn(world, { logger });
+  await Promise.all(jobs.map((job) => releases.push(succeeded(job), "p")));
+  await releases.idle();
+  t.deepEqual(await world.inFlight(), bad);
+  t.deepEqual(
+    warnings,
+    bad.map(
+      (job) => `Could not release job ${job} of policy p, a sweep gives its slot back: job ${job} is bad`,
+    ),
+  );
+  await refusesToRelease(world, []);
+  await releases.push(succeeded(bad[0] as string), "p");
+  t.deepEqual(await world.inFlight(), bad.slice(1), "the queue goes on");
+});
+
+test("a flush that meets a lock comes again as a whole", async (t) => {
+  const world = await engine(t, { gates: [concurrency(100)] });
+  await world.stage(["a", "a", "a"]);
+  await world.passes();
+  const jobs = await world.inFlight();
+  await refusesToRelease(world, jobs, "lock_not_available");
+  const { logger, warnings } = listener();
+  const releases = await queueOn(world, { logger });
+  await Promise.all(jobs.map((job) => releases.push(succeeded(job), "p")));
+  await until("it has been tried again", () => warnings.length >= 2);
+  t.true(warnings.every((warning) => /^Could not release 3 finished jobs, trying again/.test(warning)));
+  await refusesToRelease(world, []);
+  await releases.idle();
+  t.deepEqual(await world.inFlight(), []);
+});
+
+/** From now on PostgreSQL refuses to release these. */
+async function refusesToRelease(world: Engine, jobIds: string[], condition = "raise_exception") {
+  await world.pool.query(`create or replace function public.refuse() returns trigger language plpgsql as $$
+    begin
+      if old.job_id = any('{${jobIds.join(",")}}'::bigint[]) then
+        raise ${condition} using message = format('job %s is bad', old.job_id);
+      end if;
+      return old;
+    end
+    $$;
+    create or replace trigger refuse before delete on dispatch_policy._private_in_flight_jobs
+    for each row execute function public.refuse()`);
+}
+
+function listener() {
+  const warnings: string[] = [];
+  const logger = new Logger(() => (level, message) => {
+    if (level === "warning") warnings.push(message);
+  });
+  return { logger, warnings };
+}
+
+test("whoever waits for what a job of another policy held is woken by the release, not by a heartbeat", async (t) => {
+  const [p, q] = ["p", "q"].map((name) =>
+    definePolicy(name, { partitionBy: "k", gates: ({ concurrency }) => [concurrency({ max: 1 })] }),
+  ) as [AnyPolicy, AnyPolicy];
+  const opened: (() => void)[] = [];
+  const beats: Record<string, number[]> = { p: [], q: [] };
+  const noted = (name: string) => async (_: unknown, helpers: JobHelpers) => {
+    const { rows } = await helpers.query<{ at: Date }>(
+      "select heartbeat_at as at from dispatch_policy.workers",
+    );
+    beats[name]!.push(rows[0]!.at.getTime());
+  };
+  const worker = await startWorker(t, {
+    policies: [p, q],
+    worker: { concurrentJobs: 1 },
+    tasks: { p: noted("p"), q: noted("q"), block: () => new Promise<void>((open) => void opened.push(open)) },
+  });
+  const inFlight = async () => {
+    const { rows } = await worker.pool.query("select policy from dispatch_policy.in_flight_jobs");
+    return rows.map(({ policy }) => policy).join();
+  };
+  for (let round = 0; round < 3; round++) {
+    await worker.utils.addJob("block", {});
+    await until("the worker is at work", () => opened.length === round + 1);
+    await worker.utils.addJob(p, { k: "a" }, { jobKey: "key" });
+    await until("it is admitted", async () => (await inFlight()) === "p");
+    await worker.utils.addJob(q, { k: "a" }, { jobKey: "key" }); // takes its place, and holds both slots
+    await until("it has moved", async () => (await inFlight()) === "q");
+    await worker.utils.addJob(p, { k: "a" });
+    await until("another waits", async () => {
+      const { rows } = await worker.pool.query(
+        "select from dispatch_policy.partitions where blocked_on is not null",
+      );
+      return rows.length === 1;
+    });
+    opened[round]!();
+    await until("both ran", () => beats.p!.length === round + 1);
+    await worker.everythingIsReleased();
+  }
+  // the heartbeat comes every few seconds: now and then one falls between
+  t.true(
+    beats.q!.some((beat, round) => beat === beats.p![round]),
+    JSON.stringify(beats),
+  );
 });

@@ -1,7 +1,7 @@
 // Jobs that were added past their policy: by graphile_worker.add_job, as a trigger or another language would.
 import test from "ava";
 import type { Job } from "graphile-worker";
-import { definePolicy, policyEvents } from "../../src/index.ts";
+import { adaptiveConcurrency, definePolicy, policyEvents } from "../../src/index.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker, type WorkerOptions } from "../helpers/worker.ts";
 
@@ -45,6 +45,28 @@ async function world(
 
 const inFlight = (worker: TestWorker) =>
   worker.row("select count(*)::int as n from dispatch_policy.in_flight_jobs").then(({ n }) => n);
+
+test("one let in at its start says nothing of the lag, which an adaptive gate learns by", async (t) => {
+  const { worker, running, past } = await world(t, "enforce", {
+    policy: { gates: [adaptiveConcurrency({ initialMax: 5, targetLagMs: 60_000 })] },
+  });
+  const ran = async (n: number) => {
+    await until(`job ${n} runs`, () => running.has(n));
+    running.get(n)?.();
+    await worker.everythingIsReleased();
+  };
+  await worker.utils.addJob("work", { account: "a", n: 1 });
+  await ran(1);
+  await worker.pool.query(
+    "update dispatch_policy._private_limiters set lag_ewma_ms = 1000 where kind <> 'ahead'",
+  );
+  await past(2);
+  await ran(2);
+  const { lag } = await worker.row(
+    "select lag_ewma_ms as lag from dispatch_policy.limiters where gate = 'adaptive_concurrency'",
+  );
+  t.is(lag, 1000);
+});
 
 test("with room it goes at once, and counts in flight; the next one waits in staging", async (t) => {
   const { worker, running, past } = await world(t, "enforce");

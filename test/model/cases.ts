@@ -39,6 +39,12 @@ export type Step =
       readonly do: "finish";
       readonly jobs: readonly { nth: number; ok: boolean; lagMs: number; seconds: number }[];
     }
+  | {
+      readonly do: "admit";
+      readonly partition: string | null;
+      readonly count: number;
+      readonly settles: boolean;
+    }
   | { readonly do: "pause" | "hold"; readonly partition: string; readonly ms: number }
   | { readonly do: "pause policy"; readonly ms: number }
   | { readonly do: "resume"; readonly partition: string }
@@ -67,7 +73,13 @@ export function gateOf(gate: GateCase, index: number, definition: 0 | 1, group: 
     keyOf: named.keyOf,
     numbers: { ...made.numbers, ...numbers },
     sliding: gate.sliding[definition],
+    smooth: isSmooth(gate, definition),
   };
+}
+
+/** Every bucket of one is. */
+function isSmooth({ numbers, sliding }: GateCase, definition: 0 | 1): boolean {
+  return numbers[definition].burst === 1 && !sliding[definition];
 }
 
 export function nameOf({ kind, scope }: GateCase, index: number): string {
@@ -201,8 +213,19 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-/** Several keyed gates may overlap, and then keep slots for those that need two: which job goes is not determined. */
-export function cases(options: { overlapping: boolean; steps: number }): fc.Arbitrary<Case> {
+const all: fc.Arbitrary<string | null> = fc.option(partition);
+const forced: fc.Arbitrary<Step> = fc.record({
+  do: fc.constant("admit" as const),
+  partition: all,
+  count: fc.constantFrom(1, 1, 2, 5),
+  settles: fc.boolean(),
+});
+
+/**
+ * Several keyed gates may overlap, and then keep slots for those that need two: which job goes is not determined.
+ * `forced`: an operator admits past the gates, too.
+ */
+export function cases(options: { overlapping: boolean; steps: number; forced: boolean }): fc.Arbitrary<Case> {
   const gates = options.overlapping
     ? fc.tuple(
         fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
@@ -212,8 +235,11 @@ export function cases(options: { overlapping: boolean; steps: number }): fc.Arbi
         fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
         fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
       );
+  const any = options.forced
+    ? fc.oneof({ weight: 6, arbitrary: step }, { weight: 1, arbitrary: forced })
+    : step;
   const steps = fc
-    .tuple(add, fc.array(step, { minLength: 3, maxLength: options.steps, size: "max" }))
+    .tuple(add, fc.array(any, { minLength: 3, maxLength: options.steps, size: "max" }))
     .map(([first, others]) => [first, ...others]);
   return fc.record({ settings, gates: gates.map(([some, others]) => [...some, ...others]), steps });
 }
@@ -224,7 +250,8 @@ export function inWords({ settings, gates, steps }: Case): string {
     `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}`,
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
-        (values, index) => `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}`,
+        (values, index) =>
+          `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}${isSmooth(gate, index as 0 | 1) ? ", smooth" : ""}`,
       );
       return `gate: ${nameOf(gate, index)} ${numbers}${steps.some((it) => it.do === "add" && it.definition) ? `, later ${later}` : ""}`;
     }),
@@ -244,6 +271,8 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;
     case "finish":
       return `finish ${step.jobs.map(({ nth, ok, lagMs, seconds }) => `#${nth} ${ok ? "well" : "badly"} after ${lagMs} ms and ${seconds} s`).join(", ")}`;
+    case "admit":
+      return `admit ${step.count} of ${step.partition ?? "all"} past the gates${step.settles ? ", and settle" : ""}`;
     case "pause":
     case "hold":
       return `${step.do} ${step.partition} for ${step.ms} ms`;

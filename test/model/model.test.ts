@@ -5,7 +5,7 @@ import fc from "fast-check";
 import pg from "pg";
 import { testDatabase } from "../helpers/database.ts";
 import { type Case, cases, inWords } from "./cases.ts";
-import { MUTANTS, type MutantName, plant } from "./mutants.ts";
+import { MUTANTS, type Mutant, type MutantName, plant } from "./mutants.ts";
 import { Difference, runCase, type Target } from "./run.ts";
 
 const CASES = Number(process.env.MODEL_CASES ?? 300);
@@ -28,8 +28,9 @@ async function check(
   target: Target,
   overlapping: boolean,
   parameters: fc.Parameters<[Case]>,
+  forced = false,
 ): Promise<Outcome> {
-  const random = cases({ overlapping, steps: STEPS });
+  const random = cases({ overlapping, steps: STEPS, forced });
   return fc.check(
     fc.asyncProperty(random, (it) => runCase(target, it, { overlapping })),
     parameters,
@@ -71,15 +72,21 @@ test.serial(
   },
 );
 
+test.serial("so it does where an operator admits past the gates", async (t) => {
+  t.timeout(TIMEOUT);
+  const outcome = await check(await target(t), false, { numRuns: Math.ceil(CASES * 0.3), ...again() }, true);
+  t.false(outcome.failed, inFull(outcome));
+});
+
 for (const name of Object.keys(MUTANTS) as MutantName[]) {
   test.serial(`the model check finds: ${name}`, async (t) => {
     t.timeout(TIMEOUT);
     const it = await target(t);
     await plant(it.client, name);
-    const { shownBy, shows } = MUTANTS[name];
+    const { shownBy, shows, forced = false }: Mutant = MUTANTS[name];
     const known = { ...MUTANT_CASES, numRuns: 1, path: String(shownBy - 1), endOnFailure: true };
-    let outcome = await check(it, false, known);
-    if (!outcome.failed) outcome = await check(it, false, { ...MUTANT_CASES, endOnFailure: true });
+    let outcome = await check(it, false, known, forced);
+    if (!outcome.failed) outcome = await check(it, false, { ...MUTANT_CASES, endOnFailure: true }, forced);
     t.true(outcome.failed, `not within ${outcome.numRuns} cases`);
     t.log(`case ${Number(outcome.counterexamplePath?.split(":")[0]) + 1}: ${reasonOf(outcome)}`);
     t.regex(reasonOf(outcome), shows);

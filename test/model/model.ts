@@ -29,8 +29,12 @@ export interface Limiter {
   tokens: number;
   filledAt: number;
   sliding: boolean;
+  smooth: boolean;
   /** Of a sliding window, oldest first. */
   spent: readonly Spending[];
+  /** The longest window it had, which may come back, and until when that is remembered. */
+  longest: number;
+  longestUntil: number;
   learnt: number;
   lag: number;
   decreasedAt: number;
@@ -100,6 +104,7 @@ interface Flight {
 
 const CLOSE = 1e-9;
 const SECOND = 1000;
+const DAY = 86_400 * SECOND;
 
 export class Model {
   readonly settings: Settings;
@@ -197,13 +202,16 @@ export class Model {
     }
     const sliding = gate.sliding === true;
     if (JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers) && limiter.sliding === sliding)
-      return;
+      return; // two numbers that are the same are of one kind: smooth or not
     // what the old rate brought by now stays, within the new capacity; what a bucket lacks counts as spent in a window
     const held = limiter.sliding ? leftOfWindow(limiter, limiter.numbers, now) : this.#settled(limiter, now);
     const lacks = capacityOf(limiter.numbers) - held;
+    limiter.longest = limiter.sliding ? Math.max(windowOf(limiter.numbers), longestOf(limiter, now)) : 0;
+    limiter.longestUntil = now + DAY + limiter.longest;
     if (!sliding) limiter.spent = [];
     else if (!limiter.sliding) limiter.spent = lacks > 0 ? [{ at: now, cost: lacks }] : [];
     limiter.sliding = sliding;
+    limiter.smooth = gate.smooth === true;
     limiter.tokens = Math.min(held, capacityOf(gate.numbers));
     limiter.filledAt = laterMark(limiter.filledAt, now);
     limiter.numbers = gate.numbers;
@@ -257,7 +265,7 @@ export class Model {
     const numbers = this.numbersOf(limiter, now);
     if (limiter.sliding) return leftOfWindow(limiter, numbers, now);
     const tokens = this.#settled(limiter, now);
-    return numbers.rate! > 0 ? Math.min(capacityOf(numbers), tokens) : tokens;
+    return numbers.rate! > 0 ? Math.min(fullOf(limiter, numbers), tokens) : tokens;
   }
 
   /** A bucket's tokens, each stretch since it was filled counted by the numbers in force then. */
@@ -268,7 +276,7 @@ export class Model {
       const numbers = this.numbersOf(limiter, now, filledAt);
       const gained = (((at - filledAt) / SECOND) * numbers.rate!) / numbers.per!;
       // a halt brings nothing, and takes nothing
-      if (numbers.rate! > 0) tokens = Math.min(capacityOf(numbers), tokens + gained);
+      if (numbers.rate! > 0) tokens = Math.min(fullOf(limiter, numbers), tokens + gained);
       filledAt = at;
     }
     return tokens;
@@ -366,8 +374,8 @@ export class Model {
     });
   }
 
-  /** Moves these jobs in flight, after one pass over these partitions. */
-  charge(keys: readonly string[], admitted: readonly Job[], now: number): void {
+  /** Moves these jobs in flight, after one pass over these partitions. `forced`: past the gates, tokens stop at none. */
+  charge(keys: readonly string[], admitted: readonly Job[], now: number, forced = false): void {
     const partitions = keys.map((key) => this.partitions.get(key)!);
     const touched = new Set(partitions.flatMap(({ limiters }) => limiters));
     const before = new Map([...touched].map((limiter) => [limiter, this.tokensOf(limiter, now)]));
@@ -384,7 +392,9 @@ export class Model {
     }
     for (const limiter of touched) {
       if (limiter.gate.kind !== "throttle") continue;
-      const left = before.get(limiter)! - (spent.get(limiter) ?? 0);
+      const had = before.get(limiter)!;
+      const paid = had - (spent.get(limiter) ?? 0);
+      const left = forced ? Math.max(paid, Math.min(had, 0)) : paid;
       if (
         !spent.has(limiter) &&
         limiter.filledAt <= now + SECOND &&
@@ -395,8 +405,9 @@ export class Model {
       if (limiter.sliding)
         limiter.spent = spend(
           limiter.spent,
-          Math.max(windowOf(this.numbersOf(limiter, now)), windowOf(limiter.numbers)),
-          spent.get(limiter) ?? 0,
+          windowOf(this.numbersOf(limiter, now)),
+          Math.max(windowOf(limiter.numbers), longestOf(limiter, now)),
+          had - left,
           now,
         );
       limiter.filledAt = laterMark(limiter.filledAt, now);
@@ -486,6 +497,12 @@ export function capacityOf({ rate, burst }: Numbers): number {
   return Math.max(burst ?? rate ?? 0, 1);
 }
 
+/** Where a bucket stops filling: a smooth one makes up for passes that come up to a quarter of a second late. */
+function fullOf({ smooth }: Limiter, numbers: Numbers): number {
+  const late = smooth && numbers.burst === 1 ? Math.min((numbers.rate! * 0.25) / numbers.per!, 0.9) : 0;
+  return capacityOf(numbers) + late;
+}
+
 function newPartition(key: string, now: number): Partition {
   const never = Number.NEGATIVE_INFINITY;
   return {
@@ -508,6 +525,7 @@ function newLimiter(name: string, gate: TestGate, key: string, now: number): Lim
   return {
     ...{ name, gate, key, numbers, inFlight: 0 },
     ...{ tokens: capacityOf(numbers), filledAt: now, sliding: gate.sliding === true, spent: [] },
+    ...{ smooth: gate.smooth === true, longest: 0, longestUntil: Number.NEGATIVE_INFINITY },
     ...{ learnt: numbers.initial_max ?? 0, lag: 0, decreasedAt: Number.NEGATIVE_INFINITY },
   };
 }
@@ -522,15 +540,29 @@ function windowOf({ rate, per }: Numbers): number {
   return (rate! > 0 && rate! < 1 ? per! / rate! : per!) * SECOND;
 }
 
-/** Spendings of the same 64th of the window are one, as of the last of them. */
-function spend(spent: readonly Spending[], window: number, cost: number, now: number): Spending[] {
-  const known = spent.filter(({ at }) => at > now - window);
+function longestOf({ longest, longestUntil }: Limiter, now: number): number {
+  return longestUntil > now ? longest : 0;
+}
+
+/**
+ * Spendings of the same 64th of the window are one, as of the last of them; older ones that a longer window counts, by
+ * 64ths of that.
+ */
+function spend(
+  spent: readonly Spending[],
+  window: number,
+  longest: number,
+  cost: number,
+  now: number,
+): Spending[] {
+  const known = spent.filter(({ at }) => at > now - Math.max(window, longest));
   const latest = Math.max(now, ...known.map(({ at }) => at).filter((at) => at <= now + SECOND));
   const all = known.map(({ at, cost }) => ({ at: at > now + SECOND ? now : at, cost }));
   if (cost > 0) all.push({ at: latest, cost });
-  const parts = new Map<number, Spending>();
+  const parts = new Map<string, Spending>();
   for (const { at, cost } of all) {
-    const part = Math.floor((at * 64) / window);
+    const counts = at > now - window;
+    const part = `${counts} ${Math.floor((at * 64) / (counts ? window : Math.max(window, longest)))}`;
     const other = parts.get(part);
     parts.set(part, { at: Math.max(at, other?.at ?? at), cost: cost + (other?.cost ?? 0) });
   }

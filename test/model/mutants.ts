@@ -1,12 +1,14 @@
 // Engines whose arithmetic is wrong in one place each. A model check that lets one of them pass is too weak.
 import type { Queryable } from "../helpers/engine.ts";
 
-interface Mutant {
+export interface Mutant {
   readonly of: string;
   readonly from: RegExp;
   readonly to: string;
   /** The case of seed 1 that shows it first: tried before the others. */
   readonly shownBy: number;
+  /** Whether it takes an operator who admits past the gates. */
+  readonly forced?: boolean;
   /** What the check says of it. */
   readonly shows: RegExp;
 }
@@ -74,8 +76,15 @@ export const MUTANTS = {
   "a bucket fills past its capacity": {
     shownBy: 30,
     of: "_throttle_tokens",
-    from: /select least\(\s*greatest\(coalesce\(burst, rate\), 1\),/,
-    to: "select least(1e9,",
+    from: /greatest\(coalesce\(burst, rate\), 1\)/,
+    to: "1e9",
+    shows: /tokens: the engine says|tokens taken|jobs admitted/,
+  },
+  "a smooth bucket makes up for a whole second": {
+    shownBy: 86,
+    of: "_throttle_tokens",
+    from: /least\(greatest\(rate, 0\) \/ per \* 0\.25, 0\.9\)/,
+    to: "rate / per",
     shows: /tokens: the engine says|tokens taken|jobs admitted/,
   },
   "a bucket fills twice for the same seconds": {
@@ -133,6 +142,22 @@ export const MUTANTS = {
     from: /p\.weight \/ e\.work as weight/,
     to: "p.weight as weight",
     shows: ADMITS,
+  },
+  "a cap has no room after a forced admission": {
+    shownBy: 164,
+    of: "_charge",
+    from: /case when p_forced and l\.tokens is not null then/,
+    to: "case when p_forced then",
+    forced: true,
+    shows: /wait although they could go|jobs admitted/,
+  },
+  "a forced admission takes more tokens than there are": {
+    shownBy: 9,
+    of: "_charge",
+    from: /greatest\(l\.tokens - coalesce\(n\.cost, 0\), least\(l\.tokens, 0\)\)/,
+    to: "l.tokens - coalesce(n.cost, 0)",
+    forced: true,
+    shows: /tokens: the engine says/,
   },
   "who waits for a limiter is never told": {
     shownBy: 51,

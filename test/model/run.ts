@@ -119,6 +119,8 @@ class Run {
       case "wait":
         this.#now += step.ms;
         return;
+      case "admit":
+        return this.#admit(step);
       case "finish":
         return this.#finish(step);
       case "pause":
@@ -151,25 +153,57 @@ class Run {
 
   /** Routes and admits once. Returns whether anything moved. */
   async #pass(): Promise<boolean> {
-    const { engine, pool } = { engine: this.engine, pool: this.#client };
     const now = new Date(this.#now);
     this.#latest = Math.max(this.#latest, this.#now);
-    const { rows } = await pool.query("select dispatch_policy._route($1, $2, 10000, false) as n", [
-      engine.policy,
-      now,
-    ]);
-    this.#model.route(this.#now);
+    const routed = await this.#route();
     const decayed = await this.#compareDecayed();
     const before = this.#snapshot;
-    const { claimed } = await engine.admit({ as: pool, now });
+    const { claimed } = await this.engine.admit({ as: this.#client, now });
     await this.#look();
-    const visited = new Map(before.partitions.map((partition) => [partition.key, partition.visited]));
-    const keys = this.#snapshot.partitions
-      .filter((partition) => partition.visited !== (visited.get(partition.key) ?? 0))
-      .map(({ key }) => key);
+    const keys = this.#visitedSince(before);
     same("partitions claimed", claimed, keys.length);
     this.#follow(keys, decayed);
-    return rows[0].n > 0 || claimed > 0;
+    return routed > 0 || claimed > 0;
+  }
+
+  async #route(): Promise<number> {
+    const { rows } = await this.#client.query("select dispatch_policy._route($1, $2, 10000, false) as n", [
+      this.engine.policy,
+      new Date(this.#now),
+    ]);
+    this.#model.route(this.#now);
+    return rows[0].n;
+  }
+
+  #visitedSince(before: Snapshot): string[] {
+    const visited = new Map(before.partitions.map((partition) => [partition.key, partition.visited]));
+    return this.#snapshot.partitions
+      .filter((partition) => partition.visited !== (visited.get(partition.key) ?? 0))
+      .map(({ key }) => key);
+  }
+
+  /** What goes past the gates is the engine's choice: due, in order, no more than asked for, and charged. */
+  async #admit({ partition, count, settles }: Step & { do: "admit" }): Promise<void> {
+    await this.#route();
+    await this.#compareDecayed();
+    const before = this.#snapshot;
+    await this.#call("admit(policy => $1, count => $2, partition => $3, now => $4)", [
+      ...[count, partition, new Date(this.#now)],
+    ]);
+    await this.#look();
+    const keys = this.#visitedSince(before);
+    const left = new Set(this.#snapshot.staged);
+    this.#model.promote(keys, this.#now);
+    const admitted = [...this.#model.staged.values()].filter(({ id }) => !left.has(id));
+    atMost("jobs admitted past the gates", admitted.length, count);
+    for (const key of new Set(admitted.map((job) => job.partition))) {
+      const jobs = admitted.filter((job) => job.partition === key);
+      const first = this.#model.line(key).slice(0, jobs.length);
+      same(`the first jobs of ${key}`, this.#inWords(jobs), this.#inWords(first));
+    }
+    this.#model.charge(keys, admitted, this.#now, true);
+    this.#compare();
+    if (settles) await this.#settle();
   }
 
   /** The decayed admits, and means, as the engine sees them: the model's, but for the last bit, which decides ties. */

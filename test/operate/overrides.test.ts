@@ -1,6 +1,6 @@
 // A rate is in force from the beginning of an override to its end, and brings nothing for the time before.
 import test, { type ExecutionContext } from "ava";
-import { adaptiveConcurrency, concurrency, throttle } from "../../src/index.ts";
+import { ArgumentError, adaptiveConcurrency, concurrency, throttle } from "../../src/index.ts";
 import { type Ctx, type Scenario, scenario } from "../helpers/scenario.ts";
 
 async function admittedAt(it: Scenario, ...seconds: readonly number[]): Promise<number[]> {
@@ -168,17 +168,35 @@ test("setting a higher burst again leaves the bucket as full as it is", async (t
   t.is((await it.tickNow()).admitted, 30);
 });
 
-test("one that is over already leaves the one in force", async (t) => {
+test("one that is over already is refused, and the one in force stays", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 10 })] });
   await it.stage("5@k");
   const limit = { policy: "p", gate: "concurrency" };
   await it.utils.setLimit({ ...limit, set: { max: 0 } });
-  await it.utils.setLimit({ ...limit, set: { max: 1 }, until: new Date(Date.now() - 60_000) });
+  const until = new Date(Date.now() - 60_000);
+  for (const from of [{}, { from: new Date(Date.now() - 90_000) }])
+    await t.throwsAsync(it.utils.setLimit({ ...limit, set: { max: 1 }, ...from, until }), {
+      instanceOf: ArgumentError,
+      message: /set_limit: until is .*, expected a time to come: by the database's clock it is /,
+    });
   t.deepEqual(
     (await it.utils.limits()).map(({ override }) => override),
     [{ max: 0 }],
   );
   t.is((await it.tickNow()).admitted, 0);
+});
+
+test("one of a key that nobody has had yet holds once somebody has; matched tells it from a misspelt one", async (t) => {
+  const it = await scenario(t, {
+    gates: [concurrency<Ctx>({ name: "account", scope: (ctx) => ctx.account, max: 10 })],
+  });
+  const limit = { policy: "p", gate: "account", key: "acme", set: { max: 2 } };
+  t.deepEqual(await it.utils.setLimit(limit), { matched: 0, changed: 0 });
+  await it.stage("5@acme 5@other");
+  t.is((await it.tickNow()).admitted, 7);
+  t.is((await it.limiter("account", "acme")).in_flight, 2);
+  t.deepEqual(await it.utils.setLimit({ ...limit, set: { max: 3 } }), { matched: 1, changed: 1 });
+  t.is((await it.tickNow()).admitted, 1);
 });
 
 test("one for a while leaves those that begin after it", async (t) => {
@@ -235,7 +253,9 @@ test("clearing counts what is in force or to come", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 3 })] });
   const limit = { policy: "p", gate: "concurrency" };
   const minutes = (n: number) => new Date(Date.now() + n * 60_000);
-  await it.utils.setLimit({ ...limit, set: { max: 1 }, from: minutes(-9), until: minutes(-5) });
+  await it.utils.setLimit({ ...limit, set: { max: 1 }, from: minutes(1), until: minutes(5) });
+  await it.rows(`update dispatch_policy._private_overrides
+    set from_at = from_at - interval '10 minutes', until_at = until_at - interval '10 minutes'`);
   t.deepEqual(await it.utils.clearLimit(limit), { matched: 0, changed: 0 });
   await it.utils.setLimit({ ...limit, set: { max: 2 }, until: minutes(5) });
   await it.utils.setLimit({ ...limit, set: { max: 1 }, from: minutes(9) });

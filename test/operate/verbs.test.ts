@@ -194,3 +194,23 @@ test("a burst for a sliding window is refused, whether it was used or not", asyn
   const limit = { policy: "p", gate: "throttle", set: { burst: 5 } };
   await t.throwsAsync(it.utils.setLimit(limit), { instanceOf: ArgumentError, message: /'burst'.*rate, per/ });
 });
+
+test("a window of more than 1e9 seconds is refused", async (t) => {
+  const it = await scenario(t, { gates: [throttle<Ctx>({ rate: 1, per: "1 minute", window: "sliding" })] });
+  await t.throwsAsync(it.rows(`select dispatch_policy.set_limit('p', 'throttle', '{"per": 1e12}')`), {
+    message: /per is 1000000000000, expected seconds, more than 0 \(1e-12 to 1e9\)/,
+  });
+});
+
+test("admit counts no more than 10,000 jobs that are not due", async (t) => {
+  const it = await scenario(t);
+  const added = await it.stage("1@a", {}, { runAt: new Date(Date.now() + 3_600_000) });
+  await it.tickNow();
+  await it.rows(
+    `insert into dispatch_policy._private_staged_jobs (partition_id, task_identifier, run_at, due)
+     select s.partition_id, s.task_identifier, s.run_at, false
+     from dispatch_policy._private_staged_jobs s, generate_series(1, 10500) where s.id = $1`,
+    [added[0]?.id],
+  );
+  t.deepEqual(await it.utils.admit({ policy: "p", count: 1 }), { matched: 0, changed: 0, notDue: 10_000 });
+});

@@ -106,6 +106,71 @@ test("scenario 10: three poisonous jobs in three partitions, one of them alone i
   for (const key of ["a", "b", "c"]) t.is((await it.limiter("concurrency", key)).in_flight, 20);
 });
 
+test("scenario 10: poisonous jobs staged last, and more of them than good ones", async (t) => {
+  const it = await scenario(t, { gates: [wideThrottle] });
+  await refuse(it, "indigestible");
+  await it.stage("20@k");
+  await it.stage("30@k 5@other", { account: "indigestible" });
+  const { admitted } = await it.tick();
+  t.is(admitted, 20, "in the same pass");
+  const reasons = await it.rows("select distinct reason from dispatch_policy.staged_jobs");
+  t.deepEqual(reasons, [{ reason: "set_aside" }]);
+  t.deepEqual(await it.inFlightBy(), { k: 20 });
+});
+
+test("scenario 10: fifty partitions of poisonous jobs do not hide the good ones behind them", async (t) => {
+  const it = await scenario(t, { gates: [wideThrottle] });
+  await refuse(it, "indigestible");
+  const bad = Array.from({ length: 60 }, (_, n) => `1@bad${n}`).join(" ");
+  await it.stage(bad, { account: "indigestible" });
+  await it.stage("5@good");
+  let admitted = 0;
+  for (let pass = 0; pass < 2; pass++) admitted += (await it.tick()).admitted;
+  t.is(admitted, 5);
+});
+
+test("scenario 10: nothing but poisonous jobs, two of them, are set aside", async (t) => {
+  const it = await scenario(t, { gates: [wideThrottle] });
+  await refuse(it, "");
+  await it.stage("1@a 1@b");
+  t.is((await it.tick()).admitted, 0);
+  const errors = await it.rows("select error from dispatch_policy.staged_jobs");
+  t.deepEqual(errors, [{ error: "indigestible" }, { error: "indigestible" }]);
+  await accept(it);
+  t.is((await it.tick(3600)).admitted, 2);
+});
+
+test("scenario 10: when Graphile Worker itself is broken, the error says so and no job is blamed", async (t) => {
+  const it = await scenario(t, { gates: [wideThrottle] });
+  await it.stage("20@k");
+  await it.rows(
+    "alter function graphile_worker.add_jobs(graphile_worker.job_spec[], boolean) rename to gone",
+  );
+  await t.throwsAsync(it.tick(), { message: /add_jobs/ });
+  const [{ n }] = await it.rows(
+    "select count(*)::int as n from dispatch_policy.staged_jobs where failures > 0",
+  );
+  t.is(n, 0);
+  await it.rows(
+    "alter function graphile_worker.gone(graphile_worker.job_spec[], boolean) rename to add_jobs",
+  );
+  t.is((await it.tick()).admitted, 20);
+});
+
+test("scenario 10: jobs that pass alone and not all at once pass in parts", async (t) => {
+  const it = await scenario(t, { gates: [wideThrottle] });
+  // as PostgreSQL refuses arrays of more than a gigabyte
+  await it.rows(`create function public.too_much() returns trigger language plpgsql as $$
+    begin
+      if (select count(*) from added) > 8 then raise exception 'array size exceeds the maximum' using errcode = '54000'; end if;
+      return null;
+    end $$`);
+  await it.rows(`create trigger too_much after insert on graphile_worker._private_jobs referencing new table as added
+    for each statement execute function public.too_much()`);
+  await it.stage("30@a 30@b");
+  t.is((await it.tick()).admitted, 60);
+});
+
 test("scenario 10: the good ones really run", async (t) => {
   const it = await scenario(t);
   await refuse(it, "indigestible");

@@ -383,3 +383,52 @@ test("a database that was never set up: adding says so", async (t) => {
   const { pool } = await testDatabase(t, { migrated: false });
   await t.throwsAsync(addPolicyJob(pool, policyOf("p"), { key: "k" }), { message: /dispatch_policy/ });
 });
+
+test("payloads that no policy has to read arrive as by Graphile Worker; those of a policy's tasks are refused", async (t) => {
+  const it = await scenario(t, sqlPolicyOf("p"));
+  const plain = await makeWorkerUtils({ pgPool: it.pool, logger: silent });
+  t.teardown(() => plain.release());
+  const odd = [{ text: "a\0b" }, { text: "half \ud83d" }, [{ "\0": "\udc00" }], "\0", null, undefined, 5, []];
+  for (const payload of odd) {
+    await plain.addJob("native", payload);
+    await it.utils.addJob("one", payload);
+    await it.utils.addJobs([
+      { identifier: "many", payload },
+      { identifier: "p", payload: { key: "k" } },
+      { identifier: "many", payload: { after: 1 } },
+    ]);
+    await it.utils.addJob("deduped", payload, {
+      jobKey: `${odd.indexOf(payload)}`,
+      jobKeyMode: "unsafe_dedupe",
+    });
+    await it.rows("select dispatch_policy.add_job('sql', $1)", [JSON.stringify(payload)]);
+  }
+  const payloadsOf = async (task: string) =>
+    (
+      await it.rows(
+        `select payload::text from graphile_worker._private_jobs j join graphile_worker._private_tasks k
+           on k.id = j.task_id where identifier = $1 and payload::text <> '{"after":1}' order by j.id`,
+        [task],
+      )
+    ).map(({ payload }) => payload);
+  const native = await payloadsOf("native");
+  t.is(native.length, odd.length);
+  for (const task of ["one", "many", "deduped"]) t.deepEqual(await payloadsOf(task), native, task);
+  t.deepEqual((await payloadsOf("sql")).slice(0, 4), native.slice(0, 4));
+  t.is(await it.staged(), odd.length);
+
+  for (const bad of [
+    { key: "k", text: "a\0b" },
+    { key: "k", text: "half \ud83d" },
+  ]) {
+    const message = /a payload holds \\u0000 or half of a surrogate pair/;
+    await t.throwsAsync(it.utils.addJob("p", bad as never), { instanceOf: ArgumentError, message });
+    await t.throwsAsync(addPolicyJob(it.pool, it.own, bad as never), { instanceOf: ArgumentError, message });
+    const specs = [
+      { identifier: "one", payload: {} },
+      { identifier: "p", payload: bad },
+    ];
+    await t.throwsAsync(it.utils.addJobs(specs), { instanceOf: ArgumentError, message });
+  }
+  t.is(await it.staged(), odd.length);
+});

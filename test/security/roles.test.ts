@@ -11,6 +11,7 @@ const policy = definePolicy("p", {
   partitionBy: "key",
   gates: [concurrency({ max: 1 }), throttle({ rate: 5, per: "1 second", scope: "policy" })],
 });
+const secret = definePolicy("secret", { partitionBy: "key", gates: [concurrency({ max: 1 })] });
 const ROLES = ["app_worker", "app_enqueue", "app_operator", "app_reader", "app_nobody"];
 const DENIED = "42501";
 
@@ -27,7 +28,7 @@ async function world(t: ExecutionContext) {
   owners.on("error", () => {});
   t.teardown(() => owners.end());
   await runMigrations({ pgPool: owners, logger: silent });
-  const utils = await makePolicyUtils({ pgPool: owners, policies: [policy], logger: silent });
+  const utils = await makePolicyUtils({ pgPool: owners, policies: [policy, secret], logger: silent });
   for (const statements of others) await pool.query(statements);
   await pool.query(`create role ${nameOf("app_nobody")} login`);
   const denied = async (client: pg.Client, text: string) => {
@@ -121,6 +122,66 @@ test("the enqueue role's jobs pass while the policy is switched off", async (t) 
   t.is(rows.length, 2);
 });
 
+for (const enabled of [true, false]) {
+  const state = enabled ? "" : ", also while the policy is switched off";
+
+  test(`the enqueue role learns nothing of jobs outside the policy by their keys${state}`, async (t) => {
+    const { pool, utils, as } = await world(t);
+    const enqueuer = await as("app_enqueue");
+    await pool.query(`select graphile_worker.add_job('payroll', '["salaries"]', queue_name => 'board',
+      job_key => 'native', flags => '{vip}', run_at => '2040-01-01', priority => 7, max_attempts => 3)`);
+    await utils.addJob(
+      "secret",
+      { key: "acme" },
+      { jobKey: "staged", queueName: "board", flags: ["vip"], priority: 7, runAt: new Date("2040-01-01") },
+    );
+    if (!enabled) await utils.disable({ policy: "p" });
+    for (const key of ["native", "staged"]) {
+      const spec = `row('p', '[{"key": "x"}]', null, null, null, '${key}', null, null)::graphile_worker.job_spec`;
+      const { rows: added } = await enqueuer.query(
+        `select * from dispatch_policy.add_job('p', '[]', job_key => $1, job_key_mode => 'unsafe_dedupe',
+           partition_key => 'mine')`,
+        [key],
+      );
+      t.like(added[0], { id: null, task_identifier: "p", queue_name: null, max_attempts: 25, priority: 0 });
+      t.like(added[0], { flags: null, policy: "p", dropped: true });
+      t.not(added[0].partition, "acme");
+      const { rows } = await enqueuer.query(
+        `select g::text as all from dispatch_policy._add_governed(array[${spec}], 'unsafe_dedupe', '{mine}') g`,
+      );
+      t.notRegex(rows[0].all, /salaries|board|vip|2040|acme/);
+    }
+    const { rows: jobs } = await pool.query(
+      "select task_identifier, key from dispatch_policy.jobs order by key",
+    );
+    t.deepEqual(jobs, [
+      { task_identifier: "payroll", key: "native" },
+      { task_identifier: "secret", key: "staged" },
+    ]);
+    if (enabled) return;
+    // replaced, as in Graphile Worker, which adds to an array: what was in it is not told
+    const { rows: replaced } = await enqueuer.query(
+      `select g::text as all from dispatch_policy._add_governed(array[
+         row('p', '[1]', null, null, null, 'native', null, null)::graphile_worker.job_spec], 'replace', '{mine}') g`,
+    );
+    t.notRegex(replaced[0].all, /salaries/);
+  });
+}
+
+test("the enqueue role is told of the policy's own job that has the key", async (t) => {
+  const { utils, as } = await world(t);
+  const enqueuer = await as("app_enqueue");
+  const add = async () => {
+    const text = `select * from dispatch_policy.add_job('p', '{"key": "k"}', job_key => 'a', queue_name => 'q',
+      job_key_mode => 'unsafe_dedupe')`;
+    return (await enqueuer.query(text)).rows[0];
+  };
+  const first = await add();
+  t.like(await add(), { id: first.id, queue_name: "q", partition: "k", dropped: false });
+  await utils.tick({ policy: "p" });
+  t.like(await add(), { id: first.id, queue_name: "q", partition: "k", dropped: false });
+});
+
 test("jobs with a policy and without in one call, by a role that may add both", async (t) => {
   const { pool } = await world(t);
   const { rows } = await pool.query(`select * from dispatch_policy.add_jobs(array[
@@ -178,6 +239,31 @@ test("the operator has the verbs, and leaves its name in the audit", async (t) =
   for (const table of await relations(pool)) await denied(operator, `delete from ${table}`);
 });
 
+test("only the owner gives another time than the database's, which would fill buckets", async (t) => {
+  const { pool, utils, nameOf, as } = await world(t);
+  await utils.addJobs(["a", "b"].map((key) => ({ identifier: "p", payload: { key } })));
+  await utils.tick({ policy: "p" });
+  const ahead = "now => clock_timestamp() + interval '10 days'";
+  const verbs = ["take('p', 'throttle', ", "admit('p', 1, ", "tick('p', "];
+  const bySuperuser = await pool.connect();
+  const operator = await as("app_operator");
+  for (const verb of verbs) {
+    const text = `select dispatch_policy.${verb}${ahead})`;
+    for (const client of [operator, bySuperuser]) {
+      if (client === bySuperuser) await client.query(`set role ${nameOf("app_operator")}`);
+      const error = await t.throwsAsync<Error & { code?: string }>(client.query(text));
+      t.is(error?.code, "DPARG");
+      t.regex(error!.message, /now is 20.*, expected null: only the owner of the schema/);
+    }
+    await t.notThrowsAsync(operator.query(`select dispatch_policy.${verb}now => null)`), verb);
+  }
+  await bySuperuser.query("reset role");
+  for (const client of [bySuperuser, await as("app_worker")])
+    for (const verb of verbs)
+      await t.notThrowsAsync(client.query(`select dispatch_policy.${verb}${ahead})`), verb);
+  bySuperuser.release();
+});
+
 test("the reader sees everything but payloads, and changes nothing", async (t) => {
   const { pool, utils, as, denied } = await world(t);
   await utils.addJobs(["a", "a", "b"].map((key) => ({ identifier: "p", payload: { key } })));
@@ -186,7 +272,9 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
   const views = "policies partitions limiters in_flight_jobs jobs overrides workers audit".split(" ");
   for (const view of views)
     await t.notThrowsAsync(reader.query(`select * from dispatch_policy.${view}`), view);
-  const { rows } = await reader.query("select gate, available from dispatch_policy.limiters order by 1, 2");
+  const { rows } = await reader.query(
+    "select gate, available from dispatch_policy.limiters where policy = 'p' order by 1, 2",
+  );
   t.is(rows.length, 4);
   t.deepEqual((await reader.query("select partition, reason from dispatch_policy.staged_jobs")).rows, [
     { partition: "a", reason: "concurrency_full" },

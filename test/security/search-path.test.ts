@@ -138,13 +138,20 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
   );
   t.is(jobs.length, 5);
   const [first, ...others] = jobs.map(({ job_id }) => job_id as string);
-  await engine.startAttempt(pool, { jobId: first!, attempt: 2, poolId: "pool" });
+  await engine.startAttempt(pool, { jobId: first!, revision: 0, attempt: 2, poolId: "pool" });
   await pool.query("update graphile_worker._private_jobs set attempts = 2 where id = $1", [first]);
-  const ended = { ok: false, lagMs: 3, attempt: 2 };
+  const ended = { admission: null, ok: false, lagMs: 3, attempt: 2 };
   const retry = { attempt: 2, task: "work", after: 0, priority: 0, maxAttempts: 25 };
   t.deepEqual((await engine.release(pool, [{ job: first!, ...ended, retry }])).left_ids, []);
   await pool.query("select dispatch_policy.complete_jobs($1)", [others]);
-  const finished = others.map((job) => ({ job, ok: true, lagMs: 1, attempt: 1, retry: null }));
+  const finished = others.map((job) => ({
+    job,
+    admission: null,
+    ok: true,
+    lagMs: 1,
+    attempt: 1,
+    retry: null,
+  }));
   t.deepEqual((await engine.release(pool, finished)).left_ids, []);
   t.is((await utils.tick()).admitted, 1, "the retry");
   await engine.stepDown(pool, "pool");

@@ -7,6 +7,7 @@ import {
   type EngineOptions,
   engine,
   sliding,
+  smooth,
   type TestGate,
   throttle,
 } from "../helpers/engine.ts";
@@ -430,4 +431,109 @@ test("by default the ahead bound follows what the workers finish, also within th
   t.is(await cap(10, 0, 180), 10 + 180);
   t.is(await cap(10, 0, 5000), 10 + 250, "what no whole second confirms counts so far only");
   t.is(await cap(10, 1234.5, 5000), 10 + 1235);
+});
+
+test("a thousand lags of 0 after one that was not fail no release", async (t) => {
+  const it = await engine(t, { gates: [adaptive(1200)], batchSize: 1200 });
+  await it.stage(Array(1101).fill("a"));
+  await it.passes();
+  const [first, ...others] = await it.inFlight();
+  t.is(others.length, 1100);
+  await it.release([{ job: first!, lagMs: 5 }]);
+  await it.release(others.map((job) => ({ job, lagMs: 0 })));
+  t.deepEqual(await it.inFlight(), []);
+  t.is((await it.limiter("adaptive_concurrency")).lag_ewma_ms, 0);
+});
+
+test("an average that has underflowed already, and lags that are none, fail no release", async (t) => {
+  const it = await engine(t, { gates: [adaptive(10)] });
+  const average = async (before: string, lag: string) => {
+    await it.pool.query(
+      "update dispatch_policy._private_limiters set lag_ewma_ms = $1 where kind <> 'ahead'",
+      [before],
+    );
+    await it.stage("a");
+    await it.passes();
+    const [job] = await it.inFlight();
+    await it.pool.query(
+      "select dispatch_policy._release(json_build_array(json_build_object('job', $1::text, 'lagMs', $2::text)), null)",
+      [job, lag],
+    );
+    t.deepEqual(await it.inFlight(), []);
+    return (await it.limiter("adaptive_concurrency")).lag_ewma_ms;
+  };
+  t.is(await average("5e-324", "0"), 0);
+  t.is(await average("10", "20"), 15);
+  t.is(await average("10", "-20"), 10, "no time is negative");
+  t.is(await average("10", "NaN"), 10);
+  t.is(await average("10", "Infinity"), 10);
+  t.is(await average("10", "1e308"), 5e14 + 5);
+  t.is(await average("Infinity", "0"), 5e14);
+});
+
+/** Numbers from 0 to 1, the same each time. */
+function randomNumbers(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
+    return state / 2 ** 31;
+  };
+}
+
+/** When jobs go, in milliseconds, if each pass comes up to so late after it is due. */
+async function goesAt(
+  t: ExecutionContext,
+  gate: TestGate,
+  { seconds, lateMs }: { seconds: number; lateMs: number },
+): Promise<number[]> {
+  const it = await engine(t, { gates: [gate], halfLifeSeconds: null });
+  await it.stage(Array(2 * seconds * gate.numbers.rate! + 10).fill("a"));
+  await it.route();
+  const random = randomNumbers(7);
+  const from = Date.now() + 60_000;
+  const starts: number[] = [];
+  for (let now = from; now < from + seconds * 1000; ) {
+    const { rows } = await it.pool.query(
+      "select * from dispatch_policy._route('p', $1, 10000, false), dispatch_policy._admit('p', null, 50, $1, false)",
+      [new Date(now)],
+    );
+    for (let job = 0; job < rows[0].admitted; job++) starts.push(now - from);
+    const next = await it.number("select dispatch_policy._next_eligible_at('p', null)");
+    now = Math.max(Math.ceil(Number(next)), now + 1) + Math.floor(random() * lateMs);
+  }
+  return starts;
+}
+
+/** How many of these times are in any second at most, its first and last moment among them. */
+function mostInASecond(times: readonly number[]): number {
+  return Math.max(...times.map((from) => times.filter((at) => at >= from && at <= from + 1000).length));
+}
+
+for (const [rate, lateMs, scope] of [
+  [20, 21, "partition"],
+  [20, 21, "policy"],
+  [3, 200, "partition"],
+] as const) {
+  test(`a smooth throttle of ${rate} a second by ${scope} keeps its rate when passes come up to ${lateMs} ms late, and no second has two more`, async (t) => {
+    const seconds = 20;
+    const starts = await goesAt(t, smooth(rate, { scope }), { seconds, lateMs });
+    t.log(`${starts.length} of ${rate * seconds}, ${mostInASecond(starts)} in a second at most`);
+    t.true(starts.length >= rate * seconds * 0.98, `${starts.length} of ${rate * seconds}`);
+    t.true(mostInASecond(starts) <= rate + 1, `${mostInASecond(starts)}`);
+  });
+}
+
+test("after a quiet time a smooth throttle lets one go, and no second has two more than the rate", async (t) => {
+  const it = await engine(t, { gates: [smooth(10)] });
+  const from = Date.now() + 60_000;
+  const starts: number[] = [];
+  await it.stage(Array(100).fill("a"));
+  await it.route();
+  for (let now = from; now < from + 10_000; now += now === from + 2000 ? 3000 : 5) {
+    const { admitted } = await it.admit({ now: new Date(now) });
+    t.true(admitted <= 1);
+    if (admitted > 0) starts.push(now - from);
+  }
+  t.true(mostInASecond(starts) <= 11, `${mostInASecond(starts)}`);
+  t.true(starts.length >= 70 * 0.98, `${starts.length}`);
 });

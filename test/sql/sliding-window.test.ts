@@ -28,7 +28,7 @@ const RANDOM_ARRIVALS = `
       v_cost := costs[1 + floor(random() * cardinality(costs))];
       if dispatch_policy._window_spent(v_spent, per, v_now) + v_cost <= rate + 1e-9 then
         insert into went values (v_now, v_cost);
-        v_spent := dispatch_policy._window_spend(v_spent, per, v_cost, v_now);
+        v_spent := dispatch_policy._window_spend(v_spent, per, per, v_cost, v_now);
         v_most := greatest(v_most, cardinality(v_spent));
       end if;
     end loop;
@@ -180,4 +180,68 @@ test("draws from a sliding window, and temporary limits on one", async (t) => {
   });
   await world.pool.query(`select dispatch_policy.set_limit('p', 'throttle', '{"rate": 30}')`);
   t.true((await take(20, 60)).taken);
+});
+
+/** Adds jobs under a definition of so many seconds, and admits what goes then. */
+function deployments(world: Engine, rate: number) {
+  const from = Date.now() + 60_000;
+  return async (seconds: number, per: number, jobs: number) => {
+    await world.stage(Array(jobs).fill("a"), { gates: [sliding(rate, { per })] });
+    const now = new Date(from + seconds * 1000);
+    await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [now]);
+    const { admitted } = await world.admit({ now });
+    // what is left waits for nobody here
+    await world.pool.query("delete from dispatch_policy._private_staged_jobs");
+    await world.pool.query(`update dispatch_policy._private_partitions
+      set denied_until = '-infinity', blocked_on = null`);
+    return admitted;
+  };
+}
+
+test("a deployment that shortens a window, and one that takes it back, forget nothing that was spent", async (t) => {
+  const world = await engine(t, { gates: [sliding(10, { per: 60 })] });
+  const at = deployments(world, 10);
+  t.is(await at(0, 60, 10), 10);
+  t.is(await at(20, 10, 3), 3, "the shorter window is empty");
+  t.is(await at(35, 10, 3), 3);
+  t.is(await at(40, 60, 10), 0, "16 in a minute");
+  t.is(await at(61, 60, 10), 4, "6 in a minute");
+  t.is(await at(62, 10, 10), 6);
+  t.is(await at(80.5, 60, 10), 0);
+});
+
+test("a window that was shortened counts no longer than its own length, however long the one before was", async (t) => {
+  const world = await engine(t, { gates: [sliding(10, { per: 86_400 })] });
+  const at = deployments(world, 10);
+  t.is(await at(0, 86_400, 10), 10);
+  for (const second of [1, 2.2, 3.4]) {
+    for (let job = 0; job < 10; job++) t.is(await at(second + job / 100, 1, 1), 1, `job ${job}`);
+    t.is(await at(second + 0.5, 1, 1), 0);
+  }
+  const entries = await world.number(
+    "select cardinality(spent) from dispatch_policy._private_limiters where gate = 'throttle'",
+  );
+  t.true(entries <= 11, `${entries} entries`);
+  t.is(await at(20, 86_400, 1), 0, "a day's are known still");
+});
+
+test("what a longer window spent is forgotten a day and its length after it was shortened", async (t) => {
+  const world = await engine(t, { gates: [sliding(10, { per: 60 })] });
+  const at = deployments(world, 10);
+  t.is(await at(0, 60, 10), 10);
+  t.is(await at(20, 1, 3), 3);
+  t.is(await at(90_000, 1, 1), 1);
+  t.is(await at(90_002, 1, 1), 1);
+  const entries = await world.number(
+    "select cardinality(spent) from dispatch_policy._private_limiters where gate = 'throttle'",
+  );
+  t.is(entries, 1);
+});
+
+test("a window longer than time itself fails no pass", async (t) => {
+  const world = await engine(t, { gates: [sliding(10, { per: 1e12 })] });
+  await world.stage(["a", "b"]);
+  t.is(await world.passes(2), 2);
+  await world.stage(Array(10).fill("a"));
+  t.is(await world.passes(2), 9);
 });

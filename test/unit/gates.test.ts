@@ -8,7 +8,9 @@ type Anything = any;
 test("a gate of constants knows its values, as columns of the limiters table", (t) => {
   t.deepEqual(throttle({ rate: 10, per: "1 minute" }).values, { rate: 10, per: 60, burst: null });
   t.deepEqual(throttle({ rate: 0.5, per: "500 ms", burst: 3 }).values, { rate: 0.5, per: 0.5, burst: 3 });
-  t.deepEqual(throttle({ rate: 3, per: "1 second", smooth: true }).values, { rate: 3, per: 1, burst: 1 });
+  t.deepEqual(throttle({ rate: 3, per: "1 second", smooth: true }).values, {
+    ...{ rate: 3, per: 1, burst: 1, smooth: true },
+  });
   t.deepEqual(throttle({ rate: 3, per: "1 second", smooth: false }).values, { rate: 3, per: 1, burst: null });
   t.deepEqual(throttle({ rate: 3, per: "1 second", window: "sliding" }).values, {
     ...{ rate: 3, per: 1, burst: null },

@@ -8,6 +8,8 @@ declare
   v_removed :DISPATCH_POLICY_SCHEMA.added_job;
   v_job record;
 begin
+  perform :DISPATCH_POLICY_SCHEMA._before_change(array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key));
   delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key
   returning s.id, true, s.task_identifier, s.queue_name, s.run_at, s.max_attempts::int, s.job_key, s.priority::int,
     s.flags, s.created_at, null, null, null, null into v_removed;
@@ -17,6 +19,7 @@ begin
   select j.id, j.run_at, j.max_attempts, j.key, j.priority, j.created_at into v_job
   from :GRAPHILE_WORKER_SCHEMA.remove_job(remove_job.job_key) j;
   if v_job.id is not null then
+    perform :DISPATCH_POLICY_SCHEMA._before_change(array[v_job.id]);   -- parked, perhaps
     perform :DISPATCH_POLICY_SCHEMA._job_gone(array[v_job.id]);
     if v_removed.id is null then
       v_removed := row(v_job.id, false, null, null, v_job.run_at, v_job.max_attempts::int, v_job.key,
@@ -34,7 +37,11 @@ returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_ids bigint[];
+  v_keys text[] := array(
+    select s.job_key from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(job_ids) and s.parked_job_id is null and s.job_key is not null);
 begin
+  perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
   return query
   with completed as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
@@ -50,6 +57,7 @@ begin
   select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
   perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
+  perform :DISPATCH_POLICY_SCHEMA._give_up_replaced(v_keys) where v_keys <> '{}';
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.complete_jobs from public;
@@ -62,6 +70,7 @@ declare
   v_handed_ids bigint[];
   v_ids bigint[];
 begin
+  perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
   with moved as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id = any(job_ids) and s.parked_job_id is null returning s.*
@@ -82,6 +91,7 @@ $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs from public;
 
 -- Changes when and how jobs run. A staged job keeps waiting for its gates; `attempts` means nothing to one that never ran.
+-- A job that was admitted before passes its gates again.
 create or replace function :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
   job_ids bigint[], run_at timestamptz default null, priority int default null, attempts int default null,
   max_attempts int default null
@@ -90,10 +100,13 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_moved :DISPATCH_POLICY_SCHEMA._private_staged_jobs[];
   v_parked_ids bigint[];
+  v_rescheduled :DISPATCH_POLICY_SCHEMA.db_job[];
 begin
+  perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
   with moved as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
-      run_at = coalesce(reschedule_jobs.run_at, s.run_at),
+      run_at = case when reschedule_jobs.run_at is null then s.run_at
+        else :DISPATCH_POLICY_SCHEMA._run_at(reschedule_jobs.run_at) end,
       run_at_given = s.run_at_given or reschedule_jobs.run_at is not null,
       due = coalesce(reschedule_jobs.run_at, s.run_at) <= clock_timestamp(),
       priority = coalesce(reschedule_jobs.priority::smallint, s.priority),
@@ -121,12 +134,14 @@ begin
   return query
   select j.* from unnest(v_moved) m cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(m) j
   where m.parked_job_id is null;
-  return query
-  select x.* from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
-    array(select unnest(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) except select unnest(v_parked_ids)),
-    run_at => reschedule_jobs.run_at, priority => reschedule_jobs.priority, attempts => reschedule_jobs.attempts,
-    max_attempts => reschedule_jobs.max_attempts) j
-  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
+  v_rescheduled := array(
+    select x from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
+      array(select unnest(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) except select unnest(v_parked_ids)),
+      run_at => reschedule_jobs.run_at, priority => reschedule_jobs.priority, attempts => reschedule_jobs.attempts,
+      max_attempts => reschedule_jobs.max_attempts) j
+    cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x);
+  perform :DISPATCH_POLICY_SCHEMA._stage_again(v_rescheduled);
+  return query select j.* from unnest(v_rescheduled) j;
   -- a parked job stays where it is until its staged row is admitted
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
@@ -165,7 +180,9 @@ language sql stable as $$
     select u.id from unnest(p_ids) u (id) where u.id < 1000000000000000
     union select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.staged_id = any(p_ids)
     union select s.parked_job_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.id = any(p_ids) and s.parked_job_id is not null);
+      join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
+      where s.id = any(p_ids) and s.parked_job_id is not null
+        and :DISPATCH_POLICY_SCHEMA._is_parked(s.parked_revision, j.run_at, j.revision, j.last_error));
 $$;
 
 -- Jobs that left Graphile Worker without running: parked ones have nothing left to wait for, and the next sweep gives the
@@ -176,9 +193,14 @@ create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[])
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.parked_job_id = any(p_job_ids) and not exists (
       select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = s.parked_job_id and j.attempts < j.max_attempts)
-    returning s.task_identifier
+    returning s.task_identifier, s.parked_job_id, s.priority
+  ),
+  -- one that failed for good, and that somebody may run again, does not stay at the last priority
+  restored as materialized (
+    select :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[w.parked_job_id], priority => w.priority) from waiting w
   )
-  select :DISPATCH_POLICY_SCHEMA._count_removed(array(select w.task_identifier from waiting w));
+  select :DISPATCH_POLICY_SCHEMA._count_removed(array(select w.task_identifier from waiting w))
+  where (select count(*) from restored) >= 0;
   update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = '-infinity'
   where f.job_id = any(array(   -- in the order in which releases lock them
     select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x

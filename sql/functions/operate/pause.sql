@@ -30,7 +30,8 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.pause from public;
 
--- Pauses or holds one partition: it waits for no limiter meanwhile, and gives up the slots kept for it.
+-- Pauses or holds one partition: it waits for no limiter meanwhile, and gives up the slots kept for it and its place in
+-- the line of a shared throttle.
 create or replace function :DISPATCH_POLICY_SCHEMA._stop_partition(
   p_policy text, p_partition text, p_paused_until timestamptz, p_held_until timestamptz, p_reason text, p_by text,
   out matched int, out changed int
@@ -44,7 +45,8 @@ begin
   matched := 1; changed := 1;
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set
     paused_until = coalesce(p_paused_until, q.paused_until), held_until = greatest(q.held_until, p_held_until),
-    probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null,
+    probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null, denied_reason = null,
+    waiting_since = null,
     -- a hold, which may be a job's, does not speak over whoever paused
     stopped_by = case when p_held_until is not null and q.paused_until > clock_timestamp() then q.stopped_by
       else coalesce(p_by, session_user) end,
@@ -58,7 +60,7 @@ begin
   end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
   select v_policy.id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.id = any(v_limiter_ids) and l.reserved_for = v_id;
+  where l.id = any(v_limiter_ids) and (l.reserved_for = v_id or (l.kind = 'throttle' and l.breadth > 0));
   perform :DISPATCH_POLICY_SCHEMA._notify(p_policy);
 end
 $$;

@@ -8,6 +8,7 @@ security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_ids bigint[];
+  v_keys text[];
 begin
   if remove.ids is null and remove.job_key is null and remove.policy is null then
     raise exception 'dispatch_policy: remove: expected ids, a job_key or a policy, got none of them'
@@ -36,6 +37,7 @@ begin
   matched := cardinality(v_ids);
   changed := 0;
   if not coalesce(remove.dry_run, false) then
+    perform :DISPATCH_POLICY_SCHEMA._before_change(v_ids);
     delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(v_ids);
     perform :DISPATCH_POLICY_SCHEMA._count_removed(array(
       select s.task_identifier from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids)));
@@ -43,9 +45,13 @@ begin
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
     where s.parked_job_id is not null and s.id = any(v_ids)
-      and coalesce(:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags), s.id) = s.id;
+      and :DISPATCH_POLICY_SCHEMA._is_parked(s.parked_revision, j.run_at, j.revision, j.last_error);
+    v_keys := array(
+      select s.job_key from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.id = any(v_ids) and s.job_key is not null);
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids);
     get diagnostics changed = row_count;
+    perform :DISPATCH_POLICY_SCHEMA._give_up_replaced(v_keys) where v_keys <> '{}';
     perform :DISPATCH_POLICY_SCHEMA._audit('remove', remove.policy, remove.partition, null, null,
       jsonb_build_object('ids', remove.ids, 'job_key', remove.job_key), remove.reason, remove.by, matched, changed);
   end if;

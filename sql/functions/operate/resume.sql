@@ -9,21 +9,21 @@ security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition);
-  v_policy_id int;
+  v_known boolean;
   v_notes int;
 begin
   if resume.partition is not null then
-    v_policy_id := (:DISPATCH_POLICY_SCHEMA._policy(resume.policy)).id;
+    perform :DISPATCH_POLICY_SCHEMA._policy(resume.policy);
     perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
-    if not found then
-      -- a router may be making it, and the next one locks it before it takes the note of the pause: here, too, it comes first
-      perform pg_advisory_xact_lock(hashtext(:'DISPATCH_POLICY_SCHEMA' || '.route'), v_policy_id);
-      perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
-    end if;
-    -- a pause of a partition that no job has made yet
+    v_known := found;
+    -- a pause of a partition that no job has made yet: where a router is at it, this waits for that router, which never
+    -- waits for us (it passes by a note that is locked)
     delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id;
     get diagnostics v_notes = row_count;
+    if not v_known then   -- it may be there by now, and paused
+      perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
+    end if;
     with target as materialized (
       select q.id, q.paused_until > '-infinity' or q.held_until > '-infinity' or q.probing as stopped
       from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id
@@ -32,6 +32,7 @@ begin
       update :DISPATCH_POLICY_SCHEMA._private_partitions q set
         paused_until = '-infinity', held_until = '-infinity', stopped_by = null, stop_reason = null,
         denied_until = case when q.probe_job_id is null then q.denied_until else '-infinity' end,
+        denied_reason = case when q.probe_job_id is null then q.denied_reason end,
         probing = false, probe_job_id = null, failures = 0, failures_since = null
       from target t where q.id = t.id and t.stopped returning 1
     )

@@ -1,6 +1,10 @@
 -- An operator's temporary limit for one scope key of a gate, or for all of them (`key` null), in the caller's
 -- transaction: in force from its commit (or `from`) until `until` or clear_limit. From its beginning it replaces what was
--- set for the same key, or for all of them, before; also what was to begin before its end.
+-- set for the same key, or for all of them, before; also what was to begin before its end. `matched` counts the limiters
+-- that have the key by now: 0 for one that is still to come (the limit holds then), or that is misspelt.
+--
+-- It locks no limiter: an open transaction would stop all who use it. The router tells those who wait. Only another change
+-- of the policy's limits waits for this one.
 --
 --   select * from dispatch_policy.set_limit('fetch_endpoint', 'account', '{"max": 0}', key => 'acct:1');
 create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
@@ -11,7 +15,6 @@ security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(set_limit.policy);
-  v_limiter_ids bigint[];
   v_now timestamptz;
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, set_limit.gate, coalesce(set_limit.set, 'null'));
@@ -19,19 +22,23 @@ begin
     raise exception 'dispatch_policy: set_limit: from % is not before until %', set_limit."from", set_limit.until
       using errcode = 'DPARG';
   end if;
-  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limits(v_policy.id, set_limit.gate, set_limit.key);
+  perform :DISPATCH_POLICY_SCHEMA._take_turn(v_policy.id, 'limits');
   v_now := clock_timestamp();
-  -- one that is over already replaces none
-  if coalesce(set_limit.until, 'infinity') > v_now then
-    perform :DISPATCH_POLICY_SCHEMA._end_overrides(
-      v_policy.id, set_limit.gate, set_limit.key, set_limit."from", set_limit.until, v_now);
+  if set_limit.until <= v_now then
+    raise exception 'dispatch_policy: set_limit: until is %, expected a time to come: by the database''s clock it is %',
+      set_limit.until, v_now using errcode = 'DPARG', hint = 'clear_limit ends what is in force.';
   end if;
+  perform :DISPATCH_POLICY_SCHEMA._end_overrides(
+    v_policy.id, set_limit.gate, set_limit.key, set_limit."from", set_limit.until, v_now);
   insert into :DISPATCH_POLICY_SCHEMA._private_overrides (
-    policy_id, gate, scope_key, set, from_at, until_at, set_at, announced_at, set_by, reason)
+    policy_id, gate, scope_key, set, from_at, until_at, set_at, announce_at, set_by, reason)
   values (v_policy.id, set_limit.gate, set_limit.key, set_limit.set, coalesce(set_limit."from", '-infinity'),
-    coalesce(set_limit.until, 'infinity'), v_now, '-infinity', coalesce(set_limit.by, session_user), set_limit.reason);
-  matched := cardinality(v_limiter_ids); changed := matched;
-  perform :DISPATCH_POLICY_SCHEMA._announce_limits(v_policy, v_limiter_ids);
+    coalesce(set_limit.until, 'infinity'), v_now, coalesce(set_limit."from", '-infinity'), coalesce(set_limit.by, session_user), set_limit.reason);
+  matched := (
+    select count(*) from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.policy_id = v_policy.id and l.gate = set_limit.gate and (set_limit.key is null or l.scope_key = set_limit.key));
+  changed := matched;
+  perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
   perform :DISPATCH_POLICY_SCHEMA._audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
     jsonb_build_object('set', set_limit.set, 'from', set_limit."from", 'until', set_limit.until), set_limit.reason,
     set_limit.by, matched, changed);
@@ -55,14 +62,13 @@ create or replace function :DISPATCH_POLICY_SCHEMA._clear_limit(
 ) returns table (matched int, changed int) language plpgsql as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(p_policy);
-  v_limiter_ids bigint[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, p_gate, null);
-  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limits(v_policy.id, p_gate, p_key);
+  perform :DISPATCH_POLICY_SCHEMA._take_turn(v_policy.id, 'limits');
   changed := :DISPATCH_POLICY_SCHEMA._end_overrides(
     v_policy.id, p_gate, p_key, null, null, coalesce(p_now, clock_timestamp()));
   matched := changed;
-  perform :DISPATCH_POLICY_SCHEMA._announce_limits(v_policy, v_limiter_ids);
+  perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
   perform :DISPATCH_POLICY_SCHEMA._audit(
     'clear_limit', p_policy, null, p_gate, p_key, null, p_reason, p_by, matched, changed);
   return next;
@@ -92,31 +98,12 @@ begin
   ended as (
     update :DISPATCH_POLICY_SCHEMA._private_overrides o set
       until_at = least(o.until_at, v_at), taken_back = p_from is null,
-      announced_at = case when p_from is null then 'infinity' else o.announced_at end
-    where o.id in (select c.id from current c where not c.is_to_come)
+      announce_at = case when not c.counts then o.announce_at when p_from is null then '-infinity'
+        else least(o.announce_at, o.until_at, v_at) end
+    from current c where o.id = c.id and not c.is_to_come
   )
   select count(*) filter (where c.counts) into v_ended from current c;
   return v_ended;
-end
-$$;
-
-create or replace function :DISPATCH_POLICY_SCHEMA._lock_limits(p_policy_id int, p_gate text, p_key text)
-returns bigint[] language sql volatile as $$
-  select coalesce(array_agg(l.id), '{}') from (
-    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.policy_id = p_policy_id and l.gate = p_gate and (p_key is null or l.scope_key = p_key)
-    order by l.id for no key update
-  ) l;
-$$;
-
-create or replace function :DISPATCH_POLICY_SCHEMA._announce_limits(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_limiter_ids bigint[]
-) returns void language plpgsql as $$
-begin
-  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-  select (p_policy).id, u.id from unnest(p_limiter_ids) u (id)
-  where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
-  perform :DISPATCH_POLICY_SCHEMA._notify((p_policy).name);
 end
 $$;
 
@@ -161,12 +148,13 @@ begin
     end if;
     if jsonb_typeof(v_value) <> 'number' or not (case
         when v_key in ('max', 'min', 'initial_max') then v_value::text ~ '^[0-9]{1,9}$'
-        when v_key in ('per', 'target_lag_ms') then v_value::numeric between 1e-12 and 1e12
+        when v_key = 'per' then v_value::numeric between 1e-12 and 1e9
+        when v_key = 'target_lag_ms' then v_value::numeric between 1e-12 and 1e12
         when v_key = 'burst' then v_value::numeric between 0 and 1e12
         else abs(v_value::numeric) = 0 or abs(v_value::numeric) between 1e-12 and 1e12 end) then
       raise exception 'dispatch_policy: set_limit: % is %, expected %', v_key, left(v_value::text, 60),
         case when v_key in ('max', 'min', 'initial_max') then 'a whole number, 0 to 999999999'
-          when v_key = 'per' then 'seconds, more than 0 (1e-12 to 1e12)'
+          when v_key = 'per' then 'seconds, more than 0 (1e-12 to 1e9)'
           when v_key = 'target_lag_ms' then 'milliseconds, more than 0 (1e-12 to 1e12)'
           else 'a number (0, or 1e-12 to 1e12)' end using errcode = 'DPARG';
     end if;

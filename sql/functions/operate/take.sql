@@ -1,9 +1,10 @@
 -- Draws from a throttle for code outside jobs. Never waits for tokens: says whether it took, and if not, when to ask
--- again. `key` is the scope key ('' or null for a policy-wide gate).
+-- again. So it does where another transaction has the throttle locked for longer than a moment: this one keeps it locked
+-- too, until it ends, and stops all who use that throttle. `key` is the scope key ('' or null for a policy-wide gate).
 create or replace function :DISPATCH_POLICY_SCHEMA.take(
   policy text, gate text, key text default null, cost float8 default 1, now timestamptz default null
 ) returns table (taken boolean, retry_at timestamptz) language plpgsql
-security definer set search_path = pg_catalog, pg_temp as $$
+security definer set search_path = pg_catalog, pg_temp set lock_timeout = '250ms' as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(take.policy);
@@ -11,35 +12,42 @@ declare
   v_id bigint;
   v_limiter record;
 begin
+  perform :DISPATCH_POLICY_SCHEMA._check_now('take', take.now);
   perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, take.gate, null);
   if (take.cost between 0 and 1e12) is not true then
     raise exception 'dispatch_policy: take: cost is %, expected 0 to 1e12', coalesce(take.cost::text, 'null')
       using errcode = 'DPARG';
   end if;
-  select l.id into v_id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.policy_id = v_policy.id and l.gate = take.gate and l.scope_key = coalesce(take.key, '') for no key update;
-  v_now := coalesce(take.now, clock_timestamp());
-  select * into v_limiter from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false);
-  if v_limiter.kind <> 'throttle' then
-    raise exception 'dispatch_policy: take: gate % of policy % is no throttle', quote_literal(take.gate),
-      quote_literal(take.policy) using errcode = 'DPARG';
-  elsif v_limiter.id is null then
-    raise exception 'dispatch_policy: take: no throttle % of policy % has key % yet', quote_literal(take.gate),
-      quote_literal(take.policy), quote_literal(coalesce(take.key, '')) using errcode = 'DPARG';
-  end if;
-  taken := v_limiter.tokens >= least(take.cost, v_limiter.capacity) - 1e-9 and (v_limiter.rate > 0 or take.cost = 0);
-  if taken then
-    update :DISPATCH_POLICY_SCHEMA._private_limiters l set
-      tokens = v_limiter.tokens - take.cost,
-      spent = case when l.sliding
-        then :DISPATCH_POLICY_SCHEMA._window_spend(l.spent, v_limiter.remembered, take.cost, v_now) else l.spent end,
-      refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, v_now)
-    where l.id = v_id;
-  else
-    retry_at := :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
-      v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, v_limiter.spent,
-      take.cost, v_now);
-  end if;
+  begin
+    select l.id into v_id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.policy_id = v_policy.id and l.gate = take.gate and l.scope_key = coalesce(take.key, '') for no key update;
+    v_now := coalesce(take.now, clock_timestamp());
+    select * into v_limiter from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false);
+    if v_limiter.kind <> 'throttle' then
+      raise exception 'dispatch_policy: take: gate % of policy % is no throttle', quote_literal(take.gate),
+        quote_literal(take.policy) using errcode = 'DPARG';
+    elsif v_limiter.id is null then
+      raise exception 'dispatch_policy: take: no throttle % of policy % has key % yet', quote_literal(take.gate),
+        quote_literal(take.policy), quote_literal(coalesce(take.key, '')) using errcode = 'DPARG';
+    end if;
+    taken := v_limiter.tokens >= least(take.cost, v_limiter.capacity) - 1e-9 and (v_limiter.rate > 0 or take.cost = 0);
+    if taken then
+      update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+        tokens = v_limiter.tokens - take.cost,
+        spent = case when l.sliding
+          then :DISPATCH_POLICY_SCHEMA._window_spend(
+            l.spent, v_limiter.per, v_limiter.remembered, take.cost, v_now) else l.spent end,
+        refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, v_now)
+      where l.id = v_id;
+    else
+      retry_at := :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
+        v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, v_limiter.spent,
+        take.cost, v_now);
+    end if;
+  exception when lock_not_available then
+    taken := false;
+    retry_at := coalesce(take.now, clock_timestamp()) + interval '250 milliseconds';
+  end;
   return next;
 end
 $$;

@@ -125,3 +125,89 @@ test("jobs whose partition is still to be worked out are not held to a partition
   await world.pool.query("select from dispatch_policy._stage($1, 'replace')", [JSON.stringify([batch])]);
   t.is(await world.number("select count(*)::int from dispatch_policy._private_staged_jobs"), 3);
 });
+
+for (const bound of [{ partition: 3 }, { policy: 3 }]) {
+  const of = Object.keys(bound)[0];
+  const idsIn = async (world: Engine): Promise<string[]> => {
+    const { rows } = await world.pool.query("select id from dispatch_policy.staged_jobs order by id");
+    return rows.map(({ id }) => id);
+  };
+
+  for (const commits of [true, false]) {
+    const outcome = commits ? "commits" : "rolls back";
+
+    test(`two producers at once that drop the oldest drop no job twice, and none too many; one ${outcome}: ${of}`, async (t) => {
+      const world = await engine(t, { gates: [], maxPending: { ...bound, whenFull: "drop_oldest" } });
+      const [first, second, third] = await world.stage(["a", "a", "a"]);
+      const rival = await world.session();
+      await rival.query("begin");
+      const [rivals] = await world.stage("a", { as: rival });
+      const [mine] = await world.stage("a");
+      await rival.query(commits ? "commit" : "rollback");
+      t.deepEqual(await idsIn(world), [
+        ...(commits ? [] : [first]),
+        second,
+        third,
+        ...(commits ? [rivals] : []),
+        mine,
+      ]);
+      const [last] = await world.stage("a");
+      t.deepEqual(await idsIn(world), [commits ? rivals : third, mine, last], "one more than it brought");
+      t.is(await world.number("select dispatch_policy._sweep_pending()"), 0, "the count is right");
+    });
+
+    test(`strict ones wait for each other, and keep the bound; one ${outcome}: ${of}`, async (t) => {
+      const maxPending = { ...bound, whenFull: "drop_oldest", strict: true };
+      const world = await engine(t, { gates: [], maxPending });
+      const [, second, third] = await world.stage(["a", "a", "a"]);
+      const [rival, later] = [await world.session(), await world.session()];
+      await rival.query("begin");
+      const [rivals] = await world.stage("a", { as: rival });
+      const late = world.stage("a", { as: later });
+      await world.waitsForLock(later);
+      await rival.query(commits ? "commit" : "rollback");
+      const [mine] = await late;
+      t.deepEqual(await idsIn(world), commits ? [third, rivals, mine] : [second, third, mine]);
+      t.is(await world.number("select dispatch_policy._sweep_pending()"), 0, "the count is right");
+    });
+  }
+}
+
+test("what a policy drops is its own oldest, found beside the older jobs of others without a walk past them", async (t) => {
+  const others = await engine(t, { gates: [], policy: "others" });
+  await others.stage(Array(3000).fill("x"));
+  const world = new Engine(others.url, others.pool, {
+    ...{ gates: [], policy: "p", maxPending: { policy: 10, whenFull: "drop_oldest" } },
+  });
+  await world.declare();
+  const ids = await world.stage(Array.from({ length: 10 }, (_, n) => `k${n}`));
+  const [late] = await world.stage("late");
+  await world.pool.query("vacuum analyze dispatch_policy._private_staged_jobs");
+  const plan = `explain (format json) select x.id from dispatch_policy._private_staged_jobs x
+    where x.task_identifier = 'p' and x.droppable and x.parked_job_id is null order by x.id limit 1 for update skip locked`;
+  t.regex(JSON.stringify((await world.pool.query(plan)).rows), /staged_jobs_by_age/);
+  const { rows } = await world.pool.query(
+    "select id from dispatch_policy.staged_jobs where policy = 'p' order by id",
+  );
+  t.deepEqual(
+    rows.map(({ id }) => id),
+    [...ids.slice(1), late],
+  );
+  t.is(await others.staged(), 3010);
+});
+
+test("jobs staged before their policy dropped the oldest are dropped, too", async (t) => {
+  const world = await engine(t, { gates: [], maxPending: { policy: 3 } });
+  const [, ...left] = await world.stage(["a", "b", "c"]);
+  const dropping = new Engine(world.url, world.pool, {
+    ...{ gates: [], maxPending: { policy: 3, whenFull: "drop_oldest" } },
+  });
+  await dropping.declare();
+  await world.number("select dispatch_policy._sweep_pending()");
+  const [last] = await dropping.stage("d");
+  const { rows } = await world.pool.query("select id from dispatch_policy.staged_jobs order by id");
+  t.deepEqual(
+    rows.map(({ id }) => id),
+    [...left, last],
+  );
+});

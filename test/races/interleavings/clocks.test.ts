@@ -1,6 +1,14 @@
 // The database clock rules, and may step.
 import test, { type ExecutionContext } from "ava";
-import { concurrency, type Engine, engine, throttle, until } from "../../helpers/engine.ts";
+import {
+  concurrency,
+  type Engine,
+  type EngineOptions,
+  engine,
+  sliding,
+  throttle,
+  until,
+} from "../../helpers/engine.ts";
 
 const SECOND = 1000;
 
@@ -78,6 +86,8 @@ test("the time is read after the locks, by a tick that waited for one", async (t
   });
   await world.stage(Array(50).fill("a"));
   await world.route();
+  // on a busy machine a moment may be over before this test lets go
+  await world.pool.query("alter function dispatch_policy._lock_limiters_soon set lock_timeout = '10s'");
   const other = await world.session();
   const ticking = await world.session();
   await other.query("begin");
@@ -124,3 +134,235 @@ async function looksAgain(world: Engine): Promise<void> {
     set due_at = '-infinity', denied_until = '-infinity', blocked_on = null
     where id = any(array(select id from dispatch_policy._private_partitions order by id for update skip locked))`);
 }
+
+test("what a process declares is in force, though one whose clock is an hour ahead declared before it", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const { rows } = await world.pool.query("select definition from dispatch_policy._private_policies");
+  const declare = async (retries: string, startedAt: number) => {
+    const { rows: answers } = await world.pool.query(
+      "select in_force from dispatch_policy._declare_policy($1, $2, '{}', $3)",
+      [JSON.stringify({ ...rows[0].definition, retries }), retries, new Date(startedAt)],
+    );
+    return answers[0].in_force;
+  };
+  t.true(await declare("restage", Date.now() + 3600 * SECOND));
+  t.true(await declare("bypass", Date.now() + SECOND));
+  t.false(await declare("restage", Date.now() - 3600 * SECOND), "one that started earlier is not");
+});
+
+test("a pass an hour ahead stops no backlog: the next ones go by the database's clock again", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage(["a", "a", "a", "b", "b"]);
+  await world.route();
+  t.is((await world.admit({ now: new Date(Date.now() + 3600 * SECOND) })).admitted, 2);
+  await world.finish(await world.inFlight());
+  t.is(await world.passes(3), 2);
+});
+
+/** As after a failover to a server whose clock is an hour behind: whatever time is stored is an hour ahead. */
+async function clockGoesBack(world: Engine): Promise<void> {
+  await world.pool.query(`do $$
+    declare
+      v record;
+    begin
+      for v in
+        select c.table_name, string_agg(format('%1$I = %1$I + interval ''1 hour''', c.column_name), ', ') as sets
+        from information_schema.columns c join information_schema.tables t using (table_schema, table_name)
+        where c.table_schema = 'dispatch_policy' and c.data_type = 'timestamp with time zone'
+          and c.is_generated = 'NEVER' and t.table_type = 'BASE TABLE'
+        group by c.table_name
+      loop
+        execute format('update dispatch_policy.%I set %s', v.table_name, v.sets);
+      end loop;
+      update dispatch_policy._private_limiters set spent = array(
+        select row(s.at + interval '1 hour', s.cost)::dispatch_policy._private_spending from unnest(spent) s);
+    end
+    $$`);
+}
+
+async function sweep(world: Engine): Promise<void> {
+  await world.pool.query("select dispatch_policy._sweep_clock(clock_timestamp())");
+  await world.pool.query("select dispatch_policy._sweep_partitions(clock_timestamp())");
+}
+
+/** Two passes over these jobs; then the clock goes back, and a sweep comes. */
+async function setBack(
+  t: ExecutionContext,
+  jobs: readonly string[],
+  options: EngineOptions,
+): Promise<Engine> {
+  const world = await engine(t, options);
+  await world.stage(jobs);
+  await world.passes(2);
+  await clockGoesBack(world);
+  await sweep(world);
+  return world;
+}
+
+/** Routes and admits as if it were so many seconds later. */
+async function passIn(world: Engine, seconds: number): Promise<number> {
+  return admitAt(world, Date.now() + seconds * SECOND);
+}
+
+test("what waits for a cap goes on after a clock that went back", async (t) => {
+  for (const gate of [concurrency(2), concurrency(2, { scope: "policy" })]) {
+    const world = await setBack(t, ["a", "a", "a", "a"], { gates: [gate] });
+    await world.finish(await world.inFlight());
+    t.is(await world.passes(3), 2);
+  }
+});
+
+test("what nothing denies goes on after a clock that went back", async (t) => {
+  const world = await engine(t, { gates: [], batchSize: 1 });
+  await world.stage(["a", "a", "a", "b"]);
+  await world.passes();
+  await clockGoesBack(world);
+  t.is(await world.passes(), 0);
+  await sweep(world);
+  t.is(await world.passes(3), 2);
+});
+
+for (const [what, gate] of Object.entries({
+  "a bucket of its own": throttle(10, { per: 60 }),
+  "a bucket of all": throttle(10, { per: 60, scope: "policy" }),
+  "a window of its own": sliding(10, { per: 60 }),
+  "a window of all": sliding(10, { per: 60, scope: "policy" }),
+})) {
+  test(`after a clock that went back ${what} gives no token twice, and goes on`, async (t) => {
+    const world = await setBack(t, Array(50).fill("a"), { gates: [gate] });
+    t.is((await world.inFlight()).length, 10);
+    t.is(await passIn(world, 0), 0);
+    t.is(await passIn(world, 1), 0);
+    const minute = await passIn(world, 65);
+    t.true(minute >= 9 && minute <= 10, `${minute} in a minute`);
+  });
+}
+
+for (const scope of ["partition", "policy"] as const) {
+  test(`a rate of zero by ${scope} is looked at again after a clock that went back`, async (t) => {
+    const world = await setBack(t, ["a", "a"], { gates: [throttle(0, { per: 60, scope })] });
+    await world.pool.query(
+      `update dispatch_policy._private_limiters set rate = 10, tokens = 10 where kind = 'throttle'`,
+    );
+    await sweep(world);
+    t.is(await passIn(world, 0), 2);
+  });
+}
+
+test("who waited when the clock went back is not behind all who come later", async (t) => {
+  const world = await setBack(t, ["a", "b", "c"], { gates: [concurrency(1, { scope: "policy" })] });
+  await world.stage(["x", "y", "z"]);
+  t.is(await world.passes(), 0);
+  const order: string[] = [];
+  for (let job = 0; job < 6; job++) {
+    const { rows } = await world.pool.query("select job_id, partition from dispatch_policy.in_flight_jobs");
+    order.push(rows[0].partition);
+    await world.finish([rows[0].job_id]);
+    await world.passes(2);
+    await sweep(world);
+  }
+  t.deepEqual(order.slice(0, 3).sort(), ["a", "b", "c"]);
+});
+
+test("a slot kept for a partition when the clock went back is not kept for an hour", async (t) => {
+  const partOf = (part: 0 | 1) => (partition: string) => partition.split("/")[part] as string;
+  const gates = [
+    concurrency(1, { name: "account", scope: partOf(0) }),
+    concurrency(1, { name: "host", scope: partOf(1) }),
+  ];
+  const world = await engine(t, { gates });
+  await world.stage("other/busy host");
+  await world.passes();
+  await world.stage("acme/busy host");
+  await world.passes();
+  await world.stage("acme/idle host");
+  await world.passes();
+  t.is((await world.inFlight()).length, 1, "the account's slot is kept");
+  await clockGoesBack(world);
+  await sweep(world);
+  t.is(await passIn(world, 0), 1);
+});
+
+const breaker = { failures: 2, withinSeconds: 10, cooldownSeconds: 10 };
+
+async function oneFails(world: Engine): Promise<void> {
+  const [job] = await world.inFlight("a");
+  await world.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+  await world.release([{ job: job!, ok: false }]);
+  await world.route();
+}
+
+test("a breaker that opened when the clock was ahead stays open for no hour", async (t) => {
+  const world = await engine(t, { gates: [concurrency(2)], breaker });
+  await world.stage(["a", "a", "a"]);
+  await world.passes();
+  await oneFails(world);
+  await oneFails(world);
+  await clockGoesBack(world);
+  await sweep(world);
+  t.is(await passIn(world, 0), 1, "the probe");
+});
+
+test("failures of when the clock was ahead do not open a breaker an hour later", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)], breaker });
+  await world.stage(["a", "a", "a"]);
+  await world.passes();
+  await oneFails(world);
+  await clockGoesBack(world);
+  await sweep(world);
+  t.is(await world.passes(2), 1);
+  await oneFails(world);
+  t.is((await world.partition("a")).stopped_by, null);
+});
+
+test("an override that the clock comes to twice is announced twice", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.pool.query(
+    `select dispatch_policy.set_limit('p', 'concurrency', '{"max": 3}', "from" => now() + interval '1 minute')`,
+  );
+  await world.stage(["a", "a", "a", "a"]);
+  t.is(await passIn(world, 3600), 3, "by a clock that is ahead");
+  await world.finish(await world.inFlight());
+  await world.stage(["a", "a", "a"]);
+  t.is(await world.passes(2), 1);
+  await sweep(world);
+  t.is(await passIn(world, 61), 2);
+});
+
+test("a job set aside when the clock was ahead is tried again", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage("a");
+  await world.pool.query(`update dispatch_policy._private_staged_jobs
+    set due = false, failures = 3, retry_at = clock_timestamp() + interval '4 seconds', error = 'refused'`);
+  await world.passes();
+  await clockGoesBack(world);
+  t.is(await passIn(world, 5), 0);
+  await sweep(world);
+  t.is(await world.passes(2), 1);
+});
+
+test("leases and pools of a clock that was ahead keep nobody from leading, and no dead pool alive", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const leads = async (holder: string) => {
+    const text =
+      "select leads, expires_in_ms from dispatch_policy._lease($1, '{p}', null, '4 seconds', true)";
+    return (await world.pool.query(text, [holder])).rows[0];
+  };
+  const alive = (pool: string) =>
+    world.pool.query("select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, '1 second', '0')", [
+      pool,
+    ]);
+  t.true((await leads("dead")).leads);
+  await alive("dead");
+  await alive("judge");
+  await clockGoesBack(world);
+  t.true((await leads("judge")).leads);
+  const { leads: again, expires_in_ms: ms } = await leads("dead");
+  t.true(!again && ms > 0 && ms <= 4000, "the new lease holds");
+  await until("the dead pool is found", async () => {
+    await alive("judge");
+    return (await world.number("select pools from dispatch_policy._sweep_workers('judge')")) > 0;
+  });
+  const { rows } = await world.pool.query("select pool_id from dispatch_policy.workers");
+  t.deepEqual(rows, [{ pool_id: "judge" }]);
+});

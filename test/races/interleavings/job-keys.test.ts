@@ -250,3 +250,49 @@ test("the same key staged by two sessions at once is one job", async (t) => {
   t.is(await world.staged(), 0);
   t.deepEqual((await world.leftovers()).blocked, 0);
 });
+
+for (const commits of [true, false]) {
+  const outcome = commits ? "the first one's stays" : "the second's goes in where the first rolls back";
+
+  test(`of two jobs of a key at once, neither of which may replace, ${outcome}`, async (t) => {
+    const world = await engine(t, OWN);
+    const [first, second] = [await world.session(), await world.session()];
+    const put = async (as: typeof first, v: string) => {
+      const batch = world.batch(["a"], { jobKey: "K1" }) as { jobs: { payload?: unknown }[] };
+      for (const job of batch.jobs) job.payload = { v };
+      const text = "select id, n, partition from dispatch_policy._stage($1, 'unsafe_dedupe')";
+      return (await as.query(text, [JSON.stringify([batch])])).rows;
+    };
+    await first.query("begin");
+    const [winner] = await put(first, "first");
+    const late = put(second, "second");
+    await world.waitsForLock(second);
+    await first.query(commits ? "commit" : "rollback");
+    const [row, ...more] = await late;
+    t.deepEqual(more, []);
+    t.like(row, { n: 0, partition: "a" });
+    t.is(row.id === winner.id, commits);
+
+    t.is(
+      (await world.number("select payload ->> 'v' from dispatch_policy.staged_jobs")) as unknown,
+      commits ? "first" : "second",
+    );
+    t.is(await world.passes(), 1);
+    t.is(await world.staged(), 0);
+  });
+}
+
+test("one that may not replace, and finds its rival gone as it comes to its turn, goes in", async (t) => {
+  const world = await engine(t, OWN);
+  const [removing, adding] = [await world.session(), await world.session()];
+  await removing.query("begin");
+  await world.stage("a", { jobKey: "K1", as: removing });
+  const late = adding.query("select id from dispatch_policy._stage($1, 'unsafe_dedupe')", [
+    JSON.stringify([world.batch(["a"], { jobKey: "K1" })]),
+  ]);
+  await world.waitsForLock(adding);
+  await removing.query("delete from dispatch_policy._private_staged_jobs");
+  await removing.query("commit");
+  t.is((await late).rows.length, 1);
+  t.is(await world.passes(), 1);
+});

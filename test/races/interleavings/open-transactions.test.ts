@@ -1,6 +1,7 @@
 // What ticks and releases do beside transactions that others leave open, and how they end when their own is cut.
 import test from "ava";
-import { concurrency, Engine, engine, until } from "../../helpers/engine.ts";
+import { concurrency, engine, until } from "../../helpers/engine.ts";
+import { failJob, fetchJob } from "../../helpers/native.ts";
 
 const ROOMY = { gates: [concurrency(9, { name: "all", scope: "policy" })] };
 const STAGED = "dispatch_policy._private_staged_jobs";
@@ -53,50 +54,115 @@ test("a keyed job that an open transaction replaces holds up neither tick nor un
   t.is(await world.wrongCounters(), 0);
 });
 
-test("a queue name that an open transaction brought in makes a tick busy, and no release late", async (t) => {
-  const world = await engine(t, ROOMY);
-  await world.stage("b");
-  await world.passes();
-  const [running] = await world.inFlight("b");
-  await world.stage("a", { queueName: "new" });
+/** What an application may leave open that Graphile Worker's own functions then wait for. */
+const WAITED_FOR: Record<string, { opens: string; stages: object; rolledBack?: true }> = {
+  "a queue that is new": {
+    opens: "select graphile_worker.add_job('other', queue_name => 'new')",
+    stages: { queueName: "new" },
+  },
+  "a job of a key": {
+    opens: "select graphile_worker.add_job('other', job_key => 'K1')",
+    stages: { jobKey: "K1" },
+    rolledBack: true, // committed, it is the newer one of the key
+  },
+};
+
+for (const [what, { opens, stages, rolledBack }] of Object.entries(WAITED_FOR)) {
+  for (const end of rolledBack ? ["rollback"] : ["commit", "rollback"]) {
+    test(`${what}, in an open transaction, delays the jobs that need it, and no others: ${end}`, async (t) => {
+      const world = await engine(t, ROOMY);
+      await world.stage("b");
+      await world.passes();
+      const [running] = await world.inFlight("b");
+      await world.stage("a", stages);
+      await world.stage(["a", "c", "c"]);
+      await world.route();
+      const app = await world.session();
+      await app.query("begin");
+      await app.query(opens);
+
+      const { admitted, set_aside } = await world.admit();
+      t.deepEqual({ admitted, set_aside }, { admitted: 3, set_aside: 1 });
+      t.deepEqual(await world.release([running!]), [running]);
+      const [waiting] = (await world.pool.query("select reason, error from dispatch_policy.staged_jobs"))
+        .rows;
+      t.is(waiting.reason, "set_aside");
+      t.regex(waiting.error, /lock timeout/);
+
+      await app.query(end);
+      await until("it is admitted", async () => (await world.passes()) === 1);
+      t.is(await world.wrongCounters(), 0);
+    });
+  }
+}
+
+test("a hundred jobs of a queue that an open transaction brought in wait for it once", async (t) => {
+  const world = await engine(t, {
+    gates: [concurrency(999, { name: "all", scope: "policy" })],
+    batchSize: 500,
+  });
+  const batch = world.batch(Array(200).fill("a")) as { jobs: object[] };
+  const jobs = batch.jobs.map((job, i) => (i % 2 ? { ...job, queueName: "new" } : job));
+  await world.pool.query("select dispatch_policy._stage($1, 'replace')", [
+    JSON.stringify([{ ...batch, jobs }]),
+  ]);
   await world.route();
   const app = await world.session();
   await app.query("begin");
   await app.query("select graphile_worker.add_job('other', queue_name => 'new')");
-  const ticking = await world.session();
-  const tick = t.throwsAsync(world.admit({ as: ticking }), { code: "55P03" });
-  await world.waitsForLock(ticking);
-
-  // it holds what the policy's releases need, and gives up soon: 250 ms
-  const releasing = await world.session();
-  await releasing.query("set lock_timeout = '1500ms'");
-  t.deepEqual(await world.release([running!], releasing), [running]);
-  await tick;
-  t.is(await world.staged(), 1, "busy, not a bad row");
-  t.is(await world.number(`select count(*)::int from ${STAGED} where failures > 0`), 0);
-  await app.query("rollback");
-  t.is(await world.passes(), 1);
+  const { admitted, set_aside } = await world.admit();
+  t.deepEqual({ admitted, set_aside }, { admitted: 100, set_aside: 100 });
 });
 
-test("a tick busy with one policy's queue name delays no release of another policy", async (t) => {
+test("a failed job that an open transaction reschedules delays its own release, and no others", async (t) => {
   const world = await engine(t, ROOMY);
-  const other = new Engine(world.url, world.pool, { ...ROOMY, policy: "other" });
-  await other.declare();
-  await other.stage("b");
-  await other.passes();
-  const [running] = await other.inFlight("b");
-  await world.stage("a", { queueName: "new" });
-  await world.route();
+  await world.stage(["a", "b", "c"]);
+  await world.passes();
+  const [a] = await world.inFlight("a");
+  const others = [...(await world.inFlight("b")), ...(await world.inFlight("c"))];
+  for (const job of [a!, ...others]) await fetchJob(world, job);
+  await failJob(world, a!);
+  await failJob(world, others[0]!);
   const app = await world.session();
   await app.query("begin");
-  await app.query("select graphile_worker.add_job('any', queue_name => 'new')");
-  const ticking = await world.session();
-  await ticking.query("begin");
-  const tick = t.throwsAsync(world.admit({ as: ticking }), { code: "55P03" });
-  await world.waitsForLock(ticking);
-  // as long as this transaction is open the tick's limiters are locked, and a release waits for locks for 5 s at most
-  t.deepEqual(await other.release([running!]), [running]);
-  await tick;
+  await app.query("select from graphile_worker.reschedule_jobs(array[$1::bigint], priority => 1)", [a]);
+
+  const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
+  const ended = [a!, others[0]!].map((job) => ({ job, ok: false, attempt: 1, retry }));
+  t.deepEqual(await world.release([...ended, others[1]!]), others);
+  t.is((await world.limiter("all")).in_flight, 1, "a's, whose failure comes again");
+  await app.query("commit");
+  t.deepEqual(await world.release([ended[0]!]), [a]);
+  t.is((await world.limiter("all")).in_flight, 0);
+  t.is(await world.staged(), 2);
+});
+
+test("an in-flight row that an open transaction holds delays its own release, and no others", async (t) => {
+  const world = await engine(t, ROOMY);
+  await world.stage(["a", "b"]);
+  await world.passes();
+  const [[a], [b]] = [await world.inFlight("a"), await world.inFlight("b")];
+  const app = await world.session();
+  await app.query("begin");
+  await app.query("select dispatch_policy.complete_jobs($1)", [[a]]);
+  t.deepEqual(await world.release([a!, b!]), [b]);
+  await app.query("commit");
+  t.deepEqual(await world.release([a!]), [a]);
+  t.is(await world.wrongCounters(), 0);
+});
+
+test("a limiter that an open transaction holds delays the releases that need it, and no others", async (t) => {
+  const world = await engine(t, { gates: [concurrency(9)] });
+  await world.stage(["a", "b"]);
+  await world.passes();
+  const [[a], [b]] = [await world.inFlight("a"), await world.inFlight("b")];
+  const app = await world.session();
+  await app.query("begin");
+  await app.query("select from dispatch_policy._private_limiters where scope_key = 'a' for update");
+  t.deepEqual(await world.release([a!, b!]), [b]);
+  await app.query("commit");
+  t.deepEqual(await world.release([a!]), [a]);
+  t.is(await world.wrongCounters(), 0);
 });
 
 for (const level of ["repeatable read", "serializable"]) {

@@ -154,6 +154,39 @@ for (const first of ["account", "rate"] as const) {
   });
 }
 
+for (const [staged, runAt] of [
+  ["now", undefined],
+  ["with a time of yesterday", "yesterday"],
+  ["with a time before all others", "-infinity"],
+] as const) {
+  test(`a slot is kept no longer than the partition has waited: its job is staged ${staged}`, async (t) => {
+    const partOf = (part: 0 | 1) => (partition: string) => partition.split("/")[part] as string;
+    const world = await engine(t, {
+      gates: [
+        concurrency(1, { name: "account", scope: partOf(0) }),
+        concurrency(1, { name: "host", scope: partOf(1) }),
+      ],
+    });
+    await world.stage("other/busy host"); // runs for hours
+    t.is(await world.passes(2), 1);
+    const batch = world.batch(["acme/busy host"]) as { jobs: object[] };
+    await world.pool.query(
+      `select dispatch_policy._stage(jsonb_set($1, '{0,jobs,0,runAt}', coalesce(to_jsonb($2::timestamptz), 'null'))::json, 'replace')`,
+      [JSON.stringify([batch]), runAt],
+    );
+    let clock = Date.now() + 1000;
+    const passAfter = async (seconds: number) => {
+      clock += seconds * 1000;
+      await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [new Date(clock)]);
+      return (await world.admit({ now: new Date(clock) })).admitted;
+    };
+    t.is(await passAfter(0), 0);
+    await world.stage("acme/idle host");
+    t.is(await passAfter(0), 0, "the account's slot is kept for a second");
+    t.is(await passAfter(1.5), 1);
+  });
+}
+
 test("a slot kept for a partition whose other scope stays full is lent out, and kept again later", async (t) => {
   const slow = concurrency(1, { name: "endpoint", scope: (key) => (key === "p" ? "slow" : key) });
   const one = concurrency(1, { name: "account", scope: () => "acc" });

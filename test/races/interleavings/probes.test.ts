@@ -167,3 +167,51 @@ test("a failed probe opens the breaker again at once", async (t) => {
   t.is(await it.passes(3), 0);
   t.is((await it.partition("a")).stop_reason, "a probe failed");
 });
+
+/** A cap of one and a breaker of three failures; two of a's jobs have failed, and its third is in flight. */
+async function aboutToOpen(t: Parameters<typeof engine>[0]) {
+  const it = await engine(t, {
+    gates: [concurrency(1)],
+    breaker: { failures: 3, withinSeconds: 60, cooldownSeconds: 60 },
+  });
+  await it.stage(["a", "a", "a"]);
+  for (let failures = 0; failures < 2; failures++) {
+    await it.passes();
+    await ended(it, await it.inFlight("a"), false);
+  }
+  t.is(await it.passes(), 1);
+  return it;
+}
+
+test("a breaker opens before the next job goes, though the last failure comes after a pass has routed", async (t) => {
+  const it = await aboutToOpen(t);
+  await it.stage(["a", "b"]);
+  await it.route();
+  await ended(it, await it.inFlight("a"), false);
+  t.is((await it.admit()).admitted, 1, "b's goes in the same pass");
+  t.deepEqual(await it.inFlight("a"), []);
+  t.is(await it.passes(3), 0);
+  t.is((await it.partition("a")).stopped_by, "breaker");
+});
+
+test("a breaker opens before the next job goes, though the last failure comes while a pass routes", async (t) => {
+  const it = await aboutToOpen(t);
+  await it.stage(["a", "b"]);
+  t.is(await it.passes(), 1, "a waits for its slot");
+  const [router, other] = [await it.session(), await it.session()];
+  // it has read which arrivals there are, and waits for a limiter that one of them changes
+  await it.stage("b", { gates: [concurrency(2)] });
+  await other.query("begin");
+  await other.query("select from dispatch_policy._private_limiters where scope_key = 'b' for update");
+  const routing = it.route(router);
+  await it.waitsForLock(router);
+  await ended(it, await it.inFlight("a"), false);
+  await other.query("commit");
+  await routing;
+  t.is((await it.partition("a")).blocked_on, null, "the room was told of");
+  await it.admit();
+  t.deepEqual(await it.inFlight("a"), []);
+  await it.passes(3);
+  t.deepEqual(await it.inFlight("a"), []);
+  t.is((await it.partition("a")).stopped_by, "breaker");
+});

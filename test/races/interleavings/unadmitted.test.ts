@@ -5,6 +5,7 @@ import { concurrency, type Engine, engine, type Queryable, throttle } from "../.
 interface Caught {
   readonly verdict: string;
   readonly staged_id: string | null;
+  readonly admission: string | null;
 }
 
 /** Adds a job past the policy, as a trigger would, and returns its id. */
@@ -20,7 +21,7 @@ async function startsUnadmitted(
   as: Queryable = it.pool,
   key = "a",
 ): Promise<Caught> {
-  const text = "select * from dispatch_policy._catch_unadmitted($1, null, 1, null, $2, 'enforce', null)";
+  const text = "select * from dispatch_policy._catch_unadmitted($1, 0, 1, null, $2, 'enforce', null)";
   return (await as.query(text, [job, JSON.stringify(it.batch([key]))])).rows[0];
 }
 
@@ -73,7 +74,7 @@ test("one that another process ran to its end meanwhile is neither run nor stage
   const it = await engine(t, { gates: [concurrency(1)] });
   const job = await addPast(it);
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
-  t.deepEqual(await startsUnadmitted(it, job), { verdict: "gone", staged_id: null });
+  t.deepEqual(await startsUnadmitted(it, job), { verdict: "gone", staged_id: null, admission: null });
   t.is(await it.staged(), 0);
   t.deepEqual(await it.inFlight(), []);
 });
@@ -146,8 +147,7 @@ test("with the partition's limits it brings in how its probe ended", async (t) =
   t.is(await it.passes(3), 1);
   await it.finish(await it.inFlight());
   const other = JSON.stringify(it.batch(["a"], { gates: [concurrency(9)] }));
-  const text =
-    "select verdict from dispatch_policy._catch_unadmitted($1, null, 1, null, $2, 'enforce', null)";
+  const text = "select verdict from dispatch_policy._catch_unadmitted($1, 0, 1, null, $2, 'enforce', null)";
   const { rows } = await it.pool.query(text, [await addPast(it), other]);
   t.is(rows[0].verdict, "taken_over", "others of its partition wait");
   t.false((await it.partition("a")).probing);
@@ -183,4 +183,18 @@ test("the note of a job taken over is forgotten once Graphile Worker has the ori
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
   await it.pool.query("select dispatch_policy._forget_taken_over()");
   t.is(await notes(), 0);
+});
+
+test("one whose limiter an open transaction holds is staged, and neither waits for it nor fails", async (t) => {
+  const it = await engine(t, { gates: [throttle(10)] });
+  await it.stage("a");
+  await it.passes();
+  const job = await addPast(it);
+  const app = await it.session();
+  await app.query("begin");
+  await app.query("select * from dispatch_policy.take('p', 'throttle', 'a')");
+  t.is((await startsUnadmitted(it, job)).verdict, "taken_over");
+  t.is(await it.staged(), 1);
+  await app.query("commit");
+  t.is(await it.passes(2), 1);
 });

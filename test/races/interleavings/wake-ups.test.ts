@@ -135,7 +135,7 @@ test("a router leaves the arrivals of a partition a tick has locked, and says so
   await world.admit({ as: ticking });
   await world.stage(["a", "b"]);
 
-  t.is(await world.route(), 2, "one consumed, one left: come back");
+  t.is(await world.route(), 1, "one consumed, one left");
   await ticking.query("commit");
   t.is(await world.route(), 1);
   t.is((await world.admit()).admitted, 2);
@@ -216,7 +216,10 @@ test("a note that a bucket has some tokens does not wake, pass after pass, who n
   const world = await engine(t, { gates: shared(1, 3600, 10) });
   await world.stage(["a", "b", "c"], { cost: 9 });
   t.is(await world.passes(2), 1);
-  await world.pool.query("select dispatch_policy.clear_limit('p', 'all')");
+  await world.pool.query(
+    `insert into dispatch_policy._private_freed (policy_id, limiter_id)
+     select policy_id, id from dispatch_policy._private_limiters where gate = 'all'`,
+  );
   await world.passes(2);
   t.is((await world.pool.query("select from dispatch_policy._private_freed")).rowCount, 0);
   const before = await world.number("select sum(visited)::int from dispatch_policy._private_partitions");
@@ -264,6 +267,21 @@ test("a tick in SQL, which routes and admits in one transaction, holds no limite
   );
   await ticking.query("commit");
   t.is(await world.number("select admitted from dispatch_policy.tick('p', now => $1)", [later]), 1);
+});
+
+test("an operator's admit, which routes first, holds no limiter before it admits", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5), ...shared(1, 1, 1)] });
+  await world.stage(["a", "b", "c"]);
+  t.is(await world.passes(2), 1);
+  await world.stage("d");
+  const admitting = await world.session();
+  await admitting.query("begin");
+  const later = new Date(Date.now() + 10_000);
+  await admitting.query("select dispatch_policy.admit('p', 1, now => $1, dry_run => true)", [later]);
+  await t.notThrowsAsync(
+    world.pool.query("select from dispatch_policy._private_limiters order by id for no key update nowait"),
+  );
+  await admitting.query("rollback");
 });
 
 test("who is made to wait for a shared bucket while the router wakes others is told in turn", async (t) => {

@@ -1,0 +1,13 @@
+-- Refuses a `now` of anybody but the schema's owner: a time ahead fills buckets. Called from functions with the owner's
+-- rights, in which current_user is the owner; who called is the role that was set, or else the session's user.
+create or replace function :DISPATCH_POLICY_SCHEMA._check_now(p_verb text, p_now timestamptz)
+returns void language plpgsql stable as $$
+begin
+  if p_now is not null and not pg_has_role(
+    coalesce(nullif(current_setting('role'), 'none')::name, session_user), current_user, 'usage')
+  then
+    raise exception 'dispatch_policy: %: now is %, expected null: only the owner of the schema may give another time than the database clock''s',
+      p_verb, p_now using errcode = 'DPARG';
+  end if;
+end
+$$;

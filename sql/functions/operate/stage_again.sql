@@ -1,0 +1,77 @@
+-- Jobs that somebody runs again, and that hold nothing: they failed for good, or gave their slot back. They were admitted
+-- once, and would start past their limits; so they are parked, and staged like any retry. One whose partition only
+-- JavaScript can work out waits for the next tick of a process that has the policy.
+--
+-- A job that waits in Graphile Worker, and was put off, gives its slot back with the next sweep: its row says so, because an
+-- application's transaction must hold no limiter until it commits.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_again(p_jobs :DISPATCH_POLICY_SCHEMA.db_job[])
+returns void language plpgsql as $$
+declare
+  v_job record;
+begin
+  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = '-infinity'
+  where f.job_id = any(array(
+    select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
+    where x.job_id in (
+      select j.id from unnest(p_jobs) j where j.locked_at is null and j.run_at > clock_timestamp() + interval '1 second')
+    order by x.job_id for update));
+  for v_job in
+    select j.id, j.revision, j.payload, j.run_at, j.priority, j.max_attempts, :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) as staged_id,
+      g.task_identifier, g.queue_name, p.name as policy, p.version, p.definition,
+      (p.definition ->> 'resolvesInSql')::boolean as resolves
+    from unnest(p_jobs) j
+    join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = j.id
+    join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = g.task_identifier
+    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id and p.enabled
+      and (p.retries = 'restage' or j.attempts = 0)   -- other retries go past the gates
+    where j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
+      and :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
+    order by j.id
+  loop
+    begin
+      perform :DISPATCH_POLICY_SCHEMA._stage_parked(
+        v_job.policy, v_job.version, v_job.staged_id, v_job.id, v_job.revision, v_job.task_identifier, v_job.payload, v_job.queue_name,
+        v_job.run_at, v_job.priority, v_job.max_attempts, v_job.definition,
+        case when v_job.resolves
+          then :DISPATCH_POLICY_SCHEMA._path_key(v_job.definition, v_job.payload, v_job.task_identifier) end);
+    exception when sqlstate 'DPKEY' then null;   -- its payload has no key: it fails at its start, with the same words
+    end;
+  end loop;
+end
+$$;
+
+-- Parks one job, and stages a row that refers to it.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_parked(
+  p_policy text, p_version int, p_staged_id bigint, p_job_id bigint, p_revision int, p_task text, p_payload json, p_queue_name text,
+  p_run_at timestamptz, p_priority int, p_max_attempts int, p_definition jsonb, p_key text
+) returns void language plpgsql as $$
+declare
+  v_id uuid := case when p_key is not null then :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_key) end;
+  v_due boolean := p_run_at <= clock_timestamp();
+begin
+  insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
+    id, partition_id, task_identifier, payload, queue_name, run_at, max_attempts, priority, cost, due, parked_job_id,
+    parked_revision)
+  overriding system value
+  values (p_staged_id, v_id, p_task, p_payload, p_queue_name, p_run_at, p_max_attempts::smallint, p_priority::smallint,
+    coalesce((p_definition ->> 'cost')::float8, 1), v_due, p_job_id, p_revision)
+  on conflict do nothing;
+  if not found then
+    return;
+  end if;
+  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[p_job_id], run_at => 'infinity', priority => 32767);
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, 1);
+  if v_id is null then
+    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy) values (p_staged_id, p_policy);
+  else
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+      policy, partition_id, key, shard, version, weight, limits, due_at, head_priority, head_run_at, head_id, min_cost)
+    values (p_policy, v_id, p_key, p_definition ->> 'shard', p_version, (p_definition ->> 'weight')::float8,
+      :DISPATCH_POLICY_SCHEMA._constant_limits(p_definition), date_trunc('milliseconds', p_run_at),
+      case when v_due then p_priority else 32767 end, case when v_due then p_run_at else 'infinity' end,
+      case when v_due then p_staged_id else 9223372036854775807 end, coalesce((p_definition ->> 'cost')::float8, 1));
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._notify(p_policy);
+end
+$$;

@@ -1,0 +1,79 @@
+// Other hands on the jobs: Graphile Worker's own verbs, jobs added with the flags of others, and an application that leaves
+// transactions open with whatever it has touched.
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
+import { chance, isTrouble, judge, orders, repeat, tell } from "./member.ts";
+import { accounts, type Payload } from "./world.ts";
+
+const PAUSE_MS = 300;
+const LONGEST_OPEN_MS = 2500;
+let jobsMade = 0;
+let session: pg.Client | undefined;
+
+tell({ ready: true });
+await repeat(async () => {
+  await chance.pick([native, native, copyFlags, leaveOpen])();
+  await delay(chance.between(0, PAUSE_MS));
+});
+process.exit(0);
+
+/** Puts waiting jobs off or forward, also failed ones that are parked. */
+async function native(): Promise<void> {
+  const schema = chance.pick(["graphile_worker", "dispatch_policy"]);
+  const change = chance.pick(["run_at => now()", "run_at => now() + interval '300 ms'", "priority => 1"]);
+  await run(
+    `select count(*) from ${schema}.reschedule_jobs(array(
+       select id from graphile_worker.jobs where locked_at is null order by random() limit 2), ${change})`,
+  );
+}
+
+/** Adds a job past its policy that looks like an admitted one. */
+async function copyFlags(): Promise<void> {
+  const id = `m${orders.place}.${orders.life}.${jobsMade++}`;
+  const payload: Payload = { id, account: chance.pick(accounts), ms: chance.between(0, 100), failures: 0 };
+  tell({ intends: [id] });
+  const added = await run(
+    `select graphile_worker.add_job('work', $1, flags => array(
+       select jsonb_object_keys(flags) from (
+         select flags from graphile_worker.jobs where flags is not null order by random() limit 1) x))`,
+    [JSON.stringify(payload)],
+  );
+  if (added) tell({ staged: [id] });
+}
+
+async function leaveOpen(): Promise<void> {
+  const touch = chance.pick([
+    "select graphile_worker.add_job('unknown', queue_name => 'q' || floor(random() * 1000))",
+    "select count(*) from graphile_worker.reschedule_jobs(array(select id from graphile_worker.jobs order by random() limit 1), priority => 1)",
+    `select * from dispatch_policy.hold('work', '${chance.pick(accounts)}', "for" => '100 ms')`,
+    `select * from dispatch_policy.take('call', 'all')`,
+  ]);
+  if (!(await run("begin"))) return;
+  if (!(await run(touch))) return;
+  await delay(chance.between(100, LONGEST_OPEN_MS));
+  await run("rollback");
+}
+
+/** False: it was refused, or its answer was lost; whatever it was in the middle of is over. */
+async function run(text: string, values: unknown[] = []): Promise<boolean> {
+  try {
+    session ??= await connect();
+    await session.query(text, values);
+    return true;
+  } catch (error) {
+    await session?.end().catch(() => {});
+    session = undefined;
+    const { code, message } = error as { code?: string; message: string };
+    if (code === "55P03" || code === "40P01") tell({ met: "lock of a meddler" });
+    else if (!isTrouble(error) && /no throttle .* has key/.test(message)) tell({ met: "no bucket yet" });
+    else judge(error);
+    return false;
+  }
+}
+
+async function connect(): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: orders.url });
+  client.on("error", () => {});
+  await client.connect();
+  return client;
+}

@@ -1,0 +1,174 @@
+// Random operations at once, on the engine's own functions: a policy's jobs are added, admitted, run, failed, released late
+// and twice, and all the while others do to them whatever Graphile Worker and this package let them do. Judged by what runs
+// at once, and by an independent look at what would run. FUZZ_SECONDS, FUZZ_SEED and FUZZ_VARIANT repeat a run.
+import { setTimeout as delay } from "node:timers/promises";
+import test, { type ExecutionContext } from "ava";
+import { until } from "../helpers/until.ts";
+import { makeJudge } from "./judge.ts";
+import { makeOperations } from "./operations.ts";
+import { makeWorker } from "./worker.ts";
+import { capsOf, makeWorld, VARIANTS, type Variant, type World } from "./world.ts";
+
+/** Of each variant. */
+const SECONDS = Number(process.env.FUZZ_SECONDS ?? 5);
+const SEED = Number(process.env.FUZZ_SEED ?? Date.now() % 1_000_000);
+const ONLY = process.env.FUZZ_VARIANT;
+
+/** What PostgreSQL ends, and what comes again: locks that others hold, deadlocks of SQL ticks, retries of a statement. */
+const BUSY = new Set(["55P03", "40P01"]);
+
+/** What set_limit answers when its `until` passed while it waited for the limits of another's open transaction. */
+const LATE = "set_limit: until is";
+
+/** In one snapshot: counters, and jobs that a worker would believe to be admitted though they hold no slot. */
+const LOOK = `select
+  (select json_agg(json_build_array(l.gate, l.scope_key, l.in_flight, n.n)) from dispatch_policy._private_limiters l
+    cross join lateral (
+      select count(*) as n from dispatch_policy._private_in_flight_jobs f where f.limiter_ids @> array[l.id]) n
+    where l.kind <> 'throttle' and l.in_flight <> n.n) as "counters that are wrong",
+  (select json_agg(j) from graphile_worker._private_jobs j
+    where j.is_available and j.attempts = 0 and j.last_error is null
+      and j.flags::text ~ ('@' || (extract(epoch from j.updated_at) * 1000000)::bigint || '[#"]')
+      and not exists (
+        select from dispatch_policy._private_in_flight_jobs f
+        where f.job_id = j.id and f.admission = (extract(epoch from j.updated_at) * 1000000)::bigint)
+  ) as "jobs that would run without a slot",
+  (select json_agg(j) from graphile_worker._private_jobs j
+    where j.run_at = 'infinity' and j.locked_at is null and j.attempts < j.max_attempts
+      and not exists (
+        select from dispatch_policy._private_staged_jobs s where s.parked_job_id = j.id or s.job_key = j.key)
+      and not exists (select from dispatch_policy._private_in_flight_jobs f where f.job_id = j.id)
+  ) as "jobs that are parked for ever"`;
+
+for (const variant of VARIANTS.filter(({ name }) => ONLY === undefined || name === ONLY)) {
+  test.serial(`${variant.name}: nothing overruns, nothing is lost, nothing is left`, (t) => fuzz(t, variant));
+}
+
+async function fuzz(t: ExecutionContext, variant: Variant): Promise<void> {
+  t.timeout((SECONDS + 180) * 1000);
+  t.log(`FUZZ_SEED=${SEED} FUZZ_SECONDS=${SECONDS} FUZZ_VARIANT=${JSON.stringify(variant.name)}`);
+  const world = await makeWorld(t, variant, SEED);
+  const judge = makeJudge(capsOf(variant));
+  const errors = await play(t, world, judge);
+  t.deepEqual(judge.problems.slice(0, 5), []);
+  t.deepEqual(errors, {});
+  const { rows } = await world.pool.query(
+    "select * from dispatch_policy._sweep_partitions(clock_timestamp() + interval '1 second')",
+  );
+  t.deepEqual(rows, [{ woken: 0, unblocked: 0 }], "a sweep finds nobody who waits in vain");
+  t.is(await world.it.wrongCounters(), 0);
+}
+
+/** Returns the errors that nobody expects, with how often each was seen. */
+async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof makeJudge>) {
+  const { it, pool, random, variant } = world;
+  const operations = makeOperations(world, judge);
+  const workers = ["pool0", "pool1"].map((id) => makeWorker(world, judge, id));
+  const [first, second] = workers as [(typeof workers)[0], (typeof workers)[0]];
+  const errors: Record<string, number> = {};
+  const counts: Record<string, number> = {};
+  let over = false;
+
+  const attempt = async (name: string, act: () => Promise<unknown>): Promise<void> => {
+    try {
+      await act();
+      counts[name] = (counts[name] ?? 0) + 1;
+    } catch (error) {
+      const { code = "", message } = error as { code?: string; message: string };
+      if (BUSY.has(code) || message.includes(LATE)) return;
+      const seen = `${name}: ${code} ${message}`;
+      errors[seen] = (errors[seen] ?? 0) + 1;
+    }
+  };
+  const actor = async (name: string, act: () => Promise<unknown>, pauseMs: number): Promise<void> => {
+    while (!over) {
+      await attempt(name, act);
+      await delay(random.between(0, pauseMs));
+    }
+  };
+  const tick = async () => {
+    await world.keyJobs();
+    await it.route(pool);
+    await it.admit({ as: pool, claim: 1 + random.below(9) });
+  };
+  const sweep = async () => {
+    const { rows } = await pool.query("select * from dispatch_policy._sweep_in_flight('300 ms')");
+    const found = rows.filter(({ job_id }) => job_id !== null);
+    await it.release(
+      found.map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest })),
+      pool,
+    );
+  };
+  const look = async () => {
+    const { rows } = await pool.query(LOOK);
+    for (const [what, found] of Object.entries(rows[0]))
+      if (found !== null) judge.problems.push(`${what}: ${JSON.stringify(found)}`);
+  };
+
+  const actors = [
+    actor("add", operations.add, 12),
+    actor("add", operations.add, 12),
+    actor("tick", tick, 8),
+    actor("tick", tick, 15),
+    ...[first, first, first, second, second, second].map(({ work }) => actor("work", work, 4)),
+    actor("flush", first.flush, 30),
+    actor("flush", second.flush, 250),
+    actor("operate", operations.operate, 25),
+    actor("open transaction", operations.openTransaction, 100),
+    actor("sweep", sweep, 800),
+    actor("look", look, 30),
+  ];
+  const end = performance.now() + SECONDS * 1000;
+  await until(
+    "time is up, or something is wrong",
+    () => performance.now() > end || judge.problems.length > 0,
+    {
+      withinMs: SECONDS * 1000 + 60_000,
+      everyMs: 50,
+    },
+  );
+  over = true;
+  await Promise.all(actors);
+  t.log(JSON.stringify(counts));
+
+  // nobody adds any more: everything runs to its end
+  await operations.calm();
+  const left = () =>
+    it.number(`select ((select count(*) from dispatch_policy._private_staged_jobs)
+      + (select count(*) from dispatch_policy._private_in_flight_jobs)
+      + (select count(*) from graphile_worker._private_jobs where attempts < max_attempts and run_at < 'infinity'))::int`);
+  await until(
+    "everything has run",
+    async () => {
+      for (const worker of workers) {
+        for (let n = 0; n < 8; n++) await attempt("work", worker.work);
+        await attempt("flush", worker.flush);
+      }
+      await attempt("tick", tick);
+      if (random.chance(0.05)) await attempt("sweep", sweep);
+      return (await left()) === 0 && workers.every((worker) => worker.pending === 0);
+    },
+    { withinMs: 90_000, everyMs: 1, seen: () => seen(world) },
+  );
+  if (variant.overrides) t.log("what runs at once is not judged: operators admit past the limits");
+  return errors;
+}
+
+/** What is left, for who looks for the reason. */
+async function seen({ pool }: World): Promise<object> {
+  const rows = async (text: string) => (await pool.query(text)).rows;
+  return {
+    staged: await rows("select * from dispatch_policy._private_staged_jobs limit 5"),
+    inFlight: await rows("select * from dispatch_policy._private_in_flight_jobs limit 5"),
+    jobs: await rows("select * from graphile_worker.jobs where attempts < max_attempts limit 5"),
+    partitions: await rows(
+      `select key, due_at, denied_until, blocked_on, denied_reason, held_until, probing, probe_job_id
+       from dispatch_policy._private_partitions where due_at < 'infinity' limit 5`,
+    ),
+    limiters: await rows(
+      `select l.*, (select count(*) from dispatch_policy._private_freed f where f.limiter_id = l.id) as notes
+       from dispatch_policy._private_limiters l
+       where id in (select blocked_on from dispatch_policy._private_partitions)`,
+    ),
+  };
+}

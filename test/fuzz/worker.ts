@@ -1,0 +1,129 @@
+// A worker of the fuzz: fetches, starts and ends jobs as Graphile Worker and the preset do, and releases what ended in
+// flushes that rest, come twice, and come late.
+import { setTimeout as delay } from "node:timers/promises";
+import type { Job } from "graphile-worker";
+import { isAsAdmitted, ticketOf } from "../../src/fetched-job.ts";
+import { type Fetched, startJob } from "../helpers/native.ts";
+import type { Judge, Run } from "./judge.ts";
+import type { World } from "./world.ts";
+
+const FETCH = `update graphile_worker._private_jobs set attempts = attempts + 1, locked_at = now(), locked_by = $1
+  where id = (select id from graphile_worker._private_jobs where is_available and run_at <= now()
+    order by priority, run_at limit 1 for update skip locked)
+  returning *, (select identifier from graphile_worker._private_tasks t where t.id = task_id) as task_identifier`;
+
+export function makeWorker(world: World, judge: Judge, poolId: string) {
+  const { it, pool, random } = world;
+  let pending: object[] = [];
+
+  /** Fetches one job and brings it to its end. False: there was none. */
+  async function work(): Promise<boolean> {
+    const { rows } = await pool.query(FETCH, [poolId]);
+    const job = rows[0] as (Fetched & Job) | undefined;
+    if (!job) return false;
+    if (job.task_identifier !== it.policy) await workUngoverned(job);
+    else await workGoverned(job);
+    return true;
+  }
+
+  /** A job of a task without a policy may have replaced an admitted one under its key. */
+  async function workUngoverned(job: Fetched): Promise<void> {
+    await complete(job);
+    const { rows } = await pool.query("select dispatch_policy._replaced_admission($1, $2) as admission", [
+      job.id,
+      job.revision,
+    ]);
+    const { admission } = rows[0];
+    if (admission !== null) pending.push({ job: job.id, admission, ok: true });
+  }
+
+  async function workGoverned(job: Fetched & Job): Promise<void> {
+    const { k } = partOf(job.payload);
+    const admission = await admissionOf(job, k);
+    if (admission === null) return;
+    const run: Run = { id: job.id, partition: k, counts: true };
+    judge.starts(run);
+    await delay(random.between(0, 20));
+    judge.ends(run);
+    const end = { job: job.id, admission, attempt: job.attempts, durationMs: random.between(1, 50) };
+    if (random.chance(0.65)) await succeed(job, end);
+    else await fail(job, end);
+  }
+
+  /** Null: it is not to run, and was completed. */
+  async function admissionOf(job: Fetched & Job, partition: string): Promise<string | null> {
+    const ticket = ticketOf(job);
+    if (ticket && isAsAdmitted(job, ticket)) return ticket.admission;
+    const start = await startJob(it, job, { partition, payload: job.payload as object, poolId, as: pool });
+    if (start.verdict === "held" || start.verdict === "admitted") return start.admission;
+    await complete(job);
+    if (start.admission !== null)
+      pending.push({ job: job.id, admission: start.admission, attempt: job.attempts, ok: true });
+    return null;
+  }
+
+  async function succeed(job: Fetched, end: object): Promise<void> {
+    const first = random.chance(0.5);
+    if (first) await complete(job);
+    pending.push({ ...end, ok: true, ends: !first, lagMs: random.between(1, 200) });
+    if (first) return;
+    await delay(random.between(0, 30));
+    await complete(job);
+  }
+
+  async function fail(job: Fetched & Job, end: object): Promise<void> {
+    const late = random.chance(0.5);
+    if (!late) await record(job);
+    pending.push({ ...end, ok: false, retry: retryOf(job) });
+    if (!late) return;
+    await delay(random.between(0, 40));
+    await record(job);
+  }
+
+  function retryOf(job: Fetched & Job): object | null {
+    if (job.attempts >= job.max_attempts) return null;
+    if (random.chance(0.2)) return { attempt: job.attempts, giveUp: true };
+    const retry = {
+      attempt: job.attempts,
+      task: it.policy,
+      after: random.between(0, 0.3),
+      maxAttempts: job.max_attempts,
+    };
+    return random.chance(0.3) ? { ...retry, move: world.partitionState(partOf(job.payload).k) } : retry;
+  }
+
+  const complete = ({ id }: Fetched) =>
+    pool.query("delete from graphile_worker._private_jobs where id = $1", [id]);
+
+  const record = ({ id }: Fetched) =>
+    pool.query(
+      `update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops',
+         run_at = greatest(now(), run_at) + interval '3 seconds' where id = $1 and locked_by = $2`,
+      [id, poolId],
+    );
+
+  return {
+    work,
+    async flush(): Promise<void> {
+      const jobs = pending;
+      pending = [];
+      if (jobs.length === 0) return;
+      let left = jobs;
+      try {
+        const done = new Set(await it.release(jobs as never, pool));
+        left = jobs.filter((job) => !done.has((job as { job: string }).job));
+        if (random.chance(0.1)) await it.release(jobs as never, pool); // its answer was lost
+      } finally {
+        pending.push(...left);
+      }
+    },
+    get pending(): number {
+      return pending.length;
+    },
+  };
+}
+
+/** A batch's parts are of one partition. */
+function partOf(payload: unknown): { k: string } {
+  return (Array.isArray(payload) ? payload[0] : payload) as { k: string };
+}

@@ -1,0 +1,99 @@
+// What Graphile Worker does to a job, and what a worker under the preset asks when the job starts: step by step, for tests
+// that decide themselves who does what when.
+import type { Engine, Queryable } from "./engine.ts";
+
+export interface Added {
+  readonly key?: string;
+  readonly payload?: object;
+  readonly flags?: readonly string[];
+  readonly task?: string;
+  readonly as?: Queryable;
+}
+
+/** A job as a worker has fetched it. */
+export interface Fetched {
+  readonly id: string;
+  readonly attempts: number;
+  readonly revision: number;
+  readonly key: string | null;
+  readonly flags: Record<string, true> | null;
+  readonly last_error: string | null;
+  readonly updated_at: Date;
+}
+
+/** Adds a job past the policy, as a trigger would, and returns its id. */
+export async function addPast(
+  it: Engine,
+  { key, payload = {}, flags, task = it.policy, as = it.pool }: Added = {},
+) {
+  const { rows } = await as.query(
+    "select id from graphile_worker.add_job($1, $2, job_key => $3, flags => $4)",
+    [task, JSON.stringify(payload), key, flags],
+  );
+  return rows[0].id as string;
+}
+
+/** Locks a job, and counts the attempt. */
+export async function fetchJob(it: Engine, id: string, poolId = "worker"): Promise<Fetched> {
+  const { rows } = await it.pool.query(
+    `update graphile_worker._private_jobs set attempts = attempts + 1, locked_at = now(), locked_by = $2
+     where id = $1 and is_available returning *`,
+    [id, poolId],
+  );
+  return rows[0];
+}
+
+/** Records a failure. */
+export async function failJob(it: Engine, id: string, seconds = 3): Promise<void> {
+  await it.pool.query(
+    `update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops',
+       run_at = greatest(now(), run_at) + make_interval(secs => $2) where id = $1`,
+    [id, seconds],
+  );
+}
+
+/** Records a success. */
+export async function completeJob(it: Engine, id: string): Promise<void> {
+  await it.pool.query("delete from graphile_worker._private_jobs where id = $1", [id]);
+}
+
+export interface Start {
+  readonly verdict: "admitted" | "taken_over" | "ungoverned" | "gone" | "held";
+  readonly staged_id: string | null;
+  readonly admission: string | null;
+}
+
+export interface StartOptions {
+  /** What its payload says its partition is. Default "a". */
+  readonly partition?: string;
+  readonly payload?: object;
+  readonly poolId?: string;
+  readonly unmanaged?: "enforce" | "run" | "reject";
+  readonly as?: Queryable;
+}
+
+/** What the wrapper asks when a job starts that does not look as it was admitted. */
+export async function startJob(
+  it: Engine,
+  { id, attempts, revision, key }: Pick<Fetched, "id" | "attempts" | "revision" | "key">,
+  {
+    partition = "a",
+    payload = {},
+    poolId = "worker",
+    unmanaged = "enforce",
+    as = it.pool,
+  }: StartOptions = {},
+): Promise<Start> {
+  const held = await as.query(
+    "select 'held' as verdict, staged_id, admission from dispatch_policy._start_attempt($1, $2, $3, $4)",
+    [id, revision, attempts, poolId],
+  );
+  if (held.rows[0]) return held.rows[0];
+  const batch = it.batch([partition], key === null ? {} : { jobKey: key }) as { jobs: object[] };
+  const jobs = batch.jobs.map((job) => ({ ...job, payload }));
+  const { rows } = await as.query(
+    "select * from dispatch_policy._catch_unadmitted($1, $2, $3, $4, $5, $6, null)",
+    [id, revision, attempts, poolId, JSON.stringify({ ...batch, jobs }), unmanaged],
+  );
+  return rows[0];
+}

@@ -1,0 +1,81 @@
+// Jobs staged from SQL whose partition only JavaScript can work out: one that it cannot harms no other.
+import test from "ava";
+import { concurrency, definePolicy } from "../../src/index.ts";
+import { scenario } from "../helpers/scenario.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker } from "../helpers/worker.ts";
+
+const unknownTenant = (say: (k: string) => string) =>
+  definePolicy("p", {
+    context: (payload: unknown) => payload as { k: string },
+    partitionBy: (ctx) => {
+      if (ctx.k.length > 5) throw new Error(say(ctx.k));
+      return ctx.k;
+    },
+    gates: [concurrency({ max: 5 })],
+  });
+
+for (const [what, say, stored] of [
+  ["is cut within an emoji", (k: string) => `no tenant ${k.slice(0, 7)}`, /no tenant abcdef\ufffd$/],
+  ["holds a NUL", (k: string) => `no tenant \0${k}`, /no tenant \ufffdabcdef😀 tenant$/],
+] as const) {
+  test(`a job whose key function's error ${what} is set aside, and the others go`, async (t) => {
+    const ran: unknown[] = [];
+    const worker = await startWorker(t, {
+      policies: [unknownTenant(say)],
+      tasks: { p: async (payload) => void ran.push((payload as { k: string }).k) },
+    });
+    const add = "select dispatch_policy.add_job('p', $1)";
+    for (const k of ["abcdef😀 tenant", "a", "b"]) await worker.pool.query(add, [JSON.stringify({ k })]);
+    await until("the others ran", () => ran.length === 2);
+    t.deepEqual(ran.toSorted(), ["a", "b"]);
+    const [row] = (await worker.pool.query("select reason, error from dispatch_policy.staged_jobs")).rows;
+    t.is(row.reason, "waiting_key");
+    t.regex(row.error, stored);
+  });
+}
+
+test("a batch that the database refuses is keyed in parts: only what it refuses is set aside", async (t) => {
+  const it = await scenario(
+    t,
+    unknownTenant((k) => `no tenant ${k}`),
+  );
+  // stands for whatever PostgreSQL refuses that JavaScript does not
+  await it.rows(`create function refuse() returns trigger language plpgsql as $$
+    begin raise 'no room for %', new.context using errcode = 'check_violation'; end $$`);
+  await it.rows(`create trigger refuse before insert on dispatch_policy._private_arrivals for each row
+    when (new.key in ('b07', 'b08', 'b30')) execute function refuse()`);
+  const keys = Array.from({ length: 40 }, (_, n) => `b${String(n).padStart(2, "0")}`);
+  for (const k of keys) await it.rows("select dispatch_policy.add_job('p', $1)", [JSON.stringify({ k })]);
+  t.is((await it.tick()).admitted, 37);
+  const left = await it.rows("select error, failures, reason from dispatch_policy.staged_jobs order by id");
+  t.deepEqual(
+    left,
+    ["b07", "b08", "b30"].map((k) => ({
+      error: `no room for {"k": "${k}"}`,
+      failures: 1,
+      reason: "waiting_key",
+    })),
+  );
+  t.is((await it.tick()).admitted, 0, "tried again later");
+
+  await it.rows("drop trigger refuse on dispatch_policy._private_arrivals");
+  await it.rows("update dispatch_policy._private_keyless_jobs set retry_at = '-infinity'");
+  t.is((await it.tick()).admitted, 3);
+});
+
+test("an outage while keys are worked out sets nothing aside", async (t) => {
+  const it = await scenario(
+    t,
+    unknownTenant((k) => `no tenant ${k}`),
+  );
+  await it.rows(`create function refuse() returns trigger language plpgsql as $$
+    begin raise 'busy' using errcode = 'lock_not_available'; end $$`);
+  await it.rows(`create trigger refuse before insert on dispatch_policy._private_arrivals for each row
+    execute function refuse()`);
+  await it.rows(`select dispatch_policy.add_job('p', '{"k": "a"}')`);
+  await t.throwsAsync(it.tick(), { code: "55P03" });
+  t.deepEqual(await it.rows("select error, failures from dispatch_policy.staged_jobs"), [
+    { error: null, failures: 0 },
+  ]);
+});

@@ -1,0 +1,196 @@
+// Of two jobs of one key the newer one counts, whichever way each of them came: through this package or past it, of a task
+// with a policy or without one.
+import test from "ava";
+import { makePolicyUtils } from "../../../src/index.ts";
+import { concurrency, type Engine, engine, type Queryable } from "../../helpers/engine.ts";
+import { addPast, fetchJob, startJob } from "../../helpers/native.ts";
+import { silent } from "../../helpers/silent.ts";
+
+const ROOMY = { gates: [concurrency(9)] };
+const KEY = { key: "k" };
+
+async function stage(
+  it: Engine,
+  v: string,
+  { partition = "a", as = it.pool as Queryable } = {},
+): Promise<void> {
+  const batch = it.batch([partition], { jobKey: "k" }) as { jobs: object[] };
+  const jobs = batch.jobs.map((job) => ({ ...job, payload: { v } }));
+  await as.query("select id from dispatch_policy._stage($1, 'replace')", [
+    JSON.stringify([{ ...batch, jobs }]),
+  ]);
+}
+
+/** Fills the partition's only slot. */
+async function full(it: Engine): Promise<void> {
+  await it.stage("a");
+  await it.passes();
+}
+
+/** What there is of the key, in staging and in Graphile Worker. */
+async function versions(it: Engine): Promise<{ staged: string[]; waiting: string[] }> {
+  const read = async (text: string) => (await it.pool.query(text)).rows.map(({ v }) => v as string);
+  return {
+    staged: await read("select payload ->> 'v' as v from dispatch_policy.staged_jobs where job_key = 'k'"),
+    waiting: await read("select payload ->> 'v' as v from graphile_worker._private_jobs where key = 'k'"),
+  };
+}
+
+const TASKS = { "of a policy": "p", "of none": "plain" };
+
+for (const [what, task] of Object.entries(TASKS)) {
+  test(`staged, then added past the policy, of a task ${what}: the native one runs`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await stage(it, "old");
+    await addPast(it, { ...KEY, task, payload: { v: "new" } });
+    t.is(await it.passes(2), 0);
+    t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+    t.deepEqual(await it.leftovers(), await (await engine(t, ROOMY)).leftovers());
+  });
+
+  test(`staged, then added past the policy, of a task ${what}, twice`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await addPast(it, { ...KEY, task, payload: { v: "older" } });
+    await stage(it, "old");
+    await addPast(it, { ...KEY, task, payload: { v: "new" } });
+    t.is(await it.passes(2), 0);
+    t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+  });
+
+  test(`added past the policy, of a task ${what}, then staged: the staged one takes its place`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await addPast(it, { ...KEY, task, payload: { v: "old" } });
+    await stage(it, "new");
+    t.is(await it.passes(2), 1);
+    t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+  });
+
+  test(`one of a task ${what} that is added while an admission overwrites its key stays`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await stage(it, "old");
+    await it.route();
+    const app = await it.session();
+    await app.query("begin");
+    await addPast(it, { ...KEY, task, payload: { v: "new" }, as: app });
+    const ticking = await it.session();
+    // it has looked, and waits for the key, when the application commits
+    const admitting = it.admit({ as: ticking });
+    await Promise.race([it.waitsForLock(ticking), admitting]);
+    await app.query("commit");
+    await admitting;
+    await it.passes(2);
+    await it.admit({ now: new Date(Date.now() + 60_000) });
+    t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+  });
+}
+
+test("staged twice: the later one stays", async (t) => {
+  const it = await engine(t, ROOMY);
+  await stage(it, "old");
+  await stage(it, "new");
+  t.is(await it.passes(), 1);
+  t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+});
+
+test("staged, then passed on for a task without a policy: that one counts, also when it has run by then", async (t) => {
+  const it = await engine(t, ROOMY);
+  const utils = await makePolicyUtils({ pgPool: it.pool, policies: [], logger: silent });
+  t.teardown(() => utils.release());
+  await stage(it, "old");
+  const { id } = await utils.addJob("plain", { v: "new" }, { jobKey: "k" });
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [[id]]);
+  t.is(await it.passes(2), 0);
+  t.deepEqual(await versions(it), { staged: [], waiting: [] });
+});
+
+test("a native job that was only rescheduled since does not count as newer", async (t) => {
+  const it = await engine(t, ROOMY);
+  const old = await addPast(it, { ...KEY, payload: { v: "old" } });
+  await stage(it, "new");
+  await it.pool.query("select graphile_worker.reschedule_jobs($1, priority => 3)", [[old]]);
+  t.is(await it.passes(2), 1);
+  t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+});
+
+test("nor does an admitted one that has failed since", async (t) => {
+  const it = await engine(t, ROOMY);
+  await stage(it, "old");
+  await it.passes();
+  const [job] = await it.inFlight();
+  await stage(it, "new");
+  await it.pool.query("select graphile_worker.permanently_fail_jobs($1, 'x')", [[job]]);
+  t.is(await it.passes(2), 1);
+  t.deepEqual((await versions(it)).staged, []);
+});
+
+test("one that starts when a newer one of its key is staged gives way to it", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  await full(it);
+  await stage(it, "oldest");
+  const job = await addPast(it, { ...KEY, payload: { v: "native" } });
+  await stage(it, "new"); // in the place of the oldest, whose created_at stays
+  const { verdict } = await startJob(it, await fetchJob(it, job), { payload: { v: "native" } });
+  t.is(verdict, "taken_over");
+  t.deepEqual((await versions(it)).staged, ["new"]);
+});
+
+test("one that is let in at its start takes the place of an older staged one", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  await full(it);
+  await stage(it, "old");
+  await it.route();
+  const job = await addPast(it, { ...KEY, payload: { v: "new" } });
+  const { verdict } = await startJob(it, await fetchJob(it, job), { partition: "b", payload: { v: "new" } });
+  t.is(verdict, "admitted");
+  t.deepEqual((await versions(it)).staged, []);
+});
+
+test("the copy of a job that was taken over is as old as the job", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  await full(it);
+  const job = await addPast(it, { ...KEY, payload: { v: "old" } });
+  const fetched = await fetchJob(it, job);
+  await addPast(it, { ...KEY, payload: { v: "new" } }); // the old one runs: it loses the key, and this is a row of its own
+  const { verdict } = await startJob(it, fetched, { payload: { v: "old" } });
+  t.is(verdict, "taken_over");
+  await it.finish(await it.inFlight());
+  await it.passes(2);
+  t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+});
+
+test("the next job of a key, in the row of one that was taken over before a crash, is not taken for it", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  await full(it);
+  const job = await addPast(it, { ...KEY, payload: { v: "old" } });
+  t.is((await startJob(it, await fetchJob(it, job), { payload: { v: "old" } })).verdict, "taken_over");
+  // the worker dies before the original completes, and a sweep unlocks it
+  await it.pool.query("select graphile_worker.force_unlock_workers('{worker}')");
+  t.is(await addPast(it, { ...KEY, payload: { v: "new" } }), job, "in the same row");
+  await startJob(it, await fetchJob(it, job), { payload: { v: "new" } });
+  t.deepEqual((await versions(it)).staged, ["new"]);
+});
+
+for (const verb of ["remove(ids => array[$1::bigint])", "complete_jobs(array[$1::bigint])"]) {
+  test(`${verb} of the newer one leaves no parked job behind that nothing would ever run`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await stage(it, "old");
+    await it.passes();
+    const [job] = await it.inFlight();
+    await it.pool.query(
+      "update graphile_worker._private_jobs set attempts = 1, last_error = 'x' where id = $1",
+      [job],
+    );
+    const retry = { attempt: 1, after: 0, task: "p", maxAttempts: 25 };
+    await it.release([{ job: job!, ok: false, retry }]);
+    await stage(it, "new");
+    await it.pool.query(
+      "update dispatch_policy._private_staged_jobs set due = false, run_at = now() + interval '1 hour' where job_key = 'k'",
+    );
+    await it.passes(3);
+    const { rows } = await it.pool.query("select id from dispatch_policy.staged_jobs where job_key = 'k'");
+    await it.pool.query(`select * from dispatch_policy.${verb}`, [rows[0].id]);
+    const { state } = (await it.pool.query("select state from dispatch_policy.jobs")).rows[0];
+    t.is(state, "failed");
+    t.is(await it.wrongCounters(), 0);
+  });
+}

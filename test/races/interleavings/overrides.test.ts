@@ -1,0 +1,162 @@
+// Overrides that begin, end or are taken back while a tick goes by what held before, and makes somebody wait.
+import test, { type ExecutionContext } from "ava";
+import { concurrency, type Engine, engine, type Session } from "../../helpers/engine.ts";
+
+const HALT = "select dispatch_policy.set_limit('p', 'all', '{\"max\": 0}')";
+const RAISE = "select dispatch_policy.set_limit('p', 'all', '{\"max\": 5}')";
+const CLEAR = "select dispatch_policy.clear_limit('p', 'all')";
+
+const all = (max: number) => [concurrency(max, { name: "all", scope: "policy" })];
+
+/** A cap of all of a policy, whose limiter is there, and a job of partition a that no pass has looked at yet. */
+async function waiting(t: ExecutionContext, max: number): Promise<Engine> {
+  const world = await engine(t, { gates: all(max) });
+  await world.stage("first");
+  t.is(await world.passes(), max > 0 ? 1 : 0);
+  await world.finish(await world.inFlight());
+  await world.stage("a");
+  await world.route();
+  return world;
+}
+
+/** A tick that admits nobody, and whose transaction is open. */
+async function tickUnderWay(t: ExecutionContext, world: Engine, now: Date | null = null): Promise<Session> {
+  const ticking = await world.session();
+  await ticking.query("begin");
+  t.is((await world.admit({ as: ticking, now })).admitted, 0);
+  return ticking;
+}
+
+/** Since when the loop should look again; null: not before something happens. */
+async function looksAgainAt(world: Engine): Promise<unknown> {
+  const { rows } = await world.pool.query("select dispatch_policy._next_eligible_at('p', 'default') as at");
+  return rows[0].at;
+}
+
+for (const [how, change] of Object.entries({ cleared: CLEAR, replaced: RAISE })) {
+  test(`a halt is ${how} while a tick that goes by it makes a partition wait`, async (t) => {
+    const world = await waiting(t, 1);
+    await world.pool.query(HALT);
+    const ticking = await tickUnderWay(t, world);
+    await world.pool.query(change);
+    await world.route();
+    t.is(await looksAgainAt(world), Number.NEGATIVE_INFINITY, "somebody may wait whom nobody sees");
+    await ticking.query("commit");
+    t.is(await world.passes(), 1);
+    t.is(await looksAgainAt(world), null);
+  });
+}
+
+test("an override for at once raises a cap while a tick that does not see it makes a partition wait", async (t) => {
+  const world = await waiting(t, 0);
+  const ticking = await tickUnderWay(t, world);
+  await world.pool.query(RAISE);
+  await world.route();
+  await ticking.query("commit");
+  t.is(await world.passes(), 2, "those of first and a");
+});
+
+for (const change of ["begins", "ends"] as const) {
+  test(`an override ${change} while a tick that is before that makes a partition wait`, async (t) => {
+    const world = await waiting(t, change === "begins" ? 0 : 1);
+    const at = Date.now() + 60_000;
+    await world.pool.query(
+      change === "begins"
+        ? `select dispatch_policy.set_limit('p', 'all', '{"max": 5}', "from" => $1)`
+        : `select dispatch_policy.set_limit('p', 'all', '{"max": 0}', until => $1)`,
+      [new Date(at)],
+    );
+    const ticking = await tickUnderWay(t, world, new Date(at - 1000));
+    const later = new Date(at + 1000);
+    const route = () => world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [later]);
+    await route();
+    await ticking.query("commit");
+    await route();
+    t.is((await world.admit({ now: later })).admitted, change === "begins" ? 2 : 1);
+  });
+}
+
+test("two overrides end one after the other while one tick is under way", async (t) => {
+  const world = await waiting(t, 1);
+  await world.pool.query(HALT);
+  const ticking = await tickUnderWay(t, world);
+  await world.pool.query(RAISE);
+  await world.route();
+  await world.pool.query(CLEAR);
+  await world.route();
+  await ticking.query("commit");
+  t.is(await world.passes(), 1);
+  t.is(await looksAgainAt(world), null);
+});
+
+test("an override of all keys is announced for those whose limiter is free, and later for the others", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage(["a", "a", "b", "b"]);
+  t.is(await world.passes(2), 2);
+  const app = await world.session();
+  await app.query("begin");
+  await app.query("select from dispatch_policy._private_limiters where scope_key = 'a' for no key update");
+  await world.pool.query("select dispatch_policy.set_limit('p', 'concurrency', '{\"max\": 2}')");
+  await world.route();
+  const { rows } = await world.pool.query(
+    `select array(select scope_key from dispatch_policy._private_limiters where id = any(to_announce)) as keys
+     from dispatch_policy._private_overrides`,
+  );
+  t.deepEqual(rows[0].keys, ["a"]);
+  t.is((await world.partition("b")).blocked_on, null, "b may be looked at");
+  await app.query("commit");
+  t.is(await world.passes(2), 2);
+});
+
+test("a limiter that is gone is announced no more", async (t) => {
+  const world = await waiting(t, 1);
+  const app = await world.session();
+  await app.query("begin");
+  await app.query("select from dispatch_policy._private_limiters where gate = 'all' for no key update");
+  await world.pool.query(HALT);
+  await world.route();
+  t.is(await looksAgainAt(world), Number.NEGATIVE_INFINITY);
+  await app.query("delete from dispatch_policy._private_limiters where gate = 'all'; commit");
+  await world.route();
+  t.not(await looksAgainAt(world), Number.NEGATIVE_INFINITY);
+});
+
+test("set_limit and clear_limit in an open transaction delay no tick and no release", async (t) => {
+  const world = await engine(t, { gates: all(2) });
+  await world.stage(["a", "a", "a"]);
+  t.is(await world.passes(), 2);
+  const [first] = await world.inFlight();
+  const operator = await world.session();
+  await operator.query("begin");
+  for (const change of [HALT, CLEAR, HALT]) await operator.query(change);
+  t.deepEqual(await world.finish([first!]), [first]);
+  t.is(await world.passes(), 1, "by what holds until the commit");
+  await operator.query("commit");
+  await world.finish(await world.inFlight());
+  await world.stage("a");
+  t.is(await world.passes(2), 0);
+});
+
+test("two changes of one limit come one after the other: the later one replaces the earlier", async (t) => {
+  const world = await waiting(t, 1);
+  const [one, other] = [await world.session(), await world.session()];
+  await one.query("begin");
+  await one.query(HALT);
+  const raise = other.query(RAISE);
+  await world.waitsForLock(other);
+  await one.query("commit");
+  await raise;
+  t.is(await world.number("select count(*)::int from dispatch_policy.overrides"), 1);
+});
+
+test("whoever waits for an override of a policy that is switched off is told once it is on", async (t) => {
+  const world = await waiting(t, 1);
+  await world.pool.query(HALT);
+  await world.route();
+  t.is((await world.admit()).admitted, 0);
+  await world.pool.query("select dispatch_policy.switch_policy('p', false)");
+  await world.pool.query(CLEAR);
+  t.is(await looksAgainAt(world), null, "a policy without limits has nothing to announce");
+  await world.pool.query("select dispatch_policy.switch_policy('p', true)");
+  t.is(await world.passes(), 1);
+});

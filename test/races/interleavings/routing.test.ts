@@ -1,0 +1,184 @@
+// The router beside transactions that others leave open, and beside arrivals it cannot apply.
+import { readdirSync, readFileSync } from "node:fs";
+import test from "ava";
+import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+import { roles } from "../../helpers/roles.ts";
+
+const SQL = new URL("../../../sql/", import.meta.url);
+
+const HOLD_HOT = "select dispatch_policy.hold('p', 'hot', now() + interval '1 hour')";
+
+/** As many single adds of a job that is staged already, as notes. */
+async function arrive(world: Engine, partition: string, count: number): Promise<void> {
+  await world.pool.query(
+    `insert into dispatch_policy._private_arrivals (policy, partition_id, key, limits, due_at, head_run_at, head_id)
+     select 'p', q.id, q.key, q.limits, now(), now(), 10^15::bigint + n
+     from dispatch_policy._private_partitions q, generate_series(1, $2::int) n where q.key = $1`,
+    [partition, count],
+  );
+}
+
+function arrivals(world: Engine): Promise<number> {
+  return world.number("select count(*)::int from dispatch_policy._private_arrivals");
+}
+
+test("more arrivals than a batch, of a partition that a transaction holds, keep nobody else waiting", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage("hot");
+  t.is(await world.passes(), 1);
+  const app = await world.session();
+  await app.query("begin");
+  await app.query(HOLD_HOT);
+  await world.stage("hot");
+  await arrive(world, "hot", 10_500);
+  await world.stage(["other", "third"]);
+
+  t.is(await world.passes(), 2, "those of other and third");
+  t.true((await arrivals(world)) < 1000, "what waits for the partition is read once, not on each pass");
+  t.is(await world.route(), 0, "nothing that it can do");
+  await app.query("rollback");
+  t.is(await world.passes(), 1);
+  t.is(await arrivals(world), 0);
+});
+
+test("notes that are merged while their partition is locked do what they would have done", async (t) => {
+  const cap = (max: number) => [concurrency(max)];
+  const lives: unknown[] = [];
+  for (const max of [10_000, 3]) {
+    const world = await engine(t, { gates: cap(2) });
+    await world.stage("a");
+    await world.route();
+    const app = await world.session();
+    await app.query("begin");
+    await app.query("select from dispatch_policy._private_partitions for update");
+    await world.stage("a", { gates: cap(7), priority: -5, cost: 0.5 });
+    await world.stage("a", { gates: cap(9), weight: 3, runAt: new Date(0) });
+    await world.stage("a", { gates: cap(8), priority: 3, weight: 2 });
+    await world.pool.query("select dispatch_policy._route('p', null, $1, false)", [max]);
+    t.is(await arrivals(world), max === 3 ? 1 : 3);
+    await app.query("commit");
+    await world.route();
+    const { weight, min_cost, head_priority, due_at } = await world.partition("a");
+    const jobs = await world.number(
+      `select count(*)::int from dispatch_policy._private_staged_jobs s join dispatch_policy._private_partitions q
+       on q.head_id = s.id and q.head_run_at = s.run_at and q.due_at <= s.run_at where s.priority = -5`,
+    );
+    const { max: limit } = await world.limiter("concurrency");
+    lives.push({ weight, min_cost, head_priority, isDue: due_at < new Date(), jobs, limit });
+  }
+  t.deepEqual(lives[0], lives[1]);
+  t.like(lives[0], { weight: 2, min_cost: 0.5, head_priority: -5, limit: 8 });
+});
+
+test("new numbers for a limiter that a transaction holds wait alone", async (t) => {
+  const account = (max: number) => [concurrency(max, { name: "account", scope: (key) => key.slice(0, 1) })];
+  const world = await engine(t, { gates: account(1) });
+  await world.stage(["a1", "b1"]);
+  t.is(await world.passes(), 2);
+  const app = await world.session();
+  await app.query("begin");
+  await app.query("select from dispatch_policy._private_limiters where scope_key = 'a' for no key update");
+  await world.stage(["a1", "a2", "b1", "b2", "c1"], { gates: account(3) });
+
+  t.is(await world.route(), 3, "those of b and c");
+  t.is(await arrivals(world), 2);
+  t.is((await world.limiter("account", "b")).max, 3);
+  t.is((await world.admit()).admitted, 3);
+  await app.query("rollback");
+  t.is(await world.passes(), 2);
+  t.is((await world.limiter("account", "a")).max, 3);
+});
+
+test("arrivals that raise an error are left, and the rest of their batch is routed", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  const keys = Array.from({ length: 40 }, (_, n) => `k${n}`);
+  await world.stage(keys);
+  for (const key of ["k3", "k17", "k38"])
+    await world.pool.query(
+      `update dispatch_policy._private_arrivals set limits = jsonb_set(limits, '{0,max}', '1e20') where key = $1`,
+      [key],
+    );
+  const routing = await world.session();
+  const warnings: (string | undefined)[] = [];
+  routing.on("notice", ({ message }) => void warnings.push(message));
+
+  t.is(await world.route(routing), 37);
+  t.is((await world.admit()).admitted, 37);
+  t.is(warnings.length, 3);
+  t.regex(warnings[0] ?? "", /policy 'p' cannot route the arrivals of partition .*out of range/);
+  await world.pool.query(
+    "update dispatch_policy._private_arrivals set limits = jsonb_set(limits, '{0,max}', '1')",
+  );
+  t.is(await world.passes(), 3);
+});
+
+test("however many arrivals raise an error, each pass gets further", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage(Array.from({ length: 300 }, (_, n) => `k${n}`));
+  await world.pool.query(
+    "update dispatch_policy._private_arrivals set limits = jsonb_set(limits, '{0,max}', '1e20') where id % 10 = 0",
+  );
+  const routed: number[] = [];
+  while ((await arrivals(world)) > 30 && routed.length < 100) routed.push(await world.route());
+  t.log(routed.join(" "));
+  t.is(await arrivals(world), 30);
+});
+
+test("a resume in an open transaction, of a partition that no job has made yet, stops no router", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.pool.query("select dispatch_policy.pause('p', partition => 'a')");
+  const operator = await world.session();
+  await operator.query("begin");
+  await operator.query("select dispatch_policy.resume('p', partition => 'a')");
+  await world.stage(["a", "b"]);
+  t.is(await world.passes(), 1, "that of b");
+  await operator.query("rollback");
+  t.is(await world.passes(2), 0, "a is paused");
+  await world.pool.query("select dispatch_policy.resume('p', partition => 'a')");
+  t.is(await world.passes(), 1);
+});
+
+test("an operator's open transaction on the policy stops no router", async (t) => {
+  const world = await engine(t, { gates: [throttle(5)] });
+  const operator = await world.session();
+  await operator.query("begin");
+  await operator.query("select dispatch_policy.pause('p')");
+  await operator.query("select dispatch_policy.switch_policy('p', false)");
+  await world.stage("a");
+  t.is(await world.passes(), 1);
+});
+
+test("a role that may only connect has no lock that anything waits for", async (t) => {
+  const world = await engine(t, {
+    gates: [concurrency(5)],
+    maxPending: { policy: 9, partition: 9, strict: true },
+  });
+  const { nameOf, as } = roles(t, world, ["anybody"]);
+  await world.pool.query(`create role ${nameOf("anybody")} login`);
+  const anybody: Queryable = await as("anybody");
+  const steps = ["route", "admit", "pending", "declare"].map((step) => `dispatch_policy.${step}`);
+  await anybody.query(
+    "select pg_advisory_lock(hashtext(s), n) from unnest($1::text[]) s, generate_series(0, 50) n",
+    [steps],
+  );
+  await anybody.query(
+    "select pg_advisory_lock(hashtext(s), hashtext(n)) from unnest($1::text[]) s, unnest($2::text[]) n",
+    [steps, ["p", "p:a"]],
+  );
+  await t.throwsAsync(anybody.query("select from dispatch_policy._private_turns for update"), {
+    code: "42501",
+  });
+  await world.stage("a");
+  t.is(await world.passes(), 1);
+});
+
+test("nothing in sql/ takes an advisory lock: anybody may take those", (t) => {
+  const files = readdirSync(SQL, { recursive: true, encoding: "utf8" }).filter((name) =>
+    name.endsWith(".sql"),
+  );
+  t.true(files.length > 50);
+  const guilty = files.filter((name) =>
+    /advisory(_xact)?_(un)?lock|try_advisory/.test(readFileSync(new URL(name, SQL), "utf8")),
+  );
+  t.deepEqual(guilty, []);
+});

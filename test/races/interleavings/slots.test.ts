@@ -1,0 +1,252 @@
+// A slot belongs to an admission and an attempt. Graphile Worker's own verbs change a job under it, put another one in its
+// row, or start it again: none of them gets past the limits, and no end gives back what is another's.
+import test from "ava";
+import { adaptive, concurrency, type Engine, engine } from "../../helpers/engine.ts";
+import { addPast, completeJob, type Fetched, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+
+const ONE = { gates: [concurrency(1)] };
+
+/** The admission of a job in flight. */
+const admissionOf = async (it: Engine, job: string) =>
+  (
+    await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs where job_id = $1", [
+      job,
+    ])
+  ).rows[0]?.admission as string | undefined;
+
+const countOf = async (it: Engine, key: string) => (await it.limiter("concurrency", key)).in_flight as number;
+
+/** Stages a job, admits it, and has a worker fetch it. */
+async function running(it: Engine, partition: string, options: { jobKey?: string } = {}): Promise<Fetched> {
+  const before = new Set(await it.inFlight());
+  await it.stage(partition, options);
+  await it.passes(2);
+  const [job] = (await it.inFlight()).filter((id) => !before.has(id));
+  return fetchJob(it, job!);
+}
+
+test("failed jobs that are run again with no attempts pass the gates again", async (t) => {
+  const it = await engine(t, ONE);
+  const failed: string[] = [];
+  for (let n = 0; n < 3; n++) {
+    const { id } = await running(it, "a");
+    await failJob(it, id);
+    await it.pool.query("select graphile_worker.permanently_fail_jobs($1, 'down')", [[id]]);
+    await it.release([{ job: id, ok: false, attempt: 1 } as never]);
+    failed.push(id);
+  }
+  await it.pool.query("select graphile_worker.reschedule_jobs($1, attempts => 0, run_at => now())", [failed]);
+  const verdicts: string[] = [];
+  for (const id of failed) verdicts.push((await startJob(it, await fetchJob(it, id))).verdict);
+  t.deepEqual(verdicts, ["admitted", "taken_over", "taken_over"]);
+  t.is(await countOf(it, "a"), 1);
+});
+
+test("a native job that replaces an admitted one of another partition needs room in its own", async (t) => {
+  const it = await engine(t, ONE);
+  const keys = ["k0", "k1", "k2"];
+  for (const [n, jobKey] of keys.entries()) await it.stage(`a${n}`, { jobKey });
+  t.is(await it.passes(), 3);
+  const verdicts: string[] = [];
+  const started: { id: string; admission: string | null }[] = [];
+  for (const key of keys) {
+    const id = await addPast(it, { key });
+    const { verdict, admission } = await startJob(it, await fetchJob(it, id), { partition: "b" });
+    verdicts.push(verdict);
+    started.push({ id, admission });
+  }
+  t.deepEqual(verdicts, ["admitted", "taken_over", "taken_over"]);
+  t.is(await countOf(it, "b"), 1);
+  t.is(await it.wrongCounters(), 0);
+  // they hold the slots of the jobs they replaced until they end, whatever became of them
+  t.deepEqual(await Promise.all(["a0", "a1", "a2"].map((key) => countOf(it, key))), [1, 1, 1]);
+  for (const { id } of started) await completeJob(it, id);
+  await it.release(started.map(({ id, admission }) => ({ job: id, attempt: 1, admission }) as never));
+  t.deepEqual(await Promise.all(["a0", "a1", "a2", "b"].map((key) => countOf(it, key))), [0, 0, 0, 0]);
+});
+
+test("a native job that replaces an admitted one of its own partition runs in that one's slot", async (t) => {
+  const it = await engine(t, ONE);
+  await it.stage("a", { jobKey: "k" });
+  await it.passes();
+  const [job] = await it.inFlight();
+  const old = await admissionOf(it, job!);
+  const id = await addPast(it, { key: "k" });
+  t.is(id, job!, "Graphile Worker reuses the row");
+  const { verdict, admission } = await startJob(it, await fetchJob(it, id));
+  t.is(verdict, "admitted");
+  t.is(await countOf(it, "a"), 1);
+
+  await it.release([{ job: id, attempt: 1, admission: old } as never]);
+  t.is(await countOf(it, "a"), 1, "the replaced one's end gives nothing back");
+  await it.release([{ job: id, attempt: 1, admission } as never]);
+  t.is(await countOf(it, "a"), 0);
+});
+
+for (const copies of ["the flags of the job it replaces", "those of another one"]) {
+  test(`a native job with ${copies} is asked for its own partition`, async (t) => {
+    const it = await engine(t, ONE);
+    await it.stage("a", { jobKey: "k" });
+    await it.stage("c");
+    await it.passes();
+    await running(it, "b");
+    const [row] = (
+      await it.pool.query("select flags from graphile_worker.jobs where (key is not null) = $1", [
+        copies === "the flags of the job it replaces",
+      ])
+    ).rows;
+    const id = await addPast(it, { key: "k", flags: Object.keys(row.flags) });
+    const { verdict } = await startJob(it, await fetchJob(it, id), { partition: "b" });
+    t.is(verdict, "taken_over", "b is full");
+    t.is(await countOf(it, "b"), 1);
+  });
+}
+
+test("past the gates, one that replaced an admitted job counts in both places", async (t) => {
+  const it = await engine(t, ONE);
+  await it.stage("a", { jobKey: "k" });
+  await it.passes();
+  await running(it, "b");
+  const id = await addPast(it, { key: "k" });
+  const { verdict, admission } = await startJob(it, await fetchJob(it, id), {
+    partition: "b",
+    unmanaged: "run",
+  });
+  t.is(verdict, "admitted");
+  t.deepEqual([await countOf(it, "a"), await countOf(it, "b")], [1, 2]);
+  t.is(await it.wrongCounters(), 0);
+  await it.release([{ job: id, attempt: 1, admission } as never]);
+  t.deepEqual([await countOf(it, "a"), await countOf(it, "b")], [0, 1]);
+});
+
+test("the late release of a job whose row another one of its key was admitted in gives nothing back", async (t) => {
+  const it = await engine(t, { gates: [concurrency(2)] });
+  const { id } = await running(it, "a", { jobKey: "k" });
+  const first = await admissionOf(it, id);
+  await failJob(it, id); // Graphile Worker retries it by itself: retries that bypass the gates
+  await it.stage("a", { jobKey: "k" });
+  await it.passes();
+  t.deepEqual(await it.inFlight(), [id]);
+  await it.release([{ job: id, ok: false, attempt: 1, admission: first } as never]);
+  t.deepEqual(await it.inFlight(), [id], "it is the new one's slot");
+  await it.stage(["a", "a"]);
+  t.is(await it.passes(3), 1, "cap 2");
+});
+
+test("nor does it park the new one", async (t) => {
+  const it = await engine(t, { gates: [concurrency(2)] });
+  const { id } = await running(it, "a", { jobKey: "k" });
+  const first = await admissionOf(it, id);
+  await failJob(it, id);
+  await it.stage("a", { jobKey: "k" });
+  await it.passes();
+  await fetchJob(it, id);
+  await failJob(it, id);
+  const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
+  await it.release([{ job: id, ok: false, attempt: 1, admission: first, retry } as never]);
+  t.is(await it.staged(), 0);
+  t.is(await countOf(it, "a"), 1);
+});
+
+for (const starts of [false, true]) {
+  test(`a job that has not started is released into staging${starts ? ", unless it starts meanwhile" : ""}`, async (t) => {
+    const it = await engine(t, ONE);
+    await it.stage(["a", "a"]);
+    await it.passes();
+    const [job] = await it.inFlight();
+    const operator = await it.session();
+    if (starts) {
+      // it is fetched after the release has looked, and before it parks
+      const worker = await it.session();
+      await worker.query("begin");
+      await worker.query(
+        "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = $1",
+        [job],
+      );
+      const releasing = operator.query("select * from dispatch_policy.release($1)", [job]);
+      await it.waitsForLock(operator);
+      await worker.query("commit");
+      t.deepEqual((await releasing).rows, [{ matched: 1, changed: 1 }]);
+      t.is(await it.staged(), 1, "the other one");
+      t.is(await it.passes(2), 1);
+      return;
+    }
+    const { rows } = await operator.query("select * from dispatch_policy.release($1)", [job]);
+    t.deepEqual(rows, [{ matched: 1, changed: 1 }]);
+    t.is(await it.staged(), 2);
+    t.is(await countOf(it, "a"), 0);
+    t.is(await it.passes(3), 1);
+    t.is((await it.inFlight()).length, 1);
+    const waiting = "select count(*)::int from graphile_worker.jobs where run_at <= now()";
+    t.is(await it.number(waiting), 1, "one job can start");
+    t.is(await it.wrongCounters(), 0);
+  });
+}
+
+test("a slot that was overdue is not taken from the job's next attempt", async (t) => {
+  const it = await engine(t, ONE);
+  const { id } = await running(it, "a");
+  const admission = await admissionOf(it, id);
+  // a sweep has found it overdue; before it releases, the job fails, waits, and runs again
+  await failJob(it, id);
+  const retry = { attempt: 1, task: "p", after: 0, maxAttempts: 25 };
+  await it.release([{ job: id, ok: false, attempt: 1, admission, retry } as never]);
+  t.is(await it.passes(2), 1);
+  await startJob(it, await fetchJob(it, id));
+  const { rows } = await it.pool.query(
+    "select * from dispatch_policy._release_slots($1, $2, 0, 'slotTimeout', 'sweep')",
+    [id, admission],
+  );
+  t.deepEqual(rows, [{ matched: 0, changed: 0 }]);
+  t.is(await countOf(it, "a"), 1);
+});
+
+test("a job that is admitted and then put off gives its slot back, and waits in staging until its time", async (t) => {
+  const it = await engine(t, ONE);
+  await it.stage(["a", "a"]);
+  await it.passes();
+  const [job] = await it.inFlight();
+  await it.pool.query("select graphile_worker.reschedule_jobs($1, run_at => now() + interval '1 day')", [
+    [job],
+  ]);
+  await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+  const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+  const found = rows.filter(({ job_id }) => job_id !== null);
+  t.is(found.length, 1);
+  await it.release(found.map(({ job_id, ...rest }) => ({ job: job_id, ...rest })));
+  t.is(await it.passes(2), 1, "the other one goes");
+  t.deepEqual((await it.inFlight()).length, 1);
+  const [put] = (
+    await it.pool.query(
+      "select run_at > now() + interval '23 hours' as later from dispatch_policy.staged_jobs",
+    )
+  ).rows;
+  t.deepEqual(put, { later: true });
+  t.is(await it.wrongCounters(), 0);
+});
+
+test("a slot is given back once, however often its release is sent", async (t) => {
+  const it = await engine(t, { gates: [concurrency(2), adaptive(5)] });
+  const { id } = await running(it, "a");
+  const admission = await admissionOf(it, id);
+  await completeJob(it, id);
+  const end = { job: id, attempt: 1, admission } as never;
+  await it.release([end, end]);
+  await it.release([end]);
+  t.is(await it.wrongCounters(), 0);
+});
+
+test("a job that failed twice as its first attempt is parked once", async (t) => {
+  const it = await engine(t, ONE);
+  const { id } = await running(it, "a");
+  const admission = await admissionOf(it, id);
+  await failJob(it, id);
+  await it.pool.query("select graphile_worker.reschedule_jobs($1, attempts => 0, run_at => now())", [[id]]);
+  t.is((await startJob(it, await fetchJob(it, id))).verdict, "held");
+  await failJob(it, id);
+  const ended = (retry: object) => ({ job: id, ok: false, attempt: 1, admission, retry }) as never;
+  const after = ended({ attempt: 1, task: "p", after: 60, maxAttempts: 25 });
+  t.deepEqual(await it.release([ended({ attempt: 1, giveUp: true }), after]), [id]);
+  t.is(await it.staged(), 1);
+  t.is(await it.wrongCounters(), 0);
+});
