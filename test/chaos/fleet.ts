@@ -39,9 +39,10 @@ export class Fleet {
   readonly #judge: Judge;
   readonly #random: Random;
   readonly members = new Set<Member>();
+  /** Every process there ever was: a process's life is its place here. */
+  readonly lives: Member[] = [];
   /** What processes met: lost connections, refused serializations … */
   readonly met: Record<string, number> = {};
-  #lives = 0;
   #respawns = true;
 
   constructor(url: string, judge: Judge, random: Random) {
@@ -59,7 +60,7 @@ export class Fleet {
 
   add(role: Role, place: number): Member {
     const seed = this.#random.below(2 ** 31);
-    const orders: Orders = { role, place, life: this.#lives++, url: this.#url, seed };
+    const orders: Orders = { role, place, life: this.lives.length, url: this.#url, seed };
     const child = fork(new URL(`${role}.ts`, import.meta.url), [JSON.stringify(orders)], {
       execArgv: [],
       stdio: ["ignore", "ignore", process.env.CHAOS_LOG ? "inherit" : "ignore", "ipc"],
@@ -67,6 +68,7 @@ export class Fleet {
     });
     const member = new Member(role, place, child);
     this.members.add(member);
+    this.lives.push(member);
     child.on("message", (news) => this.#hear(member, news as News));
     child.on("error", () => {});
     child.on("exit", () => this.#exited(member));
@@ -158,9 +160,7 @@ export class Fleet {
     } else if ("end" in news) {
       this.#judge.ended(member, news.end.n, news.end.ok);
       member.send({ noted: news.end.n });
-    } else if ("tookOver" in news) this.#judge.tookOver(member, news.tookOver.job, news.tookOver.staged);
-    else if ("fetched" in news) this.#judge.fetched(news.fetched.job, news.fetched.staged);
-    else if ("unrecorded" in news) member.unrecorded.push(Date.now());
+    } else if ("unrecorded" in news) member.unrecorded.push(Date.now());
     else if ("swept" in news) this.#judge.swept(news.swept);
     else if ("tick" in news) member.openTicks += news.tick === "open" ? 1 : -1;
     else if ("intends" in news) this.#judge.intends(news.intends);

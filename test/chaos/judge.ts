@@ -24,6 +24,17 @@ export interface Suspect {
   readonly unrecorded: readonly number[];
 }
 
+/** A job that was not run, but copied. */
+export interface TakeOver {
+  readonly job: string;
+  /** Its own staged id; null: it was added past its policy. */
+  readonly staged: string | null;
+  /** The staged id of the copy. */
+  readonly copy: string;
+  readonly by: Suspect | undefined;
+  readonly at: number;
+}
+
 interface Run extends Execution {
   readonly of: Suspect;
   readonly startedAt: number;
@@ -45,7 +56,7 @@ export class Judge {
   readonly #copies = new Map<string, string>();
   /** Staged ids of copies that a process made after it was stopped for long, of jobs it had fetched before. */
   readonly #lateCopies = new Set<string>();
-  /** Staged ids by job. */
+  /** Staged ids of jobs that were taken over, by job. */
   readonly #stagedOf = new Map<string, string>();
   readonly #problems = new Map<string, number>();
   /** Jobs that ran well. */
@@ -88,13 +99,10 @@ export class Judge {
     for (const id of ids) this.#rolledBack.add(id);
   }
 
-  fetched(job: string, staged: string): void {
-    this.#stagedOf.set(job, staged);
-  }
-
-  tookOver(by: Suspect, job: string, staged: string): void {
-    this.#copies.set(staged, job);
-    if (by.longStops.length > 0) this.#lateCopies.add(staged);
+  tookOver({ job, staged, copy, by, at }: TakeOver): void {
+    this.#copies.set(copy, job);
+    if (staged !== null) this.#stagedOf.set(job, staged);
+    if (by?.longStops.some(({ from }) => from <= at)) this.#lateCopies.add(copy);
   }
 
   swept(repaired: Repaired): void {

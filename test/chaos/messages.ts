@@ -8,7 +8,7 @@ export interface Orders {
   readonly role: Role;
   /** Its place among those of its role. */
   readonly place: number;
-  /** How many processes had this place before. */
+  /** How many processes there were before it. */
   readonly life: number;
   readonly url: string;
   readonly seed: number;
@@ -36,9 +36,6 @@ export type News =
   | { readonly ready: true }
   | { readonly start: Execution }
   | { readonly end: { readonly n: number; readonly ok: boolean } }
-  | { readonly tookOver: { readonly job: string; readonly staged: string } }
-  /** A worker fetched this job, which may be taken over instead of run. */
-  | { readonly fetched: { readonly job: string; readonly staged: string } }
   /** Graphile Worker could not record how a job ended, and shuts down. */
   | { readonly unrecorded: true }
   | { readonly swept: Repaired }

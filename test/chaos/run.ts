@@ -11,6 +11,7 @@ import { Conductor, type Deeds } from "./conductor.ts";
 import { Fleet } from "./fleet.ts";
 import { Judge } from "./judge.ts";
 import { leftovers, whatWaits } from "./leftovers.ts";
+import { logTakeOvers, takeOvers } from "./take-overs.ts";
 import { policies } from "./world.ts";
 
 /** Less than the server's connections, so that they can be taken. */
@@ -70,6 +71,7 @@ async function inDatabase(
 ): Promise<Verdict> {
   await database.pool.query("create table chaos_application as select 1 as id, 0 as jobs");
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent }); // declares the policies
+  await logTakeOvers(database.pool);
   if (fault) await plant(database, fault);
   const numbers = random(seed);
   const judge = new Judge();
@@ -128,6 +130,7 @@ async function calm(
   for (const [what, count] of Object.entries(await leftovers(database.pool))) {
     if (count !== 0) judge.fail(`leak: ${count} ${what} left`);
   }
+  for (const one of await takeOvers(database.pool, fleet.lives)) judge.tookOver(one);
   return seconds;
 }
 

@@ -4,7 +4,6 @@ import { EventEmitter } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { Logger, run, type WorkerEvents, WorkerPreset } from "graphile-worker";
 import pg from "pg";
-import { ticketOf } from "../../src/fetched-job.ts";
 import { dispatchPolicyPreset, policyEvents } from "../../src/index.ts";
 import { MODES } from "../fixtures/governed/modes.ts";
 import { onCommand, orders, tell } from "./member.ts";
@@ -13,18 +12,15 @@ import { call, type Payload, policies, SETTINGS, type TaskName, work } from "./w
 
 const CONNECTIONS = 5;
 const mode = Object.values(MODES)[orders.place % Object.keys(MODES).length];
-const pool = new pg.Pool({ connectionString: orders.url, max: CONNECTIONS });
+const pool = new pg.Pool({
+  connectionString: orders.url,
+  max: CONNECTIONS,
+  application_name: String(orders.life), // by which the log of take-overs knows it
+});
 pool.on("error", () => {});
 pool.on("connect", (client) => client.on("error", () => {}));
 const events: WorkerEvents = new EventEmitter();
 policyEvents(events).on("dispatchPolicy:sweep", ({ repaired }) => tell({ swept: repaired as never }));
-policyEvents(events).on("dispatchPolicy:takeOver", ({ jobId, stagedId }) =>
-  tell({ tookOver: { job: jobId, staged: stagedId } }),
-);
-events.on("job:start", ({ job }) => {
-  const ticket = ticketOf(job);
-  if (ticket) tell({ fetched: { job: job.id, staged: ticket.stagedId } });
-});
 events.on("pool:fatalError", () => tell({ unrecorded: true }));
 const logger = new Logger((scope) => (level, message) => {
   if (process.env.CHAOS_LOG && level !== "info" && level !== "debug" && !message.includes("on purpose")) {
