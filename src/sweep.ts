@@ -82,6 +82,7 @@ export async function sweepOnce(
     "pending jobs": async () => {
       repaired.pending = await withPgClient(engine.sweepPending);
     },
+    "jobs replaced while they were parked": () => withPgClient(engine.sweepReplaced),
     "jobs taken over": () => withPgClient(engine.forgetTakenOver),
     "unused partitions": () => withPgClient((client) => engine.collectPartitions(client, inactiveAfterMs)),
     "unused limiters": () => withPgClient((client) => engine.collectLimiters(client, inactiveAfterMs)),

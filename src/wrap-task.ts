@@ -12,6 +12,8 @@ import { RetryAfter } from "./retry-after.ts";
 import { timeOf } from "./timestamp.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
 
+/** How long after its fetch a job's row says what is so. */
+const BELIEVED_FOR_MS = 1000;
 const WRAPPED = Symbol("wrapped by graphile-worker-dispatch-policy");
 
 /** What the wrapper learned of a running job, for its release. */
@@ -123,12 +125,16 @@ interface Start {
   readonly resumed?: boolean;
 }
 
-/** A first attempt that is as it was admitted costs no query. */
+/**
+ * A first attempt that is as it was admitted costs no query. One that was fetched some time ago is asked about: its slot
+ * may have been given back meanwhile, by hand or after `slotTimeout`, which counts from the start that is noted here.
+ */
 async function startOf(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
   const { job, withPgClient } = helpers;
   const { engine, events } = observer;
   const ticket = ticketOf(job);
-  if (ticket && isAsAdmitted(job, ticket)) return { runs: true, byTick: true, ...ticket };
+  const isFresh = observer.waitedLocally(job) < BELIEVED_FOR_MS;
+  if (ticket && isFresh && isAsAdmitted(job, ticket)) return { runs: true, byTick: true, ...ticket };
   const held = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
   if (held) return { runs: true, byTick: true, ...held };
   if (!ticket) observer.unadmitted(job, policy, helpers);

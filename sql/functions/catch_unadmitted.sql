@@ -182,7 +182,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._inherit_slot(
 begin
   update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set
     staged_id = p_staged_id, admission = :DISPATCH_POLICY_SCHEMA._admission_now(), revision = p_revision,
-    attempt = null, pool_id = null, missing_since = null
+    attempt = null, pool_id = null, started_at = null, missing_since = null
   from :DISPATCH_POLICY_SCHEMA._private_partitions p
   where f.job_id = p_job_id and p.id = f.partition_id
     and p.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key)
@@ -193,7 +193,8 @@ begin
 end
 $$;
 
--- A job that runs takes the place of an older one of its key that is staged.
+-- A job that runs takes the place of an older one of its key that is staged: of one that was added when it was not there.
+-- One that was admitted is older itself.
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id bigint) returns void language plpgsql as $$
 declare
   v_tasks text[];
@@ -204,8 +205,8 @@ begin
     where s.id = any(array(
       select x.id from :GRAPHILE_WORKER_SCHEMA.jobs j
       join :DISPATCH_POLICY_SCHEMA._private_staged_jobs x on x.job_key = j.key
-      where j.id = p_job_id
-        and x.added_at < :DISPATCH_POLICY_SCHEMA._added_at(j.revision, j.created_at, j.updated_at)
+      where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is null
+        and (x.known_job_id, x.known_revision) is distinct from (j.id, j.revision)
       for update of x skip locked))
     returning s.task_identifier, s.partition_id
   )
@@ -217,16 +218,14 @@ begin
 end
 $$;
 
--- Stages a copy of the job, once. Its place in the queue, key, flags, remaining attempts and the time it was added go along.
+-- Stages a copy of the job, once. Its place in the queue, key, flags and remaining attempts go along, and what is newer than
+-- it.
 -- Where a later one of its key is staged already, that one stays.
 create or replace function :DISPATCH_POLICY_SCHEMA._take_over(
   p_job_id bigint, p_revision int, p_batch json, p_set_aside boolean
 ) returns bigint language plpgsql as $$
 declare
   v_staged_id bigint;
-  v_added_at timestamptz := (
-    select :DISPATCH_POLICY_SCHEMA._added_at(j.revision, j.created_at, j.updated_at)
-    from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id);
   v_replaces boolean := exists (
     select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_batch #>> '{jobs,0,jobKey}');
 begin
@@ -238,7 +237,8 @@ begin
   end if;
   select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
-  where s.added_at > v_added_at;
+  where (s.known_job_id, s.known_revision) is not distinct from (p_job_id, p_revision)
+    or :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null;
   if found then
     update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
     return v_staged_id;
@@ -247,7 +247,8 @@ begin
     p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'replace') s;
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
   update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
-  update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set added_at = v_added_at where s.id = v_staged_id;
+  update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set known_job_id = p_job_id, known_revision = p_revision
+  where s.id = v_staged_id;
   if p_set_aside then
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     set due = false, retry_at = 'infinity', failures = 1,

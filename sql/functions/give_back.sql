@@ -57,7 +57,7 @@ begin
     from gone g
     cross join unnest(g.limiter_ids) u (id)
     join adaptive l on l.id = u.id
-    join unnest(p_jobs) f on f.job = g.job_id
+    join unnest(p_jobs) f on f.job = g.job_id and f.ok is not null
     where exists (select from adaptive)
     group by l.id
   ),

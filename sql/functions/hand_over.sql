@@ -35,7 +35,8 @@ begin
   ),
   -- what Graphile Worker has under the keys of these jobs, and which revision its row gets with theirs
   known as materialized (
-    select m.id, case when j.is_kept then j.revision + 1 else 0 end as revision, j.added_at > m.added_at as is_newer
+    select m.id, case when j.is_kept then j.revision + 1 else 0 end as revision,
+      j.is_native and (j.id, j.revision) is distinct from (m.known_job_id, m.known_revision) as is_newer
     from moved m
     cross join lateral :DISPATCH_POLICY_SCHEMA._job_of_key(m.job_key) j
     where m.job_key is not null and m.parked_job_id is null
@@ -92,6 +93,12 @@ begin
     select pg_notify('jobs:insert', json_build_object('r', random(), 'count', count(*))::text)
     from resumed having count(*) > 0
   ),
+  replaced as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_replaced_jobs (job_id)
+    select m.parked_job_id from moved m
+    where m.parked_job_id is not null and m.id not in (select r.staged_id from resumed r)
+    on conflict (job_id) do nothing
+  ),
   back as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs overriding system value
     select m.* from moved m
@@ -135,28 +142,19 @@ $$;
 -- The job Graphile Worker has under a key, as far as the next one of that key is concerned.
 --
 --   is_kept    the next one gets its row: it waits. One that runs, or has failed for good, keeps its row without the key
---   added_at   when it was added, if it came past this package; null: by an admission, or it has failed for good. Only the
---     time of the last change tells when a job of its key replaced another one in its row
+--   is_native   it came past this package, and has not failed for good. A staged job is older than such a one, unless it
+--     was added when that one was there. By times it cannot be told: rescheduling a row changes them
 create or replace function :DISPATCH_POLICY_SCHEMA._job_of_key(p_key text)
-returns table (id bigint, revision int, is_kept boolean, added_at timestamptz) language sql stable rows 1 as $$
+returns table (id bigint, revision int, is_kept boolean, is_native boolean) language sql stable rows 1 as $$
   select j.id, j.revision, j.locked_at is null and j.attempts < j.max_attempts,
-    case when :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null
+    not (:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null
         or (j.locked_at is null and j.attempts >= j.max_attempts)
         or exists (   -- let in at its start: it failed, and its retry was parked or admitted
           select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
           where f.job_id = j.id and f.revision = j.revision and j.last_error is not null)
         or (j.last_error is not null and exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id))
-      then null
-      else :DISPATCH_POLICY_SCHEMA._added_at(j.revision, j.created_at, j.updated_at) end
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id)))
   from :GRAPHILE_WORKER_SCHEMA.jobs j where j.key = p_key limit 1;
-$$;
-
--- When a job of Graphile Worker's was added: a row that is reused for the next job of its key keeps its created_at.
-create or replace function :DISPATCH_POLICY_SCHEMA._added_at(
-  revision int, created_at timestamptz, updated_at timestamptz
-) returns timestamptz language sql immutable as $$
-  select case when revision = 0 then created_at else updated_at end;
 $$;
 
 -- Which admission this transaction's is: its time, in microseconds since 1970. Graphile Worker writes the same time into

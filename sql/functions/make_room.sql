@@ -102,7 +102,9 @@ begin
   if v_full is not null then
     perform :DISPATCH_POLICY_SCHEMA._notify(v_name);
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._count_pending(v_name, v_fresh);
+  if p_mode <> 'unsafe_dedupe' then   -- which of these are staged, _stage_deduped knows
+    perform :DISPATCH_POLICY_SCHEMA._count_pending(v_name, v_fresh);
+  end if;
   return coalesce(v_kept, '[]');
 end
 $$;

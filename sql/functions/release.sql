@@ -1,6 +1,7 @@
 -- What finished since the last flush of a worker process gives back what it held, in one transaction.
 --
---   p_jobs   json array of { "job": Graphile Worker's id, "admission": which one of that row (null: whichever), "ok": boolean, "lagMs": number | null,
+--   p_jobs   json array of { "job": Graphile Worker's id, "admission": which one of that row (null: whichever), "ok": boolean
+--       (null: nobody saw its end, and it counts as neither), "lagMs": number | null,
 --     "durationMs": how long it ran, where the policy's fairness is by work,
 --     "attempt": the attempt that ended (null: whichever holds the slot),
 --     "ends": true where Graphile Worker is recording its end just now,
@@ -110,7 +111,7 @@ $$;
 
 create or replace function :DISPATCH_POLICY_SCHEMA._finished(p_jobs json)
 returns setof :DISPATCH_POLICY_SCHEMA._private_finished_job language sql stable as $$
-  select j.job, j.admission, coalesce(j.ok, true), j."lagMs", j."durationMs", j.attempt, j.ends,
+  select j.job, j.admission, j.ok, j."lagMs", j."durationMs", j.attempt, j.ends,
     case when json_typeof(j.retry) = 'object' then j.retry end, j.ordinality
   from rows from (json_to_recordset(p_jobs) as (
       job bigint, admission bigint, ok boolean, "lagMs" float8, "durationMs" float8, attempt int, ends boolean, retry json))

@@ -12,8 +12,8 @@ declare
   v_revisions int[];
 begin
   select coalesce(array_agg(x.id) filter (where x.is_locked), '{}'),
-    coalesce(array_agg(x.id order by x.id) filter (where x.parks), '{}'),
-    coalesce(array_agg(x.revision order by x.id) filter (where x.parks), '{}')
+    coalesce(array_agg(x.id order by x.lot) filter (where x.parks), '{}'),
+    coalesce(array_agg(x.revision order by x.lot) filter (where x.parks), '{}')
   into v_locked, v_tried, v_revisions
   from (
     select j.id, j.revision, j.locked_at is not null as is_locked, j.locked_at is null
@@ -23,7 +23,8 @@ begin
           and j.key is not distinct from f.retry ->> 'jobKey'))
       and (f.retry ->> 'after') is not null and (f.retry ->> 'native') is null
       -- a job that holds nothing (its row was swept, or it was retried past the gates) could not be admitted again
-      and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id) as parks
+      and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id) as parks,
+      random() as lot
     from unnest(p_jobs) f
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
     where f.retry is not null
@@ -94,7 +95,8 @@ end
 $$;
 
 -- Parks these jobs, except those that another transaction is at: it tries in halves, for some 40 waits at most,
--- because limiters are locked by now. One that was replaced under its key since it was read, in this revision, is left as
+-- because limiters are locked by now. So they come in an order drawn by lot: the same ones first each time, 60 that are
+-- locked would keep the others waiting. One that was replaced under its key since it was read, in this revision, is left as
 -- it is. Returns those it has parked.
 create or replace function :DISPATCH_POLICY_SCHEMA._park(p_job_ids bigint[], p_revisions int[])
 returns bigint[] language plpgsql

@@ -1,6 +1,7 @@
 -- What ended jobs say about their partition, where it is probing or its policy has a breaker.
 --
--- The end of a probe lets the next job go: all of them when it succeeded, else the next probe. A breaker opens at
+-- The end of a probe lets the next job go: all of them when it succeeded, else the next probe; also where nobody saw how
+-- it ended, because its slot was given back. A breaker opens at
 -- `breaker_failures` failures within `breaker_within`, counted from the first of them, and when a probe fails: it
 -- holds the partition for `breaker_cooldown`, and then it is probed.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
@@ -13,7 +14,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
     from unnest(p_arrivals) a where a.outcome ? 'failures' group by a.partition_id
   ),
   verdict as materialized (
-    select q.id, e.ended, e.ended and o.passed as passed, c.since, c.failures,
+    select q.id, e.ended, coalesce(e.ended and o.passed, false) as passed, c.since, c.failures,
       coalesce((p_policy).breaker_failures <= c.failures or (e.ended and not o.passed), false)
         and (p_policy).breaker_failures is not null as opens
     from outcome o

@@ -50,11 +50,14 @@ begin
   keyed as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, preserve_run_at,
-      priority, flags, cost, due, created_at, droppable)
+      priority, flags, cost, due, created_at, droppable, known_job_id, known_revision)
     overriding system value
     select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts, j.job_key,
-      p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable
-    from job j where j.job_key is not null order by j.job_key
+      p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable, k.id, k.revision
+    from job j
+    left join lateral (   -- one look at the index for each
+      select x.id, x.revision from :GRAPHILE_WORKER_SCHEMA.jobs x where x.key = j.job_key limit 1) k on true
+    where j.job_key is not null order by j.job_key
     on conflict (job_key) where job_key is not null do update set
       partition_id = excluded.partition_id, task_identifier = excluded.task_identifier,
       payload = case
@@ -66,7 +69,8 @@ begin
       run_at_given = case when p_mode = 'preserve_run_at' then s.run_at_given else excluded.run_at_given end,
       due = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end <= v_now,
       max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
-      priority = excluded.priority, flags = excluded.flags, cost = excluded.cost, added_at = excluded.added_at,
+      priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
+      known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
       parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable
     where p_mode <> 'unsafe_dedupe'   -- one of this key was committed meanwhile: it stays
     returning s.id, s.run_at, s.job_key, s.due, s.created_at
@@ -152,6 +156,7 @@ begin
     v_rows := array(select s from :DISPATCH_POLICY_SCHEMA._stage_batch(
       p_policy, p_version, p_partitions, v_left, 'unsafe_dedupe') s);
     return query select s.* from unnest(v_rows) s;
+    perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, cardinality(v_rows));
     v_left := :DISPATCH_POLICY_SCHEMA._jobs_without(v_left, v_rows);
     exit when v_left is null;
   end loop;

@@ -17,7 +17,7 @@ set lock_timeout = '5s'
 as $$
   with missing as materialized (
     select f.job_id, f.admission, coalesce(f.attempt, 0)::int as attempt, f.missing_since,
-      not coalesce(s.put_off and j.last_error is not null, false) as ok,
+      case when s.put_off and j.last_error is not null then false end as ok,
       case when s.put_off and (p.retries = 'restage' or j.attempts = 0) then json_build_object(
         'attempt', j.attempts, 'task', j.task_identifier, 'after', extract(epoch from j.run_at - clock_timestamp()),
         'priority', j.priority, 'maxAttempts', j.max_attempts) end as retry

@@ -51,7 +51,7 @@ begin
     perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_pool_ids);
     perform from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(v_job_ids) order by f.job_id for update;
-    update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set attempt = u.attempt + 1, pool_id = null
+    update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set attempt = u.attempt + 1, pool_id = null, started_at = null
     from unnest(v_job_ids, v_attempts) u (job_id, attempt) where f.job_id = u.job_id;
     update :DISPATCH_POLICY_SCHEMA._private_workers w set buried_at = clock_timestamp() where w.pool_id = any(v_pool_ids);
   end if;

@@ -197,7 +197,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   failures smallint not null default 0,
   error text,
   created_at timestamptz not null default clock_timestamp(),
-  added_at timestamptz not null default clock_timestamp(),   -- under its key for the last time: the newest of a key counts
+  -- what Graphile Worker had under its key when it was added: any other row was added later, and the newest counts
+  known_job_id bigint,
+  known_revision int,
   droppable boolean not null default false   -- its policy drops the oldest of all its jobs when there are too many
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
@@ -260,6 +262,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   admitted_at timestamptz not null,
   attempt smallint,                          -- whose slot it is since a retry or an unlocking; null: the admitted one's
   pool_id text,                              -- where that attempt runs, once it does
+  started_at timestamptz,                    -- when it began to; null: about when it was fetched
   missing_since timestamptz                  -- a sweep found no such job in Graphile Worker
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
@@ -273,6 +276,12 @@ create table :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs (
   revision int not null,                     -- the row is reused for the next job of its key, which is another one
   staged_id bigint,
   taken_over_at timestamptz not null default clock_timestamp()
+);
+
+-- Failed jobs that are parked in Graphile Worker, and that nobody will admit: one of their key was staged. That one takes
+-- their row; should it leave staging otherwise, they fail for good.
+create table :DISPATCH_POLICY_SCHEMA._private_replaced_jobs (
+  job_id bigint primary key
 );
 
 -- Of policies with a bound on their whole backlog: how many jobs were staged, or left staging. Their sum is what is

@@ -5,7 +5,8 @@ export interface FinishedJob {
   job: string;
   /** Which job of Graphile Worker's row, see {@link HeldSlot}; null: whichever is there. */
   admission: string | null;
-  ok: boolean;
+  /** Null: nobody saw its end. It counts as neither success nor failure. */
+  ok: boolean | null;
   lagMs: number | null;
   /** How long it ran, where that counts. */
   durationMs?: number | undefined;

@@ -57,6 +57,9 @@ export function sweeping({ schema, rows, first, count }: Statements) {
         `select * from ${schema}._sweep_partitions(pg_catalog.clock_timestamp())`,
       ),
 
+    /** Parked jobs whose place another one of their key took, and left. */
+    sweepReplaced: (client: Queryable) => count(client, "_sweep_replaced()"),
+
     forgetTakenOver: (client: Queryable) => rows(client, `select ${schema}._forget_taken_over()`),
 
     collectPartitions: (client: Queryable, inactiveAfterMs: number) =>

@@ -18,7 +18,7 @@ export async function leftovers(pool: pg.Pool): Promise<Record<string, number>> 
 /** Who holds the jobs that are left, and who is there: the first of each. */
 export async function whatWaits(pool: pg.Pool): Promise<object> {
   const jobs = await pool.query(
-    `select id, task_identifier, attempts, run_at, locked_by, locked_at, now()
+    `select id, task_identifier, attempts, run_at, locked_by, locked_at, last_error, flags, revision, now()
      from graphile_worker.jobs where task_identifier = any($1) limit 5`,
     [TASKS],
   );

@@ -59,6 +59,43 @@ test("slotTimeout: the next job starts, and the late end of the first gives noth
   await worker.everythingIsReleased();
 });
 
+test("slotTimeout: a job that lost its slot in a local queue does not start without one", async (t) => {
+  const policy = definePolicy("work", { ...options, slotTimeout: "1 second" });
+  const busy = hands();
+  const { ends, task } = hands();
+  t.teardown(() => [...busy.ends, ...ends].forEach((end) => void end()));
+  const common = { policies: [policy], tasks: { work: task, busy: busy.task } };
+  const first = await startWorker(t, {
+    ...common,
+    worker: { concurrentJobs: 1, localQueue: { size: 1 } },
+    preset: { sweepInterval: "1 second" },
+  });
+  await first.utils.addJob("busy", {});
+  await until("it is busy", () => busy.ends.length === 1);
+  await first.utils.addJob(policy, account);
+  await until("its slot is given back while it waits in the queue", async () => {
+    const { n } = await first.row(
+      "select count(*)::int as n from dispatch_policy.audit where verb = 'release'",
+    );
+    return n === 1;
+  });
+  await first.pool.query("update dispatch_policy._private_policies set slot_timeout = null");
+
+  await startWorker(t, { ...common, database: first.database });
+  await first.utils.addJob(policy, account);
+  await until("the other one runs", () => ends.length === 1);
+  busy.ends[0]!();
+  await until("the first is staged again", async () => {
+    const { n } = await first.row("select count(*)::int as n from dispatch_policy.staged_jobs");
+    return n === 1;
+  });
+  t.is(ends.length, 1);
+  ends[0]!();
+  await until("it runs in its turn", () => ends.length === 2);
+  ends[1]!();
+  await first.everythingIsReleased();
+});
+
 test("release: the job goes on, its slot is free, its end gives nothing back", async (t) => {
   const policy = definePolicy("work", options);
   const { ends, task } = hands();

@@ -111,7 +111,7 @@ export interface Admitted {
 
 export interface Finished {
   readonly job: string;
-  readonly ok?: boolean;
+  readonly ok?: boolean | null;
   readonly lagMs?: number;
   readonly durationMs?: number;
   readonly retry?: object;
@@ -246,7 +246,7 @@ export class Engine {
 
   /** Gives back what these jobs hold. Returns those that are dealt with. */
   async release(jobs: readonly (string | Finished)[], as: Queryable = this.pool): Promise<string[]> {
-    const finished = jobs.map((job) => (typeof job === "string" ? { job } : job));
+    const finished = jobs.map((job) => ({ ok: true, ...(typeof job === "string" ? { job } : job) }));
     const { rows } = await as.query("select left_ids from dispatch_policy._release($1, null)", [
       JSON.stringify(finished),
     ]);

@@ -79,3 +79,19 @@ test("an outage while keys are worked out sets nothing aside", async (t) => {
     { error: null, failures: 0 },
   ]);
 });
+
+test("a job that somebody reschedules while keys are worked out comes later, and the others go", async (t) => {
+  const it = await scenario(
+    t,
+    unknownTenant((k) => `no tenant ${k}`),
+  );
+  for (const k of ["a", "b", "c"])
+    await it.rows("select dispatch_policy.add_job('p', $1)", [JSON.stringify({ k })]);
+  const app = await it.transaction();
+  await app.query(
+    "select dispatch_policy.reschedule_jobs(array(select id from dispatch_policy.staged_jobs order by id limit 1), priority => 1)",
+  );
+  t.is((await it.tick()).admitted, 2, "without waiting");
+  await app.query("commit");
+  t.is((await it.tick()).admitted, 1);
+});

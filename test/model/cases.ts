@@ -37,7 +37,7 @@ export type Step =
   | { readonly do: "wait"; readonly ms: number }
   | {
       readonly do: "finish";
-      readonly jobs: readonly { nth: number; ok: boolean; lagMs: number; seconds: number }[];
+      readonly jobs: readonly { nth: number; ok: boolean | null; lagMs: number; seconds: number }[];
     }
   | {
       readonly do: "admit";
@@ -148,7 +148,7 @@ const settings: fc.Arbitrary<Settings> = fc.record({
 
 const finished = fc.record({
   nth: fc.nat(20),
-  ok: fc.constantFrom(true, true, false),
+  ok: fc.constantFrom(true, true, false, null), // null: nobody saw it
   lagMs: fc.constantFrom(0, 5, 50, 150, 2000),
   seconds: fc.constantFrom(1, 0.25, 3.5, 100, 0),
 });
@@ -270,7 +270,7 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;
     case "finish":
-      return `finish ${step.jobs.map(({ nth, ok, lagMs, seconds }) => `#${nth} ${ok ? "well" : "badly"} after ${lagMs} ms and ${seconds} s`).join(", ")}`;
+      return `finish ${step.jobs.map(({ nth, ok, lagMs, seconds }) => `#${nth} ${howEnded(ok)} after ${lagMs} ms and ${seconds} s`).join(", ")}`;
     case "admit":
       return `admit ${step.count} of ${step.partition ?? "all"} past the gates${step.settles ? ", and settle" : ""}`;
     case "pause":
@@ -291,4 +291,9 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
     default:
       return step.do;
   }
+}
+
+function howEnded(ok: boolean | null): string {
+  if (ok === null) return "unseen";
+  return ok ? "well" : "badly";
 }

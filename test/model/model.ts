@@ -81,7 +81,8 @@ export interface Settings {
 
 export interface Finish {
   readonly id: string;
-  readonly ok: boolean;
+  /** Null: nobody saw it. */
+  readonly ok: boolean | null;
   readonly lagMs: number;
   readonly seconds: number;
 }
@@ -116,7 +117,7 @@ export class Model {
   #overrides: Override[] = [];
   #notes: Note[] = [];
   #worked: { readonly job: Job; readonly seconds: number; readonly charged: number }[] = [];
-  #probesEnded: { readonly job: Job; readonly ok: boolean }[] = [];
+  #probesEnded: { readonly job: Job; readonly ok: boolean | null }[] = [];
 
   constructor(settings: Settings) {
     this.settings = settings;
@@ -444,7 +445,7 @@ export class Model {
       if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
       for (const limiter of limiters) {
         if (limiter.gate.kind !== "throttle") limiter.inFlight -= 1;
-        if (limiter.gate.kind === "adaptive_concurrency")
+        if (limiter.gate.kind === "adaptive_concurrency" && ok !== null)
           learn(limiter, this.numbersOf(limiter, now), ok, lagMs, admittedAt, before.get(limiter)!, now);
       }
     }
@@ -586,7 +587,9 @@ function learn(
   const alpha = numbers.ewma_alpha!;
   limiter.lag = (1 - alpha) * limiter.lag + alpha * lagMs;
   const shrinks = !ok || limiter.lag > numbers.target_lag_ms!;
-  if (shrinks && admittedAt > limiter.decreasedAt) {
+  // a decrease ahead of now is a wrong clock's, and ends no round
+  const isNewRound = admittedAt > limiter.decreasedAt || limiter.decreasedAt > now + SECOND;
+  if (shrinks && isNewRound) {
     const factor = ok ? numbers.overload_decrease_factor! : numbers.failure_decrease_factor!;
     limiter.learnt = Math.floor(limiter.learnt * factor);
     limiter.decreasedAt = now;

@@ -101,6 +101,20 @@ export const MUTANTS = {
     to: "o.began_at <= p_now and p_now < o.until_at",
     shows: /tokens|jobs admitted|wait although they could go/,
   },
+  "an end that nobody saw moves an adaptive limit": {
+    shownBy: 59,
+    of: "_give_back",
+    from: / and f\.ok is not null/,
+    to: "",
+    shows: /learnt limit: the engine says/,
+  },
+  "a probe whose end nobody saw lets all others go": {
+    shownBy: 1,
+    of: "_route_outcomes",
+    from: /coalesce\(e\.ended and o\.passed, false\)/,
+    to: "coalesce(e.ended and o.passed, true)",
+    shows: /jobs admitted|wait although they could go/,
+  },
   "a clock that goes back takes tokens away": {
     shownBy: 64,
     of: "_throttle_tokens",

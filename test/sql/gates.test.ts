@@ -255,7 +255,7 @@ test("of several gates the tightest decides, each with a token or a slot less", 
 });
 
 /** Where an adaptive limit of partition `a` stands after one more job finished with its slots all taken. */
-async function afterOne(t: ExecutionContext, current: number, job: { ok: boolean; lagMs: number }) {
+async function afterOne(t: ExecutionContext, current: number, job: { ok: boolean | null; lagMs: number }) {
   const { world } = await staged(t, current, { gates: [adaptive(current)] });
   t.is(await world.passes(), current);
   const [first] = await world.inFlight();
@@ -276,6 +276,10 @@ test("adaptive: a failure halves, rounded down, and never below the minimum", as
 test("adaptive: lag over the target takes a twentieth", async (t) => {
   t.is(await afterOne(t, 40, { ok: true, lagMs: 1000 }), 38);
   t.is(await afterOne(t, 40, { ok: true, lagMs: 190 }), 41, "the average, 95, is still under 100");
+});
+
+test("adaptive: an end that nobody saw says nothing", async (t) => {
+  t.is(await afterOne(t, 4, { ok: null, lagMs: 1000 }), 4);
 });
 
 test("adaptive: a success while less than half of the cap is in use adds nothing", async (t) => {
@@ -456,7 +460,7 @@ test("an average that has underflowed already, and lags that are none, fail no r
     await it.passes();
     const [job] = await it.inFlight();
     await it.pool.query(
-      "select dispatch_policy._release(json_build_array(json_build_object('job', $1::text, 'lagMs', $2::text)), null)",
+      "select dispatch_policy._release(json_build_array(json_build_object('job', $1::text, 'ok', true, 'lagMs', $2::text)), null)",
       [job, lag],
     );
     t.deepEqual(await it.inFlight(), []);

@@ -255,7 +255,7 @@ for (const commits of [true, false]) {
   const outcome = commits ? "the first one's stays" : "the second's goes in where the first rolls back";
 
   test(`of two jobs of a key at once, neither of which may replace, ${outcome}`, async (t) => {
-    const world = await engine(t, OWN);
+    const world = await engine(t, { ...OWN, maxPending: { policy: 100 } });
     const [first, second] = [await world.session(), await world.session()];
     const put = async (as: typeof first, v: string) => {
       const batch = world.batch(["a"], { jobKey: "K1" }) as { jobs: { payload?: unknown }[] };
@@ -272,6 +272,7 @@ for (const commits of [true, false]) {
     t.deepEqual(more, []);
     t.like(row, { n: 0, partition: "a" });
     t.is(row.id === winner.id, commits);
+    t.is(await world.number("select dispatch_policy._sweep_pending()"), 0, "one is counted");
 
     t.is(
       (await world.number("select payload ->> 'v' from dispatch_policy.staged_jobs")) as unknown,

@@ -1,9 +1,15 @@
 // Of two jobs of one key the newer one counts, whichever way each of them came: through this package or past it, of a task
 // with a policy or without one.
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { makePolicyUtils } from "../../../src/index.ts";
-import { concurrency, type Engine, engine, type Queryable } from "../../helpers/engine.ts";
-import { addPast, fetchJob, startJob } from "../../helpers/native.ts";
+import {
+  concurrency,
+  type Engine,
+  type EngineOptions,
+  engine,
+  type Queryable,
+} from "../../helpers/engine.ts";
+import { addPast, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 import { silent } from "../../helpers/silent.ts";
 
 const ROOMY = { gates: [concurrency(9)] };
@@ -112,6 +118,60 @@ test("a native job that was only rescheduled since does not count as newer", asy
   t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
 });
 
+test("nor does one that had replaced another before it was rescheduled", async (t) => {
+  const it = await engine(t, ROOMY);
+  await addPast(it, { ...KEY, payload: { v: "older" } });
+  const old = await addPast(it, { ...KEY, payload: { v: "old" } });
+  await stage(it, "new");
+  await it.pool.query("select graphile_worker.reschedule_jobs($1, priority => 3)", [[old]]);
+  t.is(await it.passes(2), 1);
+  t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+});
+
+const WAYS = [
+  ["staged", (it: Engine, v: string, as: Queryable) => stage(it, v, { as })],
+  [
+    "added past the policy",
+    async (it: Engine, v: string, as: Queryable) => void (await addPast(it, { ...KEY, payload: { v }, as })),
+  ],
+] as const;
+
+for (const [[first, addFirst], [second, addSecond]] of [WAYS, WAYS.toReversed()] as const) {
+  test(`${first}, then ${second}, in one transaction: the second counts`, async (t) => {
+    const it = await engine(t, ROOMY);
+    const app = await it.session();
+    await app.query("begin");
+    await addFirst(it, "old", app);
+    await addSecond(it, "new", app);
+    await app.query("commit");
+    await it.passes(2);
+    t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+  });
+}
+
+for (const unmanaged of ["enforce", "run"] as const) {
+  test(`one that was staged while its predecessor was being admitted outlives that one's retry: ${unmanaged}`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await stage(it, "old");
+    await it.route();
+    const [ticking, app] = [await it.session(), await it.session()];
+    await ticking.query("begin");
+    t.is((await it.admit({ as: ticking })).admitted, 1);
+    const staging = stage(it, "new", { as: app });
+    await it.waitsForLock(app);
+    await ticking.query("commit");
+    await staging;
+    await it.route();
+    const [job] = await it.inFlight();
+    await fetchJob(it, job!);
+    await it.pool.query("select dispatch_policy.release($1)", [job]); // hangs, an operator thinks
+    await failJob(it, job!, 0);
+    const { verdict } = await startJob(it, await fetchJob(it, job!), { payload: { v: "old" }, unmanaged });
+    t.is(verdict, unmanaged === "run" ? "admitted" : "taken_over");
+    t.deepEqual((await versions(it)).staged, ["new"]);
+  });
+}
+
 test("nor does an admitted one that has failed since", async (t) => {
   const it = await engine(t, ROOMY);
   await stage(it, "old");
@@ -170,23 +230,65 @@ test("the next job of a key, in the row of one that was taken over before a cras
   t.deepEqual((await versions(it)).staged, ["new"]);
 });
 
+/** A job that failed and is parked, and a newer one of its key that waits in staging, so that nobody admits either. */
+async function replacedWhileParked(
+  t: ExecutionContext,
+  options: Partial<EngineOptions> = {},
+): Promise<Engine> {
+  const it = await engine(t, { ...ROOMY, ...options });
+  await stage(it, "old");
+  await it.passes();
+  const [job] = await it.inFlight();
+  await it.pool.query(
+    "update graphile_worker._private_jobs set attempts = 1, last_error = 'x' where id = $1",
+    [job],
+  );
+  const retry = { attempt: 1, after: 0, task: "p", maxAttempts: 25 };
+  await it.release([{ job: job!, ok: false, retry }]);
+  await stage(it, "new");
+  await it.pool.query(
+    "update dispatch_policy._private_staged_jobs set due = false, run_at = now() + interval '1 hour' where job_key = 'k'",
+  );
+  await it.passes(3);
+  return it;
+}
+
+const sweepReplaced = (it: Engine) => it.number("select dispatch_policy._sweep_replaced()");
+
+test("one that a full backlog drops leaves none behind either, once a sweep has come by", async (t) => {
+  const it = await replacedWhileParked(t, { maxPending: { partition: 1, whenFull: "drop_oldest" } });
+  t.is(await sweepReplaced(it), 0, "the newer one is there, and takes its row");
+  await it.stage("a", { runAt: new Date(Date.now() + 60_000) });
+  t.deepEqual((await versions(it)).staged, []);
+
+  const app = await it.session();
+  await app.query("begin");
+  await app.query("select from graphile_worker._private_jobs for update");
+  t.is(await sweepReplaced(it), 0, "somebody is at it");
+  await app.query("commit");
+  t.is(await sweepReplaced(it), 1);
+  const { rows } = await it.pool.query(
+    "select attempts = max_attempts as failed, last_error from graphile_worker.jobs",
+  );
+  t.deepEqual(rows, [{ failed: true, last_error: "replaced under its job key" }]);
+  t.is(await sweepReplaced(it), 0);
+  t.is(await it.number("select count(*)::int from dispatch_policy._private_replaced_jobs"), 0);
+});
+
+test("nor does a newer one that is admitted: the parked one's row is its own then", async (t) => {
+  const it = await replacedWhileParked(t);
+  await it.pool.query(
+    "select dispatch_policy.reschedule_jobs(array(select id from dispatch_policy.staged_jobs), run_at => now())",
+  );
+  t.is(await it.passes(2), 1);
+  t.is(await sweepReplaced(it), 0);
+  t.is(await it.number("select count(*)::int from dispatch_policy._private_replaced_jobs"), 0);
+  t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+});
+
 for (const verb of ["remove(ids => array[$1::bigint])", "complete_jobs(array[$1::bigint])"]) {
   test(`${verb} of the newer one leaves no parked job behind that nothing would ever run`, async (t) => {
-    const it = await engine(t, ROOMY);
-    await stage(it, "old");
-    await it.passes();
-    const [job] = await it.inFlight();
-    await it.pool.query(
-      "update graphile_worker._private_jobs set attempts = 1, last_error = 'x' where id = $1",
-      [job],
-    );
-    const retry = { attempt: 1, after: 0, task: "p", maxAttempts: 25 };
-    await it.release([{ job: job!, ok: false, retry }]);
-    await stage(it, "new");
-    await it.pool.query(
-      "update dispatch_policy._private_staged_jobs set due = false, run_at = now() + interval '1 hour' where job_key = 'k'",
-    );
-    await it.passes(3);
+    const it = await replacedWhileParked(t);
     const { rows } = await it.pool.query("select id from dispatch_policy.staged_jobs where job_key = 'k'");
     await it.pool.query(`select * from dispatch_policy.${verb}`, [rows[0].id]);
     const { state } = (await it.pool.query("select state from dispatch_policy.jobs")).rows[0];

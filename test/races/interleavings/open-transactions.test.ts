@@ -137,6 +137,29 @@ test("a failed job that an open transaction reschedules delays its own release, 
   t.is(await world.staged(), 2);
 });
 
+test("sixty of them delay none of the others for long", async (t) => {
+  const world = await engine(t, {
+    gates: [concurrency(99, { name: "all", scope: "policy" })],
+    batchSize: 99,
+  });
+  await world.stage([...Array(60).fill("a"), "b"]);
+  await world.passes(1, 99);
+  const [free] = await world.inFlight("b");
+  const jobs = await world.inFlight();
+  t.is(jobs.length, 61);
+  for (const job of jobs) await fetchJob(world, job);
+  for (const job of jobs) await failJob(world, job);
+  const app = await world.session();
+  await app.query("begin");
+  await app.query("select from graphile_worker.reschedule_jobs($1, priority => 1)", [
+    await world.inFlight("a"),
+  ]);
+
+  const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
+  const ended = jobs.map((job) => ({ job, ok: false, attempt: 1, retry }));
+  await until("the other one is released", async () => (await world.release(ended)).includes(free!));
+});
+
 test("an in-flight row that an open transaction holds delays its own release, and no others", async (t) => {
   const world = await engine(t, ROOMY);
   await world.stage(["a", "b"]);

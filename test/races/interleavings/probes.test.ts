@@ -41,6 +41,20 @@ test("a probe that failed is followed by the next one", async (t) => {
   t.is(await it.passes(3), 4);
 });
 
+test("a probe whose slot is given back, whose end nobody saw, is followed by the next one", async (t) => {
+  const it = await world(t);
+  await wasHeld(it, "a");
+  t.is(await it.passes(3), 1);
+  const [hanging] = await it.inFlight();
+  await it.pool.query(
+    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w', attempts = 1",
+  );
+  await it.pool.query("select dispatch_policy.release($1)", [hanging]);
+  t.is(await it.passes(3), 1, "one alone, again");
+  await ended(it, await it.inFlight(), true);
+  t.is(await it.passes(3), 6);
+});
+
 test("jobs that were in flight before the hold are no probe", async (t) => {
   const it = await engine(t, { gates: [concurrency(3)] });
   await it.stage(Array(8).fill("a"));

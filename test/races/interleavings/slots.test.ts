@@ -201,6 +201,45 @@ test("a slot that was overdue is not taken from the job's next attempt", async (
   t.is(await countOf(it, "a"), 1);
 });
 
+for (const [what, unlocked] of Object.entries({
+  "a sweep unlocked it": "attempt = 2, pool_id = null",
+  "its retry was unlocked past the package": "attempt = 1, pool_id = 'worker'",
+})) {
+  test(`an attempt whose number comes again has the slot to itself: ${what}`, async (t) => {
+    const it = await engine(t, ONE);
+    const first = await running(it, "a");
+    const old = await admissionOf(it, first.id);
+    await it.pool.query(`update dispatch_policy._private_in_flight_jobs set ${unlocked}`);
+    await it.pool.query("select graphile_worker.force_unlock_workers('{worker}')");
+    await it.pool.query("select graphile_worker.reschedule_jobs($1, attempts => 0)", [[first.id]]);
+    const again = await fetchJob(it, first.id, "another");
+    t.is(again.attempts, first.attempts);
+    const { verdict, admission } = await startJob(it, again, { poolId: "another" });
+    t.is(verdict, "held");
+
+    await it.release([{ job: first.id, attempt: 1, admission: old } as never]);
+    t.is(await countOf(it, "a"), 1, "the late end of the first");
+    await it.release([{ job: first.id, attempt: 1, admission } as never]);
+    t.is(await countOf(it, "a"), 0);
+    t.is(await it.wrongCounters(), 0);
+  });
+}
+
+test("a job is overdue from the start that it noted, not from its fetch", async (t) => {
+  const it = await engine(t, ONE);
+  const job = await running(it, "a");
+  await it.pool.query("update dispatch_policy._private_policies set slot_timeout = 60");
+  await it.pool.query("update graphile_worker._private_jobs set locked_at = now() - interval '2 minutes'");
+  const overdue = () => it.number("select count(*)::int from dispatch_policy._sweep_overdue()");
+  t.is(await overdue(), 1);
+  await startJob(it, job);
+  t.is(await overdue(), 0);
+  await it.pool.query(
+    "update dispatch_policy._private_in_flight_jobs set started_at = started_at - interval '2 minutes'",
+  );
+  t.is(await overdue(), 1);
+});
+
 test("a job that is admitted and then put off gives its slot back, and waits in staging until its time", async (t) => {
   const it = await engine(t, ONE);
   await it.stage(["a", "a"]);
