@@ -2,7 +2,7 @@ import type { WithPgClient } from "graphile-worker";
 import type { Admission, Drop, Engine, KeylessJob, Queryable } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
 import { storableText } from "./gates/options.ts";
-import { isOutage } from "./outage.ts";
+import { isBusy, isOutage } from "./outage.ts";
 import { type AnyPolicy, policyDefinition, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 
@@ -11,8 +11,6 @@ const ROUTE_BATCH = 10_000;
 /** Such steps before it admits: however many arrive, those that are routed go. */
 const ROUTE_STEPS = 10;
 const KEY_BATCH = 1000;
-/** What PostgreSQL says when a lock was not to be had in time, or when others waited for ours meanwhile. */
-const BUSY: readonly unknown[] = ["55P03", "40P01"];
 
 export interface TickContext {
   readonly withPgClient: WithPgClient;
@@ -149,7 +147,7 @@ async function orBusy<T>(step: Promise<T>): Promise<T | null> {
   try {
     return await step;
   } catch (error) {
-    if (BUSY.includes((error as { code?: string }).code)) return null;
+    if (isBusy(error)) return null;
     throw error;
   }
 }
