@@ -9,8 +9,8 @@ import { classOf, codeOf, isOutage } from "./outage.ts";
  */
 export async function inHalves<T>(
   all: readonly T[],
-  run: (part: readonly T[]) => Promise<void>,
-  setAside: (one: T, error: Error) => void,
+  run: (part: readonly T[]) => Promise<unknown>,
+  setAside: (one: T, error: Error) => unknown,
 ): Promise<void> {
   try {
     await run(all);
@@ -24,11 +24,11 @@ export async function inHalves<T>(
 export async function divide<T>(
   failed: readonly T[],
   error: Error,
-  run: (part: readonly T[]) => Promise<void>,
-  setAside: (one: T, error: Error) => void,
+  run: (part: readonly T[]) => Promise<unknown>,
+  setAside: (one: T, error: Error) => unknown,
 ): Promise<void> {
   if (failed.length <= 1) {
-    for (const one of failed) setAside(one, error);
+    for (const one of failed) await setAside(one, error);
     return;
   }
   const middle = Math.ceil(failed.length / 2);

@@ -2,7 +2,8 @@ import type { WithPgClient } from "graphile-worker";
 import type { Admission, Drop, Engine, KeylessJob, Queryable } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
 import { storableText } from "./gates/options.ts";
-import { isBusy, isOutage } from "./outage.ts";
+import { inHalves, isOfEntries } from "./halves.ts";
+import { isBusy } from "./outage.ts";
 import { type AnyPolicy, policyDefinition, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 
@@ -162,7 +163,7 @@ async function keyJobs(context: TickContext, name: string): Promise<number> {
   try {
     return await keyBatch(context, policy, storeKeys);
   } catch (error) {
-    if (isOutage(error)) throw error;
+    if (!isOfEntries(error)) throw error;
     return keyBatch(context, policy, storeKeysInParts);
   }
 }
@@ -195,23 +196,16 @@ const storeKeys: StoreKeys = (engine, client, policy, jobs) =>
   engine.keyJobs(client, policy.identifier, policyDefinition(policy).version, jobs);
 
 /** The database refused a batch: halves of it are tried, and a job that it refuses alone is set aside with its error. */
-const storeKeysInParts: StoreKeys = async (engine, client, policy, jobs) => {
-  try {
-    await engine.inSavepoint(client, () => storeKeys(engine, client, policy, jobs));
-  } catch (error) {
-    if (isOutage(error)) throw error;
-    const [first] = jobs;
-    if (first && jobs.length === 1) {
+const storeKeysInParts: StoreKeys = (engine, client, policy, jobs) =>
+  inHalves(
+    jobs,
+    (part) => engine.inSavepoint(client, () => storeKeys(engine, client, policy, part)),
+    ({ id }, error) => {
       // its own error may be what this database's encoding has no letters for
       const message = errorText(error).replace(/[^\x20-\x7e]/g, "?");
-      await storeKeys(engine, client, policy, [{ id: first.id, error: message }]);
-      return;
-    }
-    const half = Math.ceil(jobs.length / 2);
-    await storeKeysInParts(engine, client, policy, jobs.slice(0, half));
-    await storeKeysInParts(engine, client, policy, jobs.slice(half));
-  }
-};
+      return storeKeys(engine, client, policy, [{ id, error: message }]);
+    },
+  );
 
 interface KeyedJob {
   readonly id: string;
