@@ -43,7 +43,6 @@ test("it is looked up where the mark differs, or the payload gives none", async 
   t.is(await admittedPartition(policy, marked("named", { key: "a" }), async () => undefined), "a");
 });
 
-// hand_over.sql does not write the mark yet: to be made a plain test when it does
 test("a first attempt knows the partition that SQL named", async (t) => {
   const seen: string[] = [];
   const plain = definePolicy("p", { partitionBy: "key", gates: [concurrency({ max: 3 })] });
