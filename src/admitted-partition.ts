@@ -1,22 +1,19 @@
 import { createHash } from "node:crypto";
 import type { Job } from "graphile-worker";
 import { specificationOf } from "./fetched-job.ts";
-import { type AnyPolicy, RESERVED_FLAG, resolveJob } from "./policy.ts";
-
-/** What the flag of an admitted job ends with: the beginning of its partition's id. */
-const MARK = /#([0-9a-f]{8})$/;
+import { type AnyPolicy, resolveJob } from "./policy.ts";
 
 /**
  * The partition a job was admitted in. Worked out anew it may be another: SQL may have named one, and functions may read
- * more than the payload, or be those of a later release. So it is compared with the mark in the job's flag, and looked up
- * only where it differs. Undefined where the job has no mark.
+ * more than the payload, or be those of a later release. So it is compared with the mark on the job's ticket, and looked up
+ * only where it differs. Undefined where there is no mark.
  */
 export async function admittedPartition(
   policy: AnyPolicy,
   job: Job,
+  mark: string | null,
   lookUp: () => Promise<string | undefined>,
 ): Promise<string | undefined> {
-  const mark = markOf(job);
   if (mark === null) return undefined;
   const key = workedOut(policy, job);
   if (key !== undefined && partitionMark(policy.identifier, key) === mark) return key;
@@ -29,11 +26,6 @@ function workedOut(policy: AnyPolicy, job: Job): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function markOf(job: Job): string | null {
-  const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(RESERVED_FLAG));
-  return MARK.exec(flag ?? "")?.[1] ?? null;
 }
 
 /** As `_partition_id` in SQL makes the id, in a database in UTF-8; in any other the partition is looked up. */

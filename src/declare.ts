@@ -1,14 +1,13 @@
 import type { Logger, WithPgClient } from "graphile-worker";
 import type { Engine } from "./db/engine.ts";
 import { show } from "./gates/options.ts";
+import { isLockTimeout } from "./outage.ts";
 import { type AnyPolicy, definitionHash, policyDefinition, resolveLimits } from "./policy.ts";
 import { policySettings, type Settings } from "./settings.ts";
 
 /** When this process started: at equal versions the process that started last declares what holds. */
 const STARTED_AT = new Date(Date.now() - performance.now());
 const PAGE = 1000;
-/** What PostgreSQL says when a lock was not to be had in time. */
-const LOCK_NOT_AVAILABLE = "55P03";
 
 /** Records this process's policies in the database; partitions of a policy that changed are resolved anew. */
 export async function declarePolicies(
@@ -38,7 +37,7 @@ async function withPatience<T>(act: () => Promise<T>, onLocked: () => void): Pro
     try {
       return await act();
     } catch (error) {
-      if ((error as { code?: string }).code !== LOCK_NOT_AVAILABLE) throw error;
+      if (!isLockTimeout(error)) throw error;
       onLocked();
     }
   }

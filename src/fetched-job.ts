@@ -9,15 +9,17 @@ export interface Ticket {
   readonly stagedId: string;
   /** The time of the admission's transaction, in microseconds since 1970. */
   readonly admission: string;
+  /** The beginning of the id of the partition it was admitted in; null: an earlier release admitted it. */
+  readonly mark: string | null;
 }
 
-const TICKET = /^(\d+)@(\d+)(?:#|$)/;
+const TICKET = /^(\d+)@(\d+)(?:$|#([0-9a-f]{8}$)?)/;
 
 /** Null: it was added past its policy. */
 export function ticketOf(job: Job): Ticket | null {
   const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(RESERVED_FLAG));
-  const [, stagedId, admission] = TICKET.exec(flag?.slice(RESERVED_FLAG.length) ?? "") ?? [];
-  return stagedId === undefined || admission === undefined ? null : { stagedId, admission };
+  const [, stagedId, admission, mark = null] = TICKET.exec(flag?.slice(RESERVED_FLAG.length) ?? "") ?? [];
+  return stagedId === undefined || admission === undefined ? null : { stagedId, admission, mark };
 }
 
 /**

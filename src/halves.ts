@@ -1,3 +1,5 @@
+import { classOf, codeOf, isOutage } from "./outage.ts";
+
 /**
  * Does something with all of these at once; where the database refuses that because of what it was given, with each half,
  * down to the one that it refuses alone. Without, one bad entry fails those beside it each time they are tried.
@@ -7,8 +9,8 @@
  */
 export async function inHalves<T>(
   all: readonly T[],
-  run: (part: readonly T[]) => Promise<void>,
-  setAside: (one: T, error: Error) => void,
+  run: (part: readonly T[]) => Promise<unknown>,
+  setAside: (one: T, error: Error) => unknown,
 ): Promise<void> {
   try {
     await run(all);
@@ -22,11 +24,11 @@ export async function inHalves<T>(
 export async function divide<T>(
   failed: readonly T[],
   error: Error,
-  run: (part: readonly T[]) => Promise<void>,
-  setAside: (one: T, error: Error) => void,
+  run: (part: readonly T[]) => Promise<unknown>,
+  setAside: (one: T, error: Error) => unknown,
 ): Promise<void> {
   if (failed.length <= 1) {
-    for (const one of failed) setAside(one, error);
+    for (const one of failed) await setAside(one, error);
     return;
   }
   const middle = Math.ceil(failed.length / 2);
@@ -34,13 +36,14 @@ export async function divide<T>(
 }
 
 /**
- * Classes of SQLSTATE that say nothing of the entries: connections, transactions, rights, names that are not there (an
- * upgrade is under way), resources, locks, an operator who intervenes, the system.
+ * Classes of SQLSTATE that say nothing of the entries either, beside those of outages: rights, and names that are not
+ * there, as while an upgrade is under way.
  */
-const OF_THE_WHOLE = new Set(["08", "25", "26", "28", "3D", "3F", "40", "42", "53", "55", "57", "58"]);
+const RIGHTS_AND_NAMES = new Set(["26", "28", "3D", "3F", "42"]);
 
 /** Whether an error may be one entry's. What has no SQLSTATE did not come from the database. */
 export function isOfEntries(error: unknown): error is Error {
-  const code = error instanceof Error ? (error as { code?: unknown }).code : undefined;
-  return typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && !OF_THE_WHOLE.has(code.slice(0, 2));
+  const code = codeOf(error);
+  if (!(error instanceof Error) || code === null || isOutage(error)) return false;
+  return !RIGHTS_AND_NAMES.has(classOf(code));
 }

@@ -52,8 +52,14 @@ export async function sweepOnce(
 ): Promise<{ repaired: Repaired; failed: readonly SweepFailure[] }> {
   const { engine, withPgClient, events, partitionInactiveAfterMs: inactiveAfterMs } = context;
   const repaired: Repaired = {
-    ...{ pools: 0, unlocked: 0, overdue: 0, jobs: 0 },
-    ...{ counters: 0, asleep: 0, blocked: 0, pending: 0 },
+    pools: 0,
+    unlocked: 0,
+    overdue: 0,
+    jobs: 0,
+    counters: 0,
+    asleep: 0,
+    blocked: 0,
+    pending: 0,
   };
   const failed: SweepFailure[] = [];
   const fails = (step: string, error: unknown) => {

@@ -2,7 +2,8 @@ import type { WithPgClient } from "graphile-worker";
 import type { Admission, Drop, Engine, KeylessJob, Queryable } from "./db/engine.ts";
 import { type EventSink, emit } from "./events.ts";
 import { storableText } from "./gates/options.ts";
-import { isOutage } from "./outage.ts";
+import { inHalves, isOfEntries } from "./halves.ts";
+import { isBusy } from "./outage.ts";
 import { type AnyPolicy, policyDefinition, resolveJob } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 
@@ -11,8 +12,6 @@ const ROUTE_BATCH = 10_000;
 /** Such steps before it admits: however many arrive, those that are routed go. */
 const ROUTE_STEPS = 10;
 const KEY_BATCH = 1000;
-/** What PostgreSQL says when a lock was not to be had in time, or when others waited for ours meanwhile. */
-const BUSY: readonly unknown[] = ["55P03", "40P01"];
 
 export interface TickContext {
   readonly withPgClient: WithPgClient;
@@ -149,7 +148,7 @@ async function orBusy<T>(step: Promise<T>): Promise<T | null> {
   try {
     return await step;
   } catch (error) {
-    if (BUSY.includes((error as { code?: string }).code)) return null;
+    if (isBusy(error)) return null;
     throw error;
   }
 }
@@ -164,7 +163,7 @@ async function keyJobs(context: TickContext, name: string): Promise<number> {
   try {
     return await keyBatch(context, policy, storeKeys);
   } catch (error) {
-    if (isOutage(error)) throw error;
+    if (!isOfEntries(error)) throw error;
     return keyBatch(context, policy, storeKeysInParts);
   }
 }
@@ -197,23 +196,16 @@ const storeKeys: StoreKeys = (engine, client, policy, jobs) =>
   engine.keyJobs(client, policy.identifier, policyDefinition(policy).version, jobs);
 
 /** The database refused a batch: halves of it are tried, and a job that it refuses alone is set aside with its error. */
-const storeKeysInParts: StoreKeys = async (engine, client, policy, jobs) => {
-  try {
-    await engine.inSavepoint(client, () => storeKeys(engine, client, policy, jobs));
-  } catch (error) {
-    if (isOutage(error)) throw error;
-    const [first] = jobs;
-    if (first && jobs.length === 1) {
+const storeKeysInParts: StoreKeys = (engine, client, policy, jobs) =>
+  inHalves(
+    jobs,
+    (part) => engine.inSavepoint(client, () => storeKeys(engine, client, policy, part)),
+    ({ id }, error) => {
       // its own error may be what this database's encoding has no letters for
       const message = errorText(error).replace(/[^\x20-\x7e]/g, "?");
-      await storeKeys(engine, client, policy, [{ id: first.id, error: message }]);
-      return;
-    }
-    const half = Math.ceil(jobs.length / 2);
-    await storeKeysInParts(engine, client, policy, jobs.slice(0, half));
-    await storeKeysInParts(engine, client, policy, jobs.slice(half));
-  }
-};
+      return storeKeys(engine, client, policy, [{ id, error: message }]);
+    },
+  );
 
 interface KeyedJob {
   readonly id: string;

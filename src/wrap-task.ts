@@ -1,4 +1,4 @@
-import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
+import type { Job, JobHelpers, Task, TaskList } from "graphile-worker";
 import { makeAdder } from "./adder.ts";
 import { admittedPartition } from "./admitted-partition.ts";
 import type { Engine } from "./db/engine.ts";
@@ -92,14 +92,14 @@ async function runGoverned(
   helpers: JobHelpers,
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
-  const { job } = helpers;
+  const { job, withPgClient } = helpers;
   const start = await startOf(policy, helpers, observer);
-  const { admission, byTick } = start;
-  const lookUp = () => helpers.withPgClient((client) => observer.engine.scopeOf(client, job.id, null));
+  const { admission, mark = null } = start;
+  const scopeOf: ScopeOf = (gate) => withPgClient((client) => observer.engine.scopeOf(client, job.id, gate));
   const partition =
     start.partition ??
-    (byTick ? await admittedPartition(policy, job, async () => (await lookUp())?.partition) : undefined);
-  const own = describe(policy, job, { ...start, partition }, helpers.withPgClient, observer);
+    (await admittedPartition(policy, job, mark, async () => (await scopeOf(null))?.partition));
+  const own = describe(policy, helpers, { ...start, partition }, scopeOf, observer);
   const lagMs = start.resumed ? null : own.lagMs;
   const running = admission === null ? null : { policy, admission, lagMs, startedAt: performance.now() };
   if (running) observer.started(job, running);
@@ -110,6 +110,9 @@ async function runGoverned(
   return outcome.result;
 }
 
+/** Where the running job belongs, and with a gate the scope key it counts under there. */
+type ScopeOf = (gate: string | null) => ReturnType<Engine["scopeOf"]>;
+
 /** How a job comes to start. */
 interface Start {
   /** False: it is not to run here and now, and completes. */
@@ -119,6 +122,8 @@ interface Start {
   readonly admission: string | null;
   /** Where it was looked up: a retry may have been moved. */
   readonly partition?: string | undefined;
+  /** Of the partition it was admitted in, where that was not looked up. */
+  readonly mark?: string | null;
   /** By a tick; false: let in at its start. */
   readonly byTick: boolean;
   /** The attempt before was cut short, and how long this one has waited is not known. */
@@ -188,15 +193,13 @@ function lagOf(job: Job, admittedAtMs: number, observer: Observer): number | nul
 
 function describe(
   policy: AnyPolicy,
-  job: Job,
+  { job, withPgClient }: JobHelpers,
   { stagedId, admission, partition, byTick }: Start,
-  withPgClient: WithPgClient,
+  scopeOf: ScopeOf,
   observer: Observer,
 ): DispatchPolicyHelpers {
-  const { engine } = observer;
   const admittedAtMs = byTick ? Number(admission) / 1000 : null;
-  const context = { withPgClient, engine };
-  const scopeOf = (gate: string | null) => withPgClient((client) => engine.scopeOf(client, job.id, gate));
+  const context = { withPgClient, engine: observer.engine };
   return {
     policy: policy.identifier,
     get partition() {

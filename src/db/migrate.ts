@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { ClientBase } from "pg";
 import pg from "pg";
 import { SchemaVersionError } from "../errors.ts";
+import { inTransaction } from "./isolation.ts";
 import { packageVersion, type Schemas, type SqlFile, sqlFiles, withSchemas } from "./sql-files.ts";
 
 interface State {
@@ -29,8 +30,7 @@ export async function migrate(
   const latest = numberOf(migrations.at(-1) as SqlFile);
   const known = await readState(client, schemas);
   if (known?.migration === latest && !isOutdated(known, hash)) return;
-  await client.query("begin isolation level read committed");
-  try {
+  await inTransaction(client, async () => {
     // views, defaults and checks are resolved now: nobody else's function or operator may be what they mean
     await client.query("set local search_path = pg_catalog, pg_temp");
     await client.query("select pg_advisory_xact_lock(hashtext($1), 1)", [`${schemas.own}.migrate`]);
@@ -38,11 +38,7 @@ export async function migrate(
     await applyMigrations(client, schemas, migrations);
     const state = await readState(client, schemas);
     if (state && isOutdated(state, hash)) await applyRoutines(client, schemas, routines, hash);
-    await client.query("commit");
-  } catch (error) {
-    await client.query("rollback");
-    throw error;
-  }
+  });
 }
 
 /** Null where there is no schema of ours yet. */

@@ -61,11 +61,11 @@ export function pools({ schema, rowsAsIs, rows }: Statements) {
     /** How far the clock here is behind the database's, and how wrong that may be, both in milliseconds. */
     clockBehindMs: async (client: Queryable) => {
       const asked = Date.now();
-      const [row] = await rowsAsIs<{ seconds: number }>(
+      // a select without "from" returns one row always
+      const [{ seconds }] = (await rowsAsIs(
         client,
         "select extract(epoch from pg_catalog.clock_timestamp())::float8 as seconds",
-      );
-      const seconds = row?.seconds ?? 0;
+      )) as [{ seconds: number }];
       const answered = Date.now();
       return {
         behindMs: Math.round(seconds * 1000 - (asked + answered) / 2),

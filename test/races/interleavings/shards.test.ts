@@ -20,6 +20,12 @@ async function crowded(t: ExecutionContext, waiting: number): Promise<Engine> {
   return world;
 }
 
+/** The holder of the only slot gives it back, and the loop of the shard eu routes that. */
+async function releaseHolder(world: Engine): Promise<void> {
+  await world.release(await world.inFlight("holder"));
+  await world.route(world.pool, "eu");
+}
+
 /** Whoever this is holds the lease of the shard, or has lost it by now. */
 async function lead(world: Engine, shard: string, holder: string, ttl = "1 minute"): Promise<void> {
   await world.pool.query(
@@ -57,8 +63,7 @@ for (const [what, ttl] of [
     await lead(world, "eu", "one");
     if (ttl) await lead(world, "us", "other", ttl);
 
-    await world.release(await world.inFlight("holder"));
-    await world.route(world.pool, "eu");
+    await releaseHolder(world);
     t.is((await world.admit({ shard: "eu" })).admitted, 1);
   });
 }
@@ -68,8 +73,7 @@ test("partitions of a shard that nobody leads are there for whoever comes to lea
   await lead(world, "eu", "one");
   const { session, said } = await heard(world);
 
-  await world.release(await world.inFlight("holder"));
-  await world.route(world.pool, "eu");
+  await releaseHolder(world);
   await world.admit({ shard: "eu" });
   await session.query("select");
   t.like(
@@ -124,8 +128,7 @@ test("room that was offered to a shard whose leader then died goes to the next i
   const world = await crowded(t, 20);
   await lead(world, "eu", "one");
   await lead(world, "us", "other");
-  await world.release(await world.inFlight("holder"));
-  await world.route(world.pool, "eu");
+  await releaseHolder(world);
   t.is((await world.admit({ shard: "eu" })).admitted, 0, "the first in line is of us");
   t.is(await waiting(world, "us"), 19);
 
