@@ -196,24 +196,14 @@ $$;
 -- A job that runs takes the place of an older one of its key that is staged.
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id bigint) returns void language plpgsql as $$
 declare
-  v_tasks text[];
-  v_partition_ids uuid[];
+  v_older_ids bigint[] := array(
+    select s.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+    join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j.key
+    where j.id = p_job_id
+      and s.added_at < :DISPATCH_POLICY_SCHEMA._added_at(j.revision, j.created_at, j.updated_at)
+    for update of s skip locked);
 begin
-  with older as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id = any(array(
-      select x.id from :GRAPHILE_WORKER_SCHEMA.jobs j
-      join :DISPATCH_POLICY_SCHEMA._private_staged_jobs x on x.job_key = j.key
-      where j.id = p_job_id
-        and x.added_at < :DISPATCH_POLICY_SCHEMA._added_at(j.revision, j.created_at, j.updated_at)
-      for update of x skip locked))
-    returning s.task_identifier, s.partition_id
-  )
-  select array_agg(o.task_identifier), array_agg(o.partition_id) into v_tasks, v_partition_ids from older o;
-  if v_tasks is not null then
-    perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
-    perform :DISPATCH_POLICY_SCHEMA._count_removed(v_tasks);
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._drop_staged(v_older_ids) where v_older_ids <> '{}';
 end
 $$;
 
