@@ -116,18 +116,10 @@ begin
   note as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
       policy, partition_id, key, due_at, head_priority, head_run_at, head_id, min_cost)
-    select coalesce(p.name, a.policy), m.partition_id, coalesce(q.key, a.key), date_trunc('milliseconds', m.run_at),
+    select k.policy, m.partition_id, k.key, date_trunc('milliseconds', m.run_at),
       case when m.due then m.priority else 32767 end, case when m.due then m.run_at else 'infinity' end,
       case when m.due then m.id else 9223372036854775807 end, m.cost
-    from moved m
-    left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = m.partition_id
-    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
-    -- not routed yet: another arrival knows
-    left join lateral (
-      select x.policy, x.key from :DISPATCH_POLICY_SCHEMA._private_arrivals x
-      where q.id is null and x.partition_id = m.partition_id limit 1
-    ) a on true
-    where coalesce(q.key, a.key) is not null
+    from moved m cross join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(m.partition_id) k
   )
   select array_agg(m), array_agg(m.parked_job_id) filter (where m.parked_job_id is not null)
   into v_moved, v_parked_ids from moved m;
