@@ -178,8 +178,7 @@ language sql stable as $$
 $$;
 
 -- Jobs that left Graphile Worker without running: parked ones have nothing left to wait for, and the next sweep gives the
--- others' slots back. It is told by a mark instead of done here, since an application's transaction must not hold limiters
--- until it commits.
+-- others' slots back.
 create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[]) returns void language sql volatile as $$
   with waiting as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
@@ -193,10 +192,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[])
   )
   select :DISPATCH_POLICY_SCHEMA._count_removed(array(select w.task_identifier from waiting w))
   where (select count(*) from restored) >= 0;
-  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = '-infinity'
-  where f.job_id = any(array(   -- in the order in which releases lock them
-    select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
-    where x.job_id = any(p_job_ids) and not exists (
-      select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = x.job_id and j.locked_at is not null)
-    order by x.job_id for update));
+  select :DISPATCH_POLICY_SCHEMA._leave_to_sweep(array(
+    select u.id from unnest(p_job_ids) u (id)
+    where not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = u.id and j.locked_at is not null)));
 $$;

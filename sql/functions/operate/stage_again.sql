@@ -2,19 +2,14 @@
 -- once, and would start past their limits; so they are parked, and staged like any retry. One whose partition only
 -- JavaScript can work out waits for the next tick of a process that has the policy.
 --
--- A job that waits in Graphile Worker, and was put off, gives its slot back with the next sweep: its row says so, because an
--- application's transaction must hold no limiter until it commits.
+-- A job that waits in Graphile Worker, and was put off, gives its slot back with the next sweep.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_again(p_jobs :DISPATCH_POLICY_SCHEMA.db_job[])
 returns void language plpgsql as $$
 declare
   v_job record;
 begin
-  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = '-infinity'
-  where f.job_id = any(array(
-    select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
-    where x.job_id in (
-      select j.id from unnest(p_jobs) j where j.locked_at is null and j.run_at > clock_timestamp() + interval '1 second')
-    order by x.job_id for update));
+  perform :DISPATCH_POLICY_SCHEMA._leave_to_sweep(array(
+    select j.id from unnest(p_jobs) j where j.locked_at is null and j.run_at > clock_timestamp() + interval '1 second'));
   for v_job in
     select j.id, j.revision, j.payload, j.run_at, j.priority, j.max_attempts, :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) as staged_id,
       g.task_identifier, g.queue_name, p.name as policy, p.version, p.definition,
