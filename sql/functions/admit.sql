@@ -71,7 +71,8 @@ begin
         claimed := cardinality(v_partition_ids);
         if v_busy <> '{}' or v_attempt = 2 then
           v_held := case when v_attempt = 2
-            then :DISPATCH_POLICY_SCHEMA._lock_free_limiters(v_partition_ids) else '{}' end;
+            then :DISPATCH_POLICY_SCHEMA._lock_available_limiters(
+              :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids)) else '{}' end;
           -- all use this one: they stay as they are, and other passes may be the reason
           if v_policy.ahead_limiter_id = any(v_held) then
             claimed := 0;

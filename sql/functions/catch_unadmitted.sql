@@ -197,30 +197,19 @@ $$;
 -- One that was admitted is older itself.
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id bigint) returns void language plpgsql as $$
 declare
-  v_tasks text[];
-  v_partition_ids uuid[];
+  v_older_ids bigint[] := array(
+    select s.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+    join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j.key
+    where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is null
+      and (s.known_job_id, s.known_revision) is distinct from (j.id, j.revision)
+    for update of s skip locked);
 begin
-  with older as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id = any(array(
-      select x.id from :GRAPHILE_WORKER_SCHEMA.jobs j
-      join :DISPATCH_POLICY_SCHEMA._private_staged_jobs x on x.job_key = j.key
-      where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is null
-        and (x.known_job_id, x.known_revision) is distinct from (j.id, j.revision)
-      for update of x skip locked))
-    returning s.task_identifier, s.partition_id
-  )
-  select array_agg(o.task_identifier), array_agg(o.partition_id) into v_tasks, v_partition_ids from older o;
-  if v_tasks is not null then
-    perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
-    perform :DISPATCH_POLICY_SCHEMA._count_removed(v_tasks);
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._drop_staged(v_older_ids) where v_older_ids <> '{}';
 end
 $$;
 
--- Stages a copy of the job, once. Its place in the queue, key, flags and remaining attempts go along, and what is newer than
--- it.
--- Where a later one of its key is staged already, that one stays.
+-- Stages a copy of the job, once. Its place in the queue, its key, flags and remaining attempts go along, and so does its
+-- age among the jobs of its key. Where a later one of its key is staged already, that one stays.
 create or replace function :DISPATCH_POLICY_SCHEMA._take_over(
   p_job_id bigint, p_revision int, p_batch json, p_set_aside boolean
 ) returns bigint language plpgsql as $$

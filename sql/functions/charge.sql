@@ -3,16 +3,17 @@
 -- already admitted job counts once. `p_forced`: tokens stop at zero. `saturated`: a cap over all of the policy is
 -- reached, so nothing goes until a job ends ('workers': only since they have enough to do).
 --
--- A partition that keeps due jobs waits for the first limiter, narrow scopes first, that has no room for its next
--- job. While it waits for a keyed scope it keeps one slot of the keyed scopes before that one: without, a partition
--- that needs two saturated scopes never meets both free at once. One such slot per limiter, and always held in the
--- same order, so that no two partitions wait for each other. It keeps the slot for as long as it has waited (not since the
--- time of its job, which may be of long ago), and one second at least: then others may use it until the partition is looked
--- at again. Without an end, one job that ran for
--- hours in the further scope left the nearer one idle for hours; this way a slot is idle half of the time at most, and
--- a longer wait is matched by a longer hold.
+-- A partition that keeps due jobs waits for the first limiter, narrow scopes first, that has no room for its next job.
+-- A partition that needs two saturated keyed scopes might never meet both free at once. So while it waits for a keyed
+-- scope, it keeps one slot of each keyed scope before that one. Each limiter has one such slot. They are always held in
+-- the same order, so that no two partitions wait for each other.
 --
--- One plan, made once, that holds for one job and for 5,000 (see _allocate): hash joins only, and so that they read no
+-- Without an end, one job that ran for hours in the further scope left the nearer one idle for hours. So the partition
+-- keeps the slot for as long as it has waited, and for one second at least. Then others may use it until the partition
+-- is looked at again. The wait does not count from the time of its job, which may be of long ago. This way a slot is
+-- idle half of the time at most, and a longer wait is matched by a longer hold.
+--
+-- One plan, made once, holds for one job and for 5,000 (see _allocate). It has hash joins only. So that they read no
 -- whole table, every table's ids are named beside the join.
 create or replace function :DISPATCH_POLICY_SCHEMA._charge(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],

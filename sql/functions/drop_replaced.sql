@@ -3,21 +3,11 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_replaced(p_job_keys text[]) returns void language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_tasks text[];
-  v_partition_ids uuid[];
+  -- A session that holds one of these rows may give it another key. The lock waits for that, and then compares again.
+  v_ids bigint[] := array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = any(p_job_keys) for update);
 begin
-  with replaced as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = any(p_job_keys)
-    returning s.id, s.task_identifier, s.partition_id
-  ),
-  keyless as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id in (select r.id from replaced r)
-  )
-  select array_agg(r.task_identifier), array_agg(r.partition_id) into v_tasks, v_partition_ids from replaced r;
-  if v_tasks is not null then
-    perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
-    perform :DISPATCH_POLICY_SCHEMA._count_removed(v_tasks);
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._drop_staged(v_ids) where v_ids <> '{}';
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA._drop_replaced from public;

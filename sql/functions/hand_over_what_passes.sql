@@ -63,8 +63,7 @@ begin
       if :DISPATCH_POLICY_SCHEMA._concerns_all(sqlstate) then
         raise;
       elsif v_from < v_to then
-        v_todo := v_todo || jsonb_build_array(
-          jsonb_build_array((v_from + v_to) / 2 + 1, v_to), jsonb_build_array(v_from, (v_from + v_to) / 2));
+        v_todo := v_todo || :DISPATCH_POLICY_SCHEMA._halves(v_from, v_to);
       else
         v_broken := v_broken + case when left(sqlstate, 2) = any('{0A,25,3F,42,53,58,XX}') then 1 else 0 end;
         v_error := sqlerrm;

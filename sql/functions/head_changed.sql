@@ -8,16 +8,9 @@ declare
 begin
   with noted as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, head_changed)
-    select coalesce(p.name, a.policy), u.id, coalesce(q.key, a.key), true
+    select k.policy, u.id, k.key, true
     from (select distinct x.id from unnest(p_partition_ids) x (id) where x.id is not null) u
-    left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = u.id
-    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
-    -- not routed yet: another arrival has its key
-    left join lateral (
-      select x.policy, x.key from :DISPATCH_POLICY_SCHEMA._private_arrivals x
-      where q.id is null and x.partition_id = u.id limit 1
-    ) a on true
-    where coalesce(q.key, a.key) is not null
+    cross join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(u.id) k
     returning policy
   )
   select array_agg(distinct n.policy) into v_policies from noted n;

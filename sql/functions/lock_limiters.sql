@@ -3,9 +3,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_limiters(p_partition_ids uuid[])
 returns bigint[] language plpgsql as $$
 declare
-  v_ids bigint[] := array(
-    select distinct u.id from :DISPATCH_POLICY_SCHEMA._private_partitions p cross join unnest(p.limiter_ids) u (id)
-    where p.id = any(p_partition_ids));
+  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._limiters_of(p_partition_ids);
 begin
   perform from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_ids) order by l.id for no key update;
   return v_ids;
@@ -21,43 +19,41 @@ begin
 end
 $$;
 
+-- Locks those of these limiters that nobody else has locked, and returns the others.
+create or replace function :DISPATCH_POLICY_SCHEMA._lock_available_limiters(p_ids bigint[])
+returns bigint[] language plpgsql as $$
+declare
+  v_locked_ids bigint[] := array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(p_ids) order by l.id for no key update skip locked);
+begin
+  return array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(p_ids) and (l.id in (select unnest(v_locked_ids))) is not true);
+end
+$$;
+
 -- Which of these limiters another transaction has locked at this moment. It keeps no lock itself: the caller goes on to
 -- take others, in order.
 create or replace function :DISPATCH_POLICY_SCHEMA._held_limiters(p_ids bigint[]) returns bigint[] language plpgsql as $$
 declare
-  v_free bigint[];
+  v_held_ids bigint[];
 begin
   begin
-    v_free := array(
-      select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-      where l.id = any(p_ids) order by l.id for no key update skip locked);
-    raise exception using errcode = 'DPOUT';
+    v_held_ids := :DISPATCH_POLICY_SCHEMA._lock_available_limiters(p_ids);
+    raise exception using errcode = 'DPOUT';   -- which lets go of the others
   exception when sqlstate 'DPOUT' then null;
   end;
-  return array(
-    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(p_ids) and (l.id in (select unnest(v_free))) is not true);
+  return v_held_ids;
 end
 $$;
 
--- Locks those limiters of these partitions that are to be had at once, and returns the others.
-create or replace function :DISPATCH_POLICY_SCHEMA._lock_free_limiters(p_partition_ids uuid[])
-returns bigint[] language plpgsql as $$
-declare
-  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._limiters_of(p_partition_ids);
-  v_free bigint[] := array(
-    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(v_ids) order by l.id for no key update skip locked);
+-- All limiters of these partitions. In PL/pgSQL a session plans it once, not at each call.
+create or replace function :DISPATCH_POLICY_SCHEMA._limiters_of(p_partition_ids uuid[]) returns bigint[]
+language plpgsql stable as $$
 begin
   return array(
-    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(v_ids) and (l.id in (select unnest(v_free))) is not true);
+    select distinct u.id from :DISPATCH_POLICY_SCHEMA._private_partitions p cross join unnest(p.limiter_ids) u (id)
+    where p.id = any(p_partition_ids));
 end
-$$;
-
-create or replace function :DISPATCH_POLICY_SCHEMA._limiters_of(p_partition_ids uuid[]) returns bigint[]
-language sql stable as $$
-  select coalesce(array_agg(distinct u.id), '{}')
-  from :DISPATCH_POLICY_SCHEMA._private_partitions p cross join unnest(p.limiter_ids) u (id)
-  where p.id = any(p_partition_ids);
 $$;

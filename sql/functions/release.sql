@@ -1,7 +1,9 @@
 -- What finished since the last flush of a worker process gives back what it held, in one transaction.
 --
---   p_jobs   json array of { "job": Graphile Worker's id, "admission": which one of that row (null: whichever), "ok": boolean
---       (null: nobody saw its end, and it counts as neither), "lagMs": number | null,
+--   p_jobs   json array of
+--     { "job": Graphile Worker's id,
+--     "admission": which one of that row (null: whichever),
+--     "ok": boolean (null: nobody saw its end, and it counts as neither), "lagMs": number | null,
 --     "durationMs": how long it ran, where the policy's fairness is by work,
 --     "attempt": the attempt that ended (null: whichever holds the slot),
 --     "ends": true where Graphile Worker is recording its end just now,
@@ -11,16 +13,17 @@
 --       { "after": seconds, "native": true } only sets Graphile Worker's own back-off (bypass),
 --       { "giveUp": true } fails it for good }
 --
--- A slot belongs to an admission and an attempt, and a release names both. The end of an attempt that a later one has
--- taken the slot over from (its pool was silent for so long that the job was unlocked) gives nothing back, and neither
--- does the end of a job whose row another one of its key was admitted in meanwhile.
+-- A slot belongs to an admission and an attempt, and a release names both, because others may have the slot by now.
+-- If a pool was silent for so long that its job was unlocked, a later attempt has taken the slot over. Then the end of
+-- the earlier attempt gives nothing back. Nor does the end of a job if another one of its key was admitted in its row
+-- since.
 --
---   left_ids    these come again with the next flush: Graphile Worker has not recorded their failure yet, their limiters
---     changed meanwhile, or another transaction holds one of these rows
+--   left_ids    these come again with the next flush: Graphile Worker has not recorded their failure yet, their
+--     limiters changed meanwhile, or another transaction holds one of these rows
 --   saturated   the next flush may wait, see _give_back
 --
--- A success is not waited for: what it held is free, and the ahead bound remembers it until Graphile Worker's table has it
--- no more.
+-- A success is not waited for: what it held is free, and the ahead bound remembers it until Graphile Worker's table has
+-- it no more.
 --
 -- Order: limiters ascending, Graphile Worker's job rows, in-flight rows. Each is waited for only for a moment: an
 -- application's open transaction delays the jobs it touches, and no others.

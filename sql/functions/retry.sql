@@ -127,8 +127,7 @@ begin
       perform set_config('lock_timeout', '5ms', true);
       v_waits := v_waits + 1;
       if v_from < v_to then
-        v_todo := v_todo || jsonb_build_array(
-          jsonb_build_array((v_from + v_to) / 2 + 1, v_to), jsonb_build_array(v_from, (v_from + v_to) / 2));
+        v_todo := v_todo || :DISPATCH_POLICY_SCHEMA._halves(v_from, v_to);
       end if;
     end;
   end loop;

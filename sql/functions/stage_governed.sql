@@ -45,15 +45,14 @@ end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA._stage_governed from public;
 
--- Jobs of a policy that is switched off go past staging; what is staged under their job keys still is replaced, or kept.
+-- Jobs of a policy that is switched off go past staging. What is staged under their job keys is replaced by _stage_plain,
+-- or kept in mode unsafe_dedupe.
 create or replace function :DISPATCH_POLICY_SCHEMA._pass_on(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
 declare
   v_jobs json := p_jobs;
   v_known json;
-  v_replaced text[];
-  v_partition_ids uuid[];
   v_rows :DISPATCH_POLICY_SCHEMA._private_staging[];
   v_others bigint[] := '{}';
 begin
@@ -65,15 +64,6 @@ begin
     if v_known is not null then
       return query select s.* from :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy, p_partitions, v_known) s;
     end if;
-  else
-    with replaced as (
-      delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.job_key in (select j."jobKey" from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j)
-      returning s.task_identifier, s.partition_id
-    )
-    select array_agg(r.task_identifier), array_agg(r.partition_id) into v_replaced, v_partition_ids from replaced r;
-    perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
-    perform :DISPATCH_POLICY_SCHEMA._count_removed(v_replaced);
   end if;
   if v_jobs is not null then
     v_rows := array(select s from :DISPATCH_POLICY_SCHEMA._stage_plain(v_jobs, p_mode) s);

@@ -64,7 +64,8 @@ begin
     v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(v_partition_ids);
   exception when lock_not_available or deadlock_detected then
     -- partitions that use a limiter which somebody has locked are left, the others go
-    v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_free_limiters(v_partition_ids);
+    v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_available_limiters(
+      :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids));
     v_partition_ids := array(
       select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.id = any(v_partition_ids) and not q.limiter_ids && v_limiter_ids);

@@ -116,18 +116,10 @@ begin
   note as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
       policy, partition_id, key, due_at, head_priority, head_run_at, head_id, min_cost)
-    select coalesce(p.name, a.policy), m.partition_id, coalesce(q.key, a.key), date_trunc('milliseconds', m.run_at),
+    select k.policy, m.partition_id, k.key, date_trunc('milliseconds', m.run_at),
       case when m.due then m.priority else 32767 end, case when m.due then m.run_at else 'infinity' end,
       case when m.due then m.id else 9223372036854775807 end, m.cost
-    from moved m
-    left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = m.partition_id
-    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
-    -- not routed yet: another arrival knows
-    left join lateral (
-      select x.policy, x.key from :DISPATCH_POLICY_SCHEMA._private_arrivals x
-      where q.id is null and x.partition_id = m.partition_id limit 1
-    ) a on true
-    where coalesce(q.key, a.key) is not null
+    from moved m cross join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(m.partition_id) k
   )
   select array_agg(m), array_agg(m.parked_job_id) filter (where m.parked_job_id is not null)
   into v_moved, v_parked_ids from moved m;
@@ -186,8 +178,7 @@ language sql stable as $$
 $$;
 
 -- Jobs that left Graphile Worker without running: parked ones have nothing left to wait for, and the next sweep gives the
--- others' slots back. It is told by a mark instead of done here, since an application's transaction must not hold limiters
--- until it commits.
+-- others' slots back.
 create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[]) returns void language sql volatile as $$
   with waiting as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
@@ -201,10 +192,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[])
   )
   select :DISPATCH_POLICY_SCHEMA._count_removed(array(select w.task_identifier from waiting w))
   where (select count(*) from restored) >= 0;
-  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = '-infinity'
-  where f.job_id = any(array(   -- in the order in which releases lock them
-    select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
-    where x.job_id = any(p_job_ids) and not exists (
-      select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = x.job_id and j.locked_at is not null)
-    order by x.job_id for update));
+  select :DISPATCH_POLICY_SCHEMA._leave_to_sweep(array(
+    select u.id from unnest(p_job_ids) u (id)
+    where not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = u.id and j.locked_at is not null)));
 $$;
