@@ -271,9 +271,11 @@ export class Model {
 
   /** A bucket's tokens, each stretch since it was filled counted by the numbers in force then. */
   #settled(limiter: Limiter, now: number): number {
-    const turns = this.#overridesOf(limiter, now).flatMap(({ from, until }) => [from, until]);
+    const turns = new Set(this.#overridesOf(limiter, now).flatMap(({ from, until }) => [from, until])).add(
+      now,
+    );
     let { tokens, filledAt } = limiter;
-    for (const at of [...turns, now].sort((a, b) => a - b).filter((at) => at > filledAt && at <= now)) {
+    for (const at of [...turns].sort((a, b) => a - b).filter((at) => at > filledAt && at <= now)) {
       const numbers = this.numbersOf(limiter, now, filledAt);
       const gained = (((at - filledAt) / SECOND) * numbers.rate!) / numbers.per!;
       // a halt brings nothing, and takes nothing

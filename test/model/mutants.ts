@@ -108,13 +108,6 @@ export const MUTANTS = {
     to: "",
     shows: /learnt limit: the engine says/,
   },
-  "a probe whose end nobody saw lets all others go": {
-    shownBy: 1,
-    of: "_route_outcomes",
-    from: /coalesce\(e\.ended and o\.passed, false\)/,
-    to: "coalesce(e.ended and o.passed, true)",
-    shows: /jobs admitted|wait although they could go/,
-  },
   "a clock that goes back takes tokens away": {
     shownBy: 64,
     of: "_throttle_tokens",
