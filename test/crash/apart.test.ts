@@ -1,11 +1,11 @@
 // Heartbeat, tick, release and sweep fail on their own.
 import test from "ava";
 import { run, WorkerPreset } from "graphile-worker";
-import pg from "pg";
+import type pg from "pg";
 import { makeEngine } from "../../src/db/engine.ts";
 import { withDeadline } from "../../src/deadline.ts";
 import { addPolicyJob, definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
-import { testDatabase } from "../helpers/database.ts";
+import { quietPool, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 
@@ -16,9 +16,7 @@ const work = definePolicy("work", {
 
 test("a pool of 2 that is exhausted and a tick that waits for a lock stop no heartbeat", async (t) => {
   const { url, pool } = await testDatabase(t);
-  const small = new pg.Pool({ connectionString: url, max: 2 });
-  small.on("error", () => {});
-  small.on("connect", (client) => client.on("error", () => {}));
+  const small = quietPool(url, { max: 2 });
   const runner = await run({
     preset: {
       extends: [

@@ -1,6 +1,7 @@
 // A database with one policy, and what its random actors share.
 import type { ExecutionContext } from "ava";
-import pg from "pg";
+import type pg from "pg";
+import { quietPool } from "../helpers/database.ts";
 import {
   adaptive,
   concurrency,
@@ -66,8 +67,7 @@ export interface World {
 
 export async function makeWorld(t: ExecutionContext, variant: Variant, seed: number): Promise<World> {
   const it = await engine(t, variant);
-  const pool = new pg.Pool({ connectionString: it.url, max: 16 });
-  pool.on("error", () => {});
+  const pool = quietPool(it.url, { max: 16 });
   t.teardown(() => pool.end());
   const partitions = Array.from({ length: 9 }, (_, n) => `k${n}`);
   return {

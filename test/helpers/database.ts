@@ -129,8 +129,8 @@ async function asAdmin<Result>(act: (admin: pg.Client) => Promise<Result>): Prom
 }
 
 /** A pool that outlives its connections being cut, as dropping a database and crash tests do. */
-function quietPool(url: string): pg.Pool {
-  const pool = new pg.Pool({ connectionString: url, max: 10 });
+export function quietPool(url: string, options: pg.PoolConfig = {}): pg.Pool {
+  const pool = new pg.Pool({ connectionString: url, max: 10, ...options });
   pool.on("error", () => {});
   pool.on("connect", (client) => client.on("error", () => {}));
   return pool;

@@ -13,7 +13,7 @@ import type {
   PolicyUtils,
 } from "../../src/index.ts";
 import { type concurrency, definePolicy, dispatchPolicyPreset, makePolicyUtils } from "../../src/index.ts";
-import { testDatabase } from "./database.ts";
+import { quietPool, testDatabase } from "./database.ts";
 import { until } from "./engine.ts";
 import { silent } from "./silent.ts";
 
@@ -247,9 +247,7 @@ export class Scenario {
 
   /** A pool of its own, which does not mind that the database goes away under it. */
   connections(max: number): pg.Pool {
-    const pool = new pg.Pool({ connectionString: this.url, max });
-    pool.on("error", () => {});
-    pool.on("connect", (client) => client.on("error", () => {}));
+    const pool = quietPool(this.url, { max });
     this.t.teardown(() => pool.end());
     return pool;
   }

@@ -5,6 +5,7 @@ import test, { type ExecutionContext } from "ava";
 import { Logger, run, WorkerPreset } from "graphile-worker";
 import pg from "pg";
 import { concurrency, definePolicy, dispatchPolicyPreset, makePolicyUtils } from "../../src/index.ts";
+import { quietPool } from "../helpers/database.ts";
 import { until } from "../helpers/until.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
@@ -29,9 +30,7 @@ async function databaseIn(t: ExecutionContext, encoding: string): Promise<pg.Poo
   await admin.query(`create database ${name} encoding '${encoding}' locale 'C' template template0`);
   const at = new URL(process.env.DATABASE_URL!);
   at.pathname = `/${name}`;
-  const pool = new pg.Pool({ connectionString: at.href });
-  pool.on("error", () => {});
-  pool.on("connect", (client) => client.on("error", () => {}));
+  const pool = quietPool(at.href);
   t.teardown(async () => {
     await pool.end();
     await admin.query(`drop database ${name} with (force)`);

@@ -16,7 +16,7 @@ import {
   policyEvents,
 } from "../../src/index.ts";
 import { RUNS, work } from "../fixtures/governed/work.ts";
-import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { quietPool, type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
@@ -272,9 +272,7 @@ test("disable lets everything go at once, enable governs again", async (t) => {
 
 test("a pool of two connections will do", async (t) => {
   const { url, pool } = await testDatabase(t);
-  const small = new pg.Pool({ connectionString: url, max: 2 });
-  small.on("error", () => {});
-  small.on("connect", (client) => client.on("error", () => {}));
+  const small = quietPool(url, { max: 2 });
   const preset = {
     extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })],
     worker: { concurrentJobs: 4, pollInterval: 60_000, logger: silent },
@@ -301,9 +299,7 @@ test("a pool of two connections will do", async (t) => {
 for (const how of ["maxPoolSize", "pgPool"] as const) {
   test(`a pool of one connection, by ${how}, is refused: Graphile Worker listens with it, and could fetch nothing`, async (t) => {
     const { url } = await testDatabase(t);
-    const single = new pg.Pool({ connectionString: url, max: 1 });
-    single.on("error", () => {});
-    single.on("connect", (client) => client.on("error", () => {}));
+    const single = quietPool(url, { max: 1 });
     t.teardown(() => single.end());
     const said: string[] = [];
     const { Logger } = await import("graphile-worker");

@@ -1,9 +1,9 @@
 // What goes wrong in the database for a while: it is tried again, not too often, and nothing is lost.
 import test from "ava";
 import { run, WorkerPreset } from "graphile-worker";
-import pg from "pg";
+import type pg from "pg";
 import { addPolicyJob, definePolicy, dispatchPolicyPreset, runTickLoop } from "../../src/index.ts";
-import { testDatabase } from "../helpers/database.ts";
+import { quietPool, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
@@ -53,9 +53,7 @@ test("a release that fails is tried again, and gives the slot back", async (t) =
 
 test("every connection is cut: the worker goes on", async (t) => {
   const { url, pool } = await testDatabase(t);
-  const cut = new pg.Pool({ connectionString: url, application_name: "cut" });
-  cut.on("error", () => {});
-  cut.on("connect", (client) => client.on("error", () => {}));
+  const cut = quietPool(url, { application_name: "cut" });
   const preset = {
     extends: [WorkerPreset, dispatchPolicyPreset({ policies: [work] })],
     worker: { logger: silent, pollInterval: 500 },
@@ -88,9 +86,7 @@ test("every connection is cut: the worker goes on", async (t) => {
 
 test("runTickLoop goes on, and listens again", async (t) => {
   const { url, pool } = await testDatabase(t);
-  const cut = new pg.Pool({ connectionString: url, application_name: "cut" });
-  cut.on("error", () => {});
-  cut.on("connect", (client) => client.on("error", () => {}));
+  const cut = quietPool(url, { application_name: "cut" });
   const controller = new AbortController();
   const loop = runTickLoop({ pgPool: cut, policies: [work], logger: silent, signal: controller.signal });
   const listens = () =>

@@ -1,6 +1,5 @@
 // The side that adds jobs works behind a pooler in transaction mode: it needs no state of a session.
 import test, { type ExecutionContext } from "ava";
-import pg from "pg";
 import {
   addJobAdhoc,
   addPolicyJob,
@@ -10,7 +9,7 @@ import {
   makePolicyUtils,
   quickAddJob,
 } from "../../src/index.ts";
-import { testDatabase } from "../helpers/database.ts";
+import { quietPool, testDatabase } from "../helpers/database.ts";
 import { findPgBouncer, pgBouncer } from "../helpers/pgbouncer.ts";
 import { silent } from "../helpers/silent.ts";
 
@@ -26,8 +25,7 @@ async function world(t: ExecutionContext) {
   const utils = await makePolicyUtils({ pgPool: database.pool, policies: [policy], logger: silent });
   t.teardown(() => utils.release());
   const url = await pgBouncer(t, program!, database.url);
-  const pool = new pg.Pool({ connectionString: url, max: 8 });
-  pool.on("error", () => {});
+  const pool = quietPool(url, { max: 8 });
   t.teardown(() => pool.end());
   const staged = async () =>
     (await database.pool.query("select count(*)::int as n from dispatch_policy.staged_jobs")).rows[0]

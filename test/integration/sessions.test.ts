@@ -11,7 +11,7 @@ import {
   runTickLoop,
   wrapTaskList,
 } from "../../src/index.ts";
-import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { quietPool, type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { goTheWholeWay } from "../helpers/whole-way.ts";
@@ -32,9 +32,7 @@ async function databaseWith(
     "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and pid <> pg_backend_pid()",
     [name],
   );
-  const pool = new pg.Pool({ connectionString: database.url, max: 10 });
-  pool.on("error", () => {});
-  pool.on("connect", (client) => client.on("error", () => {}));
+  const pool = quietPool(database.url);
   t.teardown(() => pool.end());
   return { ...database, pool };
 }
@@ -74,8 +72,7 @@ test("a connection string's options do not keep utils, one-shot workers, wrapped
   const at = new URL(url);
   at.searchParams.set("options", "-c default_transaction_isolation=serializable");
   const connectionString = at.href;
-  const pool = new pg.Pool({ connectionString });
-  pool.on("error", () => {});
+  const pool = quietPool(connectionString);
   t.teardown(() => pool.end());
   const { rows } = await pool.query("show transaction_isolation");
   t.is(rows[0].transaction_isolation, "serializable");
@@ -147,7 +144,7 @@ test("the SQL function tick in a transaction of the caller's says which isolatio
 
 test("a connection is asked once which level it has, and takes no transaction where that is the usual one", async (t) => {
   const { url } = await testDatabase(t);
-  const pool = new pg.Pool({ connectionString: url, max: 1 });
+  const pool = quietPool(url, { max: 1 });
   t.teardown(() => pool.end());
   const asked: string[] = [];
   pool.on("connect", (client) => {

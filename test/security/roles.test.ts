@@ -1,9 +1,9 @@
 // The roles of docs/security.md, made by its own statements: what each can do, and what it cannot.
 import test, { type ExecutionContext } from "ava";
 import { runMigrations } from "graphile-worker";
-import pg from "pg";
+import type pg from "pg";
 import { addPolicyJob, concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
-import { testDatabase } from "../helpers/database.ts";
+import { quietPool, testDatabase } from "../helpers/database.ts";
 import { documentedStatements, roles } from "../helpers/roles.ts";
 import { silent } from "../helpers/silent.ts";
 
@@ -24,8 +24,7 @@ async function world(t: ExecutionContext) {
   await pool.query(owner!);
   const at = new URL(url);
   at.username = nameOf("app_worker");
-  const owners = new pg.Pool({ connectionString: at.href, max: 5 });
-  owners.on("error", () => {});
+  const owners = quietPool(at.href, { max: 5 });
   t.teardown(() => owners.end());
   await runMigrations({ pgPool: owners, logger: silent });
   const utils = await makePolicyUtils({ pgPool: owners, policies: [policy, secret], logger: silent });
