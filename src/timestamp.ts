@@ -4,6 +4,9 @@ import { types } from "node:util";
 const ISO =
   /^(\d{4,6})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?:Z|([+-])(\d\d)(?::?(\d\d))?(?::?(\d\d))?)( BC)?$/;
 
+/** As PostgreSQL writes most of them in JSON, and as JavaScript reads it too, in a tenth of the time. */
+const PLAIN = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?[+-]\d\d:\d\d$/;
+
 /**
  * A timestamptz that pg has read, in milliseconds since 1970, infinite where it is; null where nobody can tell. The
  * application's own parsers, of which pg has one set for the whole process, may have made anything of it: a text, a number
@@ -26,6 +29,7 @@ export function timeOf(value: unknown): number | null {
 function timeOfText(text: string): number | null {
   if (text === "infinity") return Number.POSITIVE_INFINITY;
   if (text === "-infinity") return Number.NEGATIVE_INFINITY;
+  if (PLAIN.test(text)) return orNull(Date.parse(text));
   const found = ISO.exec(text);
   if (!found) return null;
   const [year, month, day, hour, minute, second] = found.slice(1, 7).map(Number) as [

@@ -27,10 +27,15 @@ begin
     select f.job_id, f.attempt, f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(p_job_ids) order by f.job_id for update
   ),
+  -- ends of other holders than those that have the slots now: mostly there are none, and no job's ends are counted
+  stale as materialized (
+    select h.job_id, count(*) as ends from held h join unnest(p_jobs) f on f.job = h.job_id
+    where f.admission <> h.admission or coalesce(f.attempt, 32767) < h.attempt
+    group by h.job_id
+  ),
   taken_over as materialized (
-    select h.job_id from held h join unnest(p_jobs) f on f.job = h.job_id
-    group by h.job_id having bool_and(
-      coalesce(f.admission <> h.admission, false) or coalesce(f.attempt, 32767) < coalesce(h.attempt, 0))
+    select s.job_id from stale s join unnest(p_jobs) f on f.job = s.job_id
+    group by s.job_id, s.ends having count(*) = s.ends
   ),
   gone as (
     delete from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f

@@ -75,6 +75,7 @@ begin
       select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
       where f.job_id = any(v_job_ids) and not f.limiter_ids <@ v_limiter_ids);
     v_jobs := array(select j from unnest(v_jobs) j where j.job <> all (v_left) order by j.job);
+    v_job_ids := array(select j.job from unnest(v_jobs) j);
   end;
   v_now := coalesce(p_now, clock_timestamp());
   if exists (select from unnest(v_jobs) j where j.retry is not null) then
@@ -94,8 +95,8 @@ begin
     -- one that ran twice, because somebody took its attempts off, may have failed as the same attempt: its last end counts
     v_left := v_left || :DISPATCH_POLICY_SCHEMA._retry(array(
       select distinct on (j.job) j from unnest(v_jobs) j where j.retry is not null order by j.job, j.ordinality desc), v_now);
+    v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   end if;
-  v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   begin
     select v_left || g.left_ids, g.saturated into left_ids, saturated
     from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now) g;

@@ -72,7 +72,9 @@ export interface StagedRow {
   job: Record<string, unknown> | null;
 }
 
-type NewRow = Pick<StagedRow, "n" | "staged" | "id" | "run_at" | "created_at" | "job">;
+/** What a row has that was not sent. */
+const NEW = ["n", "staged", "id", "run_at", "created_at", "job"] as const;
+type NewRow = Pick<StagedRow, (typeof NEW)[number]>;
 
 /** A row of a batch that is the whole call. */
 function asSent({ policy, partitions, jobs }: StageBatch, row: NewRow): StagedRow {
@@ -107,7 +109,7 @@ export interface KeylessJob {
 }
 
 /** Adding jobs, and working out those that SQL alone could not. */
-export function staging({ schema, rowsAsIs }: Statements) {
+export function staging({ schema, rowsAsIs, manyAsIs }: Statements) {
   return {
     /** Rows come in any order; `n` says whose they are. */
     stage: async (client: Queryable, batches: readonly StageBatch[], mode: JobKeyMode) => {
@@ -125,11 +127,7 @@ export function staging({ schema, rowsAsIs }: Statements) {
       if (jobs.some(({ jobKey }) => jobKey != null))
         return rowsAsIs<StagedRow>(client, `select * from ${call}`, values);
       // where nothing is replaced, the rest of a row is as it was sent
-      const staged = await rowsAsIs<NewRow>(
-        client,
-        `select n, staged, id, run_at, created_at, job from ${call}`,
-        values,
-      );
+      const staged = await manyAsIs<NewRow>(client, NEW, call, values);
       return staged.map((row) => asSent(batch, row));
     },
 

@@ -1,6 +1,6 @@
 import pg from "pg";
 import { underReadCommitted } from "./isolation.ts";
-import { asJson, readRow } from "./rows.ts";
+import { asJson, asJsonLists, readLists, readRow } from "./rows.ts";
 
 /** pg's Pool, Client and PoolClient; and what an ORM hands out, with a two-line adapter. */
 export interface Queryable {
@@ -23,6 +23,13 @@ export function makeStatements(schemaName: string) {
   /** In the caller's transaction, or one that may have any isolation level: staging and looking. */
   const rowsAsIs = async <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T[]> =>
     (await client.query(asJson(text), values)).rows.map(readRow<T>);
+  /** The same of a function's rows, where there are thousands. */
+  const manyAsIs = async <T>(
+    client: Queryable,
+    columns: readonly (keyof T & string)[],
+    call: string,
+    values: unknown[],
+  ): Promise<T[]> => (await client.query(asJsonLists(columns, call), values)).rows.flatMap(readLists<T>);
   /** In a transaction of its own, under READ COMMITTED. */
   const rows = <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T[]> =>
     underReadCommitted(client, () => rowsAsIs<T>(client, text, values));
@@ -30,7 +37,7 @@ export function makeStatements(schemaName: string) {
     (await rows<T>(client, text, values))[0] as T;
   const count = async (client: Queryable, call: string, values: unknown[] = []): Promise<number> =>
     (await first<{ n: number }>(client, `select ${schema}.${call} as n`, values)).n;
-  return { schema, rowsAsIs, rows, first, count };
+  return { schema, rowsAsIs, manyAsIs, rows, first, count };
 }
 
 export function interval(ms: number): string {
