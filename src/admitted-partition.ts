@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { Job } from "graphile-worker";
 import { specificationOf } from "./fetched-job.ts";
 import { type AnyPolicy, resolveJob } from "./policy.ts";
@@ -30,8 +30,5 @@ function workedOut(policy: AnyPolicy, job: Job): string | undefined {
 
 /** As `_partition_id` in SQL makes the id, in a database in UTF-8; in any other the partition is looked up. */
 export function partitionMark(policy: string, key: string): string {
-  return createHash("md5")
-    .update(`${[...policy].length}:${policy}${key}`)
-    .digest("hex")
-    .slice(0, 8);
+  return hash("md5", `${[...policy].length}:${policy}${key}`, "hex").slice(0, 8);
 }
