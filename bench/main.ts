@@ -3,15 +3,15 @@
 // when something could not be measured; a target that is missed only shows in the table.
 import { writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
-import { closeAll } from "./closing.ts";
-import { readEnvironment } from "./environment.ts";
+import { closeAll } from "./harness/closing.ts";
+import { readEnvironment } from "./harness/environment.ts";
+import { PARTS, type PartName } from "./harness/parts.ts";
+import { ratioEntries } from "./harness/ratio.ts";
 import { type Options, readOptions, USAGE } from "./options.ts";
-import { PARTS, type PartName } from "./parts.ts";
 import { entriesOf } from "./peers/index.ts";
 import { installPeers } from "./peers/install.ts";
 import * as peersReport from "./peers/report.ts";
-import { ratioEntries } from "./ratio.ts";
-import * as ratiosReport from "./report.ts";
+import * as ratiosReport from "./report/report.ts";
 
 /** How long what was cut short has to notice. */
 const NOTICES_WITHIN_MS = 2000;

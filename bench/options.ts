@@ -1,11 +1,11 @@
 import { parseArgs } from "node:util";
-import { PARTS, type PartName } from "./parts.ts";
+import { PARTS, type PartName } from "./harness/parts.ts";
+import type { Ratio } from "./harness/ratio.ts";
+import { SIZES, type Sizes } from "./harness/sizes.ts";
 import type { Case } from "./peers/case.ts";
 import { CASES } from "./peers/cases/index.ts";
 import { PEER_SIZES, type PeerSizes } from "./peers/sizes.ts";
-import type { Ratio } from "./ratio.ts";
 import { LARGE, RATIOS } from "./ratios/index.ts";
-import { SIZES, type Sizes } from "./sizes.ts";
 
 export interface Options {
   /** What is measured in place of the ratios. */

@@ -1,11 +1,23 @@
-export { exponential, fixed, list } from "./backoff.ts";
+export type { TickResult } from "./admit/tick.ts";
 export type { Queryable } from "./db/engine.ts";
 export * from "./errors.ts";
 export { type PolicyEventMap, policyEvents } from "./events.ts";
 export { adaptiveConcurrency, concurrency, throttle } from "./gates/index.ts";
+export {
+  addJobAdhoc,
+  makePolicyUtils,
+  type Operate,
+  type PolicyUtils,
+  type PolicyUtilsOptions,
+  quickAddJob,
+} from "./host/policy-utils.ts";
+export { dispatchPolicyPreset } from "./host/preset.ts";
+export { type RunTickLoopOptions, runTickLoop } from "./host/run-tick-loop.ts";
+export { wrapTaskList } from "./host/wrap-task-list.ts";
 export type { LimitValues, Override } from "./operate/limits.ts";
 export type { Reason } from "./operate/look.ts";
 export type { PolicyStatus, WorkerStatus } from "./operate/status.ts";
+export type { Repaired } from "./operate/sweep.ts";
 export type {
   Changed,
   LimiterTarget,
@@ -15,6 +27,7 @@ export type {
   Until,
   Why,
 } from "./operate/targets.ts";
+export { exponential, fixed, list } from "./policy/backoff.ts";
 export {
   type AnyPolicy,
   type Backoff,
@@ -30,18 +43,8 @@ export {
   type PolicyOptions,
   type PolicyPayload,
   type TaskIdentifier,
-} from "./policy.ts";
-export {
-  addJobAdhoc,
-  makePolicyUtils,
-  type Operate,
-  type PolicyUtils,
-  type PolicyUtilsOptions,
-  quickAddJob,
-} from "./policy-utils.ts";
-export { dispatchPolicyPreset } from "./preset.ts";
-export { RetryAfter } from "./retry-after.ts";
-export { type RunTickLoopOptions, runTickLoop } from "./run-tick-loop.ts";
+} from "./policy/policy.ts";
+export { RetryAfter } from "./run/retry-after.ts";
 export type { DispatchPolicyOptions } from "./settings.ts";
 export {
   type AddJob,
@@ -50,8 +53,5 @@ export {
   addPolicyJobs,
   type JobSpec,
   type PolicyJobSpec,
-} from "./stage.ts";
-export type { AddedJob, PlainJob, StagedJob } from "./staged-job.ts";
-export type { Repaired } from "./sweep.ts";
-export type { TickResult } from "./tick.ts";
-export { wrapTaskList } from "./wrap-task-list.ts";
+} from "./stage/stage.ts";
+export type { AddedJob, PlainJob, StagedJob } from "./stage/staged-job.ts";

@@ -1,5 +1,3 @@
-import { type Duration, durationMs } from "./duration.ts";
-import { ArgumentError } from "./errors.ts";
 import {
   aBoolean,
   check,
@@ -10,9 +8,11 @@ import {
   type Rule,
   text,
   wholeNumber,
-} from "./gates/options.ts";
-import { type AnyPolicy, policyDefinition } from "./policy.ts";
-import { makeRegistry, type Registry } from "./registry.ts";
+} from "./checks/options.ts";
+import { type Duration, durationMs } from "./duration.ts";
+import { ArgumentError } from "./errors.ts";
+import { type AnyPolicy, policyDefinition } from "./policy/policy.ts";
+import { makeRegistry, type Registry } from "./policy/registry.ts";
 
 export const DEFAULT_SCHEMA = "dispatch_policy";
 

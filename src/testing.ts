@@ -1,5 +1,5 @@
-import type { PolicyUtils } from "./policy-utils.ts";
-import type { TickResult } from "./tick.ts";
+import type { TickResult } from "./admit/tick.ts";
+import type { PolicyUtils } from "./host/policy-utils.ts";
 
 /** A clock that stands still until it is moved: pass its `now` to ticks. */
 export interface FixedClock {

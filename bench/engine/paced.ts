@@ -3,8 +3,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { dispatchPolicyPreset, runTickLoop } from "../../src/index.ts";
-import { logger } from "../logger.ts";
-import { onProcessor } from "../usage.ts";
+import { logger } from "../harness/logger.ts";
+import { onProcessor } from "../harness/usage.ts";
 import { say } from "./timing.ts";
 import { jobsOf, keys, makeWorld, type World } from "./world.ts";
 

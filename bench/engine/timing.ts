@@ -1,5 +1,5 @@
-import { median } from "../statistics.ts";
-import { onProcessor } from "../usage.ts";
+import { median } from "../harness/statistics.ts";
+import { onProcessor } from "../harness/usage.ts";
 
 export interface Timing {
   readonly ms: number;

@@ -1,7 +1,7 @@
 import pg from "pg";
 import { testDatabase } from "../../test/helpers/database.ts";
-import { stopAutovacuum } from "../autovacuum.ts";
-import { atEnd } from "../closing.ts";
+import { stopAutovacuum } from "../harness/autovacuum.ts";
+import { atEnd } from "../harness/closing.ts";
 import { timed } from "./timing.ts";
 
 /** One gate as an arrival carries it, without its key: that follows from the scope. */

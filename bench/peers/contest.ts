@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type pg from "pg";
 import { testDatabase } from "../../test/helpers/database.ts";
-import type { PeerOrders, Question } from "../children/peer.ts";
-import { startChild } from "../children.ts";
-import { atEnd } from "../closing.ts";
+import type { PeerOrders, Question } from "../harness/children/peer.ts";
+import { startChild } from "../harness/children.ts";
+import { atEnd } from "../harness/closing.ts";
 import type { Seen } from "./seen.ts";
 import type { Job, Limit, System, World } from "./system.ts";
 

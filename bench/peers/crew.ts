@@ -1,10 +1,10 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import type { PeerOrders, Question } from "../children/peer.ts";
-import { type Child, startChild } from "../children.ts";
-import { atEnd } from "../closing.ts";
-import { moment } from "../moment.ts";
+import type { PeerOrders, Question } from "../harness/children/peer.ts";
+import { type Child, startChild } from "../harness/children.ts";
+import { atEnd } from "../harness/closing.ts";
+import { moment } from "../harness/moment.ts";
 import { readNotes } from "./notes.ts";
 import type { Seen } from "./seen.ts";
 

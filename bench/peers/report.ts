@@ -1,4 +1,4 @@
-import { columns, short } from "../report.ts";
+import { columns, short } from "../report/report.ts";
 import type { Case, Figures } from "./case.ts";
 import { cap, uncapped } from "./cases/cap.ts";
 import type { PeerSizes } from "./sizes.ts";

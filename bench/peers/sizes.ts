@@ -1,4 +1,4 @@
-import type { SIZES } from "../sizes.ts";
+import type { SIZES } from "../harness/sizes.ts";
 
 export interface CapSize {
   readonly tenants: number;

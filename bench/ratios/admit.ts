@@ -2,8 +2,8 @@
 // graphile_worker.add_jobs of the same jobs. Three gates, one over the whole policy; none binds. Not measured: staging,
 // routing, the tick loop.
 import { jobsOf, keys, makeWorld } from "../engine/world.ts";
-import { measurePairs } from "../pairs.ts";
-import type { Ratio } from "../ratio.ts";
+import { measurePairs } from "../harness/pairs.ts";
+import type { Ratio } from "../harness/ratio.ts";
 
 export const admit: Ratio = {
   name: "admit",

@@ -4,15 +4,15 @@
 // governed worker does beside its jobs. Not with it: staging, the start of the process, each backend's first plans
 // (Graphile Worker's fetch reads its whole table for as long as the plan of its empty table lasts), and recording the last
 // few jobs as complete. Each run has two new databases.
-import type { Run } from "../children/end-to-end.ts";
-import { SLOTS, TUNED } from "../children/worker.ts";
-import { startChild } from "../children.ts";
-import { addInCalls, openPolicy, specsOf, TASK } from "../jobs.ts";
-import { measurePairs } from "../pairs.ts";
-import type { Measured, Ratio } from "../ratio.ts";
-import { openSide, type Side, type SideName } from "../sides.ts";
-import type { Sizes } from "../sizes.ts";
-import { medians, type Usage } from "../usage.ts";
+import type { Run } from "../harness/children/end-to-end.ts";
+import { SLOTS, TUNED } from "../harness/children/worker.ts";
+import { startChild } from "../harness/children.ts";
+import { addInCalls, openPolicy, specsOf, TASK } from "../harness/jobs.ts";
+import { measurePairs } from "../harness/pairs.ts";
+import type { Measured, Ratio } from "../harness/ratio.ts";
+import { openSide, type Side, type SideName } from "../harness/sides.ts";
+import type { Sizes } from "../harness/sizes.ts";
+import { medians, type Usage } from "../harness/usage.ts";
 
 const slots = { concurrentJobs: SLOTS, maxPoolSize: SLOTS + 1, gates: 3 };
 

@@ -1,4 +1,4 @@
-import type { Ratio } from "../ratio.ts";
+import type { Ratio } from "../harness/ratio.ts";
 import { admit } from "./admit.ts";
 import { endToEndDefault, endToEndTuned } from "./end-to-end.ts";
 import { slotTurnaround } from "./slot-turnaround.ts";

@@ -3,13 +3,13 @@
 // from the call of addJob to the start of the job. The figure of a run is the median of its samples. Both workers are
 // there all the time, in a process each, and are asked by turns.
 
-import { SLOTS } from "../children/worker.ts";
-import { type Child, startChild } from "../children.ts";
-import { oneAtATime } from "../jobs.ts";
-import { measurePairs } from "../pairs.ts";
-import type { Ratio } from "../ratio.ts";
-import { openSide, type SideName } from "../sides.ts";
-import { median } from "../statistics.ts";
+import { SLOTS } from "../harness/children/worker.ts";
+import { type Child, startChild } from "../harness/children.ts";
+import { oneAtATime } from "../harness/jobs.ts";
+import { measurePairs } from "../harness/pairs.ts";
+import type { Ratio } from "../harness/ratio.ts";
+import { openSide, type SideName } from "../harness/sides.ts";
+import { median } from "../harness/statistics.ts";
 
 export const slotTurnaround: Ratio = {
   name: "slot_turnaround",

@@ -1,10 +1,10 @@
 // Many jobs by the public API: `addJobs` of makePolicyUtils, 10,000 jobs a call, beside that of makeWorkerUtils with the
 // same jobs. With it: the work in JavaScript, the round trips, and the jobs that are returned. Not with it: making the
 // utils, and routing, which is the tick's work. Each run has two new databases.
-import { addInCalls, openPolicy, specsOf } from "../jobs.ts";
-import { measurePairs } from "../pairs.ts";
-import type { Ratio } from "../ratio.ts";
-import { openSide, type SideName } from "../sides.ts";
+import { addInCalls, openPolicy, specsOf } from "../harness/jobs.ts";
+import { measurePairs } from "../harness/pairs.ts";
+import type { Ratio } from "../harness/ratio.ts";
+import { openSide, type SideName } from "../harness/sides.ts";
 
 export const stageBulk: Ratio = {
   name: "stage_bulk",

@@ -2,10 +2,10 @@
 // makeWorkerUtils. Each is a transaction that is flushed to disk. All jobs are of one partition; routing is not measured.
 // Before each turn the table added to is analyzed, and one job added that does not count: Graphile Worker's add_job walks
 // a table that has grown unseen by autovacuum (0.3 to 0.8 ms a job within 2,500), which would flatter us.
-import { openPolicy, specsOf, TASK } from "../jobs.ts";
-import { measurePairs } from "../pairs.ts";
-import type { Ratio } from "../ratio.ts";
-import { openSide, type Side } from "../sides.ts";
+import { openPolicy, specsOf, TASK } from "../harness/jobs.ts";
+import { measurePairs } from "../harness/pairs.ts";
+import type { Ratio } from "../harness/ratio.ts";
+import { openSide, type Side } from "../harness/sides.ts";
 
 export const stageSingle: Ratio = {
   name: "stage_single",

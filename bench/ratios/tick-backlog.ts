@@ -3,9 +3,9 @@
 // not measured. Three gates, none binds.
 import { tick, topUp, worldWithBacklog } from "../engine/backlog.ts";
 import type { World } from "../engine/world.ts";
-import { measurePairs, type Pairs } from "../pairs.ts";
-import type { Ratio } from "../ratio.ts";
-import type { Sizes } from "../sizes.ts";
+import { measurePairs, type Pairs } from "../harness/pairs.ts";
+import type { Ratio } from "../harness/ratio.ts";
+import type { Sizes } from "../harness/sizes.ts";
 
 const PARTITIONS = 50;
 

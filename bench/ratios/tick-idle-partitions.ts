@@ -2,8 +2,8 @@
 // the same tick in a world without them. A quarter each are asleep, due in an hour, throttled for an hour, and blocked by
 // a gate; they are written into the table, not brought about by jobs.
 import { addIdlePartitions, worldWithBacklog } from "../engine/backlog.ts";
-import { measurePairs } from "../pairs.ts";
-import type { Ratio } from "../ratio.ts";
+import { measurePairs } from "../harness/pairs.ts";
+import type { Ratio } from "../harness/ratio.ts";
 import { timedTick } from "./tick-backlog.ts";
 
 const PARTITIONS = 50;

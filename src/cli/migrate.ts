@@ -1,4 +1,4 @@
-import { makePolicyUtils } from "../policy-utils.ts";
+import { makePolicyUtils } from "../host/policy-utils.ts";
 import { readConnection } from "./connection.ts";
 
 /** Installs or upgrades Graphile Worker's schema and this package's. Safe while workers run, and to repeat. */

@@ -1,4 +1,4 @@
-import type { JsonObject, PolicyDefinition } from "../policy.ts";
+import type { JsonObject, PolicyDefinition } from "../policy/policy.ts";
 import type { Queryable, Statements } from "./statements.ts";
 
 /** Policies, and what a new definition means for the partitions that are there. */

@@ -1,4 +1,4 @@
-import type { JsonObject, ResolvedLimit } from "../policy.ts";
+import type { JsonObject, ResolvedLimit } from "../policy/policy.ts";
 import type { Queryable, Statements } from "./statements.ts";
 
 /** One policy's part of a staging call; policy null for jobs that are passed on. Shapes as stage.sql documents them. */

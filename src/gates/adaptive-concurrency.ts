@@ -1,3 +1,4 @@
+import { positiveNumber, type Rule, wholeNumber } from "../checks/options.ts";
 import {
   declareGate,
   type Gate,
@@ -6,7 +7,6 @@ import {
   type ResolvedValues,
   type Value,
 } from "./gate.ts";
-import { positiveNumber, type Rule, wholeNumber } from "./options.ts";
 
 export interface AdaptiveConcurrencyOptions<C> extends GateCommon<C> {
   /**

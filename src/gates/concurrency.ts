@@ -1,5 +1,5 @@
+import { wholeNumber } from "../checks/options.ts";
 import { declareGate, type Gate, type GateAnatomy, type GateCommon, type Value } from "./gate.ts";
-import { wholeNumber } from "./options.ts";
 
 export interface ConcurrencyOptions<C> extends GateCommon<C> {
   /** How many jobs may be in flight at once. A whole number, 0 or more; 0 halts and denies with `max_zero`. */

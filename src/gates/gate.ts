@@ -1,4 +1,3 @@
-import { ArgumentError } from "../errors.ts";
 import {
   callOption,
   check,
@@ -8,7 +7,8 @@ import {
   oneOf,
   type Rule,
   text,
-} from "./options.ts";
+} from "../checks/options.ts";
+import { ArgumentError } from "../errors.ts";
 
 /** The same for every job, or worked out from the policy's context when a job is staged. */
 export type Value<C, T> = T | ((ctx: C) => T);

@@ -1,7 +1,14 @@
+import {
+  aBoolean,
+  finiteNumber,
+  numberFromZero,
+  oneOf,
+  optional,
+  positiveDuration,
+} from "../checks/options.ts";
 import { type Duration, durationSeconds } from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
 import { declareGate, type Gate, type GateAnatomy, type GateCommon, type Value } from "./gate.ts";
-import { aBoolean, finiteNumber, numberFromZero, oneOf, optional, positiveDuration } from "./options.ts";
 
 export interface ThrottleOptions<C> extends GateCommon<C> {
   /**

@@ -1,5 +1,5 @@
+import { show } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
-import { show } from "../gates/options.ts";
 import { call, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 

@@ -1,9 +1,9 @@
 import type { CleanupOptions, DbJob, WorkerUtils } from "graphile-worker";
-import { optional, wholeNumber } from "../gates/options.ts";
-import { type AnyPolicy, tasksOf } from "../policy.ts";
-import { releaseMarked } from "../sweep.ts";
-import { TICK_TASK } from "../tick-task.ts";
+import { TICK_TASK } from "../admit/tick-task.ts";
+import { optional, wholeNumber } from "../checks/options.ts";
+import { type AnyPolicy, tasksOf } from "../policy/policy.ts";
 import type { OperateContext } from "./call.ts";
+import { releaseMarked } from "./sweep.ts";
 
 /** Graphile Worker's own functions for single jobs, which take staged ids as well, and for cleaning up. */
 export function jobFunctions(

@@ -1,5 +1,5 @@
+import { checkOptions, optional, positiveDuration } from "../checks/options.ts";
 import { type Duration, durationSeconds } from "../duration.ts";
-import { checkOptions, optional, positiveDuration } from "../gates/options.ts";
 import { call, checkPolicy, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type LimiterTarget, type Why } from "./targets.ts";
 

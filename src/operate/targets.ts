@@ -1,4 +1,3 @@
-import { ArgumentError } from "../errors.ts";
 import {
   aBoolean,
   aDate,
@@ -11,7 +10,8 @@ import {
   type Rule,
   show,
   wholeNumber,
-} from "../gates/options.ts";
+} from "../checks/options.ts";
+import { ArgumentError } from "../errors.ts";
 
 export type PolicyTarget = { policy: string; partition?: string };
 /** `{ all: true }` has to be said: `{ policy: undefined }` must never pause the world. */

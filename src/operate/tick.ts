@@ -1,4 +1,4 @@
-import { type TickContext, type TickResult, tickOnce } from "../tick.ts";
+import { type TickContext, type TickResult, tickOnce } from "../admit/tick.ts";
 import { asOurs } from "./call.ts";
 import { checkVerb } from "./targets.ts";
 

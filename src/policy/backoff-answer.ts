@@ -1,5 +1,5 @@
+import { aDuration, check, checkOptions, optional, wholeNumber } from "../checks/options.ts";
 import { type Duration, durationMs } from "../duration.ts";
-import { aDuration, check, checkOptions, optional, wholeNumber } from "../gates/options.ts";
 import { keyText } from "./key.ts";
 
 /** A back-off, read and found in order. */

@@ -1,7 +1,3 @@
-import type { BackoffFunction } from "../backoff.ts";
-import { type Duration, durationSeconds } from "../duration.ts";
-import { ArgumentError } from "../errors.ts";
-import { type Gate, gateFactories } from "../gates/index.ts";
 import {
   aBoolean,
   aFunction,
@@ -18,9 +14,13 @@ import {
   show,
   text,
   wholeNumber,
-} from "../gates/options.ts";
-import { isStandardSchema, type StandardSchema } from "../standard-schema.ts";
+} from "../checks/options.ts";
+import { type Duration, durationSeconds } from "../duration.ts";
+import { ArgumentError } from "../errors.ts";
+import { type Gate, gateFactories } from "../gates/index.ts";
+import type { BackoffFunction } from "./backoff.ts";
 import { checkIdentifier, type JobDefaults, readJobDefaults } from "./job.ts";
+import { isStandardSchema, type StandardSchema } from "./standard-schema.ts";
 
 /** A policy's options, found in order and read once, so that nothing is looked up or checked again per job. */
 export interface Declaration {

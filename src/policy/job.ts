@@ -1,5 +1,4 @@
 import type { TaskSpec } from "graphile-worker";
-import { ArgumentError } from "../errors.ts";
 import {
   aDate,
   arrayOf,
@@ -11,7 +10,8 @@ import {
   show,
   text,
   wholeNumber,
-} from "../gates/options.ts";
+} from "../checks/options.ts";
+import { ArgumentError } from "../errors.ts";
 
 /** The task the crontab starts: a policy over it would stage the very job that admits. */
 const TICK_TASK = "dispatch_policy_tick";

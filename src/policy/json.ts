@@ -1,5 +1,5 @@
+import { isStorableText, show } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
-import { isStorableText, show } from "../gates/options.ts";
 
 /** What survives JSON: contexts are stored, and read back when limits are worked out anew. */
 export type Json =

@@ -1,5 +1,5 @@
+import { isStorableText, show } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
-import { isStorableText, show } from "../gates/options.ts";
 
 /** PostgreSQL's btree takes rows of up to a third of a page; keys are indexed beside other columns. */
 const LONGEST_KEY_BYTES = 1024;

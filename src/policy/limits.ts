@@ -1,5 +1,5 @@
+import { callOption } from "../checks/options.ts";
 import type { Gate, GateKind, GateScope, ResolvedValues } from "../gates/index.ts";
-import { callOption } from "../gates/options.ts";
 import { keyText } from "./key.ts";
 
 /** One gate's limit for one scope key, as plain numbers: what a row of the limiters table is made from. */

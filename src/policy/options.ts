@@ -1,8 +1,8 @@
-import type { BackoffFunction } from "../backoff.ts";
 import type { Duration } from "../duration.ts";
 import type { Gate, GateFactories, Value } from "../gates/index.ts";
-import type { SchemaInput, SchemaOutput, StandardSchema } from "../standard-schema.ts";
+import type { BackoffFunction } from "./backoff.ts";
 import type { JobDefaults, JobInfo } from "./job.ts";
+import type { SchemaInput, SchemaOutput, StandardSchema } from "./standard-schema.ts";
 
 type TaskPayload<Id> = Id extends keyof GraphileWorker.Tasks ? GraphileWorker.Tasks[Id] : unknown;
 

@@ -1,6 +1,6 @@
 import { PayloadError, type PayloadIssue } from "../errors.ts";
-import type { SchemaIssue, SchemaResult, StandardSchema } from "../standard-schema.ts";
 import { isThenable } from "./json.ts";
+import type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schema.ts";
 
 /** More issues than this make a message nobody reads; `PayloadError.issues` has them all. */
 const ISSUES_IN_MESSAGE = 5;

@@ -1,4 +1,3 @@
-import { ArgumentError, PayloadError } from "../errors.ts";
 import {
   callOption,
   check,
@@ -7,7 +6,8 @@ import {
   positiveNumber,
   type Rule,
   text,
-} from "../gates/options.ts";
+} from "../checks/options.ts";
+import { ArgumentError, PayloadError } from "../errors.ts";
 import type { ContextFunction, Declaration } from "./declaration.ts";
 import { checkFlags, type JobSpecification, jobInfo } from "./job.ts";
 import { checkJsonObject, type JsonObject } from "./json.ts";

@@ -2,8 +2,8 @@
 import test from "ava";
 import { run, WorkerPreset } from "graphile-worker";
 import type pg from "pg";
+import { withDeadline } from "../../src/db/deadline.ts";
 import { makeEngine } from "../../src/db/engine.ts";
-import { withDeadline } from "../../src/deadline.ts";
 import { addPolicyJob, definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";

@@ -2,7 +2,7 @@
 // flushes that rest, come twice, and come late.
 import { setTimeout as delay } from "node:timers/promises";
 import type { Job } from "graphile-worker";
-import { isAsAdmitted, ticketOf } from "../../src/fetched-job.ts";
+import { isAsAdmitted, ticketOf } from "../../src/run/fetched-job.ts";
 import { type Fetched, startJob } from "../helpers/native.ts";
 import type { Judge, Run } from "./judge.ts";
 import type { World } from "./world.ts";

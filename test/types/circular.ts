@@ -1,6 +1,6 @@
 // The payload type declared once, in the schema, and registered for plain Graphile Worker code from it.
 import { z } from "zod";
-import { definePolicy, type PolicyPayload } from "../../src/policy.ts";
+import { definePolicy, type PolicyPayload } from "../../src/policy/policy.ts";
 export const once = definePolicy("declared_once", {
   payload: z.object({ tenant: z.string() }),
   context: (p) => ({ tenant: p.tenant }),

@@ -1,7 +1,7 @@
 // biome-ignore-all format: an expected error must stay on the line below its comment
 import { z } from "zod";
 import { concurrency, throttle } from "../../src/gates/index.ts";
-import { definePolicy } from "../../src/policy.ts";
+import { definePolicy } from "../../src/policy/policy.ts";
 
 const payload = z.object({ endpointId: z.string(), rate: z.number() });
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { exponential, fixed, list } from "../../src/backoff.ts";
 import { concurrency } from "../../src/gates/index.ts";
-import { type AnyPolicy, definePolicy, type JobInfo, type PolicyPayload } from "../../src/policy.ts";
+import { exponential, fixed, list } from "../../src/policy/backoff.ts";
+import { type AnyPolicy, definePolicy, type JobInfo, type PolicyPayload } from "../../src/policy/policy.ts";
 
 const payload = z.object({
   accountId: z.string(),

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { concurrency, throttle } from "../../src/gates/index.ts";
-import { definePolicy } from "../../src/policy.ts";
+import { definePolicy } from "../../src/policy/policy.ts";
 
 declare global {
   namespace GraphileWorker {

@@ -1,9 +1,9 @@
 import test from "ava";
 import type { Job } from "graphile-worker";
-import { exponential, fixed, list } from "../../src/backoff.ts";
 import { isDuration } from "../../src/duration.ts";
 import { PolicyDefinitionError } from "../../src/errors.ts";
-import { type BackoffFunction, definePolicy, resolveBackoff } from "../../src/policy.ts";
+import { exponential, fixed, list } from "../../src/policy/backoff.ts";
+import { type BackoffFunction, definePolicy, resolveBackoff } from "../../src/policy/policy.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
 type Anything = any;

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import test from "ava";
-import { isOfEntries } from "../../src/halves.ts";
-import { isOutage } from "../../src/outage.ts";
+import { isOfEntries } from "../../src/db/halves.ts";
+import { isOutage } from "../../src/db/outage.ts";
 
 /** What a socket says that is written to after its other end has closed. */
 async function brokenPipe(): Promise<Error> {

@@ -1,6 +1,6 @@
 import test from "ava";
 import { concurrency } from "../../src/gates/index.ts";
-import { definePolicy, definitionHash, policyDefinition } from "../../src/policy.ts";
+import { definePolicy, definitionHash, policyDefinition } from "../../src/policy/policy.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
 type Anything = any;

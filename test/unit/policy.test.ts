@@ -2,7 +2,13 @@ import test from "ava";
 import { z } from "zod";
 import { PolicyDefinitionError } from "../../src/errors.ts";
 import { concurrency, throttle } from "../../src/gates/index.ts";
-import { type AnyPolicy, definePolicy, isPolicy, policyDefinition, tasksOf } from "../../src/policy.ts";
+import {
+  type AnyPolicy,
+  definePolicy,
+  isPolicy,
+  policyDefinition,
+  tasksOf,
+} from "../../src/policy/policy.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
 type Anything = any;

@@ -1,6 +1,6 @@
 import test from "ava";
 import { PayloadError } from "../../src/errors.ts";
-import { definePolicy, resolveJob } from "../../src/policy.ts";
+import { definePolicy, resolveJob } from "../../src/policy/policy.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
 type Anything = any;

@@ -3,7 +3,7 @@ import type { JobHelpers } from "graphile-worker";
 import { z } from "zod";
 import { z as z3 } from "zod3";
 import { PayloadError, UnwrappedTaskError } from "../../src/errors.ts";
-import { definePolicy, resolveJob } from "../../src/policy.ts";
+import { definePolicy, resolveJob } from "../../src/policy/policy.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
 type Anything = any;

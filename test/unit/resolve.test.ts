@@ -2,7 +2,7 @@ import test from "ava";
 import { z } from "zod";
 import { PayloadError } from "../../src/errors.ts";
 import { adaptiveConcurrency, concurrency, throttle } from "../../src/gates/index.ts";
-import { definePolicy, type JobInfo, resolveJob, resolveLimits } from "../../src/policy.ts";
+import { definePolicy, type JobInfo, resolveJob, resolveLimits } from "../../src/policy/policy.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
 type Anything = any;

@@ -2,8 +2,8 @@
 // that had not started when the run was cut off counts as having waited until then.
 
 import { setTimeout as delay } from "node:timers/promises";
-import { moment } from "../../moment.ts";
-import { quantile } from "../../statistics.ts";
+import { moment } from "../../harness/moment.ts";
+import { quantile } from "../../harness/statistics.ts";
 import type { Case, Figures } from "../case.ts";
 import { jobsOf, openContest } from "../contest.ts";
 import { overruns } from "../seen.ts";

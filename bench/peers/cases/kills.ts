@@ -1,8 +1,8 @@
 // Several worker processes, of which one after the other is killed by `kill -9` and replaced, while jobs of many tenants
 // wait and at most three of a tenant may run at once. A run ends with its process.
 import { setTimeout as delay } from "node:timers/promises";
-import { moment } from "../../moment.ts";
-import { quantile } from "../../statistics.ts";
+import { moment } from "../../harness/moment.ts";
+import { quantile } from "../../harness/statistics.ts";
 import type { Case, Figures } from "../case.ts";
 import { jobsOf, keysOf, openArena } from "../contest.ts";
 import { openCrew } from "../crew.ts";

@@ -1,6 +1,6 @@
 // How soon a tenant's freed slot has its next job, in a worker with slots to spare: a few tenants with jobs waiting, and
 // three at once of each.
-import { quantile } from "../../statistics.ts";
+import { quantile } from "../../harness/statistics.ts";
 import type { Case } from "../case.ts";
 import { overruns, turnarounds } from "../seen.ts";
 import { CAP, runBacklog } from "./cap.ts";

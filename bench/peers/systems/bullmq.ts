@@ -1,7 +1,7 @@
 // Groups are part of BullMQ Pro: where there is a limit, each key has a queue of its own, and a worker that takes from it.
 import pg from "pg";
-import { SLOTS } from "../../children/worker.ts";
-import { inCalls } from "../../jobs.ts";
+import { SLOTS } from "../../harness/children/worker.ts";
+import { inCalls } from "../../harness/jobs.ts";
 import type { Job, Limit, System } from "../system.ts";
 
 const ALL = "bench";

@@ -1,7 +1,7 @@
 import { type DispatchPolicyOptions, definePolicy, makePolicyUtils } from "../../../src/index.ts";
-import { SLOTS, startWorker } from "../../children/worker.ts";
-import { inCalls, TASK } from "../../jobs.ts";
-import { logger } from "../../logger.ts";
+import { SLOTS, startWorker } from "../../harness/children/worker.ts";
+import { inCalls, TASK } from "../../harness/jobs.ts";
+import { logger } from "../../harness/logger.ts";
 import type { Job, Limit, System } from "../system.ts";
 
 type Pace = { readonly window: "sliding" } | { readonly smooth: true };

@@ -1,5 +1,5 @@
-import { SLOTS } from "../../children/worker.ts";
-import { inCalls } from "../../jobs.ts";
+import { SLOTS } from "../../harness/children/worker.ts";
+import { inCalls } from "../../harness/jobs.ts";
 import type { Job, Limit, System } from "../system.ts";
 
 const QUEUE = "bench";

@@ -1,7 +1,7 @@
 import { makeWorkerUtils } from "graphile-worker";
-import { SLOTS, startWorker } from "../../children/worker.ts";
-import { inCalls, openPolicy, TASK } from "../../jobs.ts";
-import { logger } from "../../logger.ts";
+import { SLOTS, startWorker } from "../../harness/children/worker.ts";
+import { inCalls, openPolicy, TASK } from "../../harness/jobs.ts";
+import { logger } from "../../harness/logger.ts";
 import type { Job, Limit, System } from "../system.ts";
 
 export const plain: System = {

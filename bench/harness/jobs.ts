@@ -1,0 +1,55 @@
+import { definePolicy } from "../../src/index.ts";
+
+export const TASK = "bench";
+
+const PER_CALL = 10_000;
+/** More than a run gets through. */
+const NEVER_BINDS = 1_000_000;
+
+/** Three gates, one over the whole policy; none binds. */
+export const openPolicy = definePolicy(TASK, {
+  partitionBy: "tenant",
+  gates: ({ throttle, concurrency }) => [
+    throttle({ rate: NEVER_BINDS, per: "1 second" }),
+    concurrency({ max: NEVER_BINDS }),
+    throttle({ name: "all", scope: "policy", rate: NEVER_BINDS, per: "1 second" }),
+  ],
+});
+
+export const oneAtATime = definePolicy(TASK, {
+  partitionBy: "tenant",
+  gates: ({ concurrency }) => [concurrency({ max: 1 })],
+});
+
+export type FairBy = "jobs" | "work";
+
+/** Nothing but fairness. */
+export const mixedPolicy = (by: FairBy) =>
+  definePolicy(TASK, { partitionBy: "tenant", fairness: { halfLife: "1 minute", by } });
+
+/** Jobs of so many tenants in turn, as both addJobs take them. */
+export function specsOf(count: number, tenants: number) {
+  return Array.from({ length: count }, (_, id) => ({
+    identifier: TASK,
+    payload: { tenant: `tenant-${id % tenants}`, id },
+  }));
+}
+
+type Spec = ReturnType<typeof specsOf>[number];
+
+/** Adds them some at a time, as a program with many to add would. */
+export async function addInCalls(
+  utils: { addJobs(specs: Spec[]): Promise<unknown> },
+  specs: readonly Spec[],
+  perCall = PER_CALL,
+): Promise<void> {
+  await inCalls(specs, (some) => utils.addJobs(some), perCall);
+}
+
+export async function inCalls<Item>(
+  items: readonly Item[],
+  call: (some: Item[]) => Promise<unknown>,
+  perCall = PER_CALL,
+): Promise<void> {
+  for (let from = 0; from < items.length; from += perCall) await call(items.slice(from, from + perCall));
+}

@@ -1,0 +1,88 @@
+import type { BacklogSize } from "../studies/backlog.ts";
+import type { BloatSize } from "../studies/bloat.ts";
+import type { FairnessSize } from "../studies/fairness.ts";
+import type { LimitsSize } from "../studies/limits.ts";
+import type { SoakSize } from "../studies/soak.ts";
+import type { Rounds } from "./pairs.ts";
+
+export interface Sizes {
+  readonly stageBulk: Rounds & { jobs: number; jobsPerCall: number; partitions: number };
+  readonly stageSingle: Rounds & { jobs: number };
+  readonly admit: Rounds & { partitions: number; jobsPerPartition: number };
+  readonly tickBacklog: Rounds & { staged: number; stagedBaseline: number };
+  readonly tickBacklogLarge: Rounds & { staged: number; stagedBaseline: number };
+  readonly tickIdlePartitions: Rounds & { staged: number; idlePartitions: number };
+  readonly endToEndDefault: Rounds & { jobs: number; partitions: number };
+  readonly endToEndTuned: Rounds & { jobs: number; partitions: number };
+  readonly slotTurnaround: Rounds & { samples: number };
+  readonly backlog: BacklogSize;
+  readonly limits: LimitsSize;
+  readonly soak: SoakSize;
+  readonly bloat: BloatSize;
+  readonly fairness: FairnessSize;
+}
+
+const FULL: Sizes = {
+  stageBulk: { runs: 7, warmUps: 1, jobs: 100_000, jobsPerCall: 10_000, partitions: 1000 },
+  stageSingle: { runs: 25, warmUps: 1, jobs: 200 },
+  admit: { runs: 15, warmUps: 2, partitions: 50, jobsPerPartition: 100 },
+  tickBacklog: { runs: 41, warmUps: 6, staged: 1_000_000, stagedBaseline: 1000 },
+  tickBacklogLarge: { runs: 41, warmUps: 6, staged: 10_000_000, stagedBaseline: 1000 },
+  tickIdlePartitions: { runs: 41, warmUps: 6, staged: 10_000, idlePartitions: 100_000 },
+  endToEndDefault: { runs: 5, warmUps: 0, jobs: 20_000, partitions: 100 },
+  endToEndTuned: { runs: 5, warmUps: 0, jobs: 100_000, partitions: 100 },
+  slotTurnaround: { runs: 21, warmUps: 1, samples: 50 },
+  backlog: { waiting: [50_000, 1_000_000], partitions: 1000, seconds: 15, urgentJobs: 50 },
+  bloat: { jobs: 1_000_000, jobsPerCall: 10_000, partitions: 1000, waiting: 50_000 },
+  limits: { firstRate: 100, factor: 1.4, mostSteps: 14, secondsPerStep: 10, tenants: 100 },
+  soak: { minutes: 30, secondsPerMinute: 60, tenants: 200, part: 0.7 },
+  fairness: {
+    tenants: {
+      "long-1": { ms: 2000, jobs: 1500 },
+      "long-2": { ms: 2000, jobs: 1500 },
+      "short-1": { ms: 10, jobs: 100_000 },
+      "short-2": { ms: 10, jobs: 100_000 },
+    },
+    ...{ warmUpSeconds: 10, windows: 12, secondsPerWindow: 5 },
+  },
+};
+
+const QUICK: Sizes = {
+  stageBulk: { ...FULL.stageBulk, runs: 3, jobs: 20_000 },
+  stageSingle: { ...FULL.stageSingle, runs: 9, jobs: 50 },
+  admit: { ...FULL.admit, runs: 5, warmUps: 1 },
+  tickBacklog: { ...FULL.tickBacklog, runs: 15, warmUps: 3, staged: 200_000 },
+  tickBacklogLarge: { ...FULL.tickBacklogLarge, runs: 15, warmUps: 3 },
+  tickIdlePartitions: { ...FULL.tickIdlePartitions, runs: 15, warmUps: 3, idlePartitions: 20_000 },
+  endToEndDefault: { ...FULL.endToEndDefault, runs: 3, jobs: 4000 },
+  endToEndTuned: { ...FULL.endToEndTuned, runs: 3, jobs: 24_000 },
+  slotTurnaround: { ...FULL.slotTurnaround, runs: 7, samples: 15 },
+  backlog: { ...FULL.backlog, waiting: [20_000, 200_000], seconds: 5 },
+  bloat: { ...FULL.bloat, jobs: 50_000 },
+  limits: { ...FULL.limits, factor: 2, mostSteps: 7, secondsPerStep: 3 },
+  soak: { ...FULL.soak, minutes: 3, secondsPerMinute: 10 },
+  fairness: { ...FULL.fairness, windows: 4 },
+};
+
+/** Says that everything works, and nothing about pace. */
+const SMALLEST: Sizes = {
+  stageBulk: { runs: 1, warmUps: 0, jobs: 200, jobsPerCall: 100, partitions: 10 },
+  stageSingle: { runs: 1, warmUps: 0, jobs: 5 },
+  admit: { runs: 1, warmUps: 0, partitions: 5, jobsPerPartition: 5 },
+  tickBacklog: { runs: 1, warmUps: 0, staged: 2000, stagedBaseline: 1000 },
+  tickBacklogLarge: { runs: 1, warmUps: 0, staged: 4000, stagedBaseline: 1000 },
+  tickIdlePartitions: { runs: 1, warmUps: 0, staged: 1000, idlePartitions: 100 },
+  endToEndDefault: { runs: 1, warmUps: 0, jobs: 2000, partitions: 10 },
+  endToEndTuned: { runs: 1, warmUps: 0, jobs: 20_000, partitions: 10 },
+  slotTurnaround: { runs: 1, warmUps: 0, samples: 5 },
+  backlog: { waiting: [100, 1000], partitions: 10, seconds: 1, urgentJobs: 5 },
+  bloat: { jobs: 600, jobsPerCall: 200, partitions: 10, waiting: 300 },
+  limits: { firstRate: 20, factor: 2, mostSteps: 2, secondsPerStep: 1, tenants: 10 },
+  soak: { minutes: 2, secondsPerMinute: 1, tenants: 10, part: 0.7 },
+  fairness: {
+    tenants: { long: { ms: 100, jobs: 600 }, short: { ms: 1, jobs: 5000 } },
+    ...{ warmUpSeconds: 1, windows: 2, secondsPerWindow: 1 },
+  },
+};
+
+export const SIZES = { full: FULL, quick: QUICK, smallest: SMALLEST };

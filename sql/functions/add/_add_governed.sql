@@ -1,0 +1,79 @@
+-- Works out policy and partition of jobs added from SQL, and stages them in the order they were given, with the rights
+-- of the schema's owner. Those of tasks without a policy it leaves alone: `staged` null, `job` as _stage_plain takes it, with
+-- the place of its payload among the specs.
+create or replace function :DISPATCH_POLICY_SCHEMA._add_governed(
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[]
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_batches json;
+  v_plain json;
+begin
+  if p_partition_keys is not null and cardinality(p_partition_keys) <> cardinality(p_specs) then
+    raise exception 'dispatch_policy: partition_keys has % entries, specs has %; expected one key (or null) per job',
+      cardinality(p_partition_keys), cardinality(p_specs) using errcode = 'DPARG';
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._check_key(k.key) from unnest(p_partition_keys) k (key);
+  perform :DISPATCH_POLICY_SCHEMA._check_specs(p_specs);
+  if exists (select from unnest(p_specs) s where s.flags is not null and exists (
+    select from unnest(s.flags) f where f like 'dispatch\_policy:%')) then
+    raise exception 'dispatch_policy: flags that begin with "dispatch_policy:" are reserved' using errcode = 'DPARG';
+  end if;
+  with spec as (
+    -- side by side: an array subscript walks the array for each job
+    select s.* from rows from (unnest(p_specs), unnest(coalesce(p_partition_keys, '{}'))) with ordinality
+      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, partition_key, n)
+  ),
+  placed as (
+    select s.*, p.name as policy, p.definition,
+      (p.definition ->> 'resolvesInSql')::boolean as resolves,
+      case when p.id is null then null
+        else coalesce(s.partition_key, :DISPATCH_POLICY_SCHEMA._path_key(p.definition, s.payload, s.identifier)) end
+        as key
+    from spec s
+    left join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = s.identifier
+    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id
+  ),
+  job as (
+    select p.policy, p.n, json_build_object(
+      'n', p.n, 'task', p.identifier, 'payload', case when p.policy is not null then p.payload end,
+      'queueName', coalesce(p.queue_name, p.definition #>> '{job,queueName}'), 'runAt', p.run_at,
+      'maxAttempts', coalesce(p.max_attempts, (p.definition #>> '{job,maxAttempts}')::int), 'jobKey', p.job_key,
+      'priority', coalesce(p.priority, (p.definition #>> '{job,priority}')::int),
+      'flags', coalesce(to_json(p.flags), (p.definition #> '{job,flags}')::json),
+      'cost', case when p.resolves then p.definition -> 'cost' end, 'key', p.partition_key,
+      'p', case when p.policy is null then p.n when p.resolves and p.key is not null
+        then dense_rank() over (partition by p.policy, p.resolves and p.key is not null order by p.key) - 1 end) as job
+    from placed p
+  ),
+  partition as (
+    select d.policy, jsonb_agg(jsonb_build_object(
+      'key', d.key, 'shard', d.definition ->> 'shard', 'context', '{}'::jsonb, 'weight', d.definition -> 'weight',
+      'limits', case when d.place = 0 then :DISPATCH_POLICY_SCHEMA._constant_limits(d.definition) end,
+      'like', case when d.place > 0 then 0 end) order by d.key) as partitions
+    from (
+      select d.*, row_number() over (partition by d.policy order by d.key) - 1 as place
+      from (select distinct p.policy, p.key, p.definition from placed p where p.resolves and p.key is not null) d
+    ) d
+    group by d.policy
+  )
+  select json_agg(b.batch) filter (where b.policy is not null), min(b.jobs::text) filter (where b.policy is null)
+  into v_batches, v_plain from (
+    select j.policy, case when j.policy is null then json_agg(j.job order by j.n) end as jobs,
+      case when j.policy is not null then json_build_object('policy', j.policy, 'version', p.version,
+        -- asked once a policy: grouped by, it was sorted with each job, gigabytes of it
+        'partitions', coalesce((select k.partitions from partition k where k.policy = j.policy), '[]'),
+        'jobs', json_agg(j.job order by j.n)) end as batch
+    from job j
+    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.name = j.policy
+    group by j.policy, p.version
+  ) b;
+  return query
+  select s.* from :DISPATCH_POLICY_SCHEMA._stage(v_batches, p_mode) s
+  union all
+  select (j.value ->> 'n')::int, null, null, null, null, null, null, null, null, null, null, null, null, null, j.value
+  from json_array_elements(v_plain) j;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA._add_governed from public;

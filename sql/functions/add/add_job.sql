@@ -1,0 +1,21 @@
+-- Graphile Worker's add_job, same parameters in the same order, ours last: stages the job where its task has a policy,
+-- passes it on where not. `partition_key` names the partition outright; without it a policy whose partitionBy is a
+-- path is worked out here, any other by the next tick of a process that has the policy.
+--
+--   select dispatch_policy.add_job('fetch_endpoint', '{"endpointId": "ep1"}');
+create or replace function :DISPATCH_POLICY_SCHEMA.add_job(
+  identifier text, payload json default null, queue_name text default null, run_at timestamptz default null,
+  max_attempts int default null, job_key text default null, priority int default null, flags text[] default null,
+  job_key_mode text default 'replace', partition_key text default null
+) returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+declare
+  v_added :DISPATCH_POLICY_SCHEMA.added_job;
+begin
+  select a.* into v_added from :DISPATCH_POLICY_SCHEMA._add_jobs(
+    array[row(
+      identifier, payload, queue_name, run_at, max_attempts::smallint, job_key, priority::smallint, flags
+    ):::GRAPHILE_WORKER_SCHEMA.job_spec], coalesce(job_key_mode, 'replace'), array[partition_key]) a;
+  return v_added;
+end
+$$;

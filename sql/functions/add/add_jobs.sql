@@ -1,0 +1,8 @@
+-- Graphile Worker's add_jobs; `partition_keys` beside `specs`, null where a key is to be worked out.
+create or replace function :DISPATCH_POLICY_SCHEMA.add_jobs(
+  specs :GRAPHILE_WORKER_SCHEMA.job_spec[], job_key_preserve_run_at boolean default false, partition_keys text[] default null
+) returns setof :DISPATCH_POLICY_SCHEMA.added_job language sql volatile
+set search_path = pg_catalog, pg_temp as $$
+  select a.* from :DISPATCH_POLICY_SCHEMA._add_jobs(
+    specs, case when job_key_preserve_run_at then 'preserve_run_at' else 'replace' end, partition_keys) a;
+$$;

@@ -1,0 +1,121 @@
+-- One admission pass over one shard of a policy: claim, lock, allocate, hand over, charge. One transaction and the
+-- same number of statements whatever the number of partitions.
+--
+-- Passes that keep to the ahead bound come one after the other, each with all that are eligible: what a second one claimed
+-- beside the first would be ranked alone, and take all the room there is once the first lets go of the bound.
+--
+-- A limiter that an application's transaction has locked stops those who use it, and nobody else: after a short wait their
+-- partitions are put off for a moment, and the others go on in the same pass.
+--
+-- Lock order, here and everywhere: partitions (skipped when locked, never waited for), limiters ascending, staged
+-- rows (skipped), Graphile Worker's job rows, in-flight rows.
+--
+--   p_shard    null: all shards          p_claim    most partitions to look at
+--   p_now      null: the database clock, read after the locks (read before, a wait for a lock let a throttle overrun)
+--   p_bounded  keep the policy's jobs in flight just ahead of its workers
+--   to_route   arrivals or notes of room wait for the router
+create or replace function :DISPATCH_POLICY_SCHEMA._admit(
+  p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
+  out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz,
+  out saturated text, out to_route boolean
+) language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
+set lock_timeout = '2s'                     -- an application transaction that left a new queue name open blocks add_jobs
+as $$
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_partition_ids uuid[];
+  v_limiter_ids bigint[];
+  v_busy jsonb;
+  v_held bigint[] := '{}';
+  v_locking boolean := false;
+  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
+  v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'dispatch_policy: a tick needs READ COMMITTED, not %', current_setting('transaction_isolation')
+      using errcode = 'invalid_transaction_state',
+        hint = 'Under a fixed snapshot it would decide by counters that others have since changed.';
+  end if;
+  claimed := 0; admitted := 0; denied := '{}'; set_aside := 0;
+  select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  if v_policy.id is null then
+    perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);
+  end if;
+  if p_bounded then
+    v_busy := (
+      select u.busy from :DISPATCH_POLICY_SCHEMA._private_turns u
+      where u.policy_id = v_policy.id and u.step = 'admit' and u.place = 0 for update);
+    v_now := coalesce(p_now, clock_timestamp());
+  else
+    v_busy := (
+      select u.busy from :DISPATCH_POLICY_SCHEMA._private_turns u
+      where u.policy_id = v_policy.id and u.step = 'admit' and u.place = 0);
+  end if;
+  -- which all partitions use
+  if v_busy ? v_policy.ahead_limiter_id::text
+    and :DISPATCH_POLICY_SCHEMA._held_limiters(array[v_policy.ahead_limiter_id]) <> '{}' then
+    next_eligible_at := v_now + interval '100 milliseconds';
+    to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
+    return;
+  end if;
+  if v_policy.paused_until <= v_now then
+    -- twice only where a limiter was not to be had. A subtransaction around all of it: a row that is locked outside and
+    -- changed inside of one costs a multixact.
+    for v_attempt in 1..2 loop
+      begin
+        v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy.id, p_shard, p_claim, v_now);
+        exit when v_partition_ids is null;
+        claimed := cardinality(v_partition_ids);
+        if v_busy <> '{}' or v_attempt = 2 then
+          v_held := case when v_attempt = 2
+            then :DISPATCH_POLICY_SCHEMA._lock_available_limiters(
+              :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids)) else '{}' end;
+          -- all use this one: they stay as they are, and other passes may be the reason
+          if v_policy.ahead_limiter_id = any(v_held) then
+            claimed := 0;
+            v_partition_ids := '{}';
+          end if;
+          v_partition_ids := :DISPATCH_POLICY_SCHEMA._put_off(
+            v_policy.id, v_partition_ids, v_busy, v_held, p_bounded, v_now);
+          exit when v_partition_ids = '{}';
+        end if;
+        perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
+        if v_attempt = 2 then
+          v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids);   -- which it has locked
+        else
+          v_locking := true;
+          v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(v_partition_ids);
+          v_locking := false;
+        end if;
+        if p_now is null then
+          v_now := clock_timestamp();
+        end if;
+        v_limiters := array(
+          select l from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, v_limiter_ids, v_now, p_bounded) l);
+        if v_policy.breaker_failures is not null then
+          v_partition_ids := :DISPATCH_POLICY_SCHEMA._known_outcomes(v_policy, v_partition_ids);
+          claimed := cardinality(v_partition_ids);
+        end if;
+        v_candidates := case when v_policy.enabled
+          then :DISPATCH_POLICY_SCHEMA._allocate(v_policy, v_partition_ids, v_limiters, v_now)
+          else array(select c from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, v_policy.batch_size, null) c) end;
+        select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
+        from :DISPATCH_POLICY_SCHEMA._admit_claimed(
+          v_policy, v_partition_ids, v_limiters, v_candidates, v_now, not v_policy.enabled) a;
+        exit;
+      exception when lock_not_available or deadlock_detected then
+        if not v_locking then
+          raise;
+        end if;
+        v_locking := false;
+      end;
+    end loop;
+  end if;
+  next_eligible_at := case when v_policy.ahead_limiter_id = any(v_held) then v_now + interval '100 milliseconds'
+    else :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null) end;
+  to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
+end
+$$;

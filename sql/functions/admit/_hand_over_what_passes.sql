@@ -1,0 +1,81 @@
+-- Hands the chosen jobs over. Where Graphile Worker refuses them as a whole they go in halves, each for good, down to the
+-- single job: what passes is admitted, whatever the rest. A job that is refused alone is set aside, still staged, with
+-- the error, and is tried again after a growing back-off.
+--
+-- A job that waits for another transaction (one that has just added a job of its key, or made its queue, and has not
+-- committed) is set aside as well, for moments. The limiters are locked by now, so nobody waits for long: the whole
+-- for 50 ms, its parts for 5. A job without a key waits for its queue, or for its task: the others of that wait as well.
+--
+-- After 400 refusals, or 40 waits, what was not tried yet stays as it is, for the next pass. When not one job passes, and
+-- Graphile Worker's own schema is what fails, the error is raised: the jobs are not to blame.
+create or replace function :DISPATCH_POLICY_SCHEMA._hand_over_what_passes(
+  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], p_now timestamptz,
+  out admissions :DISPATCH_POLICY_SCHEMA._private_admission[], out set_aside bigint[]
+) language plpgsql
+set lock_timeout = '50ms' as $$
+declare
+  v_chosen bigint[];
+  v_todo jsonb;
+  v_from int;
+  v_to int;
+  v_locks boolean;
+  v_refusals int := 0;
+  v_waits int := 0;
+  v_broken int := 0;
+  v_state text;
+  v_error text;
+begin
+  set_aside := '{}';
+  begin
+    admissions := :DISPATCH_POLICY_SCHEMA._hand_over(p_candidates, p_now);
+    return;
+  exception when others then
+    if :DISPATCH_POLICY_SCHEMA._concerns_all(sqlstate) then
+      raise;
+    end if;
+  end;
+  admissions := '{}';
+  perform set_config('lock_timeout', '5ms', true);
+  -- those first that cannot wait for anybody, all at once
+  v_chosen := array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(array(select c.staged_id from unnest(p_candidates) c where c.chosen))
+    order by s.job_key is not null or s.queue_name is not null or s.parked_job_id is not null, s.failures, s.queue_name, s.id);
+  v_from := (
+    select count(*) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(v_chosen) and s.job_key is null and s.queue_name is null and s.parked_job_id is null);
+  v_todo := case when v_from between 1 and cardinality(v_chosen) - 1
+    then jsonb_build_array(jsonb_build_array(v_from + 1, cardinality(v_chosen)), jsonb_build_array(1, v_from))
+    else jsonb_build_array(jsonb_build_array(1, cardinality(v_chosen))) end;
+  while jsonb_array_length(v_todo) > 0 and v_refusals < 400 and v_waits < 40 loop
+    v_from := v_todo -> -1 ->> 0;
+    v_to := v_todo -> -1 ->> 1;
+    v_todo := v_todo - -1;
+    begin
+      admissions := admissions || :DISPATCH_POLICY_SCHEMA._hand_over(
+        array(select c from unnest(p_candidates) c
+          where c.chosen and c.staged_id in (select unnest(v_chosen[v_from:v_to]) except select unnest(set_aside))),
+        p_now);
+    exception when others then
+      v_locks := sqlstate = '55P03';
+      v_refusals := v_refusals + 1;
+      v_waits := v_waits + case when v_locks then 1 else 0 end;
+      if :DISPATCH_POLICY_SCHEMA._concerns_all(sqlstate) then
+        raise;
+      elsif v_from < v_to then
+        v_todo := v_todo || :DISPATCH_POLICY_SCHEMA._halves(v_from, v_to);
+      else
+        v_broken := v_broken + case when left(sqlstate, 2) = any('{0A,25,3F,42,53,58,XX}') then 1 else 0 end;
+        v_error := sqlerrm;
+        v_state := sqlstate;
+        set_aside := set_aside || :DISPATCH_POLICY_SCHEMA._set_aside(
+          v_chosen[v_from], v_chosen, sqlerrm, v_locks, p_now);
+      end if;
+    end;
+  end loop;
+  if v_broken >= 5 and admissions = '{}' and v_broken = cardinality(set_aside) then
+    raise exception using errcode = v_state, message = v_error,
+      detail = 'dispatch_policy: Graphile Worker refused every job of this admission; all stay staged.';
+  end if;
+end
+$$;

@@ -1,0 +1,76 @@
+-- Keeps what the admitted jobs hold until they are released, and says how many that are of each partition. A job that is
+-- in flight already, under the same job key, holds on to what it has and is not charged again; unless it has come under
+-- other limiters: then it is charged as a new one, and holds these as well.
+create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
+  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
+  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_taking[] language plpgsql volatile as $$   -- planned as _charge, which calls it
+declare
+  v_admission bigint := :DISPATCH_POLICY_SCHEMA._admission_now();
+  v_moved bigint[] := '{}';
+  v_held bigint[] := '{}';
+  v_takings :DISPATCH_POLICY_SCHEMA._private_taking[];
+begin
+  -- most jobs are new to Graphile Worker: without asking for conflicts 5,000 of them take 18 ms, with it 31
+  if exists (select from unnest(p_admissions) a where a.counted) then
+    with moving as materialized (
+      select f.job_id, f.limiter_ids, h.limiter_ids as new_ids
+      from :DISPATCH_POLICY_SCHEMA._holdings(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
+      join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = h.job_id
+      where h.counted and (f.partition_id <> h.partition_id or not f.limiter_ids @> h.limiter_ids)
+      order by f.job_id for update of f
+    ),
+    -- what it holds already is about to be counted again
+    uncounted as (
+      update :DISPATCH_POLICY_SCHEMA._private_limiters l set in_flight = l.in_flight - n.jobs
+      from (
+        select u.id, count(*)::int as jobs from moving m cross join unnest(m.limiter_ids) u (id)
+        where u.id = any(m.new_ids) group by u.id
+      ) n
+      where l.id = n.id
+    )
+    select coalesce(array_agg(m.job_id), '{}') into v_moved from moving m;
+    with taken as (
+      insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
+        (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
+      select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work,
+        p_now
+      from :DISPATCH_POLICY_SCHEMA._holdings(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
+      where h.counted
+      order by h.job_id
+      on conflict (job_id) do update set staged_id = excluded.staged_id, admission = excluded.admission,
+        revision = excluded.revision, attempt = null, pool_id = null, started_at = null, missing_since = null,
+        policy_id = excluded.policy_id, partition_id = excluded.partition_id,
+        limiter_ids = case when f.job_id = any(v_moved)
+          then array(select unnest(f.limiter_ids) union select unnest(excluded.limiter_ids)) else f.limiter_ids end,
+        cost = case when f.job_id = any(v_moved) then excluded.cost else f.cost end,
+        work = case when f.job_id = any(v_moved) then excluded.work else f.work end
+      returning f.job_id, f.xmax = 0 as fresh
+    )
+    select coalesce(array_agg(t.job_id) filter (where not t.fresh and t.job_id <> all(v_moved)), '{}') into v_held
+    from taken t;
+  end if;
+  with holdings as materialized (
+    select h.*, h.job_id not in (select unnest(v_held)) as new
+    from :DISPATCH_POLICY_SCHEMA._holdings(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
+  ),
+  taken as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs
+      (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
+    select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work,
+      p_now
+    from holdings h where not h.counted
+  )
+  -- by partition: unnesting the limiters of 5,000 jobs cost as much as inserting them
+  select array_agg(row(n.partition_id, n.admitted, n.first_job_id, n.jobs, n.cost):::DISPATCH_POLICY_SCHEMA._private_taking)
+  into v_takings
+  from (
+    select h.partition_id, count(*)::int as admitted, min(h.job_id) as first_job_id,
+      count(*) filter (where h.new)::int as jobs, coalesce(sum(h.cost) filter (where h.new), 0) as cost
+    from holdings h group by h.partition_id
+  ) n;
+  return v_takings;
+end
+$$;

@@ -1,0 +1,36 @@
+-- Puts those of the claimed partitions off that use a limiter which another transaction has locked, and returns the others.
+-- These limiters are `p_held`, and of those that passes have found locked before, which `p_busy` names, the ones that still
+-- are: so only the first pass waits for one. A partition is put off for as long as its limiter has been locked, a tenth of a second
+-- at least and a second at most.
+create or replace function :DISPATCH_POLICY_SCHEMA._put_off(
+  p_policy_id int, p_partition_ids uuid[], p_busy jsonb, p_held bigint[], p_remember boolean, p_now timestamptz
+) returns uuid[] language plpgsql as $$
+declare
+  v_held bigint[] := p_held || :DISPATCH_POLICY_SCHEMA._held_limiters(array(
+    select k::bigint from jsonb_object_keys(p_busy) k where k::bigint <> all (p_held)));
+  v_busy jsonb;
+  v_put_off uuid[];
+begin
+  v_busy := (
+    select coalesce(jsonb_object_agg(u.id, coalesce(p_busy -> u.id::text, to_jsonb(p_now))), '{}')
+    from unnest(v_held) u (id));
+  if p_remember and v_busy <> p_busy then
+    update :DISPATCH_POLICY_SCHEMA._private_turns t set busy = v_busy
+    where t.policy_id = p_policy_id and t.step = 'admit' and t.place = 0;
+  end if;
+  if v_held = '{}' then
+    return p_partition_ids;
+  end if;
+  with put_off as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+      blocked_on = null,
+      denied_until = p_now + least(greatest(interval '100 milliseconds', (
+        select max(p_now - (v_busy ->> u.id::text)::timestamptz)
+        from unnest(p.limiter_ids) u (id) where u.id = any(v_held))), interval '1 second')
+    where p.id = any(p_partition_ids) and p.limiter_ids && v_held
+    returning p.id
+  )
+  select array_agg(o.id) into v_put_off from put_off o;
+  return array(select u.id from unnest(p_partition_ids) u (id) where (u.id in (select unnest(v_put_off))) is not true);
+end
+$$;

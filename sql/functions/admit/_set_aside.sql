@@ -1,0 +1,25 @@
+-- Sets a job aside, still staged, and where it waits for another transaction all of `p_among` that wait for the same.
+-- Returns which.
+create or replace function :DISPATCH_POLICY_SCHEMA._set_aside(
+  p_staged_id bigint, p_among bigint[], p_error text, p_locks boolean, p_now timestamptz
+) returns bigint[] language sql volatile as $$
+  -- those that another session has locked stay as they are: this is done while an error is handled, and must not fail
+  with same as materialized (
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    join :DISPATCH_POLICY_SCHEMA._private_staged_jobs x on x.id = p_staged_id
+    where s.id = any(p_among) and (s.id = x.id
+      or (p_locks and x.job_key is null and x.parked_job_id is null and case when x.queue_name is null
+        then s.task_identifier = x.task_identifier else s.queue_name = x.queue_name end))
+  ),
+  set_aside as (
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
+      due = false, failures = least(s.failures + 1, 30000), error = p_error,
+      retry_at = p_now + case when p_locks
+        then least(interval '50 milliseconds' * power(2, least(s.failures, 10)), interval '1 second')
+        else least(interval '1 second' * power(2, least(s.failures, 12)), interval '1 hour') end
+    where s.id = any(array(
+      select y.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs y
+      where y.id in (select m.id from same m) for update skip locked))
+  )
+  select array(select m.id from same m);
+$$;

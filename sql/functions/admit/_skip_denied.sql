@@ -1,0 +1,33 @@
+-- `whenBusy: "skip"`: a partition that its gates deny loses what is due by now, parked jobs apart.
+create or replace function :DISPATCH_POLICY_SCHEMA._skip_denied(p_policy text, p_partition_ids uuid[])
+returns void language plpgsql as $$
+declare
+  v_skipped int;
+begin
+  with denied as materialized (
+    select q.id, q.key from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.id = any(p_partition_ids) and q.denied_reason = any(array[
+      'throttle_empty', 'rate_zero', 'concurrency_full', 'max_zero', 'adaptive_concurrency_full'])
+  ),
+  skipped as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id in (
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x
+      where x.partition_id = any(array(select d.id from denied d)) and x.due and x.parked_job_id is null
+      for update skip locked)
+    returning s.partition_id
+  ),
+  noted as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, key, reason, jobs)
+    select p_policy, d.id, d.key, 'busy', count(*) from skipped s join denied d on d.id = s.partition_id
+    group by d.id, d.key
+  ),
+  -- nothing waits any more; what is left (another session's, or parked) is found when it looks again
+  told as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null
+    where q.id in (select s.partition_id from skipped s)
+  )
+  select count(*) into v_skipped from skipped;
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -v_skipped);
+end
+$$;

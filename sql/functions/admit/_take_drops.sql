@@ -1,0 +1,30 @@
+-- Consumes the notes of dropped jobs: counted with their partitions, and returned to be told.
+create or replace function :DISPATCH_POLICY_SCHEMA._take_drops(p_policy text)
+returns table (partition text, reason text, jobs int) language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  if not exists (select from :DISPATCH_POLICY_SCHEMA._private_drops d where d.policy = p_policy) then
+    return;
+  end if;
+  return query
+  with free as materialized (
+    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.id in (select d.partition_id from :DISPATCH_POLICY_SCHEMA._private_drops d where d.policy = p_policy)
+    order by q.id for no key update skip locked
+  ),
+  note as materialized (
+    delete from :DISPATCH_POLICY_SCHEMA._private_drops d
+    where d.policy = p_policy and (d.partition_id in (select f.id from free f) or not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = d.partition_id))
+    returning d.*
+  ),
+  counted as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set dropped_total = q.dropped_total + n.jobs
+    from (select n.partition_id, sum(n.jobs) as jobs from note n group by n.partition_id) n where q.id = n.partition_id
+  )
+  select coalesce(q.key, n.key), n.reason, sum(n.jobs)::int
+  from note n left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = n.partition_id
+  group by 1, 2 order by 1, 2;
+end
+$$;

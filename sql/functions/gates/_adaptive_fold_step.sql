@@ -1,0 +1,15 @@
+create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_fold_step(
+  state :DISPATCH_POLICY_SCHEMA._private_limiters, limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
+  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_limiters language sql immutable as $$
+  select :DISPATCH_POLICY_SCHEMA._adaptive_observe(
+    coalesce(state, limiter), lag_ms, succeeded, admitted_at, was_in_flight, now);
+$$;
+
+create or replace aggregate :DISPATCH_POLICY_SCHEMA._adaptive_fold(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
+  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
+) (
+  sfunc = :DISPATCH_POLICY_SCHEMA._adaptive_fold_step,
+  stype = :DISPATCH_POLICY_SCHEMA._private_limiters
+);

@@ -1,0 +1,37 @@
+-- Folds finished jobs, in the order they finished, into an adaptive limiter. Per job: the lag's EWMA; a failure
+-- multiplies the cap by failure_decrease_factor; an EWMA over target by overload_decrease_factor; else it grows by
+-- one. It grows only while the cap was binding (in flight at least half of it), and shrinks at most once per round:
+-- jobs admitted before the last decrease saw the old cap and say nothing about the new one. (A decrease ahead of now is a
+-- wrong clock's, and ends no round.)
+--
+-- A lag that is not known, or cannot be one, leaves the average as it is. An average of nearly nothing is nothing:
+-- PostgreSQL raises an error where a product underflows, and after 1,075 lags of 0 no release succeeded any more.
+create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_observe(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
+  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql immutable as $$
+declare
+  v_current int := coalesce(limiter.current_max, limiter.initial_max);
+  v_new_round boolean := (limiter.decreased_at < admitted_at or limiter.decreased_at > now + interval '1 second') is not false;
+  v_factor float8;
+  v_average float8 := case when limiter.lag_ewma_ms >= 1e-9 then least(limiter.lag_ewma_ms, 1e15) else 0 end;
+  -- NaN is above all numbers here
+  v_lag float8 := case when lag_ms < 1e-9 and lag_ms >= 0 then 0 when lag_ms >= 0 and lag_ms < 'Infinity'
+    then least(lag_ms, 1e15) else v_average end;
+begin
+  limiter.lag_ewma_ms := (1 - limiter.ewma_alpha) * v_average + limiter.ewma_alpha * v_lag;
+  limiter.lag_ewma_ms := case when limiter.lag_ewma_ms < 1e-9 then 0 else limiter.lag_ewma_ms end;
+  v_factor := case when not succeeded then limiter.failure_decrease_factor
+                   when limiter.lag_ewma_ms > limiter.target_lag_ms then limiter.overload_decrease_factor end;
+  if v_factor is not null then
+    if v_new_round then
+      v_current := floor(v_current * v_factor)::int;
+      limiter.decreased_at := now;
+    end if;
+  elsif was_in_flight * 2 >= v_current then
+    v_current := v_current + 1;
+  end if;
+  limiter.current_max := least(greatest(v_current, limiter.min), coalesce(limiter.max, 2147483647));
+  return limiter;
+end
+$$;

@@ -1,0 +1,4 @@
+create or replace function :DISPATCH_POLICY_SCHEMA._throttle_mark(refilled_at timestamptz, now timestamptz)
+returns timestamptz language sql stable as $$   -- immutable it would not be inlined: 15 us a call, not 0.1
+  select case when refilled_at > now + interval '1 second' then now else greatest(refilled_at, now) end;
+$$;

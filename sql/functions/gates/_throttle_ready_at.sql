@@ -1,0 +1,13 @@
+-- When a throttle lets a job of `cost` through: a bucket at that many tokens, or full when the job is dearer than that.
+-- `spent` is a sliding window's, null of a bucket.
+create or replace function :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
+  tokens float8, rate float8, per float8, capacity float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
+  cost float8, now timestamptz
+) returns timestamptz language sql stable as $$
+  select case
+    when spent is not null and rate > 0 then :DISPATCH_POLICY_SCHEMA._window_ready_at(spent, per, capacity, cost, now)
+    else now + make_interval(secs => case
+      when rate <= 0 then per
+      else least(greatest((least(cost, capacity) - tokens) * per / rate, 0), 1e9) end)
+    end;
+$$;

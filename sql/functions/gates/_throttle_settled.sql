@@ -1,0 +1,31 @@
+-- A bucket brought to `p_now`, each stretch of the time since it was last filled by the numbers that were in force then:
+-- a rate brings nothing for the time before it.
+create or replace function :DISPATCH_POLICY_SCHEMA._throttle_settled(
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql stable as $$
+declare
+  v_at timestamptz;
+  v_set jsonb;
+begin
+  for v_at in
+    select p_now where p_now > limiter.refilled_at
+    union
+    select t.at from :DISPATCH_POLICY_SCHEMA._overrides_by(limiter.policy_id, p_now) o
+    cross join unnest(array[o.began_at, o.until_at]) t (at)
+    where o.gate = limiter.gate and (o.scope_key = limiter.scope_key or o.scope_key is null)
+      and t.at > limiter.refilled_at and t.at < p_now
+    order by 1
+  loop
+    v_set := :DISPATCH_POLICY_SCHEMA._override_at(limiter, limiter.refilled_at, p_now);
+    -- a halt brings nothing, and takes nothing
+    if coalesce((v_set ->> 'rate')::float8, limiter.rate) > 0 then
+      limiter.tokens := :DISPATCH_POLICY_SCHEMA._throttle_tokens(
+        limiter.tokens, limiter.refilled_at, coalesce((v_set ->> 'rate')::float8, limiter.rate),
+        coalesce((v_set ->> 'per')::float8, limiter.per), coalesce((v_set ->> 'burst')::float8, limiter.burst),
+        limiter.smooth, v_at);
+    end if;
+    limiter.refilled_at := v_at;
+  end loop;
+  return limiter;
+end
+$$;

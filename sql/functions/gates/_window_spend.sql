@@ -1,0 +1,24 @@
+-- With `cost` spent at `now` (or at the last entry's time, should the clock have gone back since; an entry more than a
+-- second ahead is a wrong clock's), and what is older than `remembered` seconds forgotten.
+create or replace function :DISPATCH_POLICY_SCHEMA._window_spend(
+  spent :DISPATCH_POLICY_SCHEMA._private_spending[], seconds float8, remembered float8, cost float8, now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_spending[] language plpgsql stable as $$
+declare
+  v_since timestamptz := now - make_interval(secs => seconds);
+begin
+  return (
+    select coalesce(array_agg(row(p.at, p.cost):::DISPATCH_POLICY_SCHEMA._private_spending order by p.at), '{}')
+    from (
+      select max(e.at) as at, sum(e.cost) as cost
+      from (
+        select case when s.at > now + interval '1 second' then now else s.at end as at, s.cost
+        from unnest(spent) s where s.at > now - make_interval(secs => remembered)
+        union all
+        select greatest(now, (select max(s.at) from unnest(spent) s where s.at <= now + interval '1 second')), _window_spend.cost
+        where _window_spend.cost > 0
+      ) e
+      group by e.at > v_since,
+        floor(extract(epoch from e.at) * 64 / case when e.at > v_since then seconds else remembered end)
+    ) p);
+end
+$$;

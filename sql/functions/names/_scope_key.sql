@@ -1,0 +1,5 @@
+-- A limit tells its scope key only where that follows neither from the partition nor from the policy.
+create or replace function :DISPATCH_POLICY_SCHEMA._scope_key(scope text, own_key text, partition_key text) returns text
+language sql immutable as $$
+  select case scope when 'partition' then partition_key when 'policy' then '' else own_key end;
+$$;

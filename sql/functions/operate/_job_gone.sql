@@ -1,0 +1,19 @@
+-- Jobs that left Graphile Worker without running: parked ones have nothing left to wait for, and the next sweep gives the
+-- others' slots back.
+create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[]) returns void language sql volatile as $$
+  with waiting as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.parked_job_id = any(p_job_ids) and not exists (
+      select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = s.parked_job_id and j.attempts < j.max_attempts)
+    returning s.task_identifier, s.parked_job_id, s.priority
+  ),
+  -- one that failed for good, and that somebody may run again, does not stay at the last priority
+  restored as materialized (
+    select :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[w.parked_job_id], priority => w.priority) from waiting w
+  )
+  select :DISPATCH_POLICY_SCHEMA._count_removed(array(select w.task_identifier from waiting w))
+  where (select count(*) from restored) >= 0;
+  select :DISPATCH_POLICY_SCHEMA._leave_to_sweep(array(
+    select u.id from unnest(p_job_ids) u (id)
+    where not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = u.id and j.locked_at is not null)));
+$$;

@@ -1,0 +1,38 @@
+-- Jobs that somebody runs again, and that hold nothing: they failed for good, or gave their slot back. They were
+-- admitted once, and would start past their limits; so they are parked, and staged like any retry. One whose partition
+-- only JavaScript can work out waits for the next tick of a process that has the policy.
+--
+-- A job that waits in Graphile Worker, and was put off, gives its slot back with the next sweep.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_again(p_jobs :DISPATCH_POLICY_SCHEMA.db_job[])
+returns void language plpgsql as $$
+declare
+  v_job record;
+begin
+  perform :DISPATCH_POLICY_SCHEMA._leave_to_sweep(array(
+    select j.id from unnest(p_jobs) j
+    where j.locked_at is null and j.run_at > clock_timestamp() + interval '1 second'));
+  for v_job in
+    select j.id, j.revision, j.payload, j.run_at, j.priority, j.max_attempts,
+      :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) as staged_id, g.task_identifier, g.queue_name, p.name as policy,
+      p.version, p.definition, (p.definition ->> 'resolvesInSql')::boolean as resolves
+    from unnest(p_jobs) j
+    join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = j.id
+    join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = g.task_identifier
+    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id and p.enabled
+      and (p.retries = 'restage' or j.attempts = 0)   -- other retries go past the gates
+    where j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
+      and :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
+    order by j.id
+  loop
+    begin
+      perform :DISPATCH_POLICY_SCHEMA._stage_parked(
+        v_job.policy, v_job.version, v_job.staged_id, v_job.id, v_job.revision, v_job.task_identifier, v_job.payload,
+        v_job.queue_name, v_job.run_at, v_job.priority, v_job.max_attempts, v_job.definition,
+        case when v_job.resolves
+          then :DISPATCH_POLICY_SCHEMA._path_key(v_job.definition, v_job.payload, v_job.task_identifier) end);
+    exception when sqlstate 'DPKEY' then null;   -- its payload has no key: it fails at its start, with the same words
+    end;
+  end loop;
+end
+$$;

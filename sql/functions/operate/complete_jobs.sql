@@ -1,0 +1,30 @@
+-- Marks jobs as done without running them.
+create or replace function :DISPATCH_POLICY_SCHEMA.complete_jobs(job_ids bigint[])
+returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_ids bigint[];
+  v_keys text[] := array(
+    select s.job_key from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(job_ids) and s.parked_job_id is null and s.job_key is not null);
+begin
+  perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
+  return query
+  with completed as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(job_ids) and s.parked_job_id is null returning s.*
+  ),
+  counted as materialized (
+    select :DISPATCH_POLICY_SCHEMA._count_removed(array(select c.task_identifier from completed c))
+  )
+  select j.* from completed c cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(c) j
+  where (select count(*) from counted) >= 0;
+  v_ids := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);   -- asked now: one may have waited for its admission
+  return query
+  select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
+  perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
+  perform :DISPATCH_POLICY_SCHEMA._give_up_replaced(v_keys) where v_keys <> '{}';
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.complete_jobs from public;

@@ -1,0 +1,27 @@
+-- Fails jobs for good. A staged job is handed to Graphile Worker as failed, so that it is kept and seen there.
+create or replace function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(job_ids bigint[], error_message text default null)
+returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_handed_ids bigint[];
+  v_ids bigint[];
+begin
+  perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
+  with moved as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(job_ids) and s.parked_job_id is null returning s.*
+  ),
+  counted as materialized (
+    select :DISPATCH_POLICY_SCHEMA._count_removed(array(select m.task_identifier from moved m))
+  )
+  select array_agg(a.id) filter (where (select count(*) from counted) >= 0) into v_handed_ids
+  from moved m cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
+    m.task_identifier, m.payload, m.queue_name, 'infinity', m.max_attempts::int, m.job_key, m.priority::int, m.flags) a;
+  v_ids := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids) || v_handed_ids;
+  return query
+  select x.* from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
+  perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs from public;

@@ -1,0 +1,32 @@
+-- Graphile Worker's own admin functions, for jobs that are staged as well as for its own.
+
+-- Removes the job of this key wherever it is: staged, or Graphile Worker's by its own remove_job.
+create or replace function :DISPATCH_POLICY_SCHEMA.remove_job(job_key text)
+returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql strict
+security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_removed :DISPATCH_POLICY_SCHEMA.added_job;
+  v_job record;
+begin
+  perform :DISPATCH_POLICY_SCHEMA._before_change(array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key));
+  delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key
+  returning s.id, true, s.task_identifier, s.queue_name, s.run_at, s.max_attempts::int, s.job_key, s.priority::int,
+    s.flags, s.created_at, null, null, null, null into v_removed;
+  if v_removed.id is not null then
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(array[v_removed.task_identifier]);
+  end if;
+  select j.id, j.run_at, j.max_attempts, j.key, j.priority, j.created_at into v_job
+  from :GRAPHILE_WORKER_SCHEMA.remove_job(remove_job.job_key) j;
+  if v_job.id is not null then
+    perform :DISPATCH_POLICY_SCHEMA._before_change(array[v_job.id]);   -- parked, perhaps
+    perform :DISPATCH_POLICY_SCHEMA._job_gone(array[v_job.id]);
+    if v_removed.id is null then
+      v_removed := row(v_job.id, false, null, null, v_job.run_at, v_job.max_attempts::int, v_job.key,
+        v_job.priority::int, null, v_job.created_at, null, null, null, null);
+    end if;
+  end if;
+  return v_removed;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.remove_job from public;

@@ -1,0 +1,53 @@
+-- Changes when and how jobs run. A staged job keeps waiting for its gates; `attempts` means nothing to one that never ran.
+-- A job that was admitted before passes its gates again.
+create or replace function :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
+  job_ids bigint[], run_at timestamptz default null, priority int default null, attempts int default null,
+  max_attempts int default null
+) returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  v_moved :DISPATCH_POLICY_SCHEMA._private_staged_jobs[];
+  v_parked_ids bigint[];
+  v_rescheduled :DISPATCH_POLICY_SCHEMA.db_job[];
+begin
+  perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
+  with moved as (
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
+      run_at = case when reschedule_jobs.run_at is null then s.run_at
+        else :DISPATCH_POLICY_SCHEMA._run_at(reschedule_jobs.run_at) end,
+      run_at_given = s.run_at_given or reschedule_jobs.run_at is not null,
+      due = coalesce(reschedule_jobs.run_at, s.run_at) <= clock_timestamp(),
+      priority = coalesce(reschedule_jobs.priority::smallint, s.priority),
+      max_attempts = coalesce(reschedule_jobs.max_attempts::smallint, s.max_attempts), retry_at = null
+    where s.id = any(job_ids) or s.parked_job_id = any(job_ids) returning s.*
+  ),
+  note as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+      policy, partition_id, key, due_at, head_priority, head_run_at, head_id, min_cost)
+    select k.policy, m.partition_id, k.key, date_trunc('milliseconds', m.run_at),
+      case when m.due then m.priority else 32767 end, case when m.due then m.run_at else 'infinity' end,
+      case when m.due then m.id else 9223372036854775807 end, m.cost
+    from moved m cross join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(m.partition_id) k
+  )
+  select array_agg(m), array_agg(m.parked_job_id) filter (where m.parked_job_id is not null)
+  into v_moved, v_parked_ids from moved m;
+  return query
+  select j.* from unnest(v_moved) m cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(m) j
+  where m.parked_job_id is null;
+  v_rescheduled := array(
+    select x from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
+      array(select unnest(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) except select unnest(v_parked_ids)),
+      run_at => reschedule_jobs.run_at, priority => reschedule_jobs.priority, attempts => reschedule_jobs.attempts,
+      max_attempts => reschedule_jobs.max_attempts) j
+    cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x);
+  perform :DISPATCH_POLICY_SCHEMA._stage_again(v_rescheduled);
+  return query select j.* from unnest(v_rescheduled) j;
+  -- a parked job stays where it is until its staged row is admitted
+  return query
+  select x.* from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
+    v_parked_ids, attempts => reschedule_jobs.attempts, max_attempts => reschedule_jobs.max_attempts) j
+  join unnest(v_moved) m on m.parked_job_id = j.id
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j), m.run_at, m.priority) x;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.reschedule_jobs from public;

@@ -1,0 +1,17 @@
+create or replace function :DISPATCH_POLICY_SCHEMA._clear_limit(
+  p_policy text, p_gate text, p_key text, p_reason text, p_by text, p_now timestamptz default null
+) returns table (matched int, changed int) language plpgsql as $$
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(p_policy);
+begin
+  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, p_gate, null);
+  perform :DISPATCH_POLICY_SCHEMA._take_turn(v_policy.id, 'limits');
+  changed := :DISPATCH_POLICY_SCHEMA._end_overrides(
+    v_policy.id, p_gate, p_key, null, null, coalesce(p_now, clock_timestamp()));
+  matched := changed;
+  perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
+  perform :DISPATCH_POLICY_SCHEMA._audit(
+    'clear_limit', p_policy, null, p_gate, p_key, null, p_reason, p_by, matched, changed);
+  return next;
+end
+$$;

@@ -1,0 +1,31 @@
+-- Ends the overrides of a key, or of all of them, from `p_from` on; null: at once. Those to come stay where they begin at
+-- `p_until` or later. Returns how many it ended that were in force or to come.
+create or replace function :DISPATCH_POLICY_SCHEMA._end_overrides(
+  p_policy_id int, p_gate text, p_key text, p_from timestamptz, p_until timestamptz, p_now timestamptz
+) returns int language plpgsql as $$
+declare
+  v_at timestamptz := coalesce(p_from, p_now);
+  v_ended int;
+begin
+  with current as (
+    select o.id, o.from_at >= v_at as is_to_come, o.until_at > p_now as counts
+    from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.policy_id = p_policy_id and o.gate = p_gate and o.scope_key is not distinct from p_key
+      and not o.taken_back and o.from_at < coalesce(p_until, 'infinity')
+    for update
+  ),
+  dropped as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.id in (select c.id from current c where c.is_to_come)
+  ),
+  ended as (
+    update :DISPATCH_POLICY_SCHEMA._private_overrides o set
+      until_at = least(o.until_at, v_at), taken_back = p_from is null,
+      announce_at = case when not c.counts then o.announce_at when p_from is null then '-infinity'
+        else least(o.announce_at, o.until_at, v_at) end
+    from current c where o.id = c.id and not c.is_to_come
+  )
+  select count(*) filter (where c.counts) into v_ended from current c;
+  return v_ended;
+end
+$$;

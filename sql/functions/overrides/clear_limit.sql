@@ -1,0 +1,9 @@
+-- Takes what was set for a key, or for all of them, back: what is in force, and what is to come.
+create or replace function :DISPATCH_POLICY_SCHEMA.clear_limit(
+  policy text, gate text, key text default null, reason text default null, by text default null
+) returns table (matched int, changed int) language sql
+security definer set search_path = pg_catalog, pg_temp as $$
+  select * from :DISPATCH_POLICY_SCHEMA._clear_limit(
+    clear_limit.policy, clear_limit.gate, clear_limit.key, clear_limit.reason, clear_limit.by);
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.clear_limit from public;

@@ -1,0 +1,48 @@
+-- An operator's temporary limit for one scope key of a gate, or for all of them (`key` null), in the caller's
+-- transaction: in force from its commit (or `from`) until `until` or clear_limit. From its beginning it replaces what was
+-- set for the same key, or for all of them, before; also what was to begin before its end. `matched` counts the limiters
+-- that have the key by now: 0 for one that is still to come (the limit holds then), or that is misspelt.
+--
+-- It locks no limiter: an open transaction would stop all who use it. The router tells those who wait. Only another change
+-- of the policy's limits waits for this one.
+--
+--   select * from dispatch_policy.set_limit('fetch_endpoint', 'account', '{"max": 0}', key => 'acct:1');
+create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
+  policy text, gate text, set jsonb, key text default null, "from" timestamptz default null,
+  until timestamptz default null, reason text default null, by text default null
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(set_limit.policy);
+  v_now timestamptz;
+begin
+  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, set_limit.gate, coalesce(set_limit.set, 'null'));
+  if coalesce(set_limit."from", '-infinity') >= coalesce(set_limit.until, 'infinity') then
+    raise exception 'dispatch_policy: set_limit: from % is not before until %', set_limit."from", set_limit.until
+      using errcode = 'DPARG';
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._take_turn(v_policy.id, 'limits');
+  v_now := clock_timestamp();
+  if set_limit.until <= v_now then
+    raise exception 'dispatch_policy: set_limit: until is %, expected a time to come: by the database''s clock it is %',
+      set_limit.until, v_now using errcode = 'DPARG', hint = 'clear_limit ends what is in force.';
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._end_overrides(
+    v_policy.id, set_limit.gate, set_limit.key, set_limit."from", set_limit.until, v_now);
+  insert into :DISPATCH_POLICY_SCHEMA._private_overrides (
+    policy_id, gate, scope_key, set, from_at, until_at, set_at, announce_at, set_by, reason)
+  values (v_policy.id, set_limit.gate, set_limit.key, set_limit.set, coalesce(set_limit."from", '-infinity'),
+    coalesce(set_limit.until, 'infinity'), v_now, coalesce(set_limit."from", '-infinity'), coalesce(set_limit.by, session_user), set_limit.reason);
+  matched := (
+    select count(*) from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.policy_id = v_policy.id and l.gate = set_limit.gate and (set_limit.key is null or l.scope_key = set_limit.key));
+  changed := matched;
+  perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
+  perform :DISPATCH_POLICY_SCHEMA._audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
+    jsonb_build_object('set', set_limit.set, 'from', set_limit."from", 'until', set_limit.until), set_limit.reason,
+    set_limit.by, matched, changed);
+  return next;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.set_limit from public;

@@ -1,0 +1,11 @@
+-- A shard that no partition is of needs no leader any more. Called when partitions were removed.
+create or replace function :DISPATCH_POLICY_SCHEMA._forget_shards() returns void language sql volatile as $$
+  delete from :DISPATCH_POLICY_SCHEMA._private_leases l
+  where l.shard <> 'default'
+    and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+      where p.name = l.policy and q.shard = l.shard)
+    and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = l.policy and a.shard = l.shard);
+$$;

@@ -1,0 +1,15 @@
+-- Stepping down: the next loop need not wait for the lease to run out. The row stays, so that it knows of the shard.
+create or replace function :DISPATCH_POLICY_SCHEMA._step_down(p_holder text) returns void language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+declare
+  v_policy text;
+begin
+  for v_policy in
+    update :DISPATCH_POLICY_SCHEMA._private_leases l set expires_at = clock_timestamp()
+    where l.holder = p_holder and l.expires_at > clock_timestamp() returning l.policy
+  loop
+    perform pg_notify('dispatch_policy', json_build_object(
+      'schema', :'DISPATCH_POLICY_SCHEMA', 'policy', v_policy, 'vacant', true)::text);
+  end loop;
+end
+$$;

@@ -1,0 +1,23 @@
+-- A worker pool's heartbeat: its slots count towards the ahead bound until `p_stale_after`. One that comes later than half
+-- of that breaks the row of heartbeats: something was away, the database perhaps, and then others were silent as well.
+-- Slots that were not there before raise the ahead bound: the tick loops are told.
+create or replace function :DISPATCH_POLICY_SCHEMA._worker_alive(
+  p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
+  p_clock_behind interval
+) returns void language sql volatile as $$
+  with before as (
+    select from :DISPATCH_POLICY_SCHEMA._private_workers w
+    where w.pool_id = p_pool_id and w.stale_at > clock_timestamp() and w.slots >= p_slots and w.tasks @> p_tasks
+  )
+  select :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
+  where p_slots > 0 and not exists (select from before) and p.id = any(array(
+    select t.policy_id from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t where t.task_identifier = any(p_tasks)));
+  insert into :DISPATCH_POLICY_SCHEMA._private_workers as w (pool_id, slots, tasks, host, pid, stale_after, stale_at, clock_behind)
+  values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after, p_clock_behind)
+  on conflict (pool_id) do update set
+    slots = excluded.slots, tasks = excluded.tasks, heartbeat_at = clock_timestamp(),
+    stale_after = excluded.stale_after, stale_at = excluded.stale_at, buried_at = null, gone = false,
+    clock_behind = excluded.clock_behind,
+    unbroken_since = case when w.heartbeat_at + w.stale_after / 2 < clock_timestamp() then clock_timestamp()
+      else w.unbroken_since end;
+$$;

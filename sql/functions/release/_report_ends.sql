@@ -1,0 +1,39 @@
+-- How a probe ended, what a breaker counts, how long jobs ran: the router is told, which alone may change a partition.
+-- Returns whether a breaker or a probe waits to hear it.
+create or replace function :DISPATCH_POLICY_SCHEMA._report_ends(
+  p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[], p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[]
+) returns boolean language plpgsql volatile as $$
+declare
+  v_policies text[];
+begin
+  with reported as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, outcome)
+    select e.policy, e.partition_id, e.key,
+      case when e.counts then jsonb_build_object('failures', e.failures, 'probe', e.probe, 'passed', e.passed) else '{}' end
+        || case when e.ended > 0
+          then jsonb_build_object('ended', e.ended, 'worked', e.worked, 'work', e.worked - e.charged) else '{}' end
+    from (
+      select x.*, x.probe is not null or (x.failures > 0 and x.breaks) as counts
+      from (
+        select p.name as policy, p.breaker_failures is not null as breaks, g.partition_id, x.key,
+          count(*) filter (where not f.ok) as failures,
+          max(g.job_id) filter (where g.job_id = x.probe_job_id) as probe,
+          bool_and(f.ok) filter (where g.job_id = x.probe_job_id) as passed,
+          count(f.duration_ms) filter (where p.fair_by_work) as ended,
+          sum(f.duration_ms) / 1000 as worked, coalesce(sum(g.work) filter (where f.duration_ms is not null), 0) as charged
+        from unnest(p_gone) g
+        join unnest(p_jobs) f on f.job = g.job_id
+        join :DISPATCH_POLICY_SCHEMA._private_partitions x
+          on x.id = g.partition_id and x.id = any(array(select y.partition_id from unnest(p_gone) y))
+        join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = g.policy_id
+        group by p.id, g.partition_id, x.key
+      ) x
+    ) e
+    where e.counts or e.ended > 0
+    returning policy, outcome ? 'failures' as counts
+  )
+  select array_agg(distinct r.policy) into v_policies from reported r where r.counts;
+  perform :DISPATCH_POLICY_SCHEMA._notify(u.policy) from unnest(v_policies) u (policy);
+  return v_policies is not null;
+end
+$$;

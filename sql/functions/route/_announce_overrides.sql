@@ -1,0 +1,54 @@
+-- The start, the end or the taking back of an override may make room: a note for every limiter of its gate that is waited
+-- for. A tick under way may go by what held before, and make somebody wait whom nobody sees yet. It has the limiter
+-- locked: so who waits is looked at after the limiter was to be had, and where it is not to be had, again on later passes.
+create or replace function :DISPATCH_POLICY_SCHEMA._announce_overrides(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz
+) returns void language plpgsql as $$
+declare
+  v_ids bigint[] := array(
+    select o.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
+    for update skip locked);
+  v_due_ids bigint[];
+  v_late_ids bigint[];
+  v_held_ids bigint[];
+begin
+  v_due_ids := array(
+    select distinct l.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    join :DISPATCH_POLICY_SCHEMA._private_limiters l
+      on l.policy_id = o.policy_id and l.gate = o.gate and (o.scope_key is null or l.scope_key = o.scope_key)
+    where o.id = any(v_ids) and o.announce_at <= p_now);
+  v_late_ids := array(
+    select u.id from :DISPATCH_POLICY_SCHEMA._private_overrides o cross join unnest(o.to_announce) u (id)
+    where o.id = any(v_ids));
+  v_held_ids := :DISPATCH_POLICY_SCHEMA._held_limiters(v_due_ids || v_late_ids);
+  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+  select (p_policy).id, u.id from (
+    select unnest(v_due_ids) union (select unnest(v_late_ids) except select unnest(v_held_ids))
+  ) u (id)
+  where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
+  -- a gate that is halted now, or no longer, is another reason to wait: shown at once for the first thousand who do
+  with reason as materialized (
+    select l.id, case when l.kind = 'throttle' then array['throttle_empty', 'rate_zero']
+        else array[l.kind || '_full', 'max_zero'] end as reasons,
+      case when l.rate <= 0 or l.cap = 0 then 2 else 1 end as place
+    from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, array(
+      select u.id from unnest(v_due_ids) u (id)
+      where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id)), p_now, true) l
+  ),
+  waiter as materialized (
+    select q.id, r.reasons[r.place] as reason from reason r
+    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.blocked_on = r.id
+    where q.denied_reason = r.reasons[3 - r.place] limit 1000 for no key update of q skip locked
+  )
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_reason = w.reason from waiter w where q.id = w.id;
+  update :DISPATCH_POLICY_SCHEMA._private_overrides o set
+    to_announce = array(
+      select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.id = any(v_held_ids) and (l.id = any(o.to_announce) or (o.announce_at <= p_now
+        and l.policy_id = o.policy_id and l.gate = o.gate and (o.scope_key is null or l.scope_key = o.scope_key)))),
+    announce_at = case when o.announce_at > p_now then o.announce_at when o.until_at > p_now then o.until_at
+      else 'infinity' end
+  where o.id = any(v_ids);
+end
+$$;

@@ -1,0 +1,73 @@
+-- Locks these limiters ascending, and brings them to their new numbers. It waits for a lock for moments (lock_timeout): a
+-- release or a tick holds a limiter for a few milliseconds. Where a transaction keeps one locked, this raises
+-- lock_not_available, whose detail names the partitions that have to wait: those whose arrivals speak of such a limiter.
+-- Locks and changes are in one subtransaction (a row that is locked in another one costs a multixact).
+create or replace function :DISPATCH_POLICY_SCHEMA._change_limiters(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_changes jsonb,
+  p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[], p_now timestamptz
+) returns void language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
+declare
+  v_ids bigint[] := array(select k::bigint from jsonb_object_keys(p_changes) k);
+  v_free bigint[];
+  v_partition_ids uuid[];
+  v_overridden boolean := exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = (p_policy).id);
+begin
+  perform from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_ids) order by l.id for no key update;
+  with change as (
+    select c.key::bigint as id, (c.value ->> 'arrival_id')::bigint as arrival_id, (c.value ->> 'version')::int as version,
+      n.*
+    from jsonb_each(p_changes) c
+    cross join lateral jsonb_to_record(c.value -> 'n') n (
+      kind text, scope text, "position" smallint, rate float8, per float8, burst float8, sliding boolean, smooth boolean, max int,
+      initial_max int, target_lag_ms float8, min int, ewma_alpha float8, failure_decrease_factor float8,
+      overload_decrease_factor float8)
+  ),
+  changed as (
+    update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+      kind = c.kind, breadth = :DISPATCH_POLICY_SCHEMA._breadth(c.scope), position = c.position,
+      -- what the old rate brought by now stays, within the new capacity
+      tokens = case when c.kind = 'throttle' then least(
+        case when l.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden)
+          else l.tokens end,
+        :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.rate, c.burst)) else l.tokens end,
+      -- what a bucket lacks of being full counts as spent now
+      spent = case when l.kind <> 'throttle' or c.kind <> 'throttle' or (l.sliding and c.sliding) then l.spent
+        when c.sliding then :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1, 1,
+          :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.rate, l.burst)
+            - :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden), p_now)
+        else '{}' end,
+      sliding = coalesce(c.sliding, false), smooth = coalesce(c.smooth, false),
+      -- the definition before may come back: what its window would count is remembered for a day and its length
+      longest = :DISPATCH_POLICY_SCHEMA._longest_window(l, p_now),
+      longest_until = p_now + make_interval(days => 1, secs => :DISPATCH_POLICY_SCHEMA._longest_window(l, p_now)),
+      refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now),
+      rate = c.rate, per = c.per, burst = c.burst, max = c.max, initial_max = c.initial_max,
+      target_lag_ms = c.target_lag_ms, min = c.min, ewma_alpha = c.ewma_alpha,
+      failure_decrease_factor = c.failure_decrease_factor, overload_decrease_factor = c.overload_decrease_factor,
+      current_max = case when c.kind = 'adaptive_concurrency' then
+        least(greatest(coalesce(l.current_max, c.initial_max), c.min), coalesce(c.max, 2147483647)) end,
+      arrival_id = c.arrival_id, version = c.version
+    from change c
+    where l.id = c.id and l.id = any(v_ids)
+      and (c.version, c.arrival_id) > (l.version, l.arrival_id)
+    returning l.id
+  )
+  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+  select (p_policy).id, c.id from changed c;
+exception when lock_not_available or deadlock_detected then
+  v_free := array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(v_ids) order by l.id for no key update skip locked);
+  v_partition_ids := array(
+    select distinct a.partition_id from unnest(p_arrivals) a
+    cross join lateral jsonb_array_elements(a.limits) x
+    join :DISPATCH_POLICY_SCHEMA._private_limiters l
+      on l.gate = x.value ->> 'gate'
+      and l.scope_key = :DISPATCH_POLICY_SCHEMA._scope_key(x.value ->> 'scope', x.value ->> 'key', a.key)
+    where l.id = any(v_ids) and l.id <> all (v_free));
+  raise exception 'dispatch_policy: limiters that get new numbers are locked'
+    using errcode = 'lock_not_available', detail = 'partitions ' || v_partition_ids::text;
+end
+$$;

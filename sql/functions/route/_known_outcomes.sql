@@ -1,0 +1,13 @@
+-- Those of these partitions of which no job has failed that their breaker does not know of yet. A release gives a slot back
+-- and tells of a failure at once, but a pass that has routed already, or is routing, sees the slot alone: the next job would
+-- go before the breaker opens. So this is asked after what the limiters have left was read.
+create or replace function :DISPATCH_POLICY_SCHEMA._known_outcomes(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[]
+) returns uuid[] language sql stable as $$
+  select case when (p_policy).breaker_failures is null then p_partition_ids else array(
+    select u.id from unnest(p_partition_ids) with ordinality u (id, n)
+    where u.id not in (
+      select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+      where a.policy = (p_policy).name and a.outcome ? 'failures')
+    order by u.n) end;
+$$;

@@ -1,0 +1,44 @@
+-- One note in place of many, of partitions whose arrivals had to be left: so that a hot tenant whose partition is locked
+-- for an hour does not make each router read its arrivals of that hour. Routed, it does what they would have done. Notes
+-- of stops and outcomes stay as they are. Returns how many notes are gone.
+create or replace function :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy text, p_ids bigint[]) returns int
+language plpgsql as $$
+declare
+  v_gone int;
+begin
+  with note as materialized (
+    select a.* from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    where a.policy = p_policy and a.id = any(p_ids) and a.pause is null and a.outcome is null
+  ),
+  newest as materialized (
+    select distinct on (n.partition_id) n.partition_id, n.id from note n
+    order by n.partition_id, (n.limits is not null) desc, n.version desc, n.id desc
+  ),
+  first as materialized (
+    select distinct on (n.partition_id) n.partition_id, n.head_priority, n.head_run_at, n.head_id from note n
+    order by n.partition_id, n.head_priority, n.head_run_at, n.head_id
+  ),
+  work as materialized (
+    select n.partition_id, min(n.due_at) as due_at, min(n.min_cost) as min_cost, (array_agg(n.shard order by n.id))[1] as shard,
+      bool_or(n.head_changed) as head_changed
+    from note n group by n.partition_id having count(*) > 1
+  ),
+  gone as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    where a.policy = p_policy and a.id = any(p_ids)
+      and (a.id in (
+        select n.id from note n join work w on w.partition_id = n.partition_id
+        where n.id not in (select k.id from newest k))) is true
+    returning 1
+  ),
+  kept as (
+    update :DISPATCH_POLICY_SCHEMA._private_arrivals a set
+      due_at = w.due_at, min_cost = w.min_cost, shard = w.shard, head_priority = f.head_priority,
+      head_run_at = f.head_run_at, head_id = f.head_id, head_changed = w.head_changed
+    from newest k join work w on w.partition_id = k.partition_id join first f on f.partition_id = k.partition_id
+    where a.policy = p_policy and a.id = k.id and a.id = any(p_ids)
+  )
+  select count(*) into v_gone from gone;
+  return v_gone;
+end
+$$;

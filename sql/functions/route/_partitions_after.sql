@@ -1,0 +1,10 @@
+-- Partitions of a policy whose limits are to be resolved anew from their stored contexts, a page at a time; what comes
+-- of it is appended as arrivals without work, which the router applies like any other.
+create or replace function :DISPATCH_POLICY_SCHEMA._partitions_after(p_policy text, p_after uuid, p_limit int)
+returns table (id uuid, key text, context jsonb) language sql stable
+set search_path = pg_catalog, pg_temp as $$
+  select q.id, q.key, q.context from :DISPATCH_POLICY_SCHEMA._private_partitions q
+  where q.policy_id = (select p.id from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy)
+    and (p_after is null or q.id > p_after)
+  order by q.id limit p_limit;
+$$;

@@ -1,0 +1,67 @@
+-- Routes these arrivals of these partitions, all at once where that is possible. Else what cannot be routed now is left:
+-- the arrivals of partitions that are locked, of those that give a limiter other numbers while somebody holds it, and of
+-- those that raise an error. To find these it tries the others in halves: one bad arrival would stop its whole policy.
+-- Level by level, and no more than so many tries, the last of them with single partitions drawn by lot: so each pass gets
+-- further, however many are bad. Returns the ids of what is left.
+create or replace function :DISPATCH_POLICY_SCHEMA._route_batch(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
+  p_now timestamptz
+) returns bigint[] language plpgsql
+set lock_timeout = '20ms' as $$
+declare
+  v_parts jsonb := '[]';   -- partitions that are still to be tried, in groups
+  v_partition_ids uuid[] := p_partition_ids;
+  v_left_ids bigint[] := '{}';
+  v_tries int := 0;
+  v_detail text;
+  v_half int;
+  v_busy_ids uuid[];
+begin
+  loop
+    v_tries := v_tries + 1;
+    begin
+      -- in one subtransaction with the changes: a row that is locked outside and changed inside costs a multixact
+      v_left_ids := :DISPATCH_POLICY_SCHEMA._route_part(
+        p_policy, case when v_tries = 1 then p_ids else array(
+          select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+          where a.policy = (p_policy).name and a.id = any(p_ids) and (a.partition_id in (select unnest(v_partition_ids))) is true) end,
+        v_partition_ids, p_pause_ids, p_now);
+    exception
+      when insufficient_resources or disk_full or out_of_memory or admin_shutdown or crash_shutdown
+        or invalid_transaction_state then raise;
+      when others then
+        get stacked diagnostics v_detail = pg_exception_detail;
+        -- those that _change_limiters names
+        v_busy_ids := case when v_detail like 'partitions {_%}' then substr(v_detail, 12)::uuid[] end;
+        if v_busy_ids is null and cardinality(v_partition_ids) = 1 then
+          v_busy_ids := v_partition_ids;
+          if sqlstate not in ('55P03', '40P01') then
+            raise warning 'dispatch_policy: policy % cannot route the arrivals of partition %, and leaves them for later: %',
+              quote_literal((p_policy).name), v_partition_ids[1], sqlerrm;
+          end if;
+        end if;
+        if v_busy_ids is not null then
+          v_partition_ids := array(
+            select u.id from unnest(v_partition_ids) u (id) where (u.id in (select unnest(v_busy_ids))) is not true);
+          v_parts := v_parts || case when v_partition_ids = '{}' then '[]' else jsonb_build_array(v_partition_ids) end;
+        else
+          v_half := cardinality(v_partition_ids) / 2;
+          v_parts := v_parts || jsonb_build_array(v_partition_ids[:v_half], v_partition_ids[v_half + 1:]);
+        end if;
+    end;
+    exit when v_parts = '[]' or v_tries >= 60;
+    if v_tries < 45 then
+      v_partition_ids := array(select x::uuid from jsonb_array_elements_text(v_parts -> 0) x);
+      v_parts := v_parts - 0;
+    else
+      v_partition_ids := array(
+        select x::uuid from jsonb_array_elements(v_parts) part cross join jsonb_array_elements_text(part) x
+        order by random() limit 1);
+    end if;
+  end loop;
+  if v_tries = 1 then
+    return v_left_ids;
+  end if;
+  return :DISPATCH_POLICY_SCHEMA._arrivals_left((p_policy).name, p_ids);
+end
+$$;

@@ -1,0 +1,51 @@
+-- Brings limiters that were there before (all but `p_made_*`) to the numbers the newest arrivals carry. A partition's own
+-- limiters follow the partition; a shared one follows the newest arrival of any of its partitions. An arrival that commits late but was staged
+-- earlier changes nothing (but where the later one came from another partition and confirmed the numbers: then the
+-- late one holds until the next arrival; to record each confirmation would write a hot limiter on every pass).
+-- Whoever waits for a changed limiter is told.
+--
+-- A gate that is of another kind now, under its old name, starts as a new one would; but what its bucket or window had
+-- left stays with it, so that two deployments at once that do not agree on the kind cannot fill it again and again.
+create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
+  p_made_gates text[], p_made_keys text[], p_now timestamptz
+) returns void language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
+declare
+  v_changes jsonb;
+begin
+  with newest as materialized (
+    select distinct on (a.partition_id) a.* from unnest(p_arrivals) a
+    -- not one its partition has already passed by: a limiter keeps no arrival that merely confirmed its numbers
+    join :DISPATCH_POLICY_SCHEMA._private_partitions p
+      on p.id = a.partition_id and (a.version, a.id) >= (p.version, p.arrival_id)
+    where a.limits is not null and p.id = any(array(select x.partition_id from unnest(p_arrivals) x))
+    order by a.partition_id, a.version desc, a.id desc
+  ),
+  wanted as materialized (
+    select distinct on (l.gate, l.key) l.gate, l.key, l.numbers, n.id as arrival_id, n.version
+    from newest n
+    cross join lateral (
+      select x.value ->> 'gate' as gate, x.value as numbers,
+        :DISPATCH_POLICY_SCHEMA._scope_key(x.value ->> 'scope', x.value ->> 'key', n.key) as key
+      from jsonb_array_elements(n.limits) x
+    ) l
+    where (l.gate, l.key) not in (select * from unnest(p_made_gates, p_made_keys))
+    order by l.gate, l.key, n.version desc, n.id desc
+  )
+  select jsonb_object_agg(l.id, jsonb_build_object('arrival_id', w.arrival_id, 'version', w.version, 'n', w.numbers))
+  into v_changes
+  from wanted w
+  -- "limit 1": one look at the index each, whatever the planner believes (it read all limiters of the policy)
+  cross join lateral (
+    select x as numbers, x.id, x.version, x.arrival_id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    where x.policy_id = (p_policy).id and x.gate = w.gate and x.scope_key = w.key limit 1
+  ) l
+  where (w.version, w.arrival_id) > (l.version, l.arrival_id)
+    and :DISPATCH_POLICY_SCHEMA._numbers_differ(l.numbers, w.numbers);
+  if v_changes is null then
+    return;
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._change_limiters(p_policy, v_changes, p_arrivals, p_now);
+end
+$$;

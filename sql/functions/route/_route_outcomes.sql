@@ -1,0 +1,45 @@
+-- What ended jobs say about their partition, where it is probing or its policy has a breaker.
+--
+-- The end of a probe lets the next job go: all of them when it succeeded, else the next probe; also where nobody saw how
+-- it ended, because its slot was given back. A breaker opens at
+-- `breaker_failures` failures within `breaker_within`, counted from the first of them, and when a probe fails: it
+-- holds the partition for `breaker_cooldown`, and then it is probed.
+create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
+  p_now timestamptz
+) returns void language sql volatile as $$
+  with outcome as materialized (
+    select a.partition_id, sum((a.outcome ->> 'failures')::int) as failures,
+      max((a.outcome ->> 'probe')::bigint) as probe, bool_or((a.outcome ->> 'passed')::boolean) as passed
+    from unnest(p_arrivals) a where a.outcome ? 'failures' group by a.partition_id
+  ),
+  verdict as materialized (
+    select q.id, e.ended, coalesce(e.ended and o.passed, false) as passed, c.since, c.failures,
+      coalesce((p_policy).breaker_failures <= c.failures or (e.ended and not o.passed), false)
+        and (p_policy).breaker_failures is not null as opens
+    from outcome o
+    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = o.partition_id
+    cross join lateral (select coalesce(q.probe_job_id = o.probe, false) as ended) e
+    cross join lateral (
+      select case when s.fresh then p_now else q.failures_since end as since,
+        case when s.fresh then o.failures else q.failures + o.failures end as failures
+      from (select (q.failures_since between p_now - make_interval(secs => (p_policy).breaker_within)
+        and p_now + interval '1 second') is not true as fresh) s   -- further ahead it is a wrong clock's
+    ) c
+  )
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+    probe_job_id = case when not v.ended then q.probe_job_id end,
+    probing = v.opens or (q.probing and not v.passed),
+    failures = case when v.opens then 0 else v.failures end,
+    failures_since = case when not v.opens then v.since end,
+    held_until = case when v.opens
+      then greatest(q.held_until, p_now + make_interval(secs => (p_policy).breaker_cooldown)) else q.held_until end,
+    denied_until = case when v.opens or v.ended then '-infinity' else q.denied_until end,
+    blocked_on = case when not v.opens then q.blocked_on end,
+    waiting_since = case when not v.opens then q.waiting_since end,
+    denied_reason = case when not v.opens and not v.ended then q.denied_reason end,
+    stopped_by = case when v.opens then 'breaker' else q.stopped_by end,
+    stop_reason = case when v.opens then case when v.ended then 'a probe failed'
+      else format('%s failures within %s s', v.failures, (p_policy).breaker_within) end else q.stop_reason end
+  from verdict v where q.id = v.id;
+$$;

@@ -1,0 +1,44 @@
+-- Routes these arrivals of these partitions, but for those of partitions that others have locked, and of those that are
+-- being resumed (a resume removes the note of the pause). Returns the ids of what it left.
+create or replace function :DISPATCH_POLICY_SCHEMA._route_part(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
+  p_now timestamptz
+) returns bigint[] language plpgsql as $$
+declare
+  v_our_ids uuid[];
+  v_our_pause_ids bigint[];
+  v_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[];
+begin
+  select coalesce(array_agg(l.id), '{}') into v_our_ids from (
+    select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    where p.id = any(p_partition_ids) order by p.id for no key update skip locked
+  ) l;
+  -- those that exist and are locked by others wait for the next pass; those that do not exist are ours to make
+  v_our_ids := v_our_ids || array(
+    select u.id from unnest(p_partition_ids) u (id)
+    where not exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = u.id));
+  if p_pause_ids is not null then
+    v_our_pause_ids := array(
+      select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+      where a.policy = (p_policy).name and a.id = any(p_pause_ids) for update skip locked);
+    v_our_ids := array(
+      select u.id from unnest(v_our_ids) u (id)
+      where u.id not in (
+        select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+        where a.policy = (p_policy).name and a.id = any(p_pause_ids) and a.id <> all (v_our_pause_ids)));
+  end if;
+  with consumed as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    where a.policy = (p_policy).name and a.id = any(p_ids)
+      -- by hash: compared with an array, 10,000 new partitions took half a second
+      and (a.partition_id in (select unnest(v_our_ids))) is true
+    returning a
+  )
+  select coalesce(array_agg(c.a), '{}') into v_arrivals from consumed c;
+  perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(p_policy, v_arrivals, p_now);
+  if cardinality(v_arrivals) = cardinality(p_ids) then
+    return '{}';
+  end if;
+  return :DISPATCH_POLICY_SCHEMA._arrivals_left((p_policy).name, p_ids);
+end
+$$;

@@ -1,0 +1,27 @@
+-- Fairness by work: an admission charges what a job of its partition took lately, its end settles what it really took.
+
+-- What ended jobs say about how long they ran. The mean moves a fifth of the way with each of them.
+create or replace function :DISPATCH_POLICY_SCHEMA._route_work(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
+  p_now timestamptz
+) returns void language sql volatile as $$
+  with outcome as materialized (
+    select a.partition_id, sum((a.outcome ->> 'work')::float8) as work, sum((a.outcome ->> 'ended')::int) as ended,
+      sum((a.outcome ->> 'worked')::float8) as worked
+    from unnest(p_arrivals) a where a.outcome ? 'work' group by a.partition_id
+  ),
+  settled as materialized (
+    select q.id, greatest(0, o.work
+        + :DISPATCH_POLICY_SCHEMA._decayed(q.decayed_admits, q.decayed_at, (p_policy).half_life, p_now)) as decayed,
+      case when o.ended > 0 then
+        o.worked / o.ended + coalesce(q.mean_work - o.worked / o.ended, 0) * power(0.8, least(o.ended, 100))
+      else q.mean_work end as mean_work
+    from outcome o join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = o.partition_id
+  )
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+    decayed_admits = s.decayed,
+    decayed_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(q.decayed_at, p_now),
+    fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(s.decayed, q.weight, (p_policy).half_life, p_now),
+    mean_work = s.mean_work
+  from settled s where q.id = s.id;
+$$;

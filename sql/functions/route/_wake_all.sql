@@ -1,0 +1,28 @@
+-- A policy that is switched off has no limits to wait for: full limiters have no room to announce.
+create or replace function :DISPATCH_POLICY_SCHEMA._wake_all(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_max int, p_shard text
+) returns int language plpgsql as $$
+declare
+  v_woken int;
+  v_shards text[];
+begin
+  delete from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = (p_policy).id;
+  update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = null
+  where l.id = any(array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    where x.policy_id = (p_policy).id and x.wake_at is not null for no key update skip locked));
+  with woken as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null, denied_reason = null
+    where p.id = any(array(
+      select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where q.policy_id = (p_policy).id and q.denied_until > '-infinity' and q.due_at < 'infinity'
+      order by q.id limit p_max for no key update skip locked))
+    returning p.shard
+  )
+  select count(*), array_agg(distinct w.shard) filter (where w.shard <> p_shard) into v_woken, v_shards from woken w;
+  if v_shards is not null then
+    perform :DISPATCH_POLICY_SCHEMA._notify_shards((p_policy).name, v_shards);
+  end if;
+  return v_woken;
+end
+$$;

@@ -1,0 +1,45 @@
+-- Admits one job that Graphile Worker has started already: only where nothing stops its partition, none of the
+-- partition's own jobs and nobody else waits for one of its limiters, and all have room. A partition that a tick is at
+-- has no time for it.
+create or replace function :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
+  p_cost float8, p_now timestamptz
+) returns boolean language plpgsql as $$
+declare
+  v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
+  v_limiter_ids bigint[];
+  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
+  v_now timestamptz;
+begin
+  select * into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions p
+  where p.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key)
+  for no key update skip locked;
+  if v_partition.id is null then
+    return false;
+  end if;
+  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition.id]);
+  v_now := coalesce(p_now, clock_timestamp());
+  v_limiters := array(
+    select l from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l);
+  if greatest((p_policy).paused_until, v_partition.paused_until, v_partition.held_until) > v_now
+    or v_partition.probing or v_partition.head_id < 9223372036854775807
+    or :DISPATCH_POLICY_SCHEMA._known_outcomes(p_policy, array[v_partition.id]) = '{}'
+    or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = any(v_limiter_ids))
+    or exists (
+      select from unnest(v_limiter_ids) u (id)
+      left join unnest(v_limiters) l on l.id = u.id
+      where l.id is null
+        or :DISPATCH_POLICY_SCHEMA._lacks_room(
+          l.kind, l.slots, l.reserved_for, l.tokens, l.capacity, l.rate, v_partition.id, p_cost))
+  then
+    return false;
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._charge(
+    p_policy, array[v_partition.id], v_limiters,
+    array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, true)
+      :::DISPATCH_POLICY_SCHEMA._private_candidate],
+    array[row(p_job_id, p_staged_id, true, true, p_revision):::DISPATCH_POLICY_SCHEMA._private_admission],
+    v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
+  return true;
+end
+$$;

@@ -1,0 +1,32 @@
+-- Brings partition and limiters to what this job's context says, as routing its arrival would; with it goes what else
+-- waits to be routed for the partition (a pause of one that was not there yet).
+create or replace function :DISPATCH_POLICY_SCHEMA._bring_up_to_date(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_batch json, p_now timestamptz
+) returns void language plpgsql as $$
+declare
+  v_state record;
+  v_id uuid;
+  v_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[];
+begin
+  select * into v_state from json_to_record(p_batch #> '{partitions,0}')
+    as k (key text, shard text, context jsonb, weight float8, limits jsonb);
+  v_id := :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, v_state.key);
+  if exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_id and p.limits = v_state.limits
+  ) then
+    return;
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._take_turn((p_policy).id, 'route');
+  insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+    policy, partition_id, key, shard, version, context, weight, limits)
+  values ((p_policy).name, v_id, v_state.key, v_state.shard, coalesce((p_batch ->> 'version')::int, 0), v_state.context,
+    v_state.weight, v_state.limits);
+  perform from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_id for no key update;
+  with consumed as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    where a.policy = (p_policy).name and a.partition_id = v_id returning a
+  )
+  select array_agg(c.a) into v_arrivals from consumed c;
+  perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(p_policy, v_arrivals, p_now);
+end
+$$;

@@ -1,0 +1,14 @@
+-- A job that runs takes the place of an older one of its key that is staged: of one that was added when it was not there.
+-- One that was admitted is older itself.
+create or replace function :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id bigint) returns void language plpgsql as $$
+declare
+  v_older_ids bigint[] := array(
+    select s.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+    join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j.key
+    where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is null
+      and (s.known_job_id, s.known_revision) is distinct from (j.id, j.revision)
+    for update of s skip locked);
+begin
+  perform :DISPATCH_POLICY_SCHEMA._drop_staged(v_older_ids) where v_older_ids <> '{}';
+end
+$$;

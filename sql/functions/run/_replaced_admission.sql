@@ -1,0 +1,6 @@
+-- Which admission has a slot by a job's row, of a job that this one, of a task without a policy, has replaced there.
+create or replace function :DISPATCH_POLICY_SCHEMA._replaced_admission(p_job_id bigint, p_revision int) returns bigint
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+  where f.job_id = p_job_id and f.revision < p_revision;
+$$;

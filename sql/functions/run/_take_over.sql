@@ -1,0 +1,39 @@
+-- Stages a copy of the job, once. Its place in the queue, its key, flags and remaining attempts go along, and so does its
+-- age among the jobs of its key. Where a later one of its key is staged already, that one stays.
+create or replace function :DISPATCH_POLICY_SCHEMA._take_over(
+  p_job_id bigint, p_revision int, p_batch json, p_set_aside boolean
+) returns bigint language plpgsql as $$
+declare
+  v_staged_id bigint;
+  v_replaces boolean := exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_batch #>> '{jobs,0,jobKey}');
+begin
+  insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs as o (job_id, revision) values (p_job_id, p_revision)
+  on conflict (job_id) do update set revision = excluded.revision, staged_id = null, taken_over_at = excluded.taken_over_at
+  where o.revision <> excluded.revision;
+  if not found then
+    return (select o.staged_id from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id);
+  end if;
+  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+  join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
+  where (s.known_job_id, s.known_revision) is not distinct from (p_job_id, p_revision)
+    or :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null;
+  if found then
+    update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+    return v_staged_id;
+  end if;
+  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
+    p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'replace') s;
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
+  update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+  update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set known_job_id = p_job_id, known_revision = p_revision
+  where s.id = v_staged_id;
+  if p_set_aside then
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    set due = false, retry_at = 'infinity', failures = 1,
+      error = format('added past the policy, as job %s of Graphile Worker, which its "unmanaged" rejects', p_job_id)
+    where s.id = v_staged_id;
+  end if;
+  return v_staged_id;
+end
+$$;

@@ -1,0 +1,10 @@
+-- The same before a verb changes or removes staged jobs, or parked ones: by staged id, or by that of the parked job. It
+-- locks them, so that nobody moves them to another partition meanwhile.
+create or replace function :DISPATCH_POLICY_SCHEMA._before_change(p_job_ids bigint[]) returns void
+language plpgsql volatile as $$
+begin
+  perform :DISPATCH_POLICY_SCHEMA._head_changed(array(
+    select s.partition_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(p_job_ids) or s.parked_job_id = any(p_job_ids) order by s.id for no key update));
+end
+$$;

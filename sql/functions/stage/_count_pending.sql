@@ -1,0 +1,10 @@
+-- How many jobs of a policy are staged, where it has a bound on all of them: counting them would take as long as there
+-- are jobs.
+
+-- Keeps the count of a policy's staged jobs, where it has a bound on all of them.
+create or replace function :DISPATCH_POLICY_SCHEMA._count_pending(p_policy text, p_jobs int)
+returns void language sql volatile as $$
+  insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)
+  select p.name, p_jobs from :DISPATCH_POLICY_SCHEMA._private_policies p
+  where p.name = p_policy and p.max_pending_in_all is not null and p_jobs <> 0;
+$$;

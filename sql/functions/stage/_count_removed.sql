@@ -1,0 +1,9 @@
+-- The same for jobs an operator or an application removed, by their tasks.
+create or replace function :DISPATCH_POLICY_SCHEMA._count_removed(p_tasks text[])
+returns void language sql volatile as $$
+  insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)
+  select p.name, -count(*) from unnest(p_tasks) u (task)
+  join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = u.task
+  join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id and p.max_pending_in_all is not null
+  group by p.name;
+$$;

@@ -1,0 +1,60 @@
+-- Drops that many of a partition's jobs, or of all a policy's: those staged first. Parked ones stay, those another session
+-- is at, and those of `p_keys`, which are about to be replaced. Returns how many it dropped.
+--
+-- No other goes in the place of one that another session is at. A tick that hands it over makes room by that; where another
+-- producer drops it the two overshoot together, and the next call drops one more. Dropping another one could lose a job for
+-- which there is room.
+create or replace function :DISPATCH_POLICY_SCHEMA._drop_oldest(
+  p_policy text, p_partition_id uuid, p_jobs int, p_keys text[]
+) returns int language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
+as $$
+declare
+  v_ids bigint[];
+  v_dropped int;
+  v_partition_ids uuid[];
+begin
+  if p_jobs <= 0 then
+    return 0;
+  elsif p_partition_id is not null then
+    v_ids := array(select s.id from (
+      select d.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs d
+      where d.partition_id = p_partition_id and d.due and d.parked_job_id is null
+        and (d.job_key = any(p_keys)) is not true
+      union all
+      select l.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs l
+      where l.partition_id = p_partition_id and not l.due and l.parked_job_id is null
+        and (l.job_key = any(p_keys)) is not true
+    ) s order by s.id limit p_jobs);
+  else
+    v_ids := array(
+      select s.id
+      from :DISPATCH_POLICY_SCHEMA._private_policies p
+      join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+      cross join lateral (
+        select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x
+        where x.task_identifier = t.task_identifier and x.droppable and x.parked_job_id is null
+          and (x.job_key = any(p_keys)) is not true
+        order by x.id limit p_jobs
+      ) s
+      where p.name = p_policy order by s.id limit p_jobs);
+  end if;
+  with dropped as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id in (
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x where x.id = any(v_ids) for update skip locked)
+    returning s.id, s.partition_id
+  ),
+  keyless as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id in (select d.id from dropped d)
+  ),
+  noted as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, reason, jobs)
+    select p_policy, d.partition_id, 'max_pending', count(*) from dropped d group by d.partition_id
+  )
+  select count(*), array_agg(distinct d.partition_id) into v_dropped, v_partition_ids from dropped d;
+  perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -v_dropped);
+  return v_dropped;
+end
+$$;

@@ -1,0 +1,42 @@
+--   p_jobs   json array of { "id", "cost", "partition": { "key", "shard", "context", "weight", "limits" } }, or
+--            { "id", "error" } for one that cannot be worked out: it is set aside, and tried again later
+create or replace function :DISPATCH_POLICY_SCHEMA._key_jobs(p_policy text, p_version int, p_jobs json)
+returns void language sql volatile
+set search_path = pg_catalog, pg_temp as $$
+  with job as materialized (
+    select (j.value ->> 'id')::bigint as id, (j.value ->> 'cost')::float8 as cost, j.value ->> 'error' as error,
+      j.value #>> '{partition,key}' as key, j.value -> 'partition' as partition
+    from json_array_elements(p_jobs) j
+  ),
+  keyed as (
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
+      partition_id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, j.key), cost = j.cost, error = null, failures = 0,
+      due = s.run_at <= clock_timestamp()
+    from job j where s.id = j.id and s.partition_id is null and j.error is null
+    returning s.*
+  ),
+  refused as (
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set error = j.error, failures = least(s.failures + 1, 30000)
+    from job j where s.id = j.id and s.partition_id is null and j.error is not null
+    returning s.id, s.failures
+  ),
+  done as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id in (select j.id from job j where j.error is null)
+  ),
+  later as (
+    update :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k set
+      retry_at = clock_timestamp() + make_interval(secs => least(power(2, least(r.failures, 12)), 3600))
+    from refused r where k.staged_id = r.id
+  ),
+  partition as (
+    select distinct on (j.key) j.key, j.partition from job j where j.error is null order by j.key, j.id desc
+  )
+  insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+    policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
+    min_cost)
+  select p_policy, s.partition_id, k.key, k.partition ->> 'shard', p_version, (k.partition -> 'context')::jsonb,
+    (k.partition ->> 'weight')::float8, (k.partition -> 'limits')::jsonb, date_trunc('milliseconds', s.run_at),
+    case when s.due then s.priority else 32767 end, case when s.due then s.run_at else 'infinity' end,
+    case when s.due then s.id else 9223372036854775807 end, s.cost
+  from keyed s join job j on j.id = s.id join partition k on k.key = j.key;
+$$;

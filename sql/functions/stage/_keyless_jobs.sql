@@ -1,0 +1,27 @@
+-- Jobs staged from SQL whose partition only JavaScript can work out: taken a page at a time by a process that has the
+-- policy, in a transaction that ends with _key_jobs. Those that are locked are passed by, whoever is at them: another
+-- process, or an application that reschedules one.
+create or replace function :DISPATCH_POLICY_SCHEMA._keyless_jobs(p_policy text, p_limit int)
+returns table (
+  staged_id bigint, partition_key text, task_identifier text, payload json, queue_name text, priority int,
+  run_at timestamptz, flags text[], job_key text
+) language sql volatile
+set search_path = pg_catalog, pg_temp as $$
+  with first as materialized (
+    select k.staged_id from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+    where k.policy = p_policy and k.retry_at <= clock_timestamp()
+    order by k.staged_id limit p_limit for update skip locked
+  ),
+  -- of jobs that were removed meanwhile, or replaced by one with a partition
+  stale as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+    where k.staged_id in (select f.staged_id from first f) and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = k.staged_id and s.partition_id is null)
+  )
+  select k.staged_id, k.partition_key, s.task_identifier, s.payload, s.queue_name, s.priority::int, s.run_at, s.flags,
+    s.job_key
+  from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+  join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = k.staged_id and s.partition_id is null
+  where k.policy = p_policy and k.retry_at <= clock_timestamp()
+  order by k.staged_id limit p_limit for update of k, s skip locked;
+$$;

@@ -1,0 +1,21 @@
+-- Of these jobs, those whose key has a job already, told as that one. Of a job outside the policy nothing is told, since
+-- whoever may add jobs of this policy need not know of others: the row is then that of a job that was not added, without
+-- an id.
+create or replace function :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy text, p_partitions json, p_jobs json)
+returns setof :DISPATCH_POLICY_SCHEMA._private_staging language sql stable as $$
+  select j.n, true, e.id, j.task, e.queue_name, e.run_at, e.max_attempts, e.job_key, e.priority, e.flags, e.created_at,
+    p_policy, coalesce(q.key, k.key), coalesce(q.shard, k.shard), null::json
+  from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
+  cross join lateral :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey") e
+  left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = e.partition_id
+  -- not routed yet, it is known from this call alone
+  left join lateral (
+    select p_partitions -> j.p ->> 'key' as key, coalesce(p_partitions -> j.p ->> 'shard', 'default') as shard
+    where :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partitions -> j.p ->> 'key') = e.partition_id
+  ) k on true
+  where :DISPATCH_POLICY_SCHEMA._has_task(p_policy, e.task)
+  union all
+  select n.* from :DISPATCH_POLICY_SCHEMA._not_added(p_policy, p_partitions, p_jobs) n
+  cross join lateral :DISPATCH_POLICY_SCHEMA._jobs_of_key(n.job_key) e
+  where not :DISPATCH_POLICY_SCHEMA._has_task(p_policy, e.task);
+$$;

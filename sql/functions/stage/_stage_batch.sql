@@ -1,0 +1,139 @@
+-- One policy's part of a staging call. What is the same for every row is a variable: asking the batch for its version
+-- once a partition made 5,000 jobs of 500 partitions take 2.2 s, where 0.2 do.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(
+  p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set jit = off as $$   -- as _allocate
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_droppable boolean := coalesce((
+    select :DISPATCH_POLICY_SCHEMA._is_droppable(p.when_full, p.max_pending_in_all)
+    from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy), false);
+  v_ids regclass := pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id');
+begin
+  return query
+  with sent as materialized (
+    select (k.ordinality - 1)::int as p, k.*
+    from rows from (json_to_recordset(p_partitions)
+      as (key text, shard text, context jsonb, weight float8, limits jsonb, "like" int)) with ordinality k
+  ),
+  partition as materialized (
+    select k.p, k.key, coalesce(k.shard, 'default') as shard, k.context, k.weight, coalesce(k.limits, l.limits) as limits,
+      case when k.key is not null then :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.key) end as id
+    from sent k left join sent l on l.p = k."like"
+  ),
+  job as materialized (
+    select j.id, j.n, j.task, coalesce(j.payload, '{}') as payload, j."queueName" as queue_name,
+      :DISPATCH_POLICY_SCHEMA._run_at(j."runAt") as run_at, j."runAt" is not null as run_at_given,
+      j."maxAttempts"::smallint as max_attempts, j."jobKey" as job_key, coalesce(j.priority, 0)::smallint as priority,
+      j.flags, coalesce(j.cost, 1) as cost, :DISPATCH_POLICY_SCHEMA._run_at(j."runAt") <= v_now as due, v_now as created_at,
+      j.key as partition_key, k.id as partition_id, k.key, k.shard
+    from (
+      select nextval(v_ids) as id, j.*
+      from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
+      where p_mode <> 'unsafe_dedupe' or not exists (
+        select from :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey"))
+    ) j
+    left join partition k on k.p = j.p
+  ),
+  -- most jobs have no key: asking for conflicts each is written twice to the WAL, and 10,000 of them take half as long again
+  unkeyed as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
+      id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at,
+      priority, flags, cost, due, created_at, droppable)
+    overriding system value
+    select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts,
+      p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable
+    from job j where j.job_key is null
+  ),
+  keyed as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
+      id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, preserve_run_at,
+      priority, flags, cost, due, created_at, droppable, known_job_id, known_revision)
+    overriding system value
+    select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts, j.job_key,
+      p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable, k.id, k.revision
+    from job j
+    left join lateral (   -- one look at the index for each
+      select x.id, x.revision from :GRAPHILE_WORKER_SCHEMA.jobs x where x.key = j.job_key limit 1) k on true
+    where j.job_key is not null order by j.job_key
+    on conflict (job_key) where job_key is not null do update set
+      partition_id = excluded.partition_id, task_identifier = excluded.task_identifier,
+      payload = case
+        when json_typeof(s.payload) = 'array' and json_typeof(excluded.payload) = 'array'
+          then (s.payload::jsonb || excluded.payload::jsonb)::json
+        else excluded.payload end,
+      queue_name = excluded.queue_name,
+      run_at = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end,
+      run_at_given = case when p_mode = 'preserve_run_at' then s.run_at_given else excluded.run_at_given end,
+      due = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end <= v_now,
+      max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
+      priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
+      known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
+      parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable
+    where p_mode <> 'unsafe_dedupe'   -- one of this key was committed meanwhile: it stays
+    returning s.id, s.run_at, s.job_key, s.due, s.created_at
+  ),
+  -- the partitions of jobs whose key was staged already: their next job may be another now
+  replaced as materialized (
+    select distinct s.partition_id as id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.job_key is not null and s.partition_id is not null
+      and s.job_key = any(array(select j.job_key from job j where j.job_key is not null))
+  ),
+  -- of a job whose key was staged already, what that one keeps
+  put as materialized (
+    select j.id, j.run_at, j.due, j.created_at, j.n, j.task, j.queue_name, j.max_attempts, j.job_key, j.priority, j.flags,
+      j.cost, j.partition_id, j.partition_key, j.key, j.shard
+    from job j where j.job_key is null
+    union all
+    select k.id, k.run_at, k.due, k.created_at, j.n, j.task, j.queue_name, j.max_attempts, j.job_key, j.priority, j.flags,
+      j.cost, j.partition_id, j.partition_key, j.key, j.shard
+    from keyed k join job j on j.job_key = k.job_key
+  ),
+  note as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+      policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
+      min_cost, head_changed)
+    select p_policy, k.id, k.key, k.shard, coalesce(p_version, 0), k.context, k.weight, k.limits,
+      -- whole milliseconds: a clock read in JavaScript right after must not be earlier
+      date_trunc('milliseconds', w.due_at), coalesce(f.priority, 32767), coalesce(f.run_at, 'infinity'),
+      coalesce(f.id, 9223372036854775807), w.min_cost,
+      -- or one of these, that is not due yet: the note tells only of those that are
+      k.id in (select r.id from replaced r) or (f.id is not null and w.later)
+    from (
+      select p.partition_id, min(p.run_at) as due_at, min(p.cost) as min_cost,
+        bool_or(not p.due) as later
+      from put p
+      where p.partition_id is not null group by p.partition_id
+    ) w
+    left join (
+      select distinct on (p.partition_id) p.partition_id, p.priority, p.run_at, p.id from put p where p.due
+      order by p.partition_id, p.priority, p.run_at, p.id
+    ) f on f.partition_id = w.partition_id
+    join partition k on k.id = w.partition_id
+  ),
+  keyless as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
+    select p.id, p_policy, p.partition_key from put p where p.partition_id is null
+    on conflict (staged_id) do update set
+      policy = excluded.policy, partition_key = excluded.partition_key, retry_at = '-infinity'
+  ),
+  told as materialized (
+    select :DISPATCH_POLICY_SCHEMA._notify(p_policy) where exists (select from put)
+  ),
+  left_behind as materialized (
+    select :DISPATCH_POLICY_SCHEMA._head_changed(array_agg(r.id)) from replaced r
+    where r.id not in (select p.partition_id from put p where p.partition_id is not null) having count(*) > 0
+  )
+  select p.n, true, p.id, p.task, p.queue_name, p.run_at, coalesce(p.max_attempts, 25)::int, p.job_key,
+    p.priority::int, p.flags, p.created_at, p_policy, p.key, p.shard, null::json
+  from put p
+  union all
+  -- PostgreSQL skips a SELECT that nobody reads: these have effects
+  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from told where told is null
+  union all
+  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from left_behind l
+  where l is null;
+end
+$$;

@@ -1,0 +1,28 @@
+-- The same in mode unsafe_dedupe: a job whose key has one already is not staged, and that one is returned. The two may meet
+-- in between: what the insert finds that the look before it did not see is looked for again.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_deduped(
+  p_policy text, p_version int, p_partitions json, p_jobs json
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_left json := p_jobs;
+  v_rows :DISPATCH_POLICY_SCHEMA._private_staging[];
+begin
+  for v_try in 1..20 loop
+    v_rows := array(select s from :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy, p_partitions, v_left) s);
+    return query select s.* from unnest(v_rows) s;
+    v_left := :DISPATCH_POLICY_SCHEMA._jobs_without(v_left, v_rows);
+    exit when v_left is null;
+    v_rows := array(select s from :DISPATCH_POLICY_SCHEMA._stage_batch(
+      p_policy, p_version, p_partitions, v_left, 'unsafe_dedupe') s);
+    return query select s.* from unnest(v_rows) s;
+    perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, cardinality(v_rows));
+    v_left := :DISPATCH_POLICY_SCHEMA._jobs_without(v_left, v_rows);
+    exit when v_left is null;
+  end loop;
+  if v_left is not null then
+    raise exception 'dispatch_policy: jobs of the same keys come and go; none of the jobs was added, try again'
+      using errcode = 'serialization_failure';
+  end if;
+end
+$$;

@@ -1,0 +1,46 @@
+-- One policy's part of a staging call, with the rights of the schema's owner: who may call this may stage jobs, and
+-- needs no right on a table. What it is told of task, partition and limits is believed, since only JavaScript can work
+-- them out; add_job and add_jobs work them out themselves.
+--
+-- A policy that is switched off stages nothing: its jobs are passed on. What a full backlog drops has no id.
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_governed(
+  p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_jobs json := p_jobs;
+begin
+  select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  if not v_policy.enabled then
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._pass_on(p_policy, p_version, p_partitions, p_jobs, p_mode) s;
+    return;
+  end if;
+  if v_policy.max_pending is not null or v_policy.max_pending_in_all is not null then
+    v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs, p_mode);
+    return query
+    select s.* from :DISPATCH_POLICY_SCHEMA._not_added(p_policy, p_partitions, p_jobs) s
+    where s.n not in (select k.n from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) k);
+  end if;
+  if v_jobs::text = '[]' then
+    return;
+  -- one that is left of several may have its limits from another's partition
+  elsif length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(
+      p_policy, p_version, p_partitions, v_jobs,
+      :DISPATCH_POLICY_SCHEMA._is_droppable(v_policy.when_full, v_policy.max_pending_in_all)) s;
+  elsif p_mode = 'unsafe_dedupe' then
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_deduped(p_policy, p_version, p_partitions, v_jobs) s;
+  else
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(array(   -- a key that another policy's job has
+      select s.task_identifier from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) j
+      join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j."jobKey"
+      where :DISPATCH_POLICY_SCHEMA._is_of_another(v_policy, s.task_identifier)))
+    from :DISPATCH_POLICY_SCHEMA._private_policies p where p.max_pending_in_all is not null limit 1;
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
+      p_policy, p_version, p_partitions, v_jobs, p_mode) s;
+  end if;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA._stage_governed from public;

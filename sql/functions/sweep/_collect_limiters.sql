@@ -1,0 +1,53 @@
+-- Removes limiters that no partition uses any more: of a key whose partitions are gone or go by another, of a gate that
+-- its policy no longer has. One over all of a policy stays while the policy has its gate: code outside jobs may take from
+-- it. At most 1,000 a call.
+--
+-- Only routing gives partitions their limiters: those of a policy that is being routed stay for the next sweep.
+create or replace function :DISPATCH_POLICY_SCHEMA._collect_limiters(p_now timestamptz, p_inactive_after interval)
+returns int language plpgsql
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '5s'
+as $$
+declare
+  v_ids bigint[];
+  v_policy_ids int[];
+  v_overridden_ids int[] := array(select o.policy_id from :DISPATCH_POLICY_SCHEMA._private_overrides o);
+begin
+  -- a look at every partition, for which no router should have to wait
+  v_ids := array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after, l.policy_id = any(v_overridden_ids))
+      and (l.breadth < 2 or (l.breadth = 2 and not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_policies p
+        cross join jsonb_array_elements(p.definition -> 'gates') g
+        where p.id = l.policy_id and g ->> 'name' = l.gate)))
+      and not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_partitions q cross join unnest(q.limiter_ids) u (id)
+        where u.id = l.id)
+    limit 1000);
+  if v_ids = '{}' then
+    return 0;
+  end if;
+  v_policy_ids := array(
+    select c.policy_id from (
+      select distinct l.policy_id from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_ids)
+    ) c
+    where :DISPATCH_POLICY_SCHEMA._try_turn(c.policy_id, 'route'));
+  v_ids := array(
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(v_ids) and l.policy_id = any(v_policy_ids) order by l.id for update skip locked);
+  delete from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  where l.id = any(v_ids)
+    and :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after, l.policy_id = any(v_overridden_ids))
+    and not exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id)
+    and l.id not in (
+      select u.id from :DISPATCH_POLICY_SCHEMA._private_partitions q cross join unnest(q.limiter_ids) u (id)
+      where u.id = any(v_ids));
+  -- a note of one that is gone would be looked at for ever
+  delete from :DISPATCH_POLICY_SCHEMA._private_freed f
+  where f.limiter_id = any(v_ids)
+    and not exists (select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = f.limiter_id);
+  return cardinality(v_ids)
+    - (select count(*) from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_ids));
+end
+$$;

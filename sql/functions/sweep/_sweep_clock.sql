@@ -1,0 +1,51 @@
+-- Times that a clock that was ahead left further ahead than anything explains, where no pass would look: lowered to now.
+-- What others hold is skipped; the next sweep comes to it. (Pools are _sweep_workers', leases _lease's.)
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_clock(p_now timestamptz) returns void language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+  -- in the line of those that wait, a mark of an hour ahead comes after all others for an hour
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q
+  set fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(q.decayed_admits, q.weight, p.half_life, p_now)
+  from :DISPATCH_POLICY_SCHEMA._private_policies p
+  where p.id = q.policy_id and q.id = any(array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_partitions x
+    join :DISPATCH_POLICY_SCHEMA._private_policies y on y.id = x.policy_id
+    where x.blocked_on is not null and x.decayed_at > p_now + interval '1 second' and x.fair_key
+      > :DISPATCH_POLICY_SCHEMA._fair_key(x.decayed_admits, x.weight, y.half_life, p_now + interval '1 second')
+    order by x.id for no key update of x skip locked));
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q set held_until = p_now
+  where q.id = any(array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_partitions x
+    join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = x.policy_id
+    where x.stopped_by = 'breaker' and x.held_until < 'infinity'
+      and x.held_until > p_now + make_interval(secs => p.breaker_cooldown) + interval '1 second' order by x.id
+    for no key update of x skip locked));
+  -- an override that began or ended by that clock, and does so again, would not be told of
+  update :DISPATCH_POLICY_SCHEMA._private_overrides o
+  set announce_at = case when o.from_at > p_now then o.from_at else o.until_at end
+  where o.id = any(array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_overrides x
+    where not x.taken_back and ((x.from_at > p_now and x.announce_at > x.from_at)
+      or (x.from_at <= p_now and x.until_at > p_now and x.announce_at > x.until_at))
+    order by x.id for update skip locked));
+  update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set retry_at = p_now
+  where s.ctid = any(array(
+    select x.ctid from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    cross join lateral (   -- one look at the index for each partition
+      select y.ctid, y.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs y
+      where y.partition_id = q.id and not y.due order by coalesce(y.retry_at, y.run_at) limit 1
+    ) e
+    join :DISPATCH_POLICY_SCHEMA._private_staged_jobs x on x.id = e.id
+    where q.due_at > p_now + interval '1 minute' and q.due_at < 'infinity' and x.retry_at < 'infinity'
+      and x.retry_at > p_now + :DISPATCH_POLICY_SCHEMA._longest_aside(x.failures)
+    for update of x skip locked));
+  update :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k set retry_at = p_now
+  where k.staged_id = any(array(
+    select x.staged_id from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs x
+    where x.retry_at > p_now + :DISPATCH_POLICY_SCHEMA._longest_aside(x.failures) and x.retry_at < 'infinity'
+    for update skip locked));
+  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = p_now
+  where f.job_id = any(array(
+    select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
+    where x.missing_since > p_now + interval '1 second' for update skip locked));
+$$;

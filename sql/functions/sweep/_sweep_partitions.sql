@@ -1,0 +1,69 @@
+-- Partitions asleep over staged work, and partitions that wait for a limiter that has room and of which no note says
+-- so, are made eligible. Work that is about to be routed is not asleep.
+--
+-- So are those that a clock that was ahead left with a time that nothing explains: after a failover to a server whose clock
+-- is behind, nobody would look at a backlog until that time has come. A pass that looks sets every mark right.
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_partitions(p_now timestamptz)
+returns table (woken int, unblocked int) language sql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '5s'
+as $$
+  with asleep as materialized (
+    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.due_at > p_now + interval '1 second'
+      and (exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          where s.partition_id = q.id and s.due and (q.due_at = 'infinity' or s.run_at <= p_now or not s.run_at_given))
+        or exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          where s.partition_id = q.id and not s.due
+            and coalesce(s.retry_at, s.run_at) < case when q.due_at = 'infinity' then q.due_at else p_now end))
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id)
+    order by q.id limit 10000 for no key update skip locked
+  ),
+  stuck as materialized (
+    select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
+    left join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(q.policy_id, array[l.id], p_now, true) n on true
+    -- it waits for its turn among others; if it has a job that comes due before, it looks by itself then, which may be long
+    cross join lateral (select q.denied_until = 'infinity' or coalesce(l.breadth > 0, false) as shares) s
+    left join lateral (
+      -- when this job, or where others wait for the limiter too each, finds tokens enough
+      select :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent,
+        case when s.shares then n.capacity else q.head_cost end, p_now) + interval '1 second' as by
+      where l.kind = 'throttle'
+    ) ready on true
+    where q.denied_until > p_now + interval '1 second' and (
+      -- an outcome that is not routed yet is no outcome that was lost
+      (q.blocked_on is null and q.denied_until = 'infinity' and not exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = q.probe_job_id)
+        and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id))
+      or (q.blocked_on is null and q.denied_until < 'infinity' and q.denied_until > p_now + interval '2 seconds')
+      or (q.blocked_on is not null and l.id is null)
+      or (l.kind = 'throttle' and (l.refilled_at > p_now + interval '1 second'
+        or case when s.shares
+          then l.wake_at > ready.by or (l.wake_at is null and n.tokens >= 1 and n.rate > 0)
+          else q.denied_until > ready.by end))
+      -- each pass looks at the ahead bound by itself
+      or (l.kind not in ('throttle', 'ahead') and (l.wake_at is null or l.wake_at > p_now + interval '1 second')
+        and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
+        where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)
+    order by q.id limit 10000 for no key update of q skip locked
+  ),
+  woken as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+      due_at = p_now, head_priority = -32768, head_run_at = '-infinity', head_id = 0,
+      denied_until = case when s.id is null then q.denied_until else '-infinity' end,
+      blocked_on = case when s.id is null then q.blocked_on end,
+      probe_job_id = case when s.id is null then q.probe_job_id end
+    from asleep a left join stuck s on s.id = a.id
+    where q.id = a.id returning 1
+  ),
+  unblocked as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+      denied_until = '-infinity', blocked_on = null, probe_job_id = null
+    where q.id in (select s.id from stuck s) and q.id not in (select a.id from asleep a) returning 1
+  )
+  select (select count(*)::int from woken), (select count(*)::int from unblocked);
+$$;

@@ -1,0 +1,30 @@
+-- Counts anew, in one snapshot, and marks what may be dropped. Returns how many policies were wrong.
+create or replace function :DISPATCH_POLICY_SCHEMA._sweep_pending() returns int language sql volatile
+set search_path = pg_catalog, pg_temp as $$
+  with repaired as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)
+    select p.name, t.jobs - c.jobs from :DISPATCH_POLICY_SCHEMA._private_policies p
+    cross join lateral (
+      select count(*) as jobs from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.task_identifier in (
+        select x.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks x where x.policy_id = p.id)
+    ) t
+    cross join lateral (
+      select coalesce(sum(d.jobs), 0) as jobs from :DISPATCH_POLICY_SCHEMA._private_pending d where d.policy = p.name
+    ) c
+    where p.max_pending_in_all is not null and t.jobs <> c.jobs
+    returning 1
+  ),
+  -- staged before their policy dropped the oldest
+  marked as (
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set droppable = true
+    where s.id in (
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_policies p
+      join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+      join :DISPATCH_POLICY_SCHEMA._private_staged_jobs x on x.task_identifier = t.task_identifier
+      where :DISPATCH_POLICY_SCHEMA._is_droppable(p.when_full, p.max_pending_in_all)
+        and not x.droppable and x.parked_job_id is null
+      for update of x skip locked)
+  )
+  select count(*)::int from repaired;
+$$;

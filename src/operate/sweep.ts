@@ -1,0 +1,176 @@
+import type { WithPgClient } from "graphile-worker";
+import type { Engine } from "../db/engine.ts";
+import { inHalves } from "../db/halves.ts";
+import { type EventSink, emit } from "../events.ts";
+
+/** A job that just finished is released by its own process within moments; only what stays is a repair. */
+const GRACE_MS = 1000;
+
+export interface SweepContext {
+  readonly withPgClient: WithPgClient;
+  readonly engine: Engine;
+  readonly events: EventSink;
+  readonly partitionInactiveAfterMs: number;
+  /** The worker pool that sweeps: by its own heartbeats it judges which others are dead. Without one, none are. */
+  readonly poolId?: string | undefined;
+}
+
+/** How much was repaired, by kind; every count is zero in a healthy run. */
+export type Repaired = {
+  /** Worker pools that died. */
+  pools: number;
+  /** Their jobs, unlocked so that they run again. */
+  unlocked: number;
+  /** Jobs that run for longer than their policy's `slotTimeout`, whose slots were given back. */
+  overdue: number;
+  /** Jobs that held a slot and are gone, or failed and wait for their retry. */
+  jobs: number;
+  counters: number;
+  asleep: number;
+  blocked: number;
+  /** Policies whose count of a bounded backlog was wrong. */
+  pending: number;
+};
+
+/** A step of a sweep that failed, by name, and why. */
+export interface SweepFailure {
+  readonly step: string;
+  readonly error: Error;
+}
+
+/**
+ * One repair pass: jobs of dead worker pools are unlocked; jobs that hang, and in-flight jobs that Graphile Worker no
+ * longer has, or that wait for a retry, give their slots back; counters are counted again; times that a wrong clock left
+ * ahead of now are lowered; partitions asleep over work or blocked on room are woken; jobs that run on are charged for it,
+ * where fairness is by work; partitions long unused are forgotten, and limiters that none uses, and overrides that are
+ * long over.
+ *
+ * A step that fails does not keep the others from being done: `failed` has it.
+ */
+export async function sweepOnce(
+  context: SweepContext,
+): Promise<{ repaired: Repaired; failed: readonly SweepFailure[] }> {
+  const { engine, withPgClient, events, partitionInactiveAfterMs: inactiveAfterMs } = context;
+  const repaired: Repaired = {
+    pools: 0,
+    unlocked: 0,
+    overdue: 0,
+    jobs: 0,
+    counters: 0,
+    asleep: 0,
+    blocked: 0,
+    pending: 0,
+  };
+  const failed: SweepFailure[] = [];
+  const fails = (step: string, error: unknown) => {
+    failed.push({ step, error: error instanceof Error ? error : new Error(String(error)) });
+  };
+  const steps: Record<string, () => Promise<unknown>> = {
+    "dead worker pools": async () => {
+      const { pools, jobs } = await unlockDead(context);
+      Object.assign(repaired, { pools, unlocked: jobs });
+    },
+    "jobs past their slotTimeout": async () => {
+      repaired.overdue = await releaseOverdue(context, fails);
+    },
+    "jobs that are gone": async () => {
+      repaired.jobs = await releaseMissing(context, fails);
+    },
+    counters: async () => {
+      repaired.counters = await withPgClient(engine.sweepCounters);
+    },
+    "times ahead": () => withPgClient(engine.sweepClock),
+    partitions: async () => {
+      const { woken, unblocked } = await withPgClient(engine.sweepPartitions);
+      Object.assign(repaired, { asleep: woken, blocked: unblocked });
+    },
+    "work of running jobs": () => withPgClient(engine.sweepWork),
+    "pending jobs": async () => {
+      repaired.pending = await withPgClient(engine.sweepPending);
+    },
+    "jobs replaced while they were parked": () => withPgClient(engine.sweepReplaced),
+    "jobs taken over": () => withPgClient(engine.forgetTakenOver),
+    "unused partitions": () => withPgClient((client) => engine.collectPartitions(client, inactiveAfterMs)),
+    "unused limiters": () => withPgClient((client) => engine.collectLimiters(client, inactiveAfterMs)),
+    "overrides that are over": () => withPgClient(engine.collectOverrides),
+  };
+  for (const [step, run] of Object.entries(steps)) await run().catch((error) => fails(step, error));
+  emit(events, "dispatchPolicy:sweep", { repaired, failed: failed.map(({ step }) => step) });
+  return { repaired, failed };
+}
+
+/**
+ * The same for a caller who waits for it.
+ *
+ * @throws {AggregateError} naming the steps that failed, after all others were done
+ */
+export async function sweepFully(context: SweepContext): Promise<{ repaired: Repaired }> {
+  const { repaired, failed } = await sweepOnce(context);
+  if (failed.length === 0) return { repaired };
+  const what = failed.map(({ step, error }) => `${step} (${error.message})`).join("; ");
+  throw new AggregateError(
+    failed.map(({ error }) => error),
+    `sweep: ${failed.length} of its steps failed, the others are done: ${what}`,
+  );
+}
+
+type Fails = (step: string, error: unknown) => void;
+
+async function unlockDead({ engine, withPgClient, poolId }: SweepContext) {
+  if (poolId === undefined) return { pools: 0, jobs: 0 };
+  return withPgClient((client) => engine.sweepWorkers(client, poolId));
+}
+
+/** One by one, as an operator would: each is in the audit. */
+async function releaseOverdue(context: SweepContext, fails: Fails): Promise<number> {
+  let released = 0;
+  const { engine, withPgClient } = context;
+  for (const slot of await withPgClient(engine.sweepOverdue)) {
+    try {
+      const why = { reason: "slotTimeout", by: "sweep" };
+      released += (await withPgClient((client) => engine.releaseSlots(client, slot, why))).changed;
+    } catch (error) {
+      fails(`release of job ${slot.jobId}, past its slotTimeout`, error);
+    }
+  }
+  return released;
+}
+
+async function releaseMissing(context: SweepContext, fails: Fails): Promise<number> {
+  const look = () => context.withPgClient((client) => context.engine.sweepInFlight(client, GRACE_MS));
+  let found = await look();
+  if (found.some((row) => row.marked > 0)) {
+    await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
+    found = await look();
+  }
+  return releaseFound(context, found, fails);
+}
+
+/** Gives back what jobs hold that a verb has just taken out of Graphile Worker, or put off there. */
+export async function releaseMarked({ engine, withPgClient }: Pick<SweepContext, "engine" | "withPgClient">) {
+  const found = await withPgClient((client) => engine.sweepInFlight(client, GRACE_MS, true));
+  return releaseFound({ engine, withPgClient }, found, (_, error) => {
+    throw error;
+  });
+}
+
+async function releaseFound(
+  { engine, withPgClient }: Pick<SweepContext, "engine" | "withPgClient">,
+  found: Awaited<ReturnType<Engine["sweepInFlight"]>>,
+  fails: Fails,
+): Promise<number> {
+  const finished = found.flatMap(({ job_id: job, admission, attempt, ok, retry }) =>
+    job === null ? [] : { job, admission, attempt, ok, lagMs: null, retry },
+  );
+  if (finished.length === 0) return 0;
+  let released = 0;
+  await inHalves(
+    finished,
+    async (part) => {
+      const { left_ids: left } = await withPgClient((client) => engine.release(client, part));
+      released += part.length - left.length;
+    },
+    ({ job }, error) => fails(`release of job ${job}, which is gone`, error),
+  );
+  return released;
+}

@@ -1,0 +1,261 @@
+// How often a worker process gives back what its jobs held.
+import { EventEmitter } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
+import test from "ava";
+import { type JobHelpers, Logger, type WorkerEvents } from "graphile-worker";
+import { type FinishedJob, makeEngine } from "../../src/db/engine.ts";
+import { noEvents } from "../../src/events.ts";
+import { type AnyPolicy, definePolicy, policyEvents } from "../../src/index.ts";
+import { makeReleaseQueue } from "../../src/run/release-queue.ts";
+import { concurrency, type Engine, engine, until } from "../helpers/engine.ts";
+import { scenario } from "../helpers/scenario.ts";
+import { silent } from "../helpers/silent.ts";
+import { startWorker } from "../helpers/worker.ts";
+
+const JOBS = 5000;
+const SLOTS = 6;
+/** What the workers do in a second is known after one: by then most of the jobs are left. */
+const JOB_MS = 5;
+const APART_MS = 250;
+const UNWAITED_MS = 20;
+
+/** A worker process's queue, over a session of its own. */
+async function queueOn(
+  world: Engine,
+  options: { rests?: boolean; onReleased?: () => void; events?: WorkerEvents; logger?: Logger } = {},
+) {
+  const client = await world.session();
+  return makeReleaseQueue({
+    withPgClient: (callback) => callback(client as never),
+    engine: makeEngine("dispatch_policy"),
+    events: noEvents,
+    logger: silent,
+    ...options,
+  });
+}
+
+/** When each release began. */
+function startsOfReleases() {
+  const starts: number[] = [];
+  const events: WorkerEvents = new EventEmitter();
+  policyEvents(events).on("dispatchPolicy:release", ({ durationMs }) => {
+    starts.push(performance.now() - durationMs);
+  });
+  return { events, starts };
+}
+
+const gapsOf = (starts: readonly number[]) =>
+  starts.slice(1).map((start, n) => start - (starts[n] as number));
+/** Timers are a little early. */
+const isApart = (ms: number, leastMs: number) => ms > leastMs * 0.95;
+
+function longestRun(values: readonly number[], holds: (value: number) => boolean): number {
+  const ends = values.flatMap((value, n) => (holds(value) ? [] : [n]));
+  const bounds = [-1, ...ends, values.length];
+  return Math.max(...bounds.slice(1).map((end, n) => end - (bounds[n] as number) - 1));
+}
+
+function succeeded(job: string): FinishedJob {
+  return { job, admission: null, ok: true, lagMs: 1, attempt: 1, retry: null };
+}
+
+test("releases are a quarter of a second apart while the workers have enough to do, and none is left at the end", async (t) => {
+  const it = await scenario(t, {});
+  await it.stage(`${JOBS}@a`);
+  const { events, starts } = startsOfReleases();
+  let released = 0;
+  policyEvents(events).on("dispatchPolicy:release", ({ jobs }) => {
+    released += jobs;
+  });
+  const worker = await it.worker({ tasks: { p: () => delay(JOB_MS) }, slots: SLOTS, events });
+  await until("all but a few have run", () => released > JOBS * 0.9);
+  await worker.stop();
+  const gaps = gapsOf(starts);
+  const longest = longestRun(gaps, (ms) => isApart(ms, APART_MS));
+  t.log(`${released} jobs in ${starts.length} releases, up to ${longest} in a row ${APART_MS} ms apart`);
+  // before the workers' pace is known they may run dry
+  t.true(longest >= 5, `${gaps.map(Math.round)}`);
+  const [row] = await it.rows(`select (select count(*) from dispatch_policy.in_flight_jobs)
+    - (select count(*) from graphile_worker.jobs) as leaked`);
+  t.is(row.leaked, "0", "what has ended holds nothing");
+});
+
+test("a rest ends where somebody wants a release, and where a job of another policy ends", async (t) => {
+  const it = await engine(t, { gates: [], ahead: 1 });
+  await it.pool.query("select dispatch_policy._worker_alive('pool', 1, $1, 'host', 1, '1 hour', '0')", [
+    ["p"],
+  ]);
+  await it.stage(Array.from({ length: 60 }, (_, n) => `key ${n}`));
+  const { events, starts } = startsOfReleases();
+  const releases = await queueOn(it, { rests: true, events });
+  const ends = async (policy: string) => {
+    await it.passes();
+    await it.pool.query("update dispatch_policy._private_limiters set finished_per_second = 1");
+    const [job] = await it.inFlight();
+    await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+    return releases.push(succeeded(job as string), policy);
+  };
+  const restFor = async (policy: string, meanwhile = () => {}) => {
+    await ends("p");
+    const ended = ends(policy);
+    await delay(10);
+    meanwhile();
+    await ended;
+    return gapsOf(starts).at(-1) as number;
+  };
+  t.true(isApart(await restFor("p"), APART_MS), `${gapsOf(starts)}`);
+  const isCut = async (ms: Promise<number>) => !isApart(await ms, APART_MS);
+  await until("a hurried rest is short", () => isCut(restFor("p", () => releases.hurry())));
+  await until("another policy's is none", () => isCut(restFor("q")));
+});
+
+test("what nobody waits for is released together, and wakes no tick loop", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  await it.stage([...Array.from({ length: 8 }, (_, n) => `alone ${n}`), "two", "two"]);
+  await it.passes();
+  const jobs = await it.inFlight();
+  const { events, starts } = startsOfReleases();
+  let woken = 0;
+  const releases = await queueOn(it, { rests: true, events, onReleased: () => woken++ });
+  await it.pool.query("update graphile_worker._private_jobs set attempts = 1 where id = $1", [jobs[0]]);
+  const failed = { ok: false, retry: { attempt: 1, after: 60, task: it.policy } };
+  await releases.push({ ...succeeded(jobs[0] as string), ...failed }, "p");
+  t.is(woken, 1, "a loop has to know when its retry is due");
+  woken = 0;
+  for (const job of jobs.slice(1, -1)) await releases.push(succeeded(job), "p");
+  const gaps = gapsOf(starts);
+  t.is(gaps.length, 7);
+  t.true(
+    gaps.every((ms) => isApart(ms, UNWAITED_MS)),
+    `${gaps}`,
+  );
+  t.is(woken, 0);
+  await releases.push(succeeded(jobs.at(-1) as string), "p");
+  t.is(woken, 1, "the second job of its partition waits");
+  await it.passes();
+  t.is((await it.inFlight()).length, 1);
+});
+
+test("a job that ends just as the last release does is released too", async (t) => {
+  const world = await engine(t, { gates: [concurrency(100)] });
+  await world.stage(Array.from({ length: 20 }, () => "a"));
+  await world.passes();
+  const jobs = (await world.inFlight()).map(succeeded);
+  t.is(jobs.length, 20);
+  const releases = await queueOn(world);
+  // that many turns of the microtask queue after it
+  for (let turns = 0; jobs.length > 0; turns++) {
+    await releases.push(jobs.pop()!, "p");
+    for (let turn = 0; turn < turns; turn++) await null;
+    void releases.push(jobs.pop()!, "p");
+    await releases.idle();
+    t.is((await world.inFlight()).length, jobs.length, `${turns} turns after it`);
+  }
+});
+
+test("jobs that the database refuses to release are left to a sweep, and hold up no other of their flush", async (t) => {
+  const world = await engine(t, { gates: [concurrency(100)] });
+  await world.stage(Array.from({ length: 20 }, () => "a"));
+  await world.passes();
+  const jobs = await world.inFlight();
+  const bad = [jobs[3], jobs[4], jobs[17]];
+  await refusesToRelease(world, bad as string[]);
+  const { logger, warnings } = listener();
+  const releases = await queueOn(world, { logger });
+  await Promise.all(jobs.map((job) => releases.push(succeeded(job), "p")));
+  await releases.idle();
+  t.deepEqual(await world.inFlight(), bad);
+  t.deepEqual(
+    warnings,
+    bad.map(
+      (job) => `Could not release job ${job} of policy p, a sweep gives its slot back: job ${job} is bad`,
+    ),
+  );
+  await refusesToRelease(world, []);
+  await releases.push(succeeded(bad[0] as string), "p");
+  t.deepEqual(await world.inFlight(), bad.slice(1), "the queue goes on");
+});
+
+test("a flush that meets a lock comes again as a whole", async (t) => {
+  const world = await engine(t, { gates: [concurrency(100)] });
+  await world.stage(["a", "a", "a"]);
+  await world.passes();
+  const jobs = await world.inFlight();
+  await refusesToRelease(world, jobs, "lock_not_available");
+  const { logger, warnings } = listener();
+  const releases = await queueOn(world, { logger });
+  await Promise.all(jobs.map((job) => releases.push(succeeded(job), "p")));
+  await until("it has been tried again", () => warnings.length >= 2);
+  t.true(warnings.every((warning) => /^Could not release 3 finished jobs, trying again/.test(warning)));
+  await refusesToRelease(world, []);
+  await releases.idle();
+  t.deepEqual(await world.inFlight(), []);
+});
+
+/** From now on PostgreSQL refuses to release these. */
+async function refusesToRelease(world: Engine, jobIds: string[], condition = "raise_exception") {
+  await world.pool.query(`create or replace function public.refuse() returns trigger language plpgsql as $$
+    begin
+      if old.job_id = any('{${jobIds.join(",")}}'::bigint[]) then
+        raise ${condition} using message = format('job %s is bad', old.job_id);
+      end if;
+      return old;
+    end
+    $$;
+    create or replace trigger refuse before delete on dispatch_policy._private_in_flight_jobs
+    for each row execute function public.refuse()`);
+}
+
+function listener() {
+  const warnings: string[] = [];
+  const logger = new Logger(() => (level, message) => {
+    if (level === "warning") warnings.push(message);
+  });
+  return { logger, warnings };
+}
+
+test("whoever waits for what a job of another policy held is woken by the release, not by a heartbeat", async (t) => {
+  const [p, q] = ["p", "q"].map((name) =>
+    definePolicy(name, { partitionBy: "k", gates: ({ concurrency }) => [concurrency({ max: 1 })] }),
+  ) as [AnyPolicy, AnyPolicy];
+  const opened: (() => void)[] = [];
+  const beats: Record<string, number[]> = { p: [], q: [] };
+  const noted = (name: string) => async (_: unknown, helpers: JobHelpers) => {
+    const { rows } = await helpers.query<{ at: Date }>(
+      "select heartbeat_at as at from dispatch_policy.workers",
+    );
+    beats[name]!.push(rows[0]!.at.getTime());
+  };
+  const worker = await startWorker(t, {
+    policies: [p, q],
+    worker: { concurrentJobs: 1 },
+    tasks: { p: noted("p"), q: noted("q"), block: () => new Promise<void>((open) => void opened.push(open)) },
+  });
+  const inFlight = async () => {
+    const { rows } = await worker.pool.query("select policy from dispatch_policy.in_flight_jobs");
+    return rows.map(({ policy }) => policy).join();
+  };
+  for (let round = 0; round < 3; round++) {
+    await worker.utils.addJob("block", {});
+    await until("the worker is at work", () => opened.length === round + 1);
+    await worker.utils.addJob(p, { k: "a" }, { jobKey: "key" });
+    await until("it is admitted", async () => (await inFlight()) === "p");
+    await worker.utils.addJob(q, { k: "a" }, { jobKey: "key" }); // takes its place, and holds both slots
+    await until("it has moved", async () => (await inFlight()) === "q");
+    await worker.utils.addJob(p, { k: "a" });
+    await until("another waits", async () => {
+      const { rows } = await worker.pool.query(
+        "select from dispatch_policy.partitions where blocked_on is not null",
+      );
+      return rows.length === 1;
+    });
+    opened[round]!();
+    await until("both ran", () => beats.p!.length === round + 1);
+    await worker.everythingIsReleased();
+  }
+  // the heartbeat comes every few seconds: now and then one falls between
+  t.true(
+    beats.q!.some((beat, round) => beat === beats.p![round]),
+    JSON.stringify(beats),
+  );
+});

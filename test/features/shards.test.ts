@@ -1,0 +1,197 @@
+// Tick loops that lead different shards of a policy, whose partitions share limiters.
+import { setTimeout as delay } from "node:timers/promises";
+import test from "ava";
+import type { Job, WithPgClient } from "graphile-worker";
+import type pg from "pg";
+import { makeEngine } from "../../src/db/engine.ts";
+import { noEvents } from "../../src/events.ts";
+import { definePolicy, policyEvents } from "../../src/index.ts";
+import { makeWorkerPool } from "../../src/pool/worker-pool.ts";
+import { readSettings } from "../../src/settings.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker, type TestWorker } from "../helpers/worker.ts";
+
+type Payload = { k: string; shard: string };
+const context = (payload: unknown) => payload as Payload;
+const sharded = { context, partitionBy: (ctx: Payload) => ctx.k, shardBy: (ctx: Payload) => ctx.shard };
+
+const onePerPartition = definePolicy("p", {
+  ...sharded,
+  gates: ({ concurrency }) => [concurrency({ max: 1 })],
+});
+const twoInAll = definePolicy("p", {
+  ...sharded,
+  gates: ({ concurrency }) => [concurrency({ scope: "policy", max: 2 })],
+});
+const noGates = definePolicy("p", { ...sharded, gates: () => [] });
+
+/** Who began and ceased to lead, from now on. */
+function leaderEvents({ runner }: TestWorker): { shard: string; leads: boolean }[] {
+  const told: { shard: string; leads: boolean }[] = [];
+  policyEvents(runner.events).on(
+    "dispatchPolicy:leader",
+    ({ shard, leads }) => void told.push({ shard, leads }),
+  );
+  return told;
+}
+
+function isStarted({ log }: TestWorker): Promise<unknown> {
+  return until("it is started", () => log.some(({ message }) => message.includes("leading")));
+}
+
+const jobsOf = (shard: string, count: number, partitions = 1) =>
+  Array.from({ length: count }, (_, n) => {
+    return { identifier: "p", payload: { k: `${shard}${n % partitions}`, shard } };
+  });
+
+for (const [what, loop, led] of [
+  ["for the shards it names", { shards: ["s1"] }, []],
+  ["for all shards", true, [{ shard: "s1", leads: true }]],
+] as const) {
+  test(`a loop ${what} goes on leading one whose partitions are full`, async (t) => {
+    let runs = 0;
+    const worker = await startWorker(t, {
+      policies: [onePerPartition],
+      preset: { loop, loopHeartbeat: "50 ms" },
+      tasks: {
+        p: async () => {
+          await delay(200); // some heartbeats
+          runs++;
+        },
+      },
+    });
+    await isStarted(worker);
+    const told = leaderEvents(worker);
+    await worker.utils.addJobs(jobsOf("s1", 10));
+    await until("all ran", () => runs === 10, { seen: () => ({ runs, told }) });
+    t.deepEqual(told, led as never);
+  });
+}
+
+test("two loops that lead a shard each share the room of the whole policy", async (t) => {
+  const database = await testDatabase(t);
+  let now = 0;
+  let most = 0;
+  const runs = { eu: 0, us: 0 };
+  const start = (shard: "eu" | "us") =>
+    startWorker(t, {
+      database,
+      policies: [twoInAll],
+      preset: { loop: { shards: [shard] } },
+      tasks: {
+        p: async (payload) => {
+          now++;
+          most = Math.max(most, now);
+          runs[(payload as Payload).shard as "eu" | "us"]++;
+          await delay(5);
+          now--;
+        },
+      },
+    });
+  const eu = await start("eu");
+  const us = await start("us");
+  await Promise.all([isStarted(eu), isStarted(us)]);
+  const told = [leaderEvents(eu), leaderEvents(us)];
+  await eu.utils.addJobs([...jobsOf("eu", 60, 10), ...jobsOf("us", 60, 10)]);
+  await until("all ran", () => runs.eu + runs.us === 120, { seen: () => runs });
+  t.is(most, 2);
+  t.deepEqual(told, [[], []]);
+});
+
+for (const [what, policy] of [
+  ["a cap over the whole policy", twoInAll],
+  ["no gate", noGates],
+] as const) {
+  test(`where a shard has no loop, the other one's jobs go on under ${what}`, async (t) => {
+    const runs: Record<string, number> = { eu: 0, us: 0 };
+    const worker = await startWorker(t, {
+      policies: [policy],
+      preset: { loop: { shards: ["eu"] }, defaults: { ahead: 0 } },
+      tasks: { p: async (payload) => void runs[(payload as Payload).shard]!++ },
+    });
+    await worker.utils.addJobs(jobsOf("us", 40, 40));
+    // those of us wait for what is shared, as they would after their leader has died
+    await worker.utils.tick({ policy: "p", shard: "us" });
+    await worker.utils.addJobs(jobsOf("eu", 200, 20));
+    await until("all of eu ran", () => runs.eu === 200, { seen: () => runs });
+    t.pass();
+  });
+}
+
+test("the loops of one process share the room of the whole policy, and stay", async (t) => {
+  const turns: string[] = [];
+  const oneInAll = definePolicy("p", {
+    ...sharded,
+    gates: ({ concurrency }) => [concurrency({ scope: "policy", max: 1 })],
+  });
+  const worker = await startWorker(t, {
+    policies: [oneInAll],
+    tasks: { p: async (payload) => void turns.push((payload as Payload).shard) },
+  });
+  const told = leaderEvents(worker);
+  const shards = ["a", "b", "c", "d"];
+  await worker.utils.addJobs(shards.flatMap((shard) => jobsOf(shard, 15, 3)));
+  await until("all ran", () => turns.length === 60, { seen: () => turns });
+  t.deepEqual(
+    told.filter(({ leads }) => !leads),
+    [],
+  );
+});
+
+test("a worker pool passes on what its own backends say of single shards, to their loops alone", async (t) => {
+  const { pool } = await testDatabase(t);
+  const real = makeEngine("dispatch_policy");
+  const routed: (string | null)[] = [];
+  let own = 0;
+  const runtime = makeWorkerPool({
+    poolId: "pool",
+    oneShot: false,
+    slots: 1,
+    tasks: ["p"],
+    clockBehindMs: 0,
+    withPgClient: withClientOf(pool),
+    pgPool: pool,
+    engine: {
+      ...real,
+      route: (client, step) => {
+        own = (client as unknown as { processID: number }).processID;
+        routed.push(step.shard);
+        return real.route(client, step);
+      },
+    },
+    settings: readSettings({ policies: [noGates], loop: { shards: ["eu", "us"] } }),
+    events: noEvents,
+    logger: silent,
+  });
+  await runtime.start();
+  t.teardown(async () => {
+    await runtime.stepDown();
+    await runtime.close();
+  });
+  await until("both loops have looked", () => routed.includes("eu") && routed.includes("us"));
+  const ended = { policy: noGates, admission: "0", lagMs: null, startedAt: 0 };
+  await runtime.release({ id: "1", attempts: 1, max_attempts: 25 } as Job, ended, null);
+  for (let seen = -1; seen !== routed.length; await delay(100)) seen = routed.length; // until they rest
+  routed.length = 0;
+
+  runtime.hear({ policy: "p" }, own); // its release would have nudged all loops, had anybody waited
+  runtime.hear({ policy: "p", shard: "us" }, own);
+  await until("it has looked", () => routed.length > 0);
+  runtime.hear({ policy: "other" }, own);
+  runtime.hear({ policy: "p", shard: "eu" }, own);
+  await until("the other one has looked", () => routed.length > 1);
+  t.deepEqual(routed, ["us", "eu"]);
+});
+
+function withClientOf(pool: pg.Pool): WithPgClient {
+  return async (callback) => {
+    const client = await pool.connect();
+    try {
+      return await callback(client);
+    } finally {
+      client.release();
+    }
+  };
+}

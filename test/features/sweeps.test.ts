@@ -1,0 +1,92 @@
+// A sweep whose parts fail: each alone.
+import { EventEmitter } from "node:events";
+import test, { type ExecutionContext } from "ava";
+import type { WorkerEvents } from "graphile-worker";
+import { makeEngine } from "../../src/db/engine.ts";
+import { makePolicyUtils, policyEvents } from "../../src/index.ts";
+import { sweepOnce } from "../../src/operate/sweep.ts";
+import { concurrency, type Engine, engine } from "../helpers/engine.ts";
+import { silent } from "../helpers/silent.ts";
+
+/** A world in which the counter of the cap is wrong, and which Graphile Worker has no job of. */
+async function broken(t: ExecutionContext): Promise<Engine> {
+  const it = await engine(t, { gates: [concurrency(10)] });
+  await it.stage(["a", "b", "c", "d", "e"]);
+  await it.passes();
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [await it.inFlight()]);
+  await it.pool.query(
+    "update dispatch_policy._private_limiters set in_flight = in_flight + 3 where kind = 'ahead'",
+  );
+  return it;
+}
+
+/** The function is there no more, as in the middle of an upgrade. */
+function breaks(it: Engine, name: string, args: string): Promise<unknown> {
+  return it.pool.query(`alter function dispatch_policy.${name}(${args}) rename to _broken`);
+}
+
+function sweep(it: Engine, events: WorkerEvents = new EventEmitter()) {
+  return sweepOnce({
+    withPgClient: async (callback) => {
+      const client = await it.pool.connect();
+      try {
+        return await callback(client as never);
+      } finally {
+        client.release();
+      }
+    },
+    engine: makeEngine("dispatch_policy"),
+    events,
+    partitionInactiveAfterMs: 1e9,
+  });
+}
+
+test("a step that fails keeps no other from being done, and is named", async (t) => {
+  const it = await broken(t);
+  await breaks(it, "_sweep_in_flight", "interval, boolean");
+  const events: WorkerEvents = new EventEmitter();
+  let told: readonly string[] = [];
+  policyEvents(events).on("dispatchPolicy:sweep", ({ failed }) => {
+    told = failed;
+  });
+  const { repaired, failed } = await sweep(it, events);
+  t.is(repaired.counters, 1);
+  t.is(await it.wrongCounters(), 0);
+  t.deepEqual(
+    failed.map(({ step }) => step),
+    ["jobs that are gone"],
+  );
+  t.regex(failed[0]!.error.message, /_sweep_in_flight.* does not exist/);
+  t.deepEqual(told, ["jobs that are gone"]);
+});
+
+test("an operator's sweep says what failed, once the rest is done", async (t) => {
+  const it = await broken(t);
+  await breaks(it, "_sweep_in_flight", "interval, boolean");
+  const utils = await makePolicyUtils({ pgPool: it.pool, policies: [], logger: silent });
+  // making the utils may have brought the functions back
+  await it.pool.query("drop function if exists dispatch_policy._sweep_in_flight(interval, boolean)");
+  const error = await t.throwsAsync(utils.sweep(), { instanceOf: AggregateError });
+  t.regex(
+    error.message,
+    /^sweep: 1 of its steps failed, the others are done: jobs that are gone \(.*_sweep_in_flight/,
+  );
+  t.is(error.errors.length, 1);
+  t.is(await it.wrongCounters(), 0);
+});
+
+test("a job that is gone and cannot be released holds up none of the others that are gone", async (t) => {
+  const it = await broken(t);
+  const [, , bad] = await it.inFlight();
+  await it.pool.query(`create function public.refuse() returns trigger language plpgsql as $$
+    begin raise 'it is bad'; end $$;
+    create trigger refuse before delete on dispatch_policy._private_in_flight_jobs
+    for each row when (old.job_id = ${bad}) execute function public.refuse()`);
+  const { repaired, failed } = await sweep(it);
+  t.is(repaired.jobs, 4);
+  t.deepEqual(await it.inFlight(), [bad]);
+  t.deepEqual(
+    failed.map(({ step, error }) => `${step}: ${error.message}`),
+    [`release of job ${bad}, which is gone: it is bad`],
+  );
+});
