@@ -1,3 +1,4 @@
+-- Limits that were set instead of the policies' own, those in force and those to come.
 create or replace view :DISPATCH_POLICY_SCHEMA.overrides as
 select p.name as policy, o.gate, o.scope_key as key, o.set, nullif(o.from_at, '-infinity') as "from",
   nullif(o.until_at, 'infinity') as until, o.set_by as by, o.reason

@@ -3,7 +3,7 @@ import type { ClientBase } from "pg";
 import pg from "pg";
 import { SchemaVersionError } from "../errors.ts";
 import { inTransaction } from "./isolation.ts";
-import { packageVersion, type Schemas, type SqlFile, sqlFiles, withSchemas } from "./sql-files.ts";
+import { packageVersion, type Schemas, type SqlFile, sqlFiles, views, withSchemas } from "./sql-files.ts";
 
 interface State {
   /** The last migration; 0 when there is none. */
@@ -25,7 +25,7 @@ export async function migrate(
 ): Promise<void> {
   const schemas: Schemas = { worker: names.workerSchema, own: names.schema };
   const migrations = sqlFiles("migrations");
-  const routines = [...sqlFiles("functions"), ...sqlFiles("views")];
+  const routines = [...sqlFiles("functions"), ...views()];
   const hash = hashOf(routines, schemas);
   const latest = numberOf(migrations.at(-1) as SqlFile);
   const known = await readState(client, schemas);

@@ -23,6 +23,19 @@ export function sqlFiles(folder: "migrations" | "functions" | "views"): readonly
     .map((name) => ({ name, text: readFileSync(path.join(root, name), "utf8") }));
 }
 
+/** The views, each after those that it reads: PostgreSQL looks for them as it creates it. */
+export function views(): readonly SqlFile[] {
+  const left = [...sqlFiles("views")];
+  const reads = ({ text }: SqlFile, other: SqlFile) =>
+    new RegExp(`:DISPATCH_POLICY_SCHEMA\\.${path.basename(other.name, ".sql")}\\b`).test(text);
+  const ordered: SqlFile[] = [];
+  while (left.length > 0) {
+    const next = left.findIndex((view) => !left.some((other) => other !== view && reads(view, other)));
+    ordered.push(...left.splice(Math.max(next, 0), 1)); // those of a circle fail as they are created
+  }
+  return ordered;
+}
+
 /**
  * Puts the schema names in: `:NAME` becomes a quoted identifier, `:'NAME'` a string literal. A replacer function,
  * since a `$` in a schema's name means something to String.replace.

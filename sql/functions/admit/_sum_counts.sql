@@ -1,3 +1,4 @@
+-- Two objects of counts, added by key.
 create or replace function :DISPATCH_POLICY_SCHEMA._sum_counts(a jsonb, b jsonb) returns jsonb language sql immutable as $$
   select coalesce(jsonb_object_agg(x.key, x.n), '{}') from (
     select e.key, sum(e.value::int) as n from (

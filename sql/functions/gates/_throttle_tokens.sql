@@ -1,3 +1,4 @@
+-- What a bucket holds now, by the arithmetic in _throttle_capacity.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_tokens(
   tokens float8, refilled_at timestamptz, rate float8, per float8, burst float8, smooth boolean, now timestamptz
 ) returns float8 language sql immutable as $$

@@ -1,3 +1,4 @@
+-- What was spent in the last `seconds`.
 create or replace function :DISPATCH_POLICY_SCHEMA._window_spent(
   spent :DISPATCH_POLICY_SCHEMA._private_spending[], seconds float8, now timestamptz
 ) returns float8 language plpgsql stable as $$

@@ -1,6 +1,7 @@
--- The same as it stands there; '': none. By the flags' text (half the time of taking them apart; a regular expression that
--- finds it took 22 us, and 5,000 jobs half as long again): a quotation mark within a flag follows a backslash. Mostly it is
--- the first flag, and found in half the time.
+-- The staged id that a job of Graphile Worker's carries as a flag, as text, whatever it is; '': none. It is cut out of the
+-- flags' text, because that takes half the time of taking them apart. (A regular expression took 22 us, and 5,000 jobs half
+-- as long again.) A quotation mark within a flag follows a backslash. Mostly it is the first flag, and found in half the
+-- time.
 create or replace function :DISPATCH_POLICY_SCHEMA._staged_id_text(flags jsonb) returns text language sql immutable as $$
   select coalesce(
     nullif(split_part(split_part(split_part(flags::text, '{"dispatch_policy:', 2), '"', 1), '@', 1), ''),

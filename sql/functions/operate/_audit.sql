@@ -1,3 +1,4 @@
+-- Records who used an operator's verb, on what, why, and how much it changed.
 create or replace function :DISPATCH_POLICY_SCHEMA._audit(
   p_verb text, p_policy text, p_partition text, p_gate text, p_scope_key text, p_detail jsonb, p_reason text, p_by text,
   p_matched int, p_changed int

@@ -1,5 +1,6 @@
--- The same for a job whose slot was looked at before: it is given back only if it is still of that admission, and of no
--- later attempt. A job that starts in between is released as one that runs.
+-- Gives back the slots of one in-flight job, by Graphile Worker's id or the staged one, and records it in the audit. If
+-- its slot was looked at before, admission and attempt are given: the slot is given back only if it is still of that
+-- admission, and of no later attempt. A job that starts in between is released as one that runs.
 create or replace function :DISPATCH_POLICY_SCHEMA._release_slots(
   p_job_id bigint, p_admission bigint, p_attempt int, p_reason text, p_by text
 ) returns table (matched int, changed int) language plpgsql

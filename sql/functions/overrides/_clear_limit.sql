@@ -1,3 +1,4 @@
+-- clear_limit, with the time as an argument. An override that has begun ends now, and one that has not is removed.
 create or replace function :DISPATCH_POLICY_SCHEMA._clear_limit(
   p_policy text, p_gate text, p_key text, p_reason text, p_by text, p_now timestamptz default null
 ) returns table (matched int, changed int) language plpgsql as $$

@@ -1,3 +1,4 @@
+-- The policy of this name. Raises if nobody has declared it.
 create or replace function :DISPATCH_POLICY_SCHEMA._policy(p_policy text)
 returns :DISPATCH_POLICY_SCHEMA._private_policies language plpgsql stable as $$
 declare

@@ -1,3 +1,4 @@
+-- The jobs of a release, typed; _release says what each name means.
 create or replace function :DISPATCH_POLICY_SCHEMA._finished(p_jobs json)
 returns setof :DISPATCH_POLICY_SCHEMA._private_finished_job language sql stable as $$
   select j.job, j.admission, j.ok, j."lagMs", j."durationMs", j.attempt, j.ends,

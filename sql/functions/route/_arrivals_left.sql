@@ -1,4 +1,4 @@
--- Those of these arrivals that are still there.
+-- Which of these arrivals are still there.
 create or replace function :DISPATCH_POLICY_SCHEMA._arrivals_left(p_policy text, p_ids bigint[]) returns bigint[]
 language plpgsql stable as $$   -- planned once a session, as the rest of the router
 begin

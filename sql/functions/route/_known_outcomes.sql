@@ -1,6 +1,6 @@
--- Those of these partitions of which no job has failed that their breaker does not know of yet. A release gives a slot back
--- and tells of a failure at once, but a pass that has routed already, or is routing, sees the slot alone: the next job would
--- go before the breaker opens. So this is asked after what the limiters have left was read.
+-- The partitions of these of which the breaker knows every failure. A release gives a slot back and reports a failure at
+-- once, but a pass that has routed already, or is routing, sees the slot alone: the next job would go before the breaker
+-- opens. So this is asked after what the limiters have left was read.
 create or replace function :DISPATCH_POLICY_SCHEMA._known_outcomes(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[]
 ) returns uuid[] language sql stable as $$

@@ -1,3 +1,4 @@
+-- Whether a definition gives a limiter other numbers than it has.
 create or replace function :DISPATCH_POLICY_SCHEMA._numbers_differ(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, numbers jsonb
 ) returns boolean language sql immutable as $$

@@ -1,3 +1,5 @@
+-- Appends limits that were resolved anew from stored contexts, as arrivals without work. Routing applies them like any
+-- other.
 create or replace function :DISPATCH_POLICY_SCHEMA._resolve_again(p_policy text, p_version int, p_partitions json)
 returns void language sql volatile
 set search_path = pg_catalog, pg_temp as $$

@@ -1,3 +1,5 @@
+-- Works out in which partition each of these jobs is, and stages it there.
+--
 --   p_jobs   json array of { "id", "cost", "partition": { "key", "shard", "context", "weight", "limits" } }, or
 --            { "id", "error" } for one that cannot be worked out: it is set aside, and tried again later
 create or replace function :DISPATCH_POLICY_SCHEMA._key_jobs(p_policy text, p_version int, p_jobs json)

@@ -1,6 +1,6 @@
--- Of these jobs, those whose key has a job already, told as that one. Of a job outside the policy nothing is told, since
--- whoever may add jobs of this policy need not know of others: the row is then that of a job that was not added, without
--- an id.
+-- Those of these jobs whose key has a job already, each returned as that one. Of a job outside the policy nothing is told,
+-- because whoever may add jobs of this policy need not know of others. Its row is then that of a job that was not added,
+-- without an id.
 create or replace function :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy text, p_partitions json, p_jobs json)
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language sql stable as $$
   select j.n, true, e.id, j.task, e.queue_name, e.run_at, e.max_attempts, e.job_key, e.priority, e.flags, e.created_at,

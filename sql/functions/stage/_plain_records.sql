@@ -1,3 +1,4 @@
+-- The jobs of a staging call that go to Graphile Worker as they are, typed, each with its payload (see _stage_plain).
 create or replace function :DISPATCH_POLICY_SCHEMA._plain_records(p_jobs json, p_payloads text[])
 returns table (
   n int, task text, payload json, "queueName" text, "runAt" timestamptz, "maxAttempts" int, "jobKey" text, priority int,

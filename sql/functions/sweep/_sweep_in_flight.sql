@@ -1,13 +1,13 @@
--- The periodic repair pass. Each part is one function with a transaction of its own; in a healthy run all repair
--- nothing.
-
--- In-flight jobs that Graphile Worker no longer has, or that it will not run again, and those that wait there for a time to
--- come: for its own back-off, or because somebody rescheduled them. First they are marked: a job that just finished is released, or parked, by its own process within
--- moments. A job that is gone may still run: an earlier attempt, of a pool that was counted dead, completed it late. While
--- the pool lives that runs the later one, the slot is its. Returns how many are marked, and those marked for longer than
--- `p_grace`, as _release takes them, which the caller does: one that waits is parked until its time, unless it is a retry
--- and its policy's retries bypass the gates. The admission and attempt go along that were looked at: by the time of
--- the release the row may be another's.
+-- Finds in-flight jobs whose slots nobody will give back: Graphile Worker no longer has them, or it will not run them
+-- again, or they wait there for a time to come (for its own back-off, or because somebody rescheduled them).
+--
+-- First they are marked, because a job that just finished is released, or parked, by its own process within moments.
+-- Returned are how many were marked now, and those that were marked for longer than `p_grace`. The caller releases these.
+-- One that waits is parked until its time, unless it is a retry and its policy's retries bypass the gates. Admission and
+-- attempt are returned as they were looked at, because by the time of the release the row may be another's.
+--
+-- A job that is gone may still run: an earlier attempt, of a pool that was counted dead, may have completed it late. The
+-- slot belongs to the later attempt for as long as the pool lives that runs it.
 --
 --   p_only_marked   only those that a verb has marked, in which case nothing is marked here
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_in_flight(p_grace interval, p_only_marked boolean default false)

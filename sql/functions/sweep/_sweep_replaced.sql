@@ -1,5 +1,6 @@
--- The same for those whose newer one left staging in any other way: a full backlog dropped it, or a busy partition skipped
--- it. Those of which others hold a row wait for the next sweep. Returns how many failed for good.
+-- A failed job that is parked lost its place to a newer one of its key, and that one left staging without being admitted:
+-- a full backlog dropped it, say. Nothing would ever run or end the parked one, so it fails for good. If others hold its
+-- row, it waits for the next sweep. Returns how many failed for good.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_replaced() returns int language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms'
