@@ -27,7 +27,7 @@ export async function readEnvironment() {
   return {
     postgres,
     node: process.versions.node,
-    graphileWorker: versionIn("../node_modules/graphile-worker/package.json"),
+    graphileWorker: versionIn("../../node_modules/graphile-worker/package.json"),
     dispatchPolicy: versionIn("../../package.json"),
     cpu: { model: os.cpus()[0]?.model ?? "unknown", cores: os.availableParallelism() },
     memoryGiB: Math.round(os.totalmem() / 2 ** 30),
