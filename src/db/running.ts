@@ -29,8 +29,10 @@ export interface Attempt {
 /** The slot a job holds: it belongs to one admission of the row. */
 export interface HeldSlot {
   stagedId: string;
-  /** When that was, by the time of its transaction: microseconds since 1970. */
+  /** When that was, by the time of its transaction: microseconds since 1970. Each start that is noted is one of its own. */
   admission: string;
+  /** The admission before this start: the tick's. */
+  admitted: string;
   partition: string;
   /** The attempt before was cut short. */
   resumed: boolean;
@@ -49,7 +51,7 @@ export function running({ schema, first }: Statements) {
     startAttempt: (client: Queryable, attempt: Attempt) =>
       first<HeldSlot | undefined>(
         client,
-        `select partition, staged_id::text as "stagedId", admission::text, resumed
+        `select partition, staged_id::text as "stagedId", admission::text, admitted::text, resumed
          from ${schema}._start_attempt($1, $2, $3, $4)`,
         [attempt.jobId, attempt.revision, attempt.attempt, attempt.poolId],
       ),

@@ -175,7 +175,9 @@ export interface PolicyOptions<Id, S, C> {
   /**
    * After how long a running job gives its slots back though it has not ended, for tasks that may hang. It goes on
    * running, and counts no longer; its end then gives nothing back. Longer than 0, and longer than any job takes that is
-   * well; a sweep looks, so it may be one `sweepInterval` later. Default: none, a job keeps its slots until it ends.
+   * well; a sweep looks, so it may be one `sweepInterval` later. It counts from the job's start, which each of the policy's
+   * jobs notes in the database: a query that other policies' first attempts do not cost. Default: none, a job keeps its
+   * slots until it ends.
    */
   slotTimeout?: Duration | undefined;
   /** `false`: jobs are added past the policy, and ticks empty its staging ungated. Default `true`. */

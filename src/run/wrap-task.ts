@@ -3,7 +3,12 @@ import type { Engine } from "../db/engine.ts";
 import type { EventSink } from "../events.ts";
 import { hold } from "../operate/hold.ts";
 import { take } from "../operate/take.ts";
-import { type AnyPolicy, type DispatchPolicyHelpers, resolveJob } from "../policy/policy.ts";
+import {
+  type AnyPolicy,
+  type DispatchPolicyHelpers,
+  policyDefinition,
+  resolveJob,
+} from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
 import { makeAdder } from "../stage/adder.ts";
 import { timeOf } from "../timestamp.ts";
@@ -120,6 +125,8 @@ interface Start {
   readonly stagedId: string | null;
   /** Of the slot it holds; null: none, because its policy is switched off or it does not run. */
   readonly admission: string | null;
+  /** When a tick admitted it, if that is not the admission that has its slot by now: see {@link HeldSlot}. */
+  readonly admitted?: string;
   /** Where it was looked up: a retry may have been moved. */
   readonly partition?: string | undefined;
   /** Of the partition it was admitted in, where that was not looked up. */
@@ -132,14 +139,16 @@ interface Start {
 
 /**
  * A first attempt that is as it was admitted costs no query. One that was fetched some time ago is asked about: its slot
- * may have been given back meanwhile, by hand or after `slotTimeout`, which counts from the start that is noted here.
+ * may have been given back meanwhile by hand. So is each of a policy with a `slotTimeout`, which counts from the start that
+ * is noted here: nobody here knows how long the answer to a fetch was under way.
  */
 async function startOf(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
   const { job, withPgClient } = helpers;
   const { engine, events } = observer;
   const ticket = ticketOf(job);
   const isFresh = observer.waitedLocally(job) < BELIEVED_FOR_MS;
-  if (ticket && isFresh && isAsAdmitted(job, ticket)) return { runs: true, byTick: true, ...ticket };
+  const isBelieved = isFresh && policyDefinition(policy).slotTimeoutSeconds === null;
+  if (ticket && isBelieved && isAsAdmitted(job, ticket)) return { runs: true, byTick: true, ...ticket };
   const held = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
   if (held) return { runs: true, byTick: true, ...held };
   if (!ticket) observer.unadmitted(job, policy, helpers);
@@ -194,11 +203,11 @@ function lagOf(job: Job, admittedAtMs: number, observer: Observer): number | nul
 function describe(
   policy: AnyPolicy,
   { job, withPgClient }: JobHelpers,
-  { stagedId, admission, partition, byTick }: Start,
+  { stagedId, admission, admitted, partition, byTick }: Start,
   scopeOf: ScopeOf,
   observer: Observer,
 ): DispatchPolicyHelpers {
-  const admittedAtMs = byTick ? Number(admission) / 1000 : null;
+  const admittedAtMs = byTick ? Number(admitted ?? admission) / 1000 : null;
   const context = { withPgClient, engine: observer.engine };
   return {
     policy: policy.identifier,

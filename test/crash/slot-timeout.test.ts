@@ -59,6 +59,29 @@ test("slotTimeout: the next job starts, and the late end of the first gives noth
   await worker.everythingIsReleased();
 });
 
+test("slotTimeout: each start is noted, since nobody knows how long the answer to its fetch took", async (t) => {
+  const { ends, task } = hands();
+  t.teardown(() => ends.forEach((end) => void end()));
+  const noted = definePolicy("noted", { ...options, slotTimeout: "1 minute" });
+  const believed = definePolicy("believed", options);
+  const worker = await startWorker(t, {
+    policies: [noted, believed],
+    tasks: { noted: task, believed: task },
+  });
+  for (const policy of [noted, believed]) await worker.utils.addJob(policy, account);
+  await until("both run", () => ends.length === 2);
+  const { rows } = await worker.pool.query(
+    `select p.name, f.attempt, f.started_at is not null as starts from dispatch_policy._private_in_flight_jobs f
+     join dispatch_policy._private_policies p on p.id = f.policy_id order by 1`,
+  );
+  t.deepEqual(rows, [
+    { name: "believed", attempt: null, starts: false },
+    { name: "noted", attempt: 1, starts: true },
+  ]);
+  for (const end of ends) end();
+  await worker.everythingIsReleased();
+});
+
 test("slotTimeout: a job that lost its slot in a local queue does not start without one", async (t) => {
   const policy = definePolicy("work", { ...options, slotTimeout: "1 second" });
   const busy = hands();

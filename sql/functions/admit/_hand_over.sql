@@ -35,7 +35,7 @@ begin
   ),
   -- what Graphile Worker has under the keys of these jobs, and which revision its row gets with theirs
   known as materialized (
-    select m.id, case when j.is_kept then j.revision + 1 else 0 end as revision,
+    select m.id, j.id as job_id, case when j.is_kept then j.revision + 1 else 0 end as revision,
       j.is_native and (j.id, j.revision) is distinct from (m.known_job_id, m.known_revision) as is_newer
     from moved m
     cross join lateral :DISPATCH_POLICY_SCHEMA._job_of_key(m.job_key) j
@@ -71,7 +71,7 @@ begin
     cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(k.ids, run_at => v_from) j
   ),
   parked as materialized (
-    select m.id as staged_id, m.parked_job_id as job_id, m.priority
+    select m.id as staged_id, m.parked_job_id as job_id, m.priority, j.revision
     from moved m
     cross join lateral (   -- one look at the index for each: a join began with all of Graphile Worker's jobs
       select j.key, j.run_at, j.revision, j.last_error from :GRAPHILE_WORKER_SCHEMA.jobs j
@@ -81,7 +81,7 @@ begin
       and (select true from :DISPATCH_POLICY_SCHEMA._private_staged_jobs n where n.job_key = j.key limit 1) is null
   ),
   resumed as materialized (
-    select k.job_id, k.staged_id, j.revision
+    select k.job_id, k.staged_id, j.revision, j.revision <> k.revision as is_raced
     from (select p.priority, array_agg(p.job_id order by p.job_id) as ids from parked p group by p.priority) p
     cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
       -- workers go by the clock: an admission at a test's later `now` must not wait for it
@@ -120,7 +120,8 @@ begin
   select array(select a:::DISPATCH_POLICY_SCHEMA._private_admission from admission a),
     exists (
       select from added a left join known k on k.id = a.staged_id
-      where a.keyed and a.revision > coalesce(k.revision, 0)),
+      where a.keyed and (a.revision > coalesce(k.revision, 0) or (a.revision > 0 and a.job_id <> k.job_id)))
+      or exists (select from resumed r where r.is_raced),
     -- PostgreSQL skips a SELECT that nobody reads: these have effects
     (select count(*) from announced), (select count(*) from unparked)
   into v_admissions, v_is_raced;

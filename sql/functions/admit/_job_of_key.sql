@@ -6,12 +6,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._job_of_key(p_key text)
 returns table (id bigint, revision int, is_kept boolean, is_native boolean) language sql stable rows 1 as $$
   select j.id, j.revision, j.locked_at is null and j.attempts < j.max_attempts,
-    not (:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null
-        or (j.locked_at is null and j.attempts >= j.max_attempts)
-        or exists (   -- let in at its start: it failed, and its retry was parked or admitted
-          select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-          where f.job_id = j.id and f.revision = j.revision and j.last_error is not null)
-        or (j.last_error is not null and exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id)))
+    not :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)
+      and not (j.locked_at is null and j.attempts >= j.max_attempts)
   from :GRAPHILE_WORKER_SCHEMA.jobs j where j.key = p_key limit 1;
 $$;

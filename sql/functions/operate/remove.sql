@@ -9,6 +9,8 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_ids bigint[];
   v_keys text[];
+  v_parked_ids bigint[];
+  v_revisions int[];
 begin
   if remove.ids is null and remove.job_key is null and remove.policy is null then
     raise exception 'dispatch_policy: remove: expected ids, a job_key or a policy, got none of them'
@@ -41,11 +43,16 @@ begin
     delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(v_ids);
     perform :DISPATCH_POLICY_SCHEMA._count_removed(array(
       select s.task_identifier from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids)));
-    perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[j.id], j.last_error)
+    select coalesce(array_agg(j.id), '{}'), array_agg(j.revision) into v_parked_ids, v_revisions
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
     where s.parked_job_id is not null and s.id = any(v_ids)
       and :DISPATCH_POLICY_SCHEMA._is_parked(s.parked_revision, j.run_at, j.revision, j.last_error);
+    if v_parked_ids <> '{}' then
+      v_parked_ids := :DISPATCH_POLICY_SCHEMA._lock_in_revision(v_parked_ids, v_revisions);
+      perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[j.id], j.last_error)
+      from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = any(v_parked_ids);
+    end if;
     v_keys := array(
       select s.job_key from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
       where s.id = any(v_ids) and s.job_key is not null);

@@ -44,6 +44,7 @@ declare
       select distinct f.limiter_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
       where f.job_id = any(v_job_ids)
     ) f cross join unnest(f.limiter_ids) u (id));
+  v_told :DISPATCH_POLICY_SCHEMA._private_finished_job[];
   v_ending bigint[] := '{}';
   v_left bigint[] := '{}';
   v_free bigint[];
@@ -82,6 +83,7 @@ begin
     -- a flush that came so late that Graphile Worker retried the job by itself: what it holds is the new attempt's,
     -- and so is its next back-off. (Attempts at their maximum are a job that will not be retried.) With fewer attempts
     -- another one has taken its place under its key.
+    v_told := v_jobs;
     v_jobs := array(
       select j from unnest(v_jobs) j
       left join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = j.job
@@ -92,6 +94,12 @@ begin
         or coalesce((j.retry ->> 'attempt')::int > g.attempts, false)
         or coalesce((j.retry ->> 'attempt')::int < f.attempt, false))
       order by j.job);
+    -- its pool does not run it any more: should it leave Graphile Worker, a sweep finds the slot
+    update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set pool_id = null
+    where f.job_id = any(array(
+      select x.job_id from unnest(v_told) j
+      join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x on x.job_id = j.job and x.admission = j.admission
+      where x.pool_id is not null and j.job not in (select k.job from unnest(v_jobs) k) for update of x skip locked));
     -- one that ran twice, because somebody took its attempts off, may have failed as the same attempt: its last end counts
     v_left := v_left || :DISPATCH_POLICY_SCHEMA._retry(array(
       select distinct on (j.job) j from unnest(v_jobs) j where j.retry is not null order by j.job, j.ordinality desc), v_now);

@@ -17,13 +17,19 @@ begin
   select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
   where (s.known_job_id, s.known_revision) is not distinct from (p_job_id, p_revision)
-    or :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null;
+    or :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at);
   if found then
     update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
     return v_staged_id;
   end if;
   select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
-    p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'replace') s;
+    p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'take_over') s;
+  if v_staged_id is null then   -- a newer one was committed meanwhile
+    select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.job_key = p_batch #>> '{jobs,0,jobKey}';
+    update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+    return v_staged_id;
+  end if;
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
   update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
   update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set known_job_id = p_job_id, known_revision = p_revision

@@ -5,7 +5,8 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   -- A session that holds one of these rows may give it another key. The lock waits for that, and then compares again.
   v_ids bigint[] := array(
-    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = any(p_job_keys) for update);
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = any(p_job_keys)
+    order by s.job_key for update);   -- as staging takes them
 begin
   perform :DISPATCH_POLICY_SCHEMA._drop_staged(v_ids) where v_ids <> '{}';
 end

@@ -3,7 +3,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set jit = off as $$   -- as _allocate
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off   -- as _allocate
+as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
@@ -72,7 +73,11 @@ begin
       priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
       known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
       parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable
-    where p_mode <> 'unsafe_dedupe'   -- one of this key was committed meanwhile: it stays
+    -- one of this key was committed meanwhile: it stays, in mode take_over if it is newer
+    where case p_mode when 'unsafe_dedupe' then false
+      when 'take_over' then (s.known_job_id, s.known_revision)
+        is distinct from (excluded.known_job_id, excluded.known_revision)
+      else true end
     returning s.id, s.run_at, s.job_key, s.due, s.created_at
   ),
   -- the partitions of jobs whose key was staged already: their next job may be another now

@@ -11,14 +11,17 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_jobs json := p_jobs;
+  -- without a key there is nothing to keep
+  v_mode text := case when p_mode = 'unsafe_dedupe' and not exists (
+    select from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null) then 'replace' else p_mode end;
 begin
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
   if not v_policy.enabled then
-    return query select s.* from :DISPATCH_POLICY_SCHEMA._pass_on(p_policy, p_version, p_partitions, p_jobs, p_mode) s;
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._pass_on(p_policy, p_version, p_partitions, p_jobs, v_mode) s;
     return;
   end if;
   if v_policy.max_pending is not null or v_policy.max_pending_in_all is not null then
-    v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs, p_mode);
+    v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs, v_mode);
     return query
     select s.* from :DISPATCH_POLICY_SCHEMA._not_added(p_policy, p_partitions, p_jobs) s
     where s.n not in (select k.n from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) k);
@@ -30,7 +33,7 @@ begin
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(
       p_policy, p_version, p_partitions, v_jobs,
       :DISPATCH_POLICY_SCHEMA._is_droppable(v_policy.when_full, v_policy.max_pending_in_all)) s;
-  elsif p_mode = 'unsafe_dedupe' then
+  elsif v_mode = 'unsafe_dedupe' then
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_deduped(p_policy, p_version, p_partitions, v_jobs) s;
   else
     perform :DISPATCH_POLICY_SCHEMA._count_removed(array(   -- a key that another policy's job has
@@ -39,7 +42,7 @@ begin
       where :DISPATCH_POLICY_SCHEMA._is_of_another(v_policy, s.task_identifier)))
     from :DISPATCH_POLICY_SCHEMA._private_policies p where p.max_pending_in_all is not null limit 1;
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
-      p_policy, p_version, p_partitions, v_jobs, p_mode) s;
+      p_policy, p_version, p_partitions, v_jobs, v_mode) s;
   end if;
 end
 $$;

@@ -1,27 +1,41 @@
 -- A failed job that is parked lost its place to a newer one of its key, and that one left staging without being admitted:
 -- a full backlog dropped it, say. Nothing would ever run or end the parked one, so it fails for good. If others hold its
--- row, it waits for the next sweep. Returns how many failed for good.
+-- row, it waits for another sweep. Returns how many failed for good.
+--
+-- An application that adds a job of such a key waits until this commits: so it is 200 jobs at most, drawn by lot, and 20
+-- waits for locks of 5 ms.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_replaced() returns int language plpgsql
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '250ms'
+set lock_timeout = '5ms'
 as $$
 declare
   v_key text;
   v_jobs int := 0;
+  v_waits int := 0;
 begin
+  delete from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r
+  where r.job_id = any(array(
+    select x.job_id from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs x
+    where not exists (
+      select from :GRAPHILE_WORKER_SCHEMA.jobs j
+      where j.id = x.job_id and j.run_at = 'infinity' and j.attempts < j.max_attempts)
+    for update skip locked));
   for v_key in
-    select j.key from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r
-    join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = r.job_id where j.key is not null
+    select c.key from (
+      select j.key from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r
+      cross join lateral (
+        select x.key from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = r.job_id and x.key is not null limit 1) j
+      where not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = j.key)
+      order by random() limit 200
+    ) c
   loop
     begin
       v_jobs := v_jobs + :DISPATCH_POLICY_SCHEMA._give_up_replaced(array[v_key]);
-    exception when lock_not_available then null;
+    exception when lock_not_available then
+      v_waits := v_waits + 1;
     end;
+    exit when v_waits >= 20;
   end loop;
-  delete from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r
-  where not exists (
-    select from :GRAPHILE_WORKER_SCHEMA.jobs j
-    where j.id = r.job_id and j.run_at = 'infinity' and j.attempts < j.max_attempts);
   return v_jobs;
 end
 $$;

@@ -43,6 +43,17 @@ for (const bound of [{ partition: 1 }, { policy: 1 }]) {
   });
 }
 
+test("a job without a key counts in mode unsafe_dedupe as in any other", async (t) => {
+  const world = await engine(t, { gates: [], maxPending: { policy: 3 } });
+  const stage = () =>
+    world.pool.query("select id from dispatch_policy._stage($1, 'unsafe_dedupe')", [
+      JSON.stringify([world.batch(["a"])]),
+    ]);
+  for (let n = 0; n < 3; n++) await stage();
+  await t.throwsAsync(stage(), FULL);
+  t.is(await world.staged(), 3);
+});
+
 test("strict producers of the same partitions in another order do not deadlock", async (t) => {
   const world = await engine(t, { gates: [], maxPending: { partition: 1000, policy: 10_000, strict: true } });
   const keys = ["a", "b", "c", "d", "e"];

@@ -234,6 +234,27 @@ test("a keyed job that fails while its successor is admitted: nothing lost", asy
   t.is(await jobs(world), (await world.inFlight()).length);
 });
 
+test("staging two keys beside plain jobs of the same two does not deadlock", async (t) => {
+  const world = await engine(t, OWN);
+  await world.stage("a", { jobKey: "K2" });
+  await world.stage("a", { jobKey: "K1" });
+  const [app, staging, plain] = [await world.session(), await world.session(), await world.session()];
+  await app.query("begin");
+  await app.query("select from dispatch_policy._private_staged_jobs where job_key = 'K1' for update");
+  const batch = world.batch(["a", "a"]) as { jobs: object[] };
+  const jobs = batch.jobs.map((job, n) => ({ ...job, jobKey: `K${n + 1}` }));
+  const staged = staging.query("select id from dispatch_policy._stage($1, 'replace')", [
+    JSON.stringify([{ ...batch, jobs }]),
+  ]);
+  await world.waitsForLock(staging);
+  const added = plain.query(`select dispatch_policy.add_jobs(array(
+    select json_populate_record(null::graphile_worker.job_spec, json_build_object('identifier', 'plain', 'job_key', k))
+    from unnest('{K1,K2}'::text[]) k))`);
+  await world.waitsForLock(plain);
+  await app.query("commit");
+  await t.notThrowsAsync(Promise.all([staged, added]));
+});
+
 test("the same key staged by two sessions at once is one job", async (t) => {
   const world = await engine(t, ALL);
   const app = await world.session();

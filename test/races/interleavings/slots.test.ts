@@ -203,6 +203,7 @@ test("a slot that was overdue is not taken from the job's next attempt", async (
 
 for (const [what, unlocked] of Object.entries({
   "a sweep unlocked it": "attempt = 2, pool_id = null",
+  "it was unlocked past the package": "attempt = null",
   "its retry was unlocked past the package": "attempt = 1, pool_id = 'worker'",
 })) {
   test(`an attempt whose number comes again has the slot to itself: ${what}`, async (t) => {
@@ -222,6 +223,28 @@ for (const [what, unlocked] of Object.entries({
     await it.release([{ job: first.id, attempt: 1, admission } as never]);
     t.is(await countOf(it, "a"), 0);
     t.is(await it.wrongCounters(), 0);
+  });
+}
+
+for (const noted of [true, false]) {
+  test(`a slot whose release came too late is found once its job is gone, its pool alive, its start ${noted ? "" : "not "}noted`, async (t) => {
+    const it = await engine(t, ONE);
+    await it.pool.query(`insert into dispatch_policy._private_workers (pool_id, slots, tasks, stale_at, stale_after)
+      values ('worker', 1, '{p}', now() + interval '1 hour', '1 hour')`);
+    const job = await running(it, "a");
+    if (noted) await startJob(it, job);
+    const admission = await admissionOf(it, job.id);
+    await failJob(it, job.id, 0);
+    await it.pool.query("select graphile_worker.reschedule_jobs($1, attempts => 0)", [[job.id]]);
+    const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
+    await it.release([{ job: job.id, ok: false, attempt: 1, admission, retry } as never]);
+    t.is(await countOf(it, "a"), 1);
+    await completeJob(it, job.id);
+    await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+    const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+    const found = rows.filter(({ job_id }) => job_id !== null);
+    await it.release(found.map(({ job_id, ...rest }) => ({ job: job_id, ...rest })));
+    t.is(await countOf(it, "a"), 0);
   });
 }
 
@@ -281,11 +304,13 @@ test("a job that failed twice as its first attempt is parked once", async (t) =>
   const admission = await admissionOf(it, id);
   await failJob(it, id);
   await it.pool.query("select graphile_worker.reschedule_jobs($1, attempts => 0, run_at => now())", [[id]]);
-  t.is((await startJob(it, await fetchJob(it, id))).verdict, "held");
+  const again = await startJob(it, await fetchJob(it, id));
+  t.is(again.verdict, "held");
   await failJob(it, id);
-  const ended = (retry: object) => ({ job: id, ok: false, attempt: 1, admission, retry }) as never;
-  const after = ended({ attempt: 1, task: "p", after: 60, maxAttempts: 25 });
-  t.deepEqual(await it.release([ended({ attempt: 1, giveUp: true }), after]), [id]);
+  const ended = (by: unknown, retry: object) =>
+    ({ job: id, ok: false, attempt: 1, admission: by, retry }) as never;
+  const after = ended(again.admission, { attempt: 1, task: "p", after: 60, maxAttempts: 25 });
+  t.deepEqual(await it.release([ended(admission, { attempt: 1, giveUp: true }), after]), [id]);
   t.is(await it.staged(), 1);
   t.is(await it.wrongCounters(), 0);
 });

@@ -1,0 +1,9 @@
+-- Locks these rows of Graphile Worker's, by its own reschedule_jobs, which changes nothing here. Returns those that have
+-- still the revision they were looked at in. Without it, whoever is about to end a job would end the next one of its key,
+-- which got the row in between.
+create or replace function :DISPATCH_POLICY_SCHEMA._lock_in_revision(p_job_ids bigint[], p_revisions int[])
+returns bigint[] language sql volatile as $$
+  select coalesce(array_agg(j.id), '{}')
+  from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(p_job_ids) j
+  join unnest(p_job_ids, p_revisions) u (id, revision) on u.id = j.id and u.revision = j.revision;
+$$;
