@@ -2,20 +2,13 @@ import type { Logger, WithPgClient } from "graphile-worker";
 import type { Engine, FinishedJob, Queryable } from "../db/engine.ts";
 import { divide, isOfEntries } from "../db/halves.ts";
 import { type EventSink, emit } from "../events.ts";
+import { restUntil, SATURATED_FOR_MS } from "./release-rest.ts";
 
 /** Fresh jobs in one flush at most. */
 const BATCH = 3000;
 /** Jobs that a flush left come again after this, twice as long each time: mostly their end is about to be recorded. */
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 1000;
-/** While workers have enough to do, and nobody waits for anything else, flushes are this far apart. */
-const SATURATED_MS = 250;
-/** And that for this long after a release was told so, unless one is told otherwise: who waited has just been woken. */
-const SATURATED_FOR_MS = 500;
-/** This far apart where somebody has come meanwhile whom a release might let go. */
-const HURRIED_MS = 50;
-/** While nobody at all waits, they are this far apart, and come at once when somebody does. */
-const UNWAITED_MS = 20;
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
 /** What pg says when nobody can flush any more. */
@@ -100,9 +93,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
     if (!rests || fresh.length >= BATCH || closesAt < Number.POSITIVE_INFINITY) return 0;
     // who waits for what another policy's jobs hold, nobody knows yet
     if ([...freshPolicies].some((policy) => !flushedPolicies.has(policy))) return 0;
-    const isHurried = hurriedAt > flushedAt;
-    if (flushedAt < saturatedUntil) return flushedAt + (isHurried ? HURRIED_MS : SATURATED_MS);
-    return isWaitedFor || isHurried ? 0 : flushedAt + UNWAITED_MS;
+    return restUntil({ flushedAt, saturatedUntil, isWaitedFor, hurriedAt });
   }
 
   /** What goes now: all that is fresh, and what was left if its time has come or nothing else goes. */
