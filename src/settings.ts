@@ -60,10 +60,6 @@ export interface DispatchPolicyOptions {
   sweepInterval?: Duration | undefined;
   /** How long an unused partition is remembered. Default "1 day". */
   partitionInactiveAfter?: Duration | undefined;
-  /** How long statistics are kept. Default "1 day". */
-  metricsRetention?: Duration | undefined;
-  /** Jobs per second this installation should reach, for hints. Default null: none. */
-  throughputTarget?: number | null | undefined;
 }
 
 /** The options, checked, with defaults filled in and durations in milliseconds. */
@@ -99,7 +95,6 @@ const DURATIONS = {
   workerStaleAfter: "1 minute",
   sweepInterval: "30 seconds",
   partitionInactiveAfter: "1 day",
-  metricsRetention: "1 day",
 } as const satisfies Partial<Record<keyof DispatchPolicyOptions, Duration>>;
 
 const OPTIONS = [
@@ -110,7 +105,6 @@ const OPTIONS = [
   "defaults",
   "partitionBatchSize",
   ...Object.keys(DURATIONS),
-  "throughputTarget",
 ];
 const schemaName = text(63);
 const anInteger = wholeNumber(1, MOST_COUNTED);
@@ -137,8 +131,6 @@ export function readSettings(options: DispatchPolicyOptions, fromPreset = true):
     sweepIntervalMs: duration(options, "sweepInterval"),
     partitionInactiveAfterMs: duration(options, "partitionInactiveAfter"),
   };
-  duration(options, "metricsRetention");
-  if (options.throughputTarget != null) check("throughputTarget", options.throughputTarget, anInteger);
   checkTogether(settings);
   return settings;
 }

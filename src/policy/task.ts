@@ -8,7 +8,7 @@ export interface DispatchPolicyHelpers {
   readonly policy: string;
   /** The key of the job's partition. */
   readonly partition: string;
-  /** The id the job had in staging, and has through retries, logs and the UI. */
+  /** The id that the job had in staging. It keeps this id through all its retries. */
   readonly stagedId: string;
   /** Which run this is: `job.attempts`, 1 for the first. */
   readonly attempt: number;
