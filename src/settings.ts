@@ -46,7 +46,13 @@ export interface DispatchPolicyOptions {
     | undefined;
   /** The most partitions one tick looks at. Default 50. */
   partitionBatchSize?: number | undefined;
-  /** How long the loop and the crontab task go on ticking at a stretch. Default "25 seconds". */
+  /**
+   * How long one run of the crontab task `dispatch_policy_tick` goes on while its passes admit more. Default "25 seconds".
+   *
+   * The time is checked after each pass, and no pass is cut short. After it, the run gives each policy that is left one
+   * pass and ends. That is no error: the next run, or a loop, admits the rest. If the task's payload has a longer `for`,
+   * that counts instead. Worker loops and `runTickLoop` are not bounded by it.
+   */
   tickMaxDuration?: Duration | undefined;
   /** The shortest time between two ticks of a loop. Default "2 milliseconds". */
   minTickInterval?: Duration | undefined;
