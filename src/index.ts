@@ -15,7 +15,7 @@ export { dispatchPolicyPreset } from "./host/preset.ts";
 export { type RunTickLoopOptions, runTickLoop } from "./host/run-tick-loop.ts";
 export { wrapTaskList } from "./host/wrap-task-list.ts";
 export type { LimitValues, Override } from "./operate/limits.ts";
-export type { Reason } from "./operate/look.ts";
+export type { Explanation, PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";
 export type { PolicyStatus, WorkerStatus } from "./operate/status.ts";
 export type { Repaired } from "./operate/sweep.ts";
 export type {

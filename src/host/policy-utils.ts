@@ -9,7 +9,13 @@ import { type AdmitOptions, admit } from "../operate/admit.ts";
 import { hold } from "../operate/hold.ts";
 import { jobFunctions } from "../operate/jobs.ts";
 import { clearLimit, type LimitValues, limits, type Override, setLimit } from "../operate/limits.ts";
-import { explain, partitions, type Reason } from "../operate/look.ts";
+import {
+  type Explanation,
+  explain,
+  type PartitionStatus,
+  type PartitionsQuery,
+  partitions,
+} from "../operate/look.ts";
 import { pause } from "../operate/pause.ts";
 import { type ReleaseOptions, release } from "../operate/release.ts";
 import { type RemoveOptions, remove } from "../operate/remove.ts";
@@ -46,18 +52,11 @@ export interface Operate {
   limits(options?: { policy?: string }): Promise<readonly Override[]>;
   /** Throttle gates only; never waits. */
   take(options: LimiterTarget & { cost?: number }): Promise<{ taken: boolean; retryAt: Date | null }>;
-  explain(
-    options: { id: string } | PartitionTarget,
-  ): Promise<{ reason: Reason | null; [more: string]: unknown }>;
+  explain(options: { id: string } | PartitionTarget): Promise<Explanation>;
   status(options?: {
     policy?: string;
   }): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }>;
-  partitions(query?: {
-    policy?: string;
-    search?: string;
-    after?: string;
-    limit?: number;
-  }): Promise<readonly unknown[]>;
+  partitions(query?: PartitionsQuery): Promise<readonly PartitionStatus[]>;
   /** Switches a policy off at run time: adds pass through, and ticks empty its staging ungated. */
   disable(options: { policy: string } & Why): Promise<Changed>;
   enable(options: { policy: string } & Why): Promise<Changed>;

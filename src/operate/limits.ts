@@ -60,15 +60,22 @@ export async function clearLimit(context: OperateContext, options: LimiterTarget
   return call<Changed>(context, "clear_limit", { ...options });
 }
 
-/** An override as it stands. */
+/** An override as it stands: a row of the view `overrides`. */
 export interface Override {
   policy: string;
   gate: string;
+  /** The scope key; null: every key of the gate. */
   key: string | null;
-  override: LimitValues | null;
+  /** The values that were set, as `setLimit` takes them. */
+  override: LimitValues;
+  /** When it begins; null: when it was set. */
   from: Date | null;
+  /** When it ends; null: with `clearLimit`. */
   until: Date | null;
+  /** Who set it. */
   by: string | null;
+  /** Why they did. */
+  reason: string | null;
 }
 
 /**
@@ -76,7 +83,10 @@ export interface Override {
  *
  * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
  */
-export async function limits({ withPgClient, engine }: OperateContext, options: { policy?: string } = {}) {
+export async function limits(
+  { withPgClient, engine }: OperateContext,
+  options: { policy?: string | undefined } = {},
+): Promise<readonly Override[]> {
   checkVerb("limits", options, { takes: ["policy"] });
   const { policy } = options;
   const rows = await withPgClient(async (client) => {

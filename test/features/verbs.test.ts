@@ -97,7 +97,7 @@ test("a hold does not speak over whoever paused", async (t) => {
   const target = { policy: "p", partition: "a" };
   await it.utils.pause({ ...target, reason: "incident 12", by: "ana" });
   await it.utils.hold({ ...target, forMs: 60_000, by: "job 7" });
-  t.like(await it.utils.explain(target), { reason: "paused", stopped_by: "ana", stop_reason: "incident 12" });
+  t.like(await it.utils.explain(target), { reason: "paused", stoppedBy: "ana", stopReason: "incident 12" });
 });
 
 test("a job staged for a held partition is held, not early", async (t) => {

@@ -42,7 +42,9 @@ test("without a loop nothing goes until the task runs; then all that may go does
 test("past tickMaxDuration each policy has one more pass, and the next run admits the rest", async (t) => {
   const brief = { loop: false, tickMaxDuration: "1 ms", partitionBatchSize: 1 } as const;
   const worker = await startWorker(t, { ...noLoop, preset: brief });
-  await worker.utils.addJobs(["a", "b", "c"].map((account) => ({ identifier: "other", payload: { account } })));
+  await worker.utils.addJobs(
+    ["a", "b", "c"].map((account) => ({ identifier: "other", payload: { account } })),
+  );
   await worker.utils.addJob("work", {});
   await tick(worker, {});
   await worker.sees("job:success", 1 + 2);
