@@ -24,7 +24,6 @@ export type {
   PartitionTarget,
   PolicyTarget,
   Target,
-  Until,
   Why,
 } from "./operate/targets.ts";
 export { exponential, fixed, list } from "./policy/backoff.ts";
@@ -43,6 +42,7 @@ export {
   type PolicyOptions,
   type PolicyPayload,
   type TaskIdentifier,
+  type Until,
 } from "./policy/policy.ts";
 export { RetryAfter } from "./run/retry-after.ts";
 export type { DispatchPolicyOptions } from "./settings.ts";

@@ -24,9 +24,9 @@ import { type PolicyStatus, status, type WorkerStatus } from "../operate/status.
 import { type Repaired, sweepFully } from "../operate/sweep.ts";
 import { switchPolicy } from "../operate/switch.ts";
 import { take } from "../operate/take.ts";
-import type { Changed, LimiterTarget, PartitionTarget, Target, Until, Why } from "../operate/targets.ts";
+import type { Changed, LimiterTarget, PartitionTarget, Target, Why } from "../operate/targets.ts";
 import { tick } from "../operate/tick.ts";
-import type { AnyPolicy, TaskIdentifier } from "../policy/policy.ts";
+import type { AnyPolicy, TaskIdentifier, Until } from "../policy/policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
 import { makeAdder } from "../stage/adder.ts";
 import type { AddJob, AddJobs, JobSpec } from "../stage/stage.ts";
@@ -40,14 +40,16 @@ export type PolicyUtilsOptions = { [K in keyof WorkerUtilsOptions]: WorkerUtilsO
 
 /** What operators and programs can do with policies. */
 export interface Operate {
-  pause(options: Target & Why & { until?: Date }): Promise<Changed>;
+  pause(options: Target & Why & { until?: Date | undefined }): Promise<Changed>;
   resume(options: Target & Why): Promise<Changed>;
   hold(options: PartitionTarget & Until & Why): Promise<Changed>;
   admit(options: AdmitOptions): Promise<Changed & { notDue: number }>;
   remove(options: RemoveOptions): Promise<Changed>;
   /** Gives back what an in-flight job holds, though it has not ended. */
   release(options: ReleaseOptions): Promise<Changed>;
-  setLimit(options: LimiterTarget & { set: LimitValues; from?: Date; until?: Date } & Why): Promise<Changed>;
+  setLimit(
+    options: LimiterTarget & { set: LimitValues; from?: Date | undefined; until?: Date | undefined } & Why,
+  ): Promise<Changed>;
   clearLimit(options: LimiterTarget & Why): Promise<Changed>;
   limits(options?: { policy?: string }): Promise<readonly Override[]>;
   /** Throttle gates only; never waits. */
@@ -64,7 +66,11 @@ export interface Operate {
    * One admission pass; without a policy one for every policy, each with a transaction and budget of its own. `now` is
    * for tests: it stands for the database clock in that pass.
    */
-  tick(options?: { policy?: string; shard?: string; now?: Date }): Promise<TickResult>;
+  tick(options?: {
+    policy?: string | undefined;
+    shard?: string | undefined;
+    now?: Date | undefined;
+  }): Promise<TickResult>;
   /** One repair pass. Every count is zero in a healthy run. Steps that failed are an AggregateError; the others are done. */
   sweep(): Promise<{ repaired: Repaired }>;
 }

@@ -1,5 +1,6 @@
+import type { Until } from "../policy/policy.ts";
 import { call, type OperateContext } from "./call.ts";
-import { type Changed, checkVerb, endOf, type PartitionTarget, type Until, type Why } from "./targets.ts";
+import { type Changed, checkVerb, endOf, type PartitionTarget, type Why } from "./targets.ts";
 
 /**
  * Stops a partition until a time, say after a 429. It always ends by itself.

@@ -37,7 +37,7 @@ const COLUMNS: Record<keyof LimitValues, string> = {
  */
 export async function setLimit(
   context: OperateContext,
-  options: LimiterTarget & { set: LimitValues; from?: Date; until?: Date } & Why,
+  options: LimiterTarget & { set: LimitValues; from?: Date | undefined; until?: Date | undefined } & Why,
 ): Promise<Changed> {
   checkVerb("setLimit", options, {
     needs: ["policy", "gate", "set"],

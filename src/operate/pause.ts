@@ -8,7 +8,7 @@ import { type Changed, checkTarget, checkVerb, type Target, type Why } from "./t
  */
 export async function pause(
   context: OperateContext,
-  options: Target & Why & { until?: Date },
+  options: Target & Why & { until?: Date | undefined },
 ): Promise<Changed> {
   checkVerb("pause", options, { takes: ["policy", "partition", "all", "until", "reason", "by"] });
   checkTarget("pause", options);

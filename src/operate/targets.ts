@@ -12,6 +12,7 @@ import {
   wholeNumber,
 } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
+import type { Until } from "../policy/policy.ts";
 
 export type PolicyTarget = { policy: string; partition?: string };
 /** `{ all: true }` has to be said: `{ policy: undefined }` must never pause the world. */
@@ -19,7 +20,6 @@ export type Target = PolicyTarget | { all: true };
 export type PartitionTarget = { policy: string; partition: string };
 /** For the audit: why, and who (default: the database user). */
 export type Why = { reason?: string | undefined; by?: string | undefined };
-export type Until = { until: Date } | { forMs: number };
 /** Which limiter: `key` is the scope key; without it the policy-wide gate, or (not for `take`) every key of a keyed one. */
 export type LimiterTarget = { policy: string; gate: string; key?: string | undefined };
 /** What a verb found, and what it changed. */
@@ -101,7 +101,7 @@ export function checkTarget(verb: string, target: Target): void {
  *
  * @throws {ArgumentError} unless exactly one of them is given
  */
-export function endOf(verb: string, { until, forMs }: Partial<{ until: Date; forMs: number }>) {
+export function endOf(verb: string, { until, forMs }: Until) {
   if ((until === undefined) === (forMs === undefined)) {
     throw new ArgumentError(
       `${verb}: expected { until: Date } or { forMs: number }, got until ${show(until)}, forMs ${show(forMs)}`,

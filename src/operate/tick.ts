@@ -10,7 +10,7 @@ import { checkVerb } from "./targets.ts";
  */
 export async function tick(
   context: TickContext,
-  options: { policy?: string; shard?: string; now?: Date } = {},
+  options: { policy?: string | undefined; shard?: string | undefined; now?: Date | undefined } = {},
 ): Promise<TickResult> {
   checkVerb("tick", options, { takes: ["policy", "shard", "now"] });
   const { policy, shard, now } = options;

@@ -136,6 +136,19 @@ test("a dry run of admit counts what would go, and nothing else", async (t) => {
   t.deepEqual(await it.utils.admit({ policy: "p", drain: true }), { matched: 9, changed: 9, notDue: 2 });
 });
 
+test("a time that is undefined is one that was not given", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  await it.stage("1@a");
+  await it.utils.pause({ policy: "p", until: undefined });
+  t.is((await it.utils.tick({ now: undefined })).admitted, 0);
+  await it.utils.resume({ policy: "p" });
+  await it.utils.hold({ policy: "p", partition: "a", forMs: 60_000, until: undefined });
+  t.is((await it.utils.explain({ policy: "p", partition: "a" })).reason, "held");
+  const limit = { policy: "p", gate: "concurrency", set: { max: 2 } };
+  await it.utils.setLimit({ ...limit, from: undefined, until: undefined });
+  t.like((await it.utils.limits())[0], { from: null, until: null });
+});
+
 test("a hold in a task says what is wrong with it", async (t) => {
   const it = await scenario(t);
   const refused: unknown[] = [];
