@@ -17,7 +17,7 @@ import {
   partitions,
 } from "../operate/look.ts";
 import { pause } from "../operate/pause.ts";
-import { type ReleaseOptions, release } from "../operate/release.ts";
+import { type ReleaseSlotsOptions, releaseSlots } from "../operate/release-slots.ts";
 import { type RemoveOptions, remove } from "../operate/remove.ts";
 import { resume } from "../operate/resume.ts";
 import { type PolicyStatus, status, type WorkerStatus } from "../operate/status.ts";
@@ -46,7 +46,9 @@ export interface Operate {
   admit(options: AdmitOptions): Promise<Changed & { notDue: number }>;
   remove(options: RemoveOptions): Promise<Changed>;
   /** Gives back what an in-flight job holds, though it has not ended. */
-  release(options: ReleaseOptions): Promise<Changed>;
+  releaseSlots(options: ReleaseSlotsOptions): Promise<Changed>;
+  /** @deprecated Use `releaseSlots`: without options, `release` gives up the utils' connections. */
+  release(options: ReleaseSlotsOptions): Promise<Changed>;
   setLimit(
     options: LimiterTarget & { set: LimitValues; from?: Date | undefined; until?: Date | undefined } & Why,
   ): Promise<Changed>;
@@ -81,8 +83,10 @@ export interface PolicyUtils extends WorkerUtils, Operate {
   cleanup: WorkerUtils["cleanup"];
   addJob: AddJob;
   addJobs: AddJobs;
-  /** Without arguments as in Graphile Worker: gives up its connections. */
-  release: (() => Promise<void>) & Operate["release"];
+  /** Gives up the connections, as in Graphile Worker. */
+  release(): Promise<void>;
+  /** @deprecated Use `releaseSlots`: without options, `release` gives up the utils' connections. */
+  release(options: ReleaseSlotsOptions): Promise<Changed>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -219,9 +223,10 @@ function assemble(
     tick: (options) => tick(ticks, options),
     sweep: () => sweepFully({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }),
     // with anything else (the value of a promise it is the callback of) it closes, as in Graphile Worker
-    release: ((options?: ReleaseOptions) =>
+    releaseSlots: (options) => releaseSlots(context, options),
+    release: ((options?: ReleaseSlotsOptions) =>
       isObject(options) && "jobId" in options
-        ? release(context, options)
+        ? releaseSlots(context, options)
         : close()) as PolicyUtils["release"],
     [Symbol.asyncDispose]: close,
   };
