@@ -130,13 +130,7 @@ export interface PartitionsQuery {
 /** A view's row, as PostgreSQL spells it. */
 type Row = Record<string, unknown>;
 
-/**
- * Why a job or a partition waits. A job that was admitted shows when (`admittedAt`, `startedAt`).
- *
- * @throws {ArgumentError} unless the options are an id (Graphile Worker's or the staged one), or policy and partition
- * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
- * @example const { reason } = await utils.explain({ policy: "fetch_endpoint", partition: "ep1" });
- */
+/** Documented at {@link Operate.explain}. */
 export async function explain(
   { withPgClient, engine }: OperateContext,
   options: { id: string } | PartitionTarget,
@@ -162,14 +156,7 @@ export async function explain(
   });
 }
 
-/**
- * Partitions by policy and key, in the order of their keys. Partitions of one key, of several policies, come together: a
- * page may have some more than `limit`.
- *
- * @throws {ArgumentError} when `limit` is not 1 or more
- * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
- * @example const [first] = await utils.partitions({ policy: "fetch_endpoint", search: "acct:", limit: 1 });
- */
+/** Documented at {@link Operate.partitions}. */
 export async function partitions(
   { withPgClient, engine }: OperateContext,
   query: PartitionsQuery = {},
