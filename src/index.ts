@@ -6,7 +6,6 @@ export { adaptiveConcurrency, concurrency, throttle } from "./gates/index.ts";
 export {
   addJobAdhoc,
   makePolicyUtils,
-  type Operate,
   type PolicyUtils,
   type PolicyUtilsOptions,
   quickAddJob,
@@ -14,8 +13,13 @@ export {
 export { dispatchPolicyPreset } from "./host/preset.ts";
 export { type RunTickLoopOptions, runTickLoop } from "./host/run-tick-loop.ts";
 export { wrapTaskList } from "./host/wrap-task-list.ts";
-export type { LimitValues, Override } from "./operate/limits.ts";
-export type { Reason } from "./operate/look.ts";
+export type { AdmitOptions } from "./operate/admit.ts";
+export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
+export type { Explanation, PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";
+export type { Operate, RescheduleOptions } from "./operate/operate.ts";
+export type { PauseOptions } from "./operate/pause.ts";
+export type { ReleaseSlotsOptions } from "./operate/release-slots.ts";
+export type { RemoveOptions } from "./operate/remove.ts";
 export type { PolicyStatus, WorkerStatus } from "./operate/status.ts";
 export type { Repaired } from "./operate/sweep.ts";
 export type {
@@ -24,9 +28,9 @@ export type {
   PartitionTarget,
   PolicyTarget,
   Target,
-  Until,
   Why,
 } from "./operate/targets.ts";
+export type { TickOptions } from "./operate/tick.ts";
 export { exponential, fixed, list } from "./policy/backoff.ts";
 export {
   type AnyPolicy,
@@ -43,6 +47,7 @@ export {
   type PolicyOptions,
   type PolicyPayload,
   type TaskIdentifier,
+  type Until,
 } from "./policy/policy.ts";
 export { RetryAfter } from "./run/retry-after.ts";
 export type { DispatchPolicyOptions } from "./settings.ts";

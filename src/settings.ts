@@ -46,7 +46,13 @@ export interface DispatchPolicyOptions {
     | undefined;
   /** The most partitions one tick looks at. Default 50. */
   partitionBatchSize?: number | undefined;
-  /** How long the loop and the crontab task go on ticking at a stretch. Default "25 seconds". */
+  /**
+   * How long one run of the crontab task `dispatch_policy_tick` goes on while its passes admit more. Default "25 seconds".
+   *
+   * The time is checked after each pass, and no pass is cut short. After it, the run gives each policy that is left one
+   * pass and ends. That is no error: the next run, or a loop, admits the rest. If the task's payload has a longer `for`,
+   * that counts instead. Worker loops and `runTickLoop` are not bounded by it.
+   */
   tickMaxDuration?: Duration | undefined;
   /** The shortest time between two ticks of a loop. Default "2 milliseconds". */
   minTickInterval?: Duration | undefined;
@@ -60,10 +66,6 @@ export interface DispatchPolicyOptions {
   sweepInterval?: Duration | undefined;
   /** How long an unused partition is remembered. Default "1 day". */
   partitionInactiveAfter?: Duration | undefined;
-  /** How long statistics are kept. Default "1 day". */
-  metricsRetention?: Duration | undefined;
-  /** Jobs per second this installation should reach, for hints. Default null: none. */
-  throughputTarget?: number | null | undefined;
 }
 
 /** The options, checked, with defaults filled in and durations in milliseconds. */
@@ -99,7 +101,6 @@ const DURATIONS = {
   workerStaleAfter: "1 minute",
   sweepInterval: "30 seconds",
   partitionInactiveAfter: "1 day",
-  metricsRetention: "1 day",
 } as const satisfies Partial<Record<keyof DispatchPolicyOptions, Duration>>;
 
 const OPTIONS = [
@@ -110,7 +111,6 @@ const OPTIONS = [
   "defaults",
   "partitionBatchSize",
   ...Object.keys(DURATIONS),
-  "throughputTarget",
 ];
 const schemaName = text(63);
 const anInteger = wholeNumber(1, MOST_COUNTED);
@@ -137,8 +137,6 @@ export function readSettings(options: DispatchPolicyOptions, fromPreset = true):
     sweepIntervalMs: duration(options, "sweepInterval"),
     partitionInactiveAfterMs: duration(options, "partitionInactiveAfter"),
   };
-  duration(options, "metricsRetention");
-  if (options.throughputTarget != null) check("throughputTarget", options.throughputTarget, anInteger);
   checkTogether(settings);
   return settings;
 }

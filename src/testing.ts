@@ -32,7 +32,7 @@ export function fixedClock(start: Date = new Date()): FixedClock {
 export function tickAt(
   utils: Pick<PolicyUtils, "tick">,
   now: Date,
-  target: { policy?: string; shard?: string } = {},
+  target: { policy?: string | undefined; shard?: string | undefined } = {},
 ): Promise<TickResult> {
   return utils.tick({ ...target, now });
 }
@@ -40,7 +40,7 @@ export function tickAt(
 /** Ticks until a pass admits nothing; how many were admitted. With `now` the clock stands still meanwhile. */
 export async function admitUntilIdle(
   utils: Pick<PolicyUtils, "tick">,
-  options: { policy?: string; shard?: string; now?: Date } = {},
+  options: { policy?: string | undefined; shard?: string | undefined; now?: Date | undefined } = {},
 ): Promise<number> {
   let admitted = 0;
   for (;;) {

@@ -42,7 +42,7 @@ export interface ResolvedValues {
 /** The options every gate has. */
 export interface GateCommon<C> {
   /**
-   * What overrides, denials and metrics call this gate. Default: its kind (`throttle`, `concurrency`,
+   * The name of this gate in overrides, in views and in what `explain` answers. Default: its kind (`throttle`, `concurrency`,
    * `adaptive_concurrency`), so that two gates of one kind need names. At most 128 characters; unique in a policy;
    * `"ahead"` is taken by the bound on jobs admitted ahead of the workers.
    */

@@ -1,24 +1,25 @@
 import type { WorkerUtils, WorkerUtilsOptions } from "graphile-worker";
 import { makeWorkerUtils } from "graphile-worker";
 import { declarePolicies } from "../admit/declare.ts";
-import type { TickContext, TickResult } from "../admit/tick.ts";
+import type { TickContext } from "../admit/tick.ts";
 import { type Engine, makeEngine } from "../db/engine.ts";
 import { migrate } from "../db/migrate.ts";
 import { noEvents } from "../events.ts";
-import { type AdmitOptions, admit } from "../operate/admit.ts";
+import { admit } from "../operate/admit.ts";
 import { hold } from "../operate/hold.ts";
 import { jobFunctions } from "../operate/jobs.ts";
-import { clearLimit, type LimitValues, limits, type Override, setLimit } from "../operate/limits.ts";
-import { explain, partitions, type Reason } from "../operate/look.ts";
+import { clearLimit, limits, setLimit } from "../operate/limits.ts";
+import { explain, partitions } from "../operate/look.ts";
+import type { Operate } from "../operate/operate.ts";
 import { pause } from "../operate/pause.ts";
-import { type ReleaseOptions, release } from "../operate/release.ts";
-import { type RemoveOptions, remove } from "../operate/remove.ts";
+import { type ReleaseSlotsOptions, releaseSlots } from "../operate/release-slots.ts";
+import { remove } from "../operate/remove.ts";
 import { resume } from "../operate/resume.ts";
-import { type PolicyStatus, status, type WorkerStatus } from "../operate/status.ts";
-import { type Repaired, sweepFully } from "../operate/sweep.ts";
+import { status } from "../operate/status.ts";
+import { sweepFully } from "../operate/sweep.ts";
 import { switchPolicy } from "../operate/switch.ts";
 import { take } from "../operate/take.ts";
-import type { Changed, LimiterTarget, PartitionTarget, Target, Until, Why } from "../operate/targets.ts";
+import type { Changed } from "../operate/targets.ts";
 import { tick } from "../operate/tick.ts";
 import type { AnyPolicy, TaskIdentifier } from "../policy/policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
@@ -32,52 +33,34 @@ export type PolicyUtilsOptions = { [K in keyof WorkerUtilsOptions]: WorkerUtilsO
   policySchema?: string | undefined;
 };
 
-/** What operators and programs can do with policies. */
-export interface Operate {
-  pause(options: Target & Why & { until?: Date }): Promise<Changed>;
-  resume(options: Target & Why): Promise<Changed>;
-  hold(options: PartitionTarget & Until & Why): Promise<Changed>;
-  admit(options: AdmitOptions): Promise<Changed & { notDue: number }>;
-  remove(options: RemoveOptions): Promise<Changed>;
-  /** Gives back what an in-flight job holds, though it has not ended. */
-  release(options: ReleaseOptions): Promise<Changed>;
-  setLimit(options: LimiterTarget & { set: LimitValues; from?: Date; until?: Date } & Why): Promise<Changed>;
-  clearLimit(options: LimiterTarget & Why): Promise<Changed>;
-  limits(options?: { policy?: string }): Promise<readonly Override[]>;
-  /** Throttle gates only; never waits. */
-  take(options: LimiterTarget & { cost?: number }): Promise<{ taken: boolean; retryAt: Date | null }>;
-  explain(
-    options: { id: string } | PartitionTarget,
-  ): Promise<{ reason: Reason | null; [more: string]: unknown }>;
-  status(options?: {
-    policy?: string;
-  }): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }>;
-  partitions(query?: {
-    policy?: string;
-    search?: string;
-    after?: string;
-    limit?: number;
-  }): Promise<readonly unknown[]>;
-  /** Switches a policy off at run time: adds pass through, and ticks empty its staging ungated. */
-  disable(options: { policy: string } & Why): Promise<Changed>;
-  enable(options: { policy: string } & Why): Promise<Changed>;
-  /**
-   * One admission pass; without a policy one for every policy, each with a transaction and budget of its own. `now` is
-   * for tests: it stands for the database clock in that pass.
-   */
-  tick(options?: { policy?: string; shard?: string; now?: Date }): Promise<TickResult>;
-  /** One repair pass. Every count is zero in a healthy run. Steps that failed are an AggregateError; the others are done. */
-  sweep(): Promise<{ repaired: Repaired }>;
-}
-
 /** Graphile Worker's utils, policy-aware, and the verbs of this package. Stands in wherever WorkerUtils is expected. */
-export interface PolicyUtils extends WorkerUtils, Operate {
-  completeJobs: WorkerUtils["completeJobs"];
-  cleanup: WorkerUtils["cleanup"];
+export interface PolicyUtils extends Operate, WorkerUtils {
+  /**
+   * Adds a job, by its policy or by its task's identifier. It is staged if the task has a policy that these utils know, and
+   * goes to Graphile Worker if not: `staged` of the job says which.
+   *
+   * @throws {PayloadError} if the payload fails the policy's schema or one of its functions; nothing is written
+   * @throws {BacklogFullError} if the policy's `maxPending` is reached and it rejects
+   * @example const { id, staged } = await utils.addJob("fetch_endpoint", { endpointId: "ep1", accountId: "acme" }, { priority: 5 });
+   */
   addJob: AddJob;
+  /**
+   * Adds jobs of any tasks in one transaction, as {@link addJob} does; the result is in the order of the input.
+   *
+   * @throws {PayloadError} as {@link addJob}; then none of the jobs is added
+   * @example await utils.addJobs([{ identifier: "fetch_endpoint", payload: { endpointId: "ep1", accountId: "acme" } }]);
+   */
   addJobs: AddJobs;
-  /** Without arguments as in Graphile Worker: gives up its connections. */
-  release: (() => Promise<void>) & Operate["release"];
+  cleanup: Operate["cleanup"];
+  /**
+   * Gives up the connections, as in Graphile Worker. To give back the slots of a job, call `releaseSlots`.
+   *
+   * @example await utils.release();
+   */
+  release(): Promise<void>;
+  /** @deprecated Use `releaseSlots`. */
+  release(options: ReleaseSlotsOptions): Promise<Changed>;
+  /** As `release()`: for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -214,9 +197,10 @@ function assemble(
     tick: (options) => tick(ticks, options),
     sweep: () => sweepFully({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }),
     // with anything else (the value of a promise it is the callback of) it closes, as in Graphile Worker
-    release: ((options?: ReleaseOptions) =>
+    releaseSlots: (options) => releaseSlots(context, options),
+    release: ((options?: ReleaseSlotsOptions) =>
       isObject(options) && "jobId" in options
-        ? release(context, options)
+        ? releaseSlots(context, options)
         : close()) as PolicyUtils["release"],
     [Symbol.asyncDispose]: close,
   };

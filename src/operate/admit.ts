@@ -7,17 +7,14 @@ import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.
 const STEP = 200;
 const MOST = 10_000;
 
-export type AdmitOptions = PolicyTarget & ({ count: number } | { drain: true }) & Why & { dryRun?: boolean };
+export type AdmitOptions = PolicyTarget &
+  ({ count: number } | { drain: true }) &
+  Why & {
+    /** Counts, and admits nothing. Default false. */
+    dryRun?: boolean;
+  };
 
-/**
- * Force-admits due jobs past gates, pauses and holds, yet charged: tokens stop at 0, in flight may pass max. Jobs that
- * are not due yet stay; `notDue` counts them. `drain` admits all that is due, at most 10,000 a call.
- *
- * A dry run admits nothing and says how many would go.
- *
- * @throws {ArgumentError} unless either `count`, a whole number from 1, or `drain` is given
- * @example await utils.admit({ policy: "fetch_endpoint", partition: "ep1", count: 5 });
- */
+/** Documented at {@link Operate.admit}. */
 export async function admit(
   context: OperateContext,
   options: AdmitOptions,

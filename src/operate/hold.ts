@@ -1,11 +1,8 @@
+import type { Until } from "../policy/policy.ts";
 import { call, type OperateContext } from "./call.ts";
-import { type Changed, checkVerb, endOf, type PartitionTarget, type Until, type Why } from "./targets.ts";
+import { type Changed, checkVerb, endOf, type PartitionTarget, type Why } from "./targets.ts";
 
-/**
- * Stops a partition until a time, say after a 429. It always ends by itself.
- *
- * @example await utils.hold({ policy: "fetch_endpoint", partition: "ep1", forMs: 30_000, reason: "429" });
- */
+/** Documented at {@link Operate.hold}. */
 export async function hold(
   context: OperateContext,
   options: PartitionTarget & Until & Why,

@@ -3,14 +3,15 @@ import { TICK_TASK } from "../admit/tick-task.ts";
 import { optional, wholeNumber } from "../checks/options.ts";
 import { type AnyPolicy, tasksOf } from "../policy/policy.ts";
 import type { OperateContext } from "./call.ts";
+import type { Operate, RescheduleOptions } from "./operate.ts";
 import { releaseMarked } from "./sweep.ts";
 
-/** Graphile Worker's own functions for single jobs, which take staged ids as well, and for cleaning up. */
+/** Graphile Worker's own functions for jobs. Documented at {@link Operate}. */
 export function jobFunctions(
   { withPgClient, engine }: OperateContext,
   cleanup: WorkerUtils["cleanup"],
   policies: readonly AnyPolicy[],
-) {
+): Pick<Operate, "completeJobs" | "permanentlyFailJobs" | "rescheduleJobs" | "cleanup"> {
   /** What leaves slots behind marks them; they are given back in a transaction of their own, at once. */
   const jobsOf = async (verb: string, args: Record<string, unknown>): Promise<DbJob[]> => {
     const jobs = await withPgClient((client) => engine.call<DbJob>(client, verb, args));
@@ -21,7 +22,7 @@ export function jobFunctions(
     completeJobs: (ids: string[]) => jobsOf("complete_jobs", { job_ids: ids }),
     permanentlyFailJobs: (ids: string[], reason?: string) =>
       jobsOf("permanently_fail_jobs", { job_ids: ids, error_message: reason }),
-    async rescheduleJobs(ids: string[], options: Parameters<WorkerUtils["rescheduleJobs"]>[1]) {
+    async rescheduleJobs(ids: string[], options: RescheduleOptions) {
       const { runAt, priority, attempts, maxAttempts } = options;
       optional("rescheduleJobs: priority", priority, wholeNumber(-32768, 32767));
       optional("rescheduleJobs: attempts", attempts, wholeNumber(0, 32767));
@@ -29,7 +30,6 @@ export function jobFunctions(
       const changes = { run_at: runAt, priority, attempts, max_attempts: maxAttempts };
       return jobsOf("reschedule_jobs", { job_ids: ids, ...changes });
     },
-    /** Always keeps policies' identifiers and the tick task. */
     cleanup: (options: CleanupOptions = { tasks: ["GC_JOB_QUEUES"] }) =>
       cleanup({
         ...options,

@@ -5,12 +5,19 @@ import { type Changed, checkVerb, type LimiterTarget, type Why } from "./targets
 
 /** New values for a limit; those left out stay. */
 export type LimitValues = {
+  /** Of a throttle: tokens per `per`. */
   rate?: number;
+  /** Of a throttle: a duration, such as "1 minute". */
   per?: string;
+  /** Of a throttle without a sliding window: tokens that a full bucket holds. */
   burst?: number;
+  /** Of a concurrency gate, or an adaptive one: jobs at once, at most. */
   max?: number;
+  /** Of an adaptive gate: jobs at once, to begin with. */
   initialMax?: number;
+  /** Of an adaptive gate: milliseconds. */
   targetLagMs?: number;
+  /** Of an adaptive gate: jobs at once, at least. */
   min?: number;
 };
 
@@ -24,21 +31,17 @@ const COLUMNS: Record<keyof LimitValues, string> = {
   min: "min",
 };
 
-/**
- * An operator's temporary limit, in force from its commit (or `from`) until `until` or {@link clearLimit}. From its
- * beginning it replaces an earlier one of the same target, also one that was to begin before its end; one of a key goes
- * before one of all keys.
- *
- * A key that no job has had yet may be given: the limit holds once one has. `matched` is 0 then, and so it is for a key that
- * is misspelt.
- *
- * @throws {ArgumentError} when the policy has no such gate, or the gate no such value, or `until` is over
- * @example await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, by: "ana" });
- */
-export async function setLimit(
-  context: OperateContext,
-  options: LimiterTarget & { set: LimitValues; from?: Date; until?: Date } & Why,
-): Promise<Changed> {
+export type SetLimitOptions = LimiterTarget & {
+  /** The new values: those that the gate's kind has, at least one. */
+  set: LimitValues;
+  /** When it begins. Default: now. */
+  from?: Date | undefined;
+  /** When it ends. Default: with `clearLimit`. */
+  until?: Date | undefined;
+} & Why;
+
+/** Documented at {@link Operate.setLimit}. */
+export async function setLimit(context: OperateContext, options: SetLimitOptions): Promise<Changed> {
   checkVerb("setLimit", options, {
     needs: ["policy", "gate", "set"],
     takes: ["key", "from", "until", "reason", "by"],
@@ -54,29 +57,35 @@ export async function setLimit(
   return call<Changed>(context, "set_limit", { ...rest, set: JSON.stringify(Object.fromEntries(columns)) });
 }
 
-/** Takes overrides back, with the same target they were set with: the one in force, and those to come. */
+/** Documented at {@link Operate.clearLimit}. */
 export async function clearLimit(context: OperateContext, options: LimiterTarget & Why): Promise<Changed> {
   checkVerb("clearLimit", options, { needs: ["policy", "gate"], takes: ["key", "reason", "by"] });
   return call<Changed>(context, "clear_limit", { ...options });
 }
 
-/** An override as it stands. */
+/** An override as it stands: a row of the view `overrides`. */
 export interface Override {
   policy: string;
   gate: string;
+  /** The scope key; null: every key of the gate. */
   key: string | null;
-  override: LimitValues | null;
+  /** The values that were set, as `setLimit` takes them. */
+  override: LimitValues;
+  /** When it begins; null: when it was set. */
   from: Date | null;
+  /** When it ends; null: with `clearLimit`. */
   until: Date | null;
+  /** Who set it. */
   by: string | null;
+  /** Why they did. */
+  reason: string | null;
 }
 
-/**
- * The overrides in force or to come.
- *
- * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
- */
-export async function limits({ withPgClient, engine }: OperateContext, options: { policy?: string } = {}) {
+/** Documented at {@link Operate.limits}. */
+export async function limits(
+  { withPgClient, engine }: OperateContext,
+  options: { policy?: string | undefined } = {},
+): Promise<readonly Override[]> {
   checkVerb("limits", options, { takes: ["policy"] });
   const { policy } = options;
   const rows = await withPgClient(async (client) => {

@@ -3,14 +3,12 @@ import { call, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
 export type RemoveOptions = ({ ids: readonly string[] } | { jobKey: string } | PolicyTarget) &
-  Why & { dryRun?: boolean };
+  Why & {
+    /** Counts, and removes nothing. Default false. */
+    dryRun?: boolean;
+  };
 
-/**
- * Removes staged jobs: by id, by job key, or all of a policy or partition. Jobs that were admitted stay. A job that waits
- * for its retry counts as staged: Graphile Worker keeps it, as failed for good.
- *
- * @example await utils.remove({ policy: "fetch_endpoint", partition: "ep1", dryRun: true });
- */
+/** Documented at {@link Operate.remove}. */
 export async function remove(context: OperateContext, options: RemoveOptions): Promise<Changed> {
   checkVerb("remove", options, { takes: ["ids", "jobKey", "policy", "partition", "reason", "by", "dryRun"] });
   const { ids, jobKey, policy, partition, reason, by, dryRun } = options as {

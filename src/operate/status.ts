@@ -1,34 +1,40 @@
 import { checkPolicy, type OperateContext } from "./call.ts";
 import { checkVerb } from "./targets.ts";
 
+/** A policy as it stands. */
 export interface PolicyStatus {
   policy: string;
+  /** The `version` of its declaration. */
   version: number;
+  /** Jobs that wait in staging. */
   staged: number;
+  /** Jobs that were admitted and not released yet. */
   inFlight: number;
+  /** Partitions that are known. */
   partitions: number;
+  /** Whether the policy is paused; its partitions may be paused beside. */
   paused: boolean;
+  /** False: no gate holds. */
   enabled: boolean;
   /** No live worker has its tasks; its jobs keep being admitted under their stored limits. */
   orphaned: boolean;
 }
 
+/** A worker pool as it stands. */
 export interface WorkerStatus {
   poolId: string;
+  /** Jobs it runs at once, at most. */
   slots: number;
   tasks: readonly string[];
+  /** Whether its heartbeats come. */
   alive: boolean;
   heartbeatAt: Date;
 }
 
-/**
- * Policies and worker pools as they stand.
- *
- * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
- */
+/** Documented at {@link Operate.status}. */
 export async function status(
   { withPgClient, engine }: OperateContext,
-  options: { policy?: string } = {},
+  options: { policy?: string | undefined } = {},
 ): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }> {
   checkVerb("status", options, { takes: ["policy"] });
   return withPgClient(async (client) => {

@@ -25,8 +25,11 @@ export type Repaired = {
   overdue: number;
   /** Jobs that held a slot and are gone, or failed and wait for their retry. */
   jobs: number;
+  /** Limiters whose count of jobs in flight was wrong. */
   counters: number;
+  /** Partitions that slept over due work. */
   asleep: number;
+  /** Partitions that waited for a limiter which has room. */
   blocked: number;
   /** Policies whose count of a bounded backlog was wrong. */
   pending: number;

@@ -1,7 +1,7 @@
 import { call, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type Why } from "./targets.ts";
 
-/** Switches a policy off or on at run time, whatever its declaration says. Off: no gate holds, staging drains. */
+/** Documented at {@link Operate.disable} and {@link Operate.enable}. */
 export async function switchPolicy(
   context: OperateContext,
   options: { policy: string; enabled: boolean } & Why,

@@ -12,19 +12,28 @@ import {
   wholeNumber,
 } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
+import type { Until } from "../policy/policy.ts";
 
+/** A policy, or one of its partitions, by its key. */
 export type PolicyTarget = { policy: string; partition?: string };
 /** `{ all: true }` has to be said: `{ policy: undefined }` must never pause the world. */
 export type Target = PolicyTarget | { all: true };
+/** A partition of a policy, by its key. */
 export type PartitionTarget = { policy: string; partition: string };
-/** For the audit: why, and who (default: the database user). */
-export type Why = { reason?: string | undefined; by?: string | undefined };
-export type Until = { until: Date } | { forMs: number };
+/** For the audit. */
+export type Why = {
+  /** Why it is done. */
+  reason?: string | undefined;
+  /** Who does it. Default: the database user. */
+  by?: string | undefined;
+};
 /** Which limiter: `key` is the scope key; without it the policy-wide gate, or (not for `take`) every key of a keyed one. */
 export type LimiterTarget = { policy: string; gate: string; key?: string | undefined };
 /** What a verb found, and what it changed. */
 export interface Changed {
+  /** How many policies, partitions, jobs or limiters the target is. 0: nothing fits it. */
   matched: number;
+  /** How many of them are otherwise now. */
   changed: number;
 }
 
@@ -101,7 +110,7 @@ export function checkTarget(verb: string, target: Target): void {
  *
  * @throws {ArgumentError} unless exactly one of them is given
  */
-export function endOf(verb: string, { until, forMs }: Partial<{ until: Date; forMs: number }>) {
+export function endOf(verb: string, { until, forMs }: Until) {
   if ((until === undefined) === (forMs === undefined)) {
     throw new ArgumentError(
       `${verb}: expected { until: Date } or { forMs: number }, got until ${show(until)}, forMs ${show(forMs)}`,

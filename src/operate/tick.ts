@@ -2,16 +2,16 @@ import { type TickContext, type TickResult, tickOnce } from "../admit/tick.ts";
 import { asOurs } from "./call.ts";
 import { checkVerb } from "./targets.ts";
 
-/**
- * One pass over a policy, or over each.
- *
- * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
- * @example const { admitted } = await utils.tick({ policy: "fetch_endpoint" });
- */
-export async function tick(
-  context: TickContext,
-  options: { policy?: string; shard?: string; now?: Date } = {},
-): Promise<TickResult> {
+/** Which policy and shard; without them every one. */
+export interface TickOptions {
+  policy?: string | undefined;
+  shard?: string | undefined;
+  /** For tests: stands for the database's clock. */
+  now?: Date | undefined;
+}
+
+/** Documented at {@link Operate.tick}. */
+export async function tick(context: TickContext, options: TickOptions = {}): Promise<TickResult> {
   checkVerb("tick", options, { takes: ["policy", "shard", "now"] });
   const { policy, shard, now } = options;
   const total: TickResult = {

@@ -28,7 +28,7 @@ export type { Json, JsonObject } from "./json.ts";
 export type { ResolvedLimit } from "./limits.ts";
 export type { PayloadIn, PayloadOut, PayloadPath, PolicyOptions } from "./options.ts";
 export type { ResolvedJob, ResolvedPartition } from "./resolve.ts";
-export type { DispatchPolicyHelpers, PolicyJobHelpers } from "./task.ts";
+export type { DispatchPolicyHelpers, PolicyJobHelpers, Until } from "./task.ts";
 
 /** A task identifier: the registered ones are suggested, any other is allowed. */
 export type TaskIdentifier = keyof GraphileWorker.Tasks | (string & {});

@@ -3,12 +3,18 @@ import { UnwrappedTaskError } from "../errors.ts";
 import type { Declaration } from "./declaration.ts";
 import { parsePayload } from "./payload.ts";
 
+/**
+ * When a hold ends: `until`, a Date, or `forMs`, a number of milliseconds from now by the database's clock. Exactly one of
+ * them; undefined counts as not given.
+ */
+export type Until = { until: Date; forMs?: undefined } | { forMs: number; until?: undefined };
+
 /** What a running job of a policy can ask and do about its policy. */
 export interface DispatchPolicyHelpers {
   readonly policy: string;
   /** The key of the job's partition. */
   readonly partition: string;
-  /** The id the job had in staging, and has through retries, logs and the UI. */
+  /** The id that the job had in staging. It keeps this id through all its retries. */
   readonly stagedId: string;
   /** Which run this is: `job.attempts`, 1 for the first. */
   readonly attempt: number;
@@ -22,7 +28,7 @@ export interface DispatchPolicyHelpers {
    * @throws {ArgumentError} unless either a time or a length is given
    * @example await helpers.dispatchPolicy.hold({ forMs: 30_000, reason: "429" });
    */
-  hold(options: ({ forMs: number } | { until: Date }) & { reason?: string | undefined }): Promise<void>;
+  hold(options: Until & { reason?: string | undefined }): Promise<void>;
   /**
    * Takes `cost` tokens (default 1) from one of the policy's throttles, for work beside the job itself. Never waits:
    * without enough tokens it takes none and says when there will be. The key is the job's own scope unless given.

@@ -119,7 +119,7 @@ test("slotTimeout: a job that lost its slot in a local queue does not start with
   await first.everythingIsReleased();
 });
 
-test("release: the job goes on, its slot is free, its end gives nothing back", async (t) => {
+test("releaseSlots: the job goes on, its slot is free, its end gives nothing back", async (t) => {
   const policy = definePolicy("work", options);
   const { ends, task } = hands();
   const worker = await startWorker(t, { policies: [policy], tasks: { work: task } });
@@ -128,20 +128,22 @@ test("release: the job goes on, its slot is free, its end gives nothing back", a
   await worker.utils.addJob(policy, account);
   await worker.sees("job:start");
   const why = { reason: "hangs", by: "ana" };
-  t.deepEqual(await worker.utils.release({ jobId: first.id, ...why }), { matched: 1, changed: 1 });
+  t.deepEqual(await worker.utils.releaseSlots({ jobId: first.id, ...why }), { matched: 1, changed: 1 });
   await worker.sees("job:start", 2);
   t.deepEqual(
-    await worker.utils.release({ jobId: first.id }),
+    await worker.utils.releaseSlots({ jobId: first.id }),
     { matched: 0, changed: 0 },
     "it holds none now",
   );
   const { job_id } = await worker.row("select job_id from dispatch_policy.in_flight_jobs");
-  t.deepEqual(await worker.utils.release({ jobId: job_id }), { matched: 1, changed: 1 }, "by either id");
+  t.deepEqual(await worker.utils.releaseSlots({ jobId: job_id }), { matched: 1, changed: 1 }, "by either id");
   const { rows } = await worker.pool.query(
     "select reason, by, matched, changed from dispatch_policy.audit where verb = 'release' order by id limit 1",
   );
   t.deepEqual(rows, [{ ...why, matched: 1, changed: 1 }]);
-  await t.throwsAsync(worker.utils.release({ jobId: undefined as never }), { instanceOf: ArgumentError });
+  await t.throwsAsync(worker.utils.releaseSlots({ jobId: undefined as never }), {
+    instanceOf: ArgumentError,
+  });
   for (const end of ends) end();
   await worker.sees("job:success", 2);
   await worker.everythingIsReleased();
@@ -161,7 +163,7 @@ test("a failed job whose slot was given back meanwhile takes one again for its n
   t.teardown(() => ends.forEach((end) => void end()));
   const { id } = await worker.utils.addJob(policy, account);
   await worker.sees("job:start");
-  await worker.utils.release({ jobId: id });
+  await worker.utils.releaseSlots({ jobId: id });
   fail(new Error("late"));
   await until("it runs again", () => ends.length === 1);
   t.is(

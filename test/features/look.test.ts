@@ -1,5 +1,13 @@
 import test from "ava";
-import { concurrency, definePolicy, makePolicyUtils, UnknownPolicyError } from "../../src/index.ts";
+import {
+  concurrency,
+  definePolicy,
+  type Explanation,
+  makePolicyUtils,
+  type Override,
+  type PartitionStatus,
+  UnknownPolicyError,
+} from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { greet } from "../helpers/policies.ts";
 import { type Ctx, scenario } from "../helpers/scenario.ts";
@@ -60,10 +68,8 @@ test("explain and tick name the known policies", async (t) => {
   });
 });
 
-const namesOf = (rows: readonly unknown[]) =>
-  (rows as { policy: string; partition: string }[])
-    .map(({ policy, partition }) => `${policy}/${partition}`)
-    .toSorted();
+const namesOf = (rows: readonly PartitionStatus[]) =>
+  rows.map(({ policy, partition }) => `${policy}/${partition}`).toSorted();
 
 test("partitions of one key come together, whatever the page", async (t) => {
   const { url } = await testDatabase(t);
@@ -85,10 +91,63 @@ test("explain of a job: staged, admitted, gone", async (t) => {
   const id = first?.id ?? "";
   t.like(await it.utils.explain({ id: second?.id ?? "" }), { reason: "concurrency_full", partition: "k" });
   const admitted = await it.utils.explain({ id });
-  t.like(admitted, { reason: null, staged_id: id, partition: "k", started_at: null });
-  t.true(admitted.admitted_at instanceof Date);
-  t.deepEqual(await it.utils.explain({ id: String(admitted.job_id) }), admitted);
+  t.like(admitted, { reason: null, stagedId: id, partition: "k", startedAt: null });
+  t.true(admitted.admittedAt instanceof Date);
+  t.deepEqual(await it.utils.explain({ id: String(admitted.jobId) }), admitted);
   await it.utils.completeJobs([id]);
   await it.utils.sweep();
   t.deepEqual(await it.utils.explain({ id }), { reason: null });
+});
+
+/** The fields of a type: each has to be named, and no other may be. */
+const fieldsOf = <T>(fields: Record<keyof T, true>) => Object.keys(fields).toSorted();
+const keysOf = (row: object) => Object.keys(row).toSorted();
+
+const PARTITION = fieldsOf<PartitionStatus>({
+  ...{ policy: true, partition: true, id: true, shard: true, context: true, weight: true, staged: true },
+  ...{ inFlight: true, reason: true, eligibleAt: true, blockedOn: true, deniedReason: true },
+  ...{ deniedUntil: true, paused: true, pausedUntil: true, heldUntil: true, probing: true },
+  ...{ stoppedBy: true, stopReason: true, decayedAdmits: true, decayedAt: true, meanWork: true },
+  ...{ admittedTotal: true, droppedTotal: true, createdAt: true },
+});
+/** What an explanation has of a job, beside what a partition has. */
+const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus>>({
+  ...{ taskIdentifier: true, cost: true, jobId: true },
+  ...{ queueName: true, runAt: true, priority: true, maxAttempts: true, jobKey: true, flags: true },
+  ...{ payload: true, error: true, failures: true, retryAt: true },
+  ...{ stagedId: true, admittedAt: true, startedAt: true, workerId: true, attempts: true },
+});
+
+test("what is looked at has the fields its type says, in camelCase", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  const [first, second] = await it.stage("2@k");
+  await it.tickNow();
+  const [partition] = await it.utils.partitions();
+  t.deepEqual(keysOf(partition ?? {}), PARTITION);
+  t.like(partition, { policy: "p", partition: "k", staged: 1, inFlight: 1, blockedOn: "concurrency" });
+  t.true(partition?.createdAt instanceof Date);
+  const ofPartition = await it.utils.explain({ policy: "p", partition: "k" });
+  t.deepEqual(ofPartition, { ...partition } as Explanation);
+
+  const staged = await it.utils.explain({ id: second?.id ?? "" });
+  const inFlight = await it.utils.explain({ id: first?.id ?? "" });
+  const seen = new Set([staged, inFlight].flatMap(keysOf));
+  t.deepEqual([...seen].filter((key) => !PARTITION.includes(key)).toSorted(), JOB);
+
+  await it.utils.setLimit({ policy: "p", gate: "concurrency", set: { max: 0 }, reason: "deploy", by: "ana" });
+  const [limit] = await it.utils.limits();
+  const fields = { policy: true, gate: true, key: true, override: true, from: true, until: true } as const;
+  t.deepEqual(keysOf(limit ?? {}), fieldsOf<Override>({ ...fields, by: true, reason: true }));
+  t.like(limit, { override: { max: 0 }, from: null, until: null, by: "ana", reason: "deploy" });
+});
+
+test("a time that never comes is null", async (t) => {
+  const utils = await world(t);
+  await utils.addJob(greet, { name: "Ana" });
+  await utils.pause({ policy: "greet", partition: "Ana" });
+  await utils.tick();
+  t.like(await utils.explain({ policy: "greet", partition: "Ana" }), {
+    ...{ reason: "paused", paused: true, pausedUntil: null, heldUntil: null, eligibleAt: null },
+    deniedUntil: null,
+  });
 });

@@ -129,7 +129,7 @@ test("jobs that are released before they start wait for their turn once more", a
   const { worker, most, ends, state } = it;
   const [first] = await admitted(it, [{ k: "a" }]);
   await worker.utils.addJob(policy, { k: "a" });
-  await worker.utils.release({ jobId: first!, reason: "test" });
+  await worker.utils.releaseSlots({ jobId: first!, reason: "test" });
   await until("another one is admitted", async () => (await inFlight(worker)) === 1);
   letGo(ends);
   await until("both ran", () => state.runs === 2);

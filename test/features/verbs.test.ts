@@ -10,7 +10,7 @@ import {
   UnknownPolicyError,
 } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
-import { type Ctx, scenario } from "../helpers/scenario.ts";
+import { type Ctx, type Scenario, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
 
 test("a later, shorter hold does not shorten the one in force", async (t) => {
@@ -97,7 +97,7 @@ test("a hold does not speak over whoever paused", async (t) => {
   const target = { policy: "p", partition: "a" };
   await it.utils.pause({ ...target, reason: "incident 12", by: "ana" });
   await it.utils.hold({ ...target, forMs: 60_000, by: "job 7" });
-  t.like(await it.utils.explain(target), { reason: "paused", stopped_by: "ana", stop_reason: "incident 12" });
+  t.like(await it.utils.explain(target), { reason: "paused", stoppedBy: "ana", stopReason: "incident 12" });
 });
 
 test("a job staged for a held partition is held, not early", async (t) => {
@@ -134,6 +134,48 @@ test("a dry run of admit counts what would go, and nothing else", async (t) => {
   t.is((await it.inFlight()).length, 0);
   t.is((await it.rows("select from dispatch_policy.audit where verb = 'admit'")).length, 0);
   t.deepEqual(await it.utils.admit({ policy: "p", drain: true }), { matched: 9, changed: 9, notDue: 2 });
+});
+
+for (const [name, release] of Object.entries({
+  "utils.releaseSlots": (it: Scenario, jobId: string) => it.utils.releaseSlots({ jobId, by: "ana" }),
+  "utils.release, deprecated": (it: Scenario, jobId: string) => it.utils.release({ jobId, by: "ana" }),
+  "release_slots in SQL": async (it: Scenario, jobId: string) =>
+    (await it.rows("select * from dispatch_policy.release_slots($1, by => 'ana')", [jobId]))[0],
+  "release in SQL, deprecated": async (it: Scenario, jobId: string) =>
+    (await it.rows("select * from dispatch_policy.release($1, by => 'ana')", [jobId]))[0],
+})) {
+  test(`${name} gives a job's slots back, and closes nothing`, async (t) => {
+    const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+    const [job] = await it.stage("1@a");
+    await it.tickNow();
+    t.deepEqual(await release(it, job?.id ?? ""), { matched: 1, changed: 1 });
+    t.is((await it.inFlight()).length, 0);
+    const [{ verb, by }] = await it.rows("select verb, by from dispatch_policy.audit");
+    t.deepEqual({ verb, by }, { verb: "release", by: "ana" });
+  });
+}
+
+test("release_slots says what it lacks, under either name", async (t) => {
+  const it = await scenario(t);
+  for (const name of ["release_slots", "release"]) {
+    await t.throwsAsync(it.rows(`select * from dispatch_policy.${name}(null)`), {
+      code: "DPARG",
+      message: /release_slots: job_id is null/,
+    });
+  }
+});
+
+test("a time that is undefined is one that was not given", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  await it.stage("1@a");
+  await it.utils.pause({ policy: "p", until: undefined });
+  t.is((await it.utils.tick({ now: undefined })).admitted, 0);
+  await it.utils.resume({ policy: "p" });
+  await it.utils.hold({ policy: "p", partition: "a", forMs: 60_000, until: undefined });
+  t.is((await it.utils.explain({ policy: "p", partition: "a" })).reason, "held");
+  const limit = { policy: "p", gate: "concurrency", set: { max: 2 } };
+  await it.utils.setLimit({ ...limit, from: undefined, until: undefined });
+  t.like((await it.utils.limits())[0], { from: null, until: null });
 });
 
 test("a hold in a task says what is wrong with it", async (t) => {

@@ -84,12 +84,9 @@ export async function goTheWholeWay(
   isDate(rescheduled!.run_at, "the rescheduled job's run_at");
   const asked = await utils.explain({ id: later.id });
   t.like(asked, { id: later.id, partition: "later", reason: "not_due" });
-  isDate(asked.run_at, "explain's run_at");
-  isDate((await utils.explain({ policy: "p", partition: "sql" })).created_at, "explain's created_at");
-  isDate(
-    ((await utils.partitions({ policy: "p" })) as { created_at: Date }[])[0]!.created_at,
-    "partitions' created_at",
-  );
+  isDate(asked.runAt, "explain's runAt");
+  isDate((await utils.explain({ policy: "p", partition: "sql" })).createdAt, "explain's createdAt");
+  isDate((await utils.partitions({ policy: "p" }))[0]!.createdAt, "partitions' createdAt");
   const [end, start] = [new Date(Date.now() + 60_000), new Date(Date.now() + 1000)];
   await utils.setLimit({ policy: "p", gate: "all", set: { rate: 1e-6, burst: 1 }, from: start, until: end });
   t.like((await utils.limits())[0], { from: start, until: end });

@@ -12,7 +12,7 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const FIXTURE = fileURLToPath(new URL("../fixtures/scratch-project/", import.meta.url));
 const MINUTE = 60_000;
 
-test("a project that installs the package type-checks and runs a job under a policy", async (t) => {
+test("a project that installs the package type-checks, runs a job under a policy, and ticks from a task folder", async (t) => {
   t.timeout(4 * MINUTE);
   const { url } = await testDatabase(t, { migrated: false });
   const project = await mkdtemp(path.join(os.tmpdir(), "scratch-project-"));
@@ -26,6 +26,8 @@ test("a project that installs the package type-checks and runs a job under a pol
   const stdout = await command(project, "node", ["main.ts"], { DATABASE_URL: url });
   t.is(stdout.trim().split("\n").at(-1), "ran");
   t.true(stdout.includes('greeted {"payload":{"name":"Ana"},"partition":"Ana"}'), stdout);
+  const ticked = await command(project, "node", ["tick-only.ts"], { DATABASE_URL: url });
+  t.is(ticked.trim().split("\n").at(-1), '[{"staged":0,"inFlight":1}]', ticked);
 });
 
 /** The tarball's path. Packing builds first. */
@@ -41,7 +43,7 @@ async function makeProject(folder: string, tarball: string): Promise<void> {
   const dependencies = {
     "graphile-worker-dispatch-policy": `file:${tarball}`,
     pg: "^8.0.0",
-    ...Object.fromEntries(["graphile-worker", "typescript", "@types/node"].map(same)),
+    ...Object.fromEntries(["graphile-worker", "typescript", "@types/node", "@types/pg"].map(same)),
   };
   await cp(FIXTURE, folder, { recursive: true });
   const manifest = { name: "scratch-project", private: true, type: "module", dependencies };

@@ -81,7 +81,7 @@ test("a connection string's options do not keep utils, one-shot workers, wrapped
   t.teardown(() => utils.release());
   const staged = await utils.addJob("p", { key: "a" });
   t.is((await utils.tick({ policy: "p" })).admitted, 1);
-  t.is((await utils.release({ jobId: staged.id })).changed, 1);
+  t.is((await utils.releaseSlots({ jobId: staged.id })).changed, 1);
 
   let ran = 0;
   const tasks = { p: async () => void ran++ };

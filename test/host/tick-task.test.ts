@@ -39,6 +39,21 @@ test("without a loop nothing goes until the task runs; then all that may go does
   t.true(performance.now() - before < 20_000, "it does not sit in a slot until the next minute");
 });
 
+test("past tickMaxDuration each policy has one more pass, and the next run admits the rest", async (t) => {
+  const brief = { loop: false, tickMaxDuration: "1 ms", partitionBatchSize: 1 } as const;
+  const worker = await startWorker(t, { ...noLoop, preset: brief });
+  await worker.utils.addJobs(
+    ["a", "b", "c"].map((account) => ({ identifier: "other", payload: { account } })),
+  );
+  await worker.utils.addJob("work", {});
+  await tick(worker, {});
+  await worker.sees("job:success", 1 + 2);
+  t.is(await stagedOf(worker), 2, "one partition of each policy went");
+  await tick(worker, {});
+  await worker.sees("job:success", 2 + 3);
+  t.is(await stagedOf(worker), 1);
+});
+
 test("payload: one policy, one shard", async (t) => {
   const worker = await startWorker(t, noLoop);
   await worker.utils.addJobs(["s1", "s2"].map((shard) => ({ identifier: "work", payload: { shard } })));

@@ -4,6 +4,7 @@ import type { AddJobFunction, AddJobsFunction, Job, JobHelpers, Task, TaskList, 
 import { makeWorkerUtils, run, WorkerPreset } from "graphile-worker";
 import pg from "pg";
 import { addJobAdhoc, addPolicyJob, addPolicyJobs, dispatchPolicyPreset, makePolicyUtils, wrapTaskList } from "../../src/index.ts";
+import { admitUntilIdle, tickAt } from "../../src/testing.ts";
 import type {} from "./circular.ts";
 import { fetchEndpoint, sendEmail, unknownTask } from "./policies.ts";
 
@@ -90,6 +91,17 @@ await utils.admit({ policy: "fetch_endpoint", partition: "acct:1", count: 5 });
 await utils.admit({ policy: "fetch_endpoint", drain: true, dryRun: true });
 await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, until: new Date(), by: "ana" });
 await utils.explain({ id: a.id }); await utils.explain({ policy: "fetch_endpoint", partition: "acct:1" });
+// a time that is undefined is one that was not given
+await utils.pause({ policy: "fetch_endpoint", until: maybe });
+await utils.setLimit({ policy: "fetch_endpoint", gate: "all", set: { rate: 1 }, from: maybe, until: maybe });
+await utils.tick({ now: maybe }); await tickAt(utils, new Date()); await admitUntilIdle(utils, { now: maybe });
+await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", forMs: 30_000, until: undefined });
+// @ts-expect-error one end, not two
+await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", forMs: 30_000, until: new Date() });
+// @ts-expect-error a hold's end may not be missing
+await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", until: maybe });
+// @ts-expect-error a time is a Date, no number
+await utils.pause({ policy: "fetch_endpoint", until: Date.now() });
 // @ts-expect-error a target is required
 await utils.pause({ reason: "oops" });
 // @ts-expect-error an undefined policy must not mean everything

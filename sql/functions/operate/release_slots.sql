@@ -1,0 +1,20 @@
+-- Gives back the slots of an in-flight job that has not ended: one that hangs, or that is known to be lost. The job is not
+-- stopped. If it runs on, it counts no longer, and its end gives nothing back. A job that has not started yet would start
+-- past its limits, so it waits in staging again and passes its gates once more. `job_id` is Graphile Worker's id or the
+-- staged one. In the audit the verb is `release`.
+--
+--   select * from dispatch_policy.release_slots(1234, reason => 'hangs since the deploy');
+create or replace function :DISPATCH_POLICY_SCHEMA.release_slots(
+  job_id bigint, reason text default null, by text default null
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  if release_slots.job_id is null then
+    raise exception 'dispatch_policy: release_slots: job_id is null, expected the id of a job' using errcode = 'DPARG';
+  end if;
+  return query select s.matched, s.changed from :DISPATCH_POLICY_SCHEMA._release_slots(
+    release_slots.job_id, null, null, release_slots.reason, release_slots.by) s;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.release_slots from public;

@@ -1,0 +1,12 @@
+import { call, type OperateContext } from "./call.ts";
+import { type Changed, checkVerb, type Why } from "./targets.ts";
+
+/** `jobId`: Graphile Worker's id or the staged one. */
+export type ReleaseSlotsOptions = { jobId: string } & Why;
+
+/** Documented at {@link Operate.releaseSlots}. */
+export async function releaseSlots(context: OperateContext, options: ReleaseSlotsOptions): Promise<Changed> {
+  checkVerb("releaseSlots", options, { needs: ["jobId"], takes: ["reason", "by"] });
+  const { jobId, reason, by } = options;
+  return call<Changed>(context, "release_slots", { job_id: jobId, reason, by });
+}

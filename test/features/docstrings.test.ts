@@ -1,0 +1,87 @@
+// What an editor shows of the utils' methods, as the language service reads it: each says what it does, and its example runs.
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import ts from "ts59";
+import { definePolicy, makePolicyUtils } from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const INDEX = path.join(ROOT, "src/index.ts");
+
+interface Method {
+  readonly name: string;
+  readonly text: string;
+  readonly tags: Readonly<Record<string, string>>;
+}
+
+/** The methods of an exported interface, inherited ones too, with what is said of them. */
+function methodsOf(name: string): Method[] {
+  const program = ts.createProgram([INDEX], {
+    module: ts.ModuleKind.NodeNext,
+    allowImportingTsExtensions: true,
+    noEmit: true,
+  });
+  const checker = program.getTypeChecker();
+  const index = checker.getSymbolAtLocation(program.getSourceFile(INDEX) as ts.Node) as ts.Symbol;
+  const exported = checker.getExportsOfModule(index).find((one) => one.name === name) as ts.Symbol;
+  const type = checker.getDeclaredTypeOfSymbol(checker.getAliasedSymbol(exported));
+  return type
+    .getProperties()
+    .filter((one) => !one.name.startsWith("__@"))
+    .map((one) => ({
+      name: one.name,
+      text: ts.displayPartsToString(one.getDocumentationComment(checker)),
+      tags: Object.fromEntries(
+        one.getJsDocTags(checker).map((tag) => [tag.name, ts.displayPartsToString(tag.text)]),
+      ),
+    }));
+}
+
+const verbs = methodsOf("Operate");
+const methods = new Map(methodsOf("PolicyUtils").map((method) => [method.name, method]));
+
+test("every verb says what it does", (t) => {
+  t.true(verbs.length >= 20);
+  for (const { name, text, tags } of verbs) {
+    t.true(text.length >= 40, name);
+    t.truthy(tags.example, name);
+  }
+  t.regex(verbs.find(({ name }) => name === "release")?.tags.deprecated ?? "", /releaseSlots/);
+});
+
+test("utils show the same, and of Graphile Worker's methods what is different here", (t) => {
+  for (const { name, text } of verbs) if (name !== "release") t.is(methods.get(name)?.text, text, name);
+  for (const name of ["addJob", "addJobs", "release"]) t.truthy(methods.get(name)?.tags.example, name);
+});
+
+test("every example runs", async (t) => {
+  const { url } = await testDatabase(t);
+  const fetchEndpoint = definePolicy("fetch_endpoint", {
+    context: (payload) => payload as { endpointId: string; accountId: string },
+    partitionBy: (ctx) => ctx.endpointId,
+    gates: ({ throttle, concurrency }) => [
+      concurrency({ max: 1 }),
+      concurrency({ name: "account", scope: (ctx) => ctx.accountId, max: 40 }),
+      throttle({ name: "all", scope: "policy", rate: 500, per: "1 second" }),
+    ],
+  });
+  const utils = await makePolicyUtils({ connectionString: url, policies: [fetchEndpoint], logger: silent });
+  t.teardown(async () => utils.release());
+  const job = await utils.addJob(fetchEndpoint, { endpointId: "ep1", accountId: "acme" });
+  await utils.tick();
+  const Run = Object.getPrototypeOf(async () => {}).constructor;
+  const quiet = { log() {} };
+  const last = "release"; // which would close the utils
+  const examples = [...methods.values()].flatMap(({ name, tags }) =>
+    tags.example === undefined || name === last ? [] : [[name, tags.example] as const],
+  );
+  t.true(examples.length > verbs.length);
+  for (const [name, example] of examples) {
+    t.true(example.includes(`utils.${name}(`), name);
+    await t.notThrowsAsync(() => new Run("utils", "job", "console", example)(utils, job, quiet), name);
+  }
+  const { tags } = verbs.find(({ name }) => name === last)!;
+  await t.notThrowsAsync(() => new Run("utils", tags.example)(utils), last);
+});

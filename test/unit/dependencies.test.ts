@@ -1,0 +1,28 @@
+// What a user installs with the package is what its code imports: no more, no less.
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+
+const ROOT = new URL("../../", import.meta.url);
+const IMPORT = /^(?:import|export)\b[^;]*?\bfrom "([^".][^"]*)"/gm;
+
+function packageOf(specifier: string): string {
+  return specifier
+    .split("/")
+    .slice(0, specifier.startsWith("@") ? 2 : 1)
+    .join("/");
+}
+
+function importsOf(folder: string): string[] {
+  return readdirSync(fileURLToPath(new URL(folder, ROOT)), { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts"))
+    .flatMap((name) => [...readFileSync(new URL(`${folder}/${name}`, ROOT), "utf8").matchAll(IMPORT)])
+    .map(([, specifier]) => packageOf(specifier as string))
+    .filter((name) => !name.startsWith("node:"));
+}
+
+test("dependencies and peer dependencies are the packages that src and tasks import", (t) => {
+  const { dependencies, peerDependencies } = JSON.parse(readFileSync(new URL("package.json", ROOT), "utf8"));
+  const declared = Object.keys({ ...dependencies, ...peerDependencies }).toSorted();
+  t.deepEqual([...new Set([...importsOf("src"), ...importsOf("tasks")])].toSorted(), declared);
+});

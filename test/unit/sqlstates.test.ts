@@ -1,0 +1,65 @@
+// docs/errors.md has every SQLSTATE that a function of ours raises, and says who raises it.
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import test from "ava";
+import { sqlFiles } from "../../src/db/sql-files.ts";
+
+const functions = new Map(
+  sqlFiles("functions").map(({ name, text }) => [
+    path.basename(name, ".sql"),
+    text.replace(/^\s*--.*$/gm, ""), // what headers say is no call
+  ]),
+);
+const rows = new Map(
+  readFileSync(new URL("../../docs/errors.md", import.meta.url), "utf8")
+    .split("\n")
+    .filter((line) => line.startsWith("| `"))
+    .map((line) => {
+      const [, codes = "", raisedBy = ""] = line.split("|");
+      const [state = "", condition = state] = quoted(codes);
+      return [condition, { state, raisedBy: quoted(raisedBy).toSorted() }];
+    }),
+);
+const raised = new Set([...functions.values()].flatMap((text) => matches(text, /\berrcode = '(\w+)'/g)));
+
+function matches(text: string, pattern: RegExp): string[] {
+  return [...text.matchAll(pattern)].map(([, found]) => found as string);
+}
+
+function quoted(cell: string): string[] {
+  return matches(cell, /`(\w+)`/g);
+}
+
+/** The public functions from which the code may come: those that raise it, and their callers but for those that catch it. */
+function sourcesOf(code: string): string[] {
+  const found = new Set<string>();
+  const visit = (name: string) => {
+    if (found.has(name) || functions.get(name)?.includes(`when sqlstate '${code}'`)) return;
+    found.add(name);
+    for (const [caller, text] of functions)
+      if (new RegExp(`:DISPATCH_POLICY_SCHEMA\\.${name}\\(`).test(text)) visit(caller);
+  };
+  for (const [name, text] of functions) if (text.includes(`errcode = '${code}'`)) visit(name);
+  return [...found].filter((name) => !name.startsWith("_")).toSorted();
+}
+
+test("every code that is raised is in the table, and no other", (t) => {
+  t.true(raised.size > 5);
+  t.deepEqual([...rows.keys()].toSorted(), [...raised].toSorted());
+});
+
+for (const code of raised) {
+  test(`${code} comes from the functions that the table names`, (t) => {
+    const { raisedBy } = rows.get(code) ?? { raisedBy: ["not in the table"] };
+    const sources = sourcesOf(code);
+    // add_jobs has no job_key_mode; PostgreSQL raises its own codes too, and some of them are caught
+    if (code.startsWith("DP")) t.deepEqual(raisedBy, sources);
+    else {
+      t.true(raisedBy.length > 0);
+      t.deepEqual(
+        raisedBy.filter((name) => !sources.includes(name)),
+        [],
+      );
+    }
+  });
+}
