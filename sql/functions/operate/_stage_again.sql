@@ -23,6 +23,9 @@ begin
     where j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
       and :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
+      -- a copy of it was staged, and its worker died before it completed: it has nothing left to do
+      and not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = j.id and o.revision = j.revision)
     order by j.id
   loop
     begin

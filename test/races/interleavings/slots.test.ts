@@ -287,6 +287,21 @@ test("a job that is admitted and then put off gives its slot back, and waits in 
   t.is(await it.wrongCounters(), 0);
 });
 
+test("a job that was taken over before a crash is not staged again when it is rescheduled", async (t) => {
+  const it = await engine(t, ONE);
+  await it.stage("a");
+  await it.passes();
+  const { flags } = (await it.pool.query("select flags from graphile_worker.jobs")).rows[0];
+  const id = await addPast(it, { flags: Object.keys(flags) });
+  t.is((await startJob(it, await fetchJob(it, id))).verdict, "taken_over");
+  // its worker dies before the original completes
+  await it.pool.query("select graphile_worker.force_unlock_workers('{worker}')");
+  await it.pool.query("select dispatch_policy.reschedule_jobs($1, priority => 1)", [[id]]);
+  t.is(await it.staged(), 1, "the copy");
+  t.is((await startJob(it, await fetchJob(it, id))).verdict, "taken_over");
+  t.is(await it.staged(), 1);
+});
+
 test("a slot is given back once, however often its release is sent", async (t) => {
   const it = await engine(t, { gates: [concurrency(2), adaptive(5)] });
   const { id } = await running(it, "a");
