@@ -114,7 +114,9 @@ test("a flush so late that Graphile Worker retried the job by itself gives nothi
   t.is((await world.limiter("concurrency")).in_flight, 1, "attempt 2 holds the slot");
 
   const runAt = "select run_at from graphile_worker.jobs";
-  await world.pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
+  await world.pool.query(
+    "update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops'",
+  );
   const before = await world.pool.query(runAt);
   await world.release([late]);
   t.deepEqual((await world.pool.query(runAt)).rows, before.rows);
