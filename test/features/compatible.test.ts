@@ -1,5 +1,5 @@
 import test from "ava";
-import { concurrency } from "../../src/index.ts";
+import { ArgumentError, concurrency } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { type Ctx, policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
 
@@ -188,10 +188,12 @@ test("scenario 31: array payloads of one key merge while staged", async (t) => {
   t.deepEqual(job.payload, items(1, 2, 3, 4));
 });
 
-test("scenario 31: the same key within one call: the last one holds", async (t) => {
+test("scenario 31: the same key within one call is refused, as Graphile Worker does, and adds nothing", async (t) => {
   const it = await scenario(t, roomy);
   const spec = (note: string) => ({ identifier: "p", payload: { key: "k", note }, jobKey: "key" });
-  await it.utils.addJobs([spec("one"), spec("two"), spec("three")] as never).catch(() => {});
+  const specs = [spec("one"), spec("two"), spec("three")];
+  await t.throwsAsync(it.utils.addJobs(specs as never), { instanceOf: ArgumentError, message: /"key"/ });
+  t.is(await it.staged(), 0);
   await add(it, "last", {});
   await it.tick();
   t.deepEqual(notes(await workerRows(it)), ["last"]);

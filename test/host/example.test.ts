@@ -41,7 +41,7 @@ test("the README's five-minute start type-checks and runs, and so do its other b
   const { url, pool } = await testDatabase(t, { migrated: false });
   const project = await readersProject();
   t.teardown(() => rm(project, { recursive: true, force: true }));
-  const blocks = await blocksOfReadme();
+  const blocks = [...(await blocksOf("README.md")), ...(await blocksOf("docs/operating.md"))];
   await writeFiles(project, blocks);
   const node = (...args: string[]) =>
     promisify(execFile)(process.execPath, args, { cwd: project, env: { ...process.env, DATABASE_URL: url } });
@@ -56,8 +56,9 @@ test("the README's five-minute start type-checks and runs, and so do its other b
   const worked = await work();
   t.is(worked.stdout.match(/asking ep1, attempt 1/g)?.length, 2, worked.stdout);
   for (const statement of others) await t.notThrowsAsync(pool.query(statement), statement);
-  const operated = await node("operate.ts");
+  const operated = await node("operating.ts");
   t.regex(operated.stdout, /orphaned/);
+  await t.notThrowsAsync(node("operate.ts"));
 });
 
 /** Those of the project itself: the package's own are found by `npm run check`. */
@@ -73,9 +74,9 @@ interface Block {
   readonly text: string;
 }
 
-async function blocksOfReadme(): Promise<Block[]> {
-  const readme = await readFile(path.join(ROOT, "README.md"), "utf8");
-  return [...readme.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map(([, language = "", text = ""]) => ({
+async function blocksOf(page: string): Promise<Block[]> {
+  const text = await readFile(path.join(ROOT, page), "utf8");
+  return [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map(([, language = "", text = ""]) => ({
     language,
     text,
   }));
