@@ -5,6 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Logger, run, type WorkerEvents, WorkerPreset } from "graphile-worker";
 import pg from "pg";
 import { dispatchPolicyPreset, policyEvents } from "../../src/index.ts";
+import { ticketOf } from "../../src/run/fetched-job.ts";
 import { MODES } from "../fixtures/governed/modes.ts";
 import { onCommand, orders, tell } from "./member.ts";
 import type { Execution } from "./messages.ts";
@@ -68,7 +69,9 @@ async function perform(task: TaskName, payload: Payload, helpers: Helpers): Prom
 function execution(n: number, task: TaskName, { id, account }: Payload, helpers: Helpers): Execution {
   const { job, dispatchPolicy: own } = helpers;
   return {
-    ...{ n, id, task, account, job: job.id, attempt: job.attempts, staged: own.stagedId },
+    ...{ n, id, task, account, job: job.id, attempt: job.attempts },
+    // one that is let in later gets another staged id: its flag says which staged job it was
+    staged: ticketOf(job)?.stagedId ?? own.stagedId,
     createdAt: job.created_at.getTime(),
     admittedAt: own.admittedAt?.getTime() ?? null,
     lockedAt: job.locked_at!.getTime(),
