@@ -100,6 +100,7 @@ for (const parks of [false, true]) {
 
   test(`a release that ${what} a job beside a tick that replaces it from another partition waits`, async (t) => {
     const world = await engine(t, OWN);
+    await world.waitsLong();
     await world.stage("a", { jobKey: "K1" });
     await world.passes();
     const [job] = await world.inFlight();
@@ -122,6 +123,7 @@ for (const parks of [false, true]) {
 
   test(`a tick beside a release that ${what} the job it replaces waits, and admits`, async (t) => {
     const world = await engine(t, OWN);
+    await world.waitsLong();
     await world.stage("a", { jobKey: "K1" });
     await world.passes();
     const [job] = await world.inFlight();
@@ -145,6 +147,7 @@ for (const parks of [false, true]) {
 for (const end of ["commit", "rollback"]) {
   test(`a retry that comes due beside a tick that puts another in its place is not admitted: ${end}`, async (t) => {
     const world = await engine(t, OWN);
+    await world.waitsLong();
     await world.stage("a", { jobKey: "K1" });
     await world.passes();
     const [job] = await world.inFlight();
