@@ -11,7 +11,7 @@
 -- rows (skipped), Graphile Worker's job rows, in-flight rows.
 --
 --   p_shard    null: all shards          p_claim    most partitions to look at
---   p_now      null: the database clock, read after the locks (read before, a wait for a lock let a throttle overrun)
+--   p_now      null: the database clock. It is read after the locks: a wait for a lock had let a throttle overrun.
 --   p_bounded  keep the policy's jobs in flight just ahead of its workers
 --   to_route   arrivals or notes of room wait for the router
 create or replace function :DISPATCH_POLICY_SCHEMA._admit(

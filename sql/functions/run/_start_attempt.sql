@@ -1,11 +1,14 @@
--- An attempt that no worker can see to be as it was admitted starts under the slot that its job holds: notes which attempt
--- it is, and where it runs, so that the late end of an earlier one (of a pool that was counted dead, or that Graphile
--- Worker retried) gives nothing back. Returns partition, staged id and admission, and whether the attempt before was cut
--- short; no row: the job holds no slot. A job that has replaced another one in its row, under its key, does not hold that
--- one's: the row's revision tells.
+-- Notes the start of an attempt that a worker does not believe by its row alone: which attempt it is, and where it runs.
+-- The job keeps the slot that it holds. A job that has replaced another one in its row, under its key, does not hold that
+-- one's slot: the row's revision tells.
 --
--- Somebody may have taken attempts off the job, so that their numbers come twice. So from here on the slot counts as a new
--- admission's: the end of any earlier attempt names the one before, which is returned as well.
+-- An earlier attempt may end late: its pool was counted dead, or somebody took attempts off the job, so that their numbers
+-- come twice. It must give nothing back. So from here on the slot belongs to a new admission, and the late end names the
+-- one before.
+--
+--   admitted   the admission before, which a tick made
+--   resumed    the attempt before was cut short
+--   no row     the job holds no slot
 create or replace function :DISPATCH_POLICY_SCHEMA._start_attempt(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text
 ) returns table (partition text, staged_id bigint, admission bigint, admitted bigint, resumed boolean) language sql volatile

@@ -4,9 +4,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA._take_over(
   p_job_id bigint, p_revision int, p_batch json, p_set_aside boolean
 ) returns bigint language plpgsql as $$
 declare
-  v_staged_id bigint;
+  v_key text := p_batch #>> '{jobs,0,jobKey}';
   v_replaces boolean := exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_batch #>> '{jobs,0,jobKey}');
+    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = v_key);
+  v_copy_id bigint;
+  v_staged_id bigint;   -- the copy's, or the newer one's
 begin
   insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs as o (job_id, revision) values (p_job_id, p_revision)
   on conflict (job_id) do update set revision = excluded.revision, staged_id = null, taken_over_at = excluded.taken_over_at
@@ -14,24 +16,21 @@ begin
   if not found then
     return (select o.staged_id from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id);
   end if;
+  -- one that was admitted is older than any staged job of its key
   select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
-  where (s.known_job_id, s.known_revision) is not distinct from (p_job_id, p_revision)
-    or :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at);
-  if found then
-    update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
-    return v_staged_id;
+  where :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at);
+  if v_staged_id is null then
+    select s.id into v_copy_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
+      p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'take_over') s;
+    v_staged_id := coalesce(v_copy_id, (   -- no copy: the staged one is newer
+      select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = v_key));
   end if;
-  select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
-    p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'take_over') s;
-  if v_staged_id is null then   -- a newer one was committed meanwhile
-    select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.job_key = p_batch #>> '{jobs,0,jobKey}';
-    update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+  update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
+  if v_copy_id is null then
     return v_staged_id;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
-  update :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o set staged_id = v_staged_id where o.job_id = p_job_id;
   update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set known_job_id = p_job_id, known_revision = p_revision
   where s.id = v_staged_id;
   if p_set_aside then

@@ -1,7 +1,9 @@
 -- Jobs that have run for longer than their policy's slot_timeout: their slots are to be given back. A job that waits in
--- Graphile Worker does not run. One that waits in a worker's local queue counts as running from its fetch, until it notes
--- its start: it asks then whether it still has its slot. Admission and attempt are named, so that a release that comes later does not give back the
--- slot of a later attempt, or of another job that has taken the row's place under its key.
+-- Graphile Worker does not run. One that waits in a worker's local queue counts as running from its fetch. When it starts,
+-- it notes that, and asks whether it still has its slot.
+--
+-- By the time of the release the slot may belong to a later attempt, or to the next job of its key in the same row. So
+-- admission and attempt are returned, and the release names them.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_overdue()
 returns table (job_id bigint, admission bigint, attempt int) language sql stable
 set search_path = pg_catalog, pg_temp as $$

@@ -152,7 +152,8 @@ test("a lease that runs out while the router works costs one pass", async (t) =>
   t.is((await world.admit({ shard: "eu" })).admitted, 1);
 });
 
-test("tokens of a shared bucket are not kept for a shard that nobody ticks", async (t) => {
+/** A bucket that all shards share, emptied, and a dear job of shard us that waits for its tokens. */
+async function emptyBucket(t: ExecutionContext): Promise<Engine> {
   const world = await engine(t, {
     gates: [throttle(1, { per: 3600, burst: 10, name: "all", scope: "policy" })],
   });
@@ -160,6 +161,11 @@ test("tokens of a shared bucket are not kept for a shard that nobody ticks", asy
   await world.route();
   t.is((await world.admit({ shard: "eu" })).admitted, 1);
   await world.stage("us", { shard: "us", cost: 8 });
+  return world;
+}
+
+test("tokens of a shared bucket are not kept for a shard that nobody ticks", async (t) => {
+  const world = await emptyBucket(t);
   await world.stage("eu", { shard: "eu", cost: 2 });
   await world.route();
   for (const shard of ["us", "eu"]) t.is((await world.admit({ shard })).admitted, 0);
@@ -174,13 +180,7 @@ test("tokens of a shared bucket are not kept for a shard that nobody ticks", asy
 });
 
 test("a shared bucket with tokens that only a shard nobody ticks waits for does not wake the router in vain", async (t) => {
-  const world = await engine(t, {
-    gates: [throttle(1, { per: 3600, burst: 10, name: "all", scope: "policy" })],
-  });
-  await world.stage("holder", { shard: "eu", cost: 10 });
-  await world.route();
-  t.is((await world.admit({ shard: "eu" })).admitted, 1);
-  await world.stage("us", { shard: "us", cost: 8 });
+  const world = await emptyBucket(t);
   await world.route();
   t.is((await world.admit({ shard: "us" })).admitted, 0);
   await world.pool.query(`insert into dispatch_policy._private_freed (policy_id, limiter_id)
