@@ -63,6 +63,26 @@ create table :DISPATCH_POLICY_SCHEMA._private_policy_tasks (
 -- What a sliding window remembers: this much was spent, the last of it then.
 create type :DISPATCH_POLICY_SCHEMA._private_spending as (at timestamptz, cost float8);
 
+-- A gate's numbers, as a policy's definition gives them: all that tells two gates of one kind apart. This is their one
+-- list: routing, overrides and comparisons take the numbers as a whole.
+create type :DISPATCH_POLICY_SCHEMA._private_gate_numbers as (
+  -- throttle: `rate` tokens per `per` seconds into a bucket of greatest(coalesce(burst, rate), 1)
+  rate float8,
+  per float8,
+  burst float8,
+  smooth boolean,          -- a bucket of one token that makes up for passes that come late
+  sliding boolean,         -- no bucket: greatest(rate, 1) in any `per` seconds
+  -- concurrency
+  max int,
+  -- adaptive concurrency
+  initial_max int,
+  min int,
+  target_lag_ms float8,
+  ewma_alpha float8,
+  failure_decrease_factor float8,
+  overload_decrease_factor float8
+);
+
 -- One gate's live state for one scope key. `breadth`: 0 one partition, 1 a key of its own, 2 the policy, 3 ahead.
 create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   id bigint generated always as identity primary key,
@@ -72,29 +92,19 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   kind text not null check (kind in ('throttle', 'concurrency', 'adaptive_concurrency', 'ahead')),
   breadth smallint not null check (breadth between 0 and 3),
   "position" smallint not null,
-  -- throttle: `rate` tokens per `per` seconds into a bucket of greatest(coalesce(burst, rate), 1)
-  rate float8,
-  per float8 check (per > 0),
-  burst float8,
+  numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers,     -- null: the ahead bound has none
+  -- a job spends tokens, which come back with the time; else it occupies a slot until its release
+  by_tokens boolean not null generated always as ((numbers).rate is not null) stored,
+  -- what a bucket had at a time
   tokens float8,
   refilled_at timestamptz,
-  -- a bucket of one token that makes up for passes that come late
-  smooth boolean not null default false,
-  -- a sliding window: greatest(rate, 1) in any `per` seconds
-  sliding boolean not null default false,
+  -- what a sliding window remembers
   spent :DISPATCH_POLICY_SCHEMA._private_spending[] not null default '{}',
   longest float8,                            -- seconds a window had that was longer, which counts them should it come back
   longest_until timestamptz,                 -- remembered until then
-  -- concurrency
-  max int check (max >= 0),
+  -- slots that are occupied
   in_flight int not null default 0 check (in_flight >= 0),
-  -- adaptive concurrency
-  initial_max int,
-  min int,
-  target_lag_ms float8,
-  ewma_alpha float8,
-  failure_decrease_factor float8,
-  overload_decrease_factor float8,
+  -- what an adaptive limit has learnt
   current_max int,
   lag_ewma_ms float8,
   decreased_at timestamptz,
@@ -397,10 +407,27 @@ create type :DISPATCH_POLICY_SCHEMA._private_taking as (
   cost float8                                -- of these
 );
 
--- A job that has finished, as a worker process tells it, see _release.
+-- How a failed job is tried again, as a worker process says it: `src/db/running.ts` has the same as a type.
+create type :DISPATCH_POLICY_SCHEMA._private_move as (
+  key text, shard text, context jsonb, weight float8, cost float8, limits jsonb
+);
+create type :DISPATCH_POLICY_SCHEMA._private_retry as (
+  attempt int,                               -- the one that failed
+  "giveUp" boolean,                          -- it fails for good
+  native boolean,                            -- Graphile Worker retries it, at the policy's time
+  "after" float8,                            -- seconds until it is due
+  task text,
+  priority smallint,
+  "maxAttempts" smallint,
+  "giveBack" boolean,                        -- the run was no attempt
+  "jobKey" text,                             -- with "giveBack"
+  move :DISPATCH_POLICY_SCHEMA._private_move -- to another partition
+);
+
+-- A job that has finished, as a worker process says it, see _release. `retries`: `retry` was given.
 create type :DISPATCH_POLICY_SCHEMA._private_finished_job as (
-  job bigint, admission bigint, ok boolean, lag_ms float8, duration_ms float8, attempt int, ends boolean, retry json,
-  ordinality bigint
+  job bigint, admission bigint, ok boolean, lag_ms float8, duration_ms float8, attempt int, ends boolean,
+  retries boolean, retry :DISPATCH_POLICY_SCHEMA._private_retry, ordinality bigint
 );
 
 -- What a limiter has left at a time, see _limiters_now.

@@ -9,7 +9,7 @@ import { sweeping } from "./sweeping.ts";
 import { ticking } from "./ticking.ts";
 
 export type { Lease } from "./pools.ts";
-export type { Attempt, CaughtJob, FinishedJob, HeldSlot } from "./running.ts";
+export type { Attempt, CaughtJob, FinishedJob, HeldSlot, Move, Retry } from "./running.ts";
 export type { JobKeyMode, KeylessJob, PartitionState, StageBatch, StagedRow, StageJob } from "./staging.ts";
 export type { Queryable } from "./statements.ts";
 export type { Admission, Drop } from "./ticking.ts";

@@ -1,6 +1,36 @@
 import type { StageBatch } from "./staging.ts";
 import { COMMITS_AT_EASE, type Queryable, type Statements } from "./statements.ts";
 
+/** How a failed job is tried again. SQL reads it as its type `_private_retry`, which has the same names. */
+export type Retry = {
+  /** The attempt that failed. */
+  attempt: number;
+} & (
+  | { /** It fails for good. */ giveUp: true }
+  | { /** Graphile Worker retries it, so many seconds from now. */ native: true; after: number }
+  | {
+      /** Seconds until it is due. */
+      after: number;
+      task: string;
+      priority: number;
+      maxAttempts: number;
+      /** The run was no attempt. With it goes the job's key, by which the next job in its row is told apart. */
+      giveBack?: true;
+      jobKey?: string | null;
+      /** It goes on in another partition. */
+      move?: Move | undefined;
+    }
+);
+
+export interface Move {
+  key: string;
+  shard: string;
+  context: object;
+  weight: number;
+  cost: number;
+  limits: readonly object[];
+}
+
 export interface FinishedJob {
   job: string;
   /** Which job of Graphile Worker's row, see {@link HeldSlot}; null: whichever is there. */
@@ -14,7 +44,7 @@ export interface FinishedJob {
   attempt: number | null;
   /** Whether Graphile Worker is recording its end just now. */
   ends?: boolean;
-  retry: Record<string, unknown> | null;
+  retry: Retry | null;
 }
 
 /** An attempt of a job, and the worker pool that runs it. */

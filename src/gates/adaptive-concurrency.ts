@@ -1,12 +1,5 @@
 import { positiveNumber, type Rule, wholeNumber } from "../checks/options.ts";
-import {
-  declareGate,
-  type Gate,
-  type GateAnatomy,
-  type GateCommon,
-  type ResolvedValues,
-  type Value,
-} from "./gate.ts";
+import { declareGate, type Gate, type GateAnatomy, type GateCommon, overrides, type Value } from "./gate.ts";
 
 export interface AdaptiveConcurrencyOptions<C> extends GateCommon<C> {
   /**
@@ -40,13 +33,18 @@ const factor: Rule = {
   accepts: (value) => positiveNumber.accepts(value) && (value as number) < 1,
 };
 
-const ADAPTIVE_CONCURRENCY: GateAnatomy = {
+export const ADAPTIVE_CONCURRENCY: GateAnatomy<"adaptive_concurrency"> = {
   kind: "adaptive_concurrency",
   fields: {
-    initialMax: { column: "initial_max", rule: wholeNumber(1), computed: true },
-    targetLagMs: { column: "target_lag_ms", rule: positiveNumber, computed: true },
-    min: { column: "min", rule: wholeNumber(1), computed: true, fallback: 1 },
-    max: { column: "max", rule: wholeNumber(1), computed: true, fallback: null },
+    initialMax: { column: "initial_max", rule: wholeNumber(1), computed: true, override: overrides.count },
+    targetLagMs: {
+      column: "target_lag_ms",
+      rule: positiveNumber,
+      computed: true,
+      override: overrides.milliseconds,
+    },
+    min: { column: "min", rule: wholeNumber(1), computed: true, fallback: 1, override: overrides.count },
+    max: { column: "max", rule: wholeNumber(1), computed: true, fallback: null, override: overrides.count },
     ewmaAlpha: { column: "ewma_alpha", rule: alpha, computed: false, fallback: 0.5 },
     failureDecreaseFactor: {
       column: "failure_decrease_factor",
@@ -61,12 +59,13 @@ const ADAPTIVE_CONCURRENCY: GateAnatomy = {
       fallback: 0.95,
     },
   },
-  disagreement: ({ initial_max: initialMax, min, max }: ResolvedValues) => {
-    if (min !== undefined && initialMax !== undefined && min > initialMax)
+  disagreement: ({ initial_max: initialMax, min, max }) => {
+    const exceeds = (low: unknown, high: unknown) =>
+      typeof low === "number" && typeof high === "number" && low > high;
+    if (exceeds(min, initialMax))
       return `min must be no more than initialMax, got min ${min} and initialMax ${initialMax}`;
-    if (typeof max === "number" && min !== undefined && max < min)
-      return `max must be no less than min, got max ${max} and min ${min}`;
-    if (typeof max === "number" && initialMax !== undefined && max < initialMax)
+    if (exceeds(min, max)) return `max must be no less than min, got max ${max} and min ${min}`;
+    if (exceeds(initialMax, max))
       return `max must be no less than initialMax, got max ${max} and initialMax ${initialMax}`;
     return undefined;
   },
@@ -89,6 +88,8 @@ const ADAPTIVE_CONCURRENCY: GateAnatomy = {
  * `max` are not in that order; what a function of the context returns is checked when a job is added ({@link PayloadError})
  * @example adaptiveConcurrency({ initialMax: 5, targetLagMs: 500, max: 50 });
  */
-export function adaptiveConcurrency<C = unknown>(options: AdaptiveConcurrencyOptions<C>): Gate<C> {
-  return declareGate<C>(ADAPTIVE_CONCURRENCY, options);
+export function adaptiveConcurrency<C = unknown>(
+  options: AdaptiveConcurrencyOptions<C>,
+): Gate<C, "adaptive_concurrency"> {
+  return declareGate(ADAPTIVE_CONCURRENCY, options);
 }

@@ -1,15 +1,15 @@
 import { wholeNumber } from "../checks/options.ts";
-import { declareGate, type Gate, type GateAnatomy, type GateCommon, type Value } from "./gate.ts";
+import { declareGate, type Gate, type GateAnatomy, type GateCommon, overrides, type Value } from "./gate.ts";
 
 export interface ConcurrencyOptions<C> extends GateCommon<C> {
   /** How many jobs may be in flight at once. A whole number, 0 or more; 0 halts and denies with `max_zero`. */
   max: Value<C, number>;
 }
 
-const CONCURRENCY: GateAnatomy = {
+export const CONCURRENCY: GateAnatomy<"concurrency"> = {
   kind: "concurrency",
   fields: {
-    max: { column: "max", rule: wholeNumber(0), computed: true },
+    max: { column: "max", rule: wholeNumber(0), computed: true, override: overrides.count },
   },
 };
 
@@ -27,6 +27,6 @@ const CONCURRENCY: GateAnatomy = {
  * @example concurrency({ max: 5 });
  * @example concurrency({ name: "account", scope: (ctx) => ctx.account, max: 40 });
  */
-export function concurrency<C = unknown>(options: ConcurrencyOptions<C>): Gate<C> {
-  return declareGate<C>(CONCURRENCY, options);
+export function concurrency<C = unknown>(options: ConcurrencyOptions<C>): Gate<C, "concurrency"> {
+  return declareGate(CONCURRENCY, options);
 }

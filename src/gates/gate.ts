@@ -13,31 +13,38 @@ import { ArgumentError } from "../errors.ts";
 /** The same for every job, or worked out from the policy's context when a job is staged. */
 export type Value<C, T> = T | ((ctx: C) => T);
 
-export type GateKind = "throttle" | "concurrency" | "adaptive_concurrency";
-
 /** What a gate counts over: each partition by itself, a key of its own, or everything the policy governs. */
 export type GateScope = "partition" | "key" | "policy";
 
+/** One of a gate's numbers, as the database stores it. */
+export type GateNumber = number | boolean | null;
+
 /**
- * A gate's values as plain numbers. The names are the columns of the limiters table; `per` is in seconds. Which of them
- * are there depends on the kind.
+ * A gate's values, by the names that the database's type of a gate's numbers gives them; `per` is in seconds. Which of
+ * them are there depends on the kind.
  */
-export interface ResolvedValues {
-  readonly rate?: number;
-  readonly per?: number;
-  readonly burst?: number | null;
-  /** There only where true. */
-  readonly sliding?: boolean;
-  /** There only where true. */
-  readonly smooth?: boolean;
-  readonly max?: number | null;
-  readonly initial_max?: number;
-  readonly target_lag_ms?: number;
-  readonly min?: number;
-  readonly ewma_alpha?: number;
-  readonly failure_decrease_factor?: number;
-  readonly overload_decrease_factor?: number;
+export type ResolvedValues = Readonly<Record<string, GateNumber>>;
+
+/** What an operator may put in a number's place for a time. It is data, because SQL checks it. */
+export interface OverrideRule {
+  /** Completes "expected …". */
+  readonly expects: string;
+  readonly least: number;
+  readonly most: number;
+  readonly whole?: true;
+  /** 0 is allowed, below `least`. */
+  readonly zero?: true;
+  /** `least` and `most` are meant without the sign. */
+  readonly signed?: true;
 }
+
+export const overrides = {
+  count: { expects: "a whole number, 0 to 999999999", least: 0, most: 999_999_999, whole: true },
+  rate: { expects: "a number (0, or 1e-12 to 1e12)", least: 1e-12, most: 1e12, zero: true, signed: true },
+  tokens: { expects: "a number, 0 or more (0, or 1e-12 to 1e12)", least: 1e-12, most: 1e12, zero: true },
+  seconds: { expects: "seconds, more than 0 (1e-12 to 1e9)", least: 1e-12, most: 1e9 },
+  milliseconds: { expects: "milliseconds, more than 0 (1e-12 to 1e12)", least: 1e-12, most: 1e12 },
+} as const satisfies Record<string, OverrideRule>;
 
 /** The options every gate has. */
 export interface GateCommon<C> {
@@ -56,12 +63,12 @@ export interface GateCommon<C> {
 }
 
 /**
- * One limit of a policy. Made by `throttle`, `concurrency` and `adaptiveConcurrency`; frozen.
+ * One limit of a policy. Made by a gate's function, such as `throttle`; frozen.
  *
  * `in C`: a gate that reads less of the context fits a policy that offers more.
  */
-export interface Gate<in C = unknown> {
-  readonly kind: GateKind;
+export interface Gate<in C = unknown, out Kind extends string = string> {
+  readonly kind: Kind;
   readonly name: string;
   readonly scope: GateScope;
   /** Gives the key of a gate whose scope is `"key"`; not yet checked. */
@@ -70,38 +77,43 @@ export interface Gate<in C = unknown> {
   readonly values: ResolvedValues | null;
   /** The values for a context. @throws {ArgumentError} naming the gate, where a function throws or gives what it may not */
   readonly resolve: (ctx: C) => ResolvedValues;
+  /** What an operator may set in its place for a time, by the number's name in the database. */
+  readonly overrides: Readonly<Record<string, OverrideRule>>;
   /** The functions among the options, for the definition's hash. */
   readonly functions: Readonly<Record<string, () => unknown>>;
 }
 
 /** One value a gate takes: how it is declared, and what becomes of it. */
 export interface Field {
-  readonly column: keyof ResolvedValues;
+  /** Its name in the database's type of a gate's numbers. */
+  readonly column: string;
   readonly rule: Rule;
   /** Whether the option may be a function of the context. */
   readonly computed: boolean;
   /** What an omitted option stands for; without it the option is required. `"absent"`: the column is not mentioned. */
   readonly fallback?: number | null | "absent";
   /** From the declared value to the column's. Default: as it is. */
-  readonly toColumn?: (value: never) => ColumnValue;
+  readonly toColumn?: (value: never) => GateNumber;
+  /** What an operator may set for a time; none: nothing. */
+  readonly override?: OverrideRule;
+  /** With this option, nothing. */
+  readonly noOverrideWith?: string;
 }
 
-type ColumnValue = number | boolean | null;
-
 /** What tells the kinds apart. `disagreement` compares values with each other; where one is unknown it gets undefined. */
-export interface GateAnatomy {
-  readonly kind: GateKind;
+export interface GateAnatomy<Kind extends string = string> {
+  readonly kind: Kind;
   readonly fields: Readonly<Record<string, Field>>;
   /** What options that stand for others mean. */
   readonly expand?: (title: string, options: Record<string, unknown>) => Record<string, unknown>;
-  readonly disagreement?: (values: ResolvedValues) => string | undefined;
+  readonly disagreement?: (values: Readonly<Record<string, GateNumber | undefined>>) => string | undefined;
 }
 
 interface Compiled extends Omit<Field, "toColumn"> {
   readonly option: string;
   readonly run: ((ctx: unknown) => unknown) | null;
-  readonly constant: ColumnValue;
-  readonly toColumn: (value: never) => ColumnValue;
+  readonly constant: GateNumber;
+  readonly toColumn: (value: never) => GateNumber;
 }
 
 /**
@@ -109,7 +121,10 @@ interface Compiled extends Omit<Field, "toColumn"> {
  *
  * @throws {PolicyDefinitionError} naming the gate, the option, its value and what was expected
  */
-export function declareGate<C>(anatomy: GateAnatomy, options: GateCommon<C>): Gate<C> {
+export function declareGate<C, Kind extends string>(
+  anatomy: GateAnatomy<Kind>,
+  options: GateCommon<C>,
+): Gate<C, Kind> {
   return declaring("", () => {
     checkOptions(anatomy.kind, options, ["name", "scope", ...Object.keys(anatomy.fields)]);
     const name = gateName(anatomy.kind, options.name);
@@ -119,13 +134,14 @@ export function declareGate<C>(anatomy: GateAnatomy, options: GateCommon<C>): Ga
       name,
       ...gateScope(title, options.scope),
       ...gateValues(title, anatomy, options),
+      overrides: overridesOf(anatomy, options),
       functions: functionsAmong(options),
     };
-    return Object.freeze(gate) as Gate<C>;
+    return Object.freeze(gate) as Gate<C, Kind>;
   });
 }
 
-function gateName(kind: GateKind, name: unknown): string {
+function gateName(kind: string, name: unknown): string {
   if (name === undefined) return kind;
   check(`name of ${kind}`, name, text(128));
   if (name === "ahead")
@@ -159,7 +175,7 @@ function gateValues(title: string, anatomy: GateAnatomy, declared: object): Pick
 }
 
 function compileField(title: string, option: string, field: Field, value: unknown): Compiled {
-  const { fallback, toColumn = (asItIs: ColumnValue) => asItIs } = field;
+  const { fallback, toColumn = (asItIs: GateNumber) => asItIs } = field;
   if (typeof value === "function" && field.computed)
     return { ...field, toColumn, option, run: value as () => unknown, constant: null };
   if (value === undefined && fallback !== undefined && fallback !== "absent")
@@ -170,13 +186,13 @@ function compileField(title: string, option: string, field: Field, value: unknow
 }
 
 function read(title: string, fields: readonly Compiled[], ctx: unknown): ResolvedValues {
-  const values: Partial<Record<keyof ResolvedValues, ColumnValue>> = {};
+  const values: Record<string, GateNumber> = {};
   for (const field of fields)
     values[field.column] = field.run === null ? field.constant : compute(title, field, ctx);
-  return Object.freeze(values) as ResolvedValues;
+  return Object.freeze(values);
 }
 
-function compute(title: string, field: Compiled, ctx: unknown): ColumnValue {
+function compute(title: string, field: Compiled, ctx: unknown): GateNumber {
   const key = `${title}: ${field.option}`;
   const value = callOption(key, field.run as () => unknown, ctx);
   if (!field.rule.accepts(value)) checkReturned(`${key} returned by its function`, value, field.rule);
@@ -187,6 +203,14 @@ function refuseDisagreement(title: string, anatomy: GateAnatomy, values: Resolve
   const disagreement = anatomy.disagreement?.(values);
   if (disagreement !== undefined) throw new ArgumentError(`${title}: ${disagreement}`);
   return values;
+}
+
+function overridesOf({ fields }: GateAnatomy, options: object): Record<string, OverrideRule> {
+  const given = Object.entries(options).flatMap(([option, value]) => (value === undefined ? [] : option));
+  const open = Object.values(fields).filter(
+    ({ override, noOverrideWith = "" }) => override !== undefined && !given.includes(noOverrideWith),
+  );
+  return Object.fromEntries(open.map(({ column, override }) => [column, override as OverrideRule]));
 }
 
 function functionsAmong(options: object): Record<string, () => unknown> {

@@ -1,11 +1,28 @@
-import { type AdaptiveConcurrencyOptions, adaptiveConcurrency } from "./adaptive-concurrency.ts";
-import { type ConcurrencyOptions, concurrency } from "./concurrency.ts";
-import type { Gate } from "./gate.ts";
-import { type ThrottleOptions, throttle } from "./throttle.ts";
+// Every gate there is: a new one is a file of its own, and its lines here.
+import {
+  ADAPTIVE_CONCURRENCY,
+  type AdaptiveConcurrencyOptions,
+  adaptiveConcurrency,
+} from "./adaptive-concurrency.ts";
+import { CONCURRENCY, type ConcurrencyOptions, concurrency } from "./concurrency.ts";
+import type { Field, Gate as GateOfKind } from "./gate.ts";
+import { THROTTLE, type ThrottleOptions, throttle } from "./throttle.ts";
 
-export type { Gate, GateCommon, GateKind, GateScope, ResolvedValues, Value } from "./gate.ts";
+export type { GateCommon, GateScope, OverrideRule, ResolvedValues, Value } from "./gate.ts";
 export type { AdaptiveConcurrencyOptions, ConcurrencyOptions, ThrottleOptions };
 export { adaptiveConcurrency, concurrency, throttle };
+
+const CAPS = [CONCURRENCY, ADAPTIVE_CONCURRENCY];
+const ANATOMIES = [THROTTLE, ...CAPS];
+
+/** The gates that count jobs in flight. */
+export type CapKind = (typeof CAPS)[number]["kind"];
+export type GateKind = (typeof ANATOMIES)[number]["kind"];
+
+export const CAP_KINDS: readonly CapKind[] = CAPS.map(({ kind }) => kind);
+
+/** One limit of a policy. Made by `throttle`, `concurrency` and `adaptiveConcurrency`; frozen. */
+export type Gate<C = unknown> = GateOfKind<C, GateKind>;
 
 /** The gates with a policy's context filled in, so that `ctx` needs no annotation. */
 export interface GateFactories<C> {
@@ -14,9 +31,15 @@ export interface GateFactories<C> {
   adaptiveConcurrency(options: AdaptiveConcurrencyOptions<C>): Gate<C>;
 }
 
-/** Every gate there is. */
 export const gateFactories: GateFactories<unknown> = Object.freeze({
   throttle,
   concurrency,
   adaptiveConcurrency,
 });
+
+/** What an operator may set for a time, by the name of the option. */
+export const overridableFields: Readonly<Record<string, Field>> = Object.fromEntries(
+  ANATOMIES.flatMap(({ fields }) => Object.entries(fields)).filter(
+    ([, { override }]) => override !== undefined,
+  ),
+);

@@ -8,7 +8,7 @@ import {
 } from "../checks/options.ts";
 import { type Duration, durationSeconds } from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
-import { declareGate, type Gate, type GateAnatomy, type GateCommon, type Value } from "./gate.ts";
+import { declareGate, type Gate, type GateAnatomy, type GateCommon, overrides, type Value } from "./gate.ts";
 
 export interface ThrottleOptions<C> extends GateCommon<C> {
   /**
@@ -40,12 +40,25 @@ export interface ThrottleOptions<C> extends GateCommon<C> {
   window?: "sliding" | undefined;
 }
 
-const THROTTLE: GateAnatomy = {
+export const THROTTLE: GateAnatomy<"throttle"> = {
   kind: "throttle",
   fields: {
-    rate: { column: "rate", rule: finiteNumber, computed: true },
-    per: { column: "per", rule: positiveDuration, computed: true, toColumn: durationSeconds },
-    burst: { column: "burst", rule: numberFromZero, computed: true, fallback: null },
+    rate: { column: "rate", rule: finiteNumber, computed: true, override: overrides.rate },
+    per: {
+      column: "per",
+      rule: positiveDuration,
+      computed: true,
+      toColumn: durationSeconds,
+      override: overrides.seconds,
+    },
+    burst: {
+      column: "burst",
+      rule: numberFromZero,
+      computed: true,
+      fallback: null,
+      override: overrides.tokens,
+      noOverrideWith: "window",
+    },
     window: {
       column: "sliding",
       rule: oneOf("sliding"),
@@ -90,6 +103,6 @@ const THROTTLE: GateAnatomy = {
  * @example throttle({ rate: 100, per: "1 minute", window: "sliding" });
  * @example throttle({ name: "all", scope: "policy", rate: 500, per: "1 second" });
  */
-export function throttle<C = unknown>(options: ThrottleOptions<C>): Gate<C> {
-  return declareGate<C>(THROTTLE, options);
+export function throttle<C = unknown>(options: ThrottleOptions<C>): Gate<C, "throttle"> {
+  return declareGate(THROTTLE, options);
 }

@@ -1,5 +1,5 @@
 import { checkOptions, optional, positiveDuration } from "../checks/options.ts";
-import { type Duration, durationSeconds } from "../duration.ts";
+import { overridableFields } from "../gates/index.ts";
 import { call, checkPolicy, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type LimiterTarget, type Why } from "./targets.ts";
 
@@ -21,16 +21,6 @@ export type LimitValues = {
   min?: number;
 };
 
-const COLUMNS: Record<keyof LimitValues, string> = {
-  rate: "rate",
-  per: "per",
-  burst: "burst",
-  max: "max",
-  initialMax: "initial_max",
-  targetLagMs: "target_lag_ms",
-  min: "min",
-};
-
 export type SetLimitOptions = LimiterTarget & {
   /** The new values: those that the gate's kind has, at least one. */
   set: LimitValues;
@@ -47,13 +37,12 @@ export async function setLimit(context: OperateContext, options: SetLimitOptions
     takes: ["key", "from", "until", "reason", "by"],
   });
   const { set, ...rest } = options;
-  checkOptions("setLimit: set", set, Object.keys(COLUMNS));
+  checkOptions("setLimit: set", set, Object.keys(overridableFields));
   optional("setLimit: set.per", set.per, positiveDuration);
-  const given = Object.entries(set).filter(([, value]) => value !== undefined);
-  const columns = given.map(([key, value]) => [
-    COLUMNS[key as keyof LimitValues],
-    key === "per" ? durationSeconds(value as Duration) : value,
-  ]);
+  const columns = Object.entries(overridableFields).map(([option, { column, toColumn }]) => {
+    const value = set[option as keyof LimitValues];
+    return [column, value === undefined || !toColumn ? value : toColumn(value as never)];
+  });
   return call<Changed>(context, "set_limit", { ...rest, set: JSON.stringify(Object.fromEntries(columns)) });
 }
 
@@ -101,8 +90,8 @@ export async function limits(
 }
 
 function asOptions(set: Record<string, number>): LimitValues {
-  const names = Object.entries(COLUMNS).filter(([, column]) => column in set);
+  const given = Object.entries(overridableFields).filter(([, { column }]) => column in set);
   return Object.fromEntries(
-    names.map(([name, column]) => [name, name === "per" ? `${set[column]} seconds` : set[column]]),
+    given.map(([option, { column }]) => [option, option === "per" ? `${set[column]} seconds` : set[column]]),
   );
 }

@@ -1,24 +1,31 @@
+import { CAP_KINDS, type CapKind } from "../gates/index.ts";
 import type { JsonObject } from "../policy/policy.ts";
 import { checkPolicy, type OperateContext } from "./call.ts";
 import { spelled } from "./rows.ts";
 import { checkVerb, type PartitionTarget } from "./targets.ts";
 
-/** Why a job or partition waits, from a closed list. */
-export type Reason =
-  | "throttle_empty"
-  | "rate_zero"
-  | "concurrency_full"
-  | "max_zero"
-  | "adaptive_concurrency_full"
-  | "tick_budget"
-  | "batch"
-  | "ahead_full"
-  | "paused"
-  | "held"
-  | "not_due"
-  | "set_aside"
-  | "waiting_key"
-  | "breaker_open";
+const REASONS_OF_NO_KIND = [
+  "throttle_empty",
+  "rate_zero",
+  "max_zero",
+  "ahead_full",
+  "tick_budget",
+  "batch",
+  "paused",
+  "held",
+  "breaker_open",
+  "not_due",
+  "set_aside",
+  "waiting_key",
+] as const;
+
+/** Why a job or partition waits, from a closed list. docs/operating.md says what each means. */
+export type Reason = `${CapKind}_full` | (typeof REASONS_OF_NO_KIND)[number];
+
+export const REASONS: readonly Reason[] = [
+  ...CAP_KINDS.map((kind): Reason => `${kind}_full`),
+  ...REASONS_OF_NO_KIND,
+];
 
 /** A partition as it stands: a row of the view `partitions`. Its times are null where there is none, or none that comes. */
 export interface PartitionStatus {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { GateKind, GateScope, ResolvedValues } from "../gates/index.ts";
+import type { GateKind, GateScope, OverrideRule, ResolvedValues } from "../gates/index.ts";
 import type { Breaker, ContextFunction, Declaration, MaxPending } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
@@ -19,6 +19,8 @@ export interface PolicyDefinition {
     position: number;
     /** null where any value is a function of the context. */
     values: ResolvedValues | null;
+    /** What `set_limit` takes, by the number's name. */
+    overrides: Readonly<Record<string, OverrideRule>>;
   }[];
   /** null: fairness is disabled; undefined: the preset's default. */
   halfLifeSeconds: number | null | undefined;
@@ -50,12 +52,13 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const { name, version, enabled, retries, unmanaged, slotTimeoutSeconds } = declaration;
   const { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize } = declaration;
   const described = {
-    gates: declaration.gates.map(({ name, kind, scope, values }, position) => ({
+    gates: declaration.gates.map(({ name, kind, scope, values, overrides }, position) => ({
       name,
       kind,
       scope,
       position,
       values,
+      overrides,
     })),
     weight: constant(declaration.weight),
     cost: constant(declaration.cost),

@@ -3,7 +3,7 @@ import type { Gate, GateKind, GateScope, ResolvedValues } from "../gates/index.t
 import { keyText } from "./key.ts";
 
 /** One gate's limit for one scope key, as plain numbers: what a row of the limiters table is made from. */
-export interface ResolvedLimit extends ResolvedValues {
+export interface ResolvedLimit {
   readonly gate: string;
   readonly kind: GateKind;
   readonly scope: GateScope;
@@ -11,6 +11,8 @@ export interface ResolvedLimit extends ResolvedValues {
   readonly position: number;
   /** The scope key, for scope `"key"`; those of the others follow from partition and policy. */
   readonly key?: string;
+  /** The gate's numbers, by the names that the database gives them. */
+  readonly [number: string]: ResolvedValues[string] | undefined | string;
 }
 
 export type LimitsOf = (ctx: unknown) => readonly ResolvedLimit[];

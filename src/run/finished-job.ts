@@ -1,5 +1,5 @@
 import type { Job, Logger } from "graphile-worker";
-import type { FinishedJob } from "../db/engine.ts";
+import type { FinishedJob, Move, Retry } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
 import {
   type AnyPolicy,
@@ -42,7 +42,7 @@ function retryOf(
   job: Job,
   { policy, error }: { policy: AnyPolicy; error: unknown },
   { logger, events }: { logger: Logger; events: EventSink },
-): FinishedJob["retry"] {
+): Retry | null {
   const { backoff, move } = backoffOf(policy, error, job, logger);
   if (backoff === false) {
     emit(events, "dispatchPolicy:giveUp", {
@@ -68,7 +68,7 @@ function retryOf(
 
 interface Answer {
   readonly backoff: ResolvedBackoff | false | null;
-  readonly move?: object;
+  readonly move?: Move;
 }
 
 /** A back-off that throws is the policy's mistake, not the job's: it is retried as Graphile Worker would. */
@@ -89,7 +89,7 @@ function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger):
 }
 
 /** The retry goes on in another partition, under that partition's limits; under the job's own where that one is new. */
-function movedTo(partition: string, policy: AnyPolicy, job: Job) {
+function movedTo(partition: string, policy: AnyPolicy, job: Job): Move {
   const resolved = resolveJob(policy, job.payload, specificationOf(job));
   const { shard, context, weight, cost, limits } = resolved;
   return { key: partition, shard, context, weight, cost, limits };

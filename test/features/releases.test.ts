@@ -118,7 +118,10 @@ test("what nobody waits for is released together, and wakes no tick loop", async
   let woken = 0;
   const releases = await queueOn(it, { rests: true, events, onReleased: () => woken++ });
   await it.pool.query("update graphile_worker._private_jobs set attempts = 1 where id = $1", [jobs[0]]);
-  const failed = { ok: false, retry: { attempt: 1, after: 60, task: it.policy } };
+  const failed = {
+    ok: false,
+    retry: { attempt: 1, after: 60, task: it.policy, priority: 0, maxAttempts: 25 },
+  };
   await releases.push({ ...succeeded(jobs[0] as string), ...failed }, "p");
   t.is(woken, 1, "a loop has to know when its retry is due");
   woken = 0;

@@ -1,6 +1,7 @@
 // The engine's SQL functions, for tests that decide themselves who does what when.
 import type { ExecutionContext } from "ava";
 import pg from "pg";
+import { overridableFields } from "../../src/gates/index.ts";
 import { testDatabase } from "./database.ts";
 import { until } from "./until.ts";
 
@@ -150,7 +151,10 @@ export class Engine {
     const { breaker = null, maxPending = null, fairBy = "jobs" } = this.#options;
     const gates = this.#options.gates.map(({ name, kind, scope, numbers, sliding, smooth }, position) => {
       const values = { ...numbers, ...(sliding && { sliding }), ...(smooth && { smooth }) };
-      return { name, kind, scope, position, values };
+      const overrides = Object.values(overridableFields)
+        .filter(({ column }) => column in numbers && !(sliding && column === "burst"))
+        .map(({ column, override }) => [column, override]);
+      return { name, kind, scope, position, values, overrides: Object.fromEntries(overrides) };
     });
     const definition = {
       ...{ name: this.policy, tasks: [this.policy], version: 0, enabled: true, gates },
@@ -294,7 +298,7 @@ export class Engine {
   /** A row of `_private_limiters`; without a key the gate's only one. */
   // biome-ignore lint/suspicious/noExplicitAny: a row of any shape
   async limiter(gateName: string, key?: string): Promise<any> {
-    const text = `select * from dispatch_policy._private_limiters
+    const text = `select *, (numbers).* from dispatch_policy._private_limiters
       where gate = $1 and ($2::text is null or scope_key = $2)`;
     return (await this.pool.query(text, [gateName, key])).rows[0];
   }

@@ -74,7 +74,7 @@ test("what can be worked out again is, the rest keeps its limits until its next 
 
   const limits = async () => {
     const { rows } = await pool.query(
-      `select key, array(select l.gate || ' ' || coalesce(l.rate, l.max) from dispatch_policy._private_limiters l
+      `select key, array(select l.gate || ' ' || coalesce((l.numbers).rate, (l.numbers).max) from dispatch_policy._private_limiters l
         where l.id = any(q.limiter_ids) and l.kind <> 'ahead' order by 1) as limits
        from dispatch_policy._private_partitions q order by key`,
     );

@@ -41,8 +41,8 @@ test("a fresh database equals one whose functions and views were older", async (
   t.teardown(() => client.release());
   await client.query(`update dispatch_policy._private_migrations set routines_hash = 'of an older release', routines_version = '{0,0,1}';
     create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 0::smallint';
-    create or replace function dispatch_policy._throttle_capacity(rate float8, burst float8) returns float8
-      language sql as 'select 1::float8';`);
+    create or replace function dispatch_policy._lets_through(tokens float8, capacity float8, cost float8) returns boolean
+      language sql as 'select true';`);
   await migrate(client, names);
   t.deepEqual(
     await describeSchema(upgraded.pool, "dispatch_policy"),

@@ -69,22 +69,22 @@ export const MUTANTS = {
   "the policy's scope is not charged": {
     shownBy: 4,
     of: "_charge",
-    from: /in_flight = l\.in_flight \+ case when x\.kind = 'throttle' then 0/,
-    to: "in_flight = l.in_flight + case when x.kind = 'throttle' or x.breadth = 2 then 0",
+    from: /in_flight = l\.in_flight \+ case when l\.by_tokens then 0/,
+    to: "in_flight = l.in_flight + case when l.by_tokens or x.breadth = 2 then 0",
     shows: /in flight: the engine says/,
   },
   "a bucket fills past its capacity": {
     shownBy: 30,
     of: "_throttle_tokens",
-    from: /greatest\(coalesce\(burst, rate\), 1\)/,
+    from: /[\w."]+_throttle_capacity\(numbers\)/,
     to: "1e9",
     shows: /tokens: the engine says|tokens taken|jobs admitted/,
   },
   "a smooth bucket makes up for a whole second": {
     shownBy: 86,
     of: "_throttle_tokens",
-    from: /least\(greatest\(rate, 0\) \/ per \* 0\.25, 0\.9\)/,
-    to: "rate / per",
+    from: /least\(greatest\(\(numbers\)\.rate, 0\) \/ \(numbers\)\.per \* 0\.25, 0\.9\)/,
+    to: "(numbers).rate / (numbers).per",
     shows: /tokens: the engine says|tokens taken|jobs admitted/,
   },
   "a bucket fills twice for the same seconds": {
@@ -118,7 +118,7 @@ export const MUTANTS = {
   "a job dearer than its bucket never goes": {
     shownBy: 81,
     of: "_rank",
-    from: /or \(c\.pos = 1 and c\.cost <= c\.unfilled_bucket \+ 1e-9\)/,
+    from: /or \(c\.pos = 1 and [\w."]+_lets_through\(c\.unfilled_bucket, 'Infinity', c\.cost\)\)/,
     to: "",
     shows: ADMITS,
   },

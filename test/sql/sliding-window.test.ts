@@ -176,7 +176,7 @@ test("draws from a sliding window, and temporary limits on one", async (t) => {
   t.true((await take(1, 10)).taken);
   t.true((await take(2, 60)).taken);
   await t.throwsAsync(world.pool.query(`select dispatch_policy.set_limit('p', 'throttle', '{"burst": 9}')`), {
-    message: /throttle has no value 'burst'; it has rate, per/,
+    message: /throttle has no value 'burst'; it has per, rate/,
   });
   await world.pool.query(`select dispatch_policy.set_limit('p', 'throttle', '{"rate": 30}')`);
   t.true((await take(20, 60)).taken);

@@ -34,11 +34,7 @@ declare
   v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'dispatch_policy: a tick needs READ COMMITTED, not %', current_setting('transaction_isolation')
-      using errcode = 'invalid_transaction_state',
-        hint = 'Under a fixed snapshot it would decide by counters that others have since changed.';
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._check_isolation('a tick');
   claimed := 0; admitted := 0; denied := '{}'; set_aside := 0;
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
   if v_policy.id is null then

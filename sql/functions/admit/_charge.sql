@@ -80,13 +80,13 @@ begin
   ),
   -- the limiters that have no room for a partition's next job, and when each might
   lacking as materialized (
-    select p.id as partition_id, u.ord, l.id, l.breadth, l.kind,
+    select p.id as partition_id, u.ord, l.id, l.breadth, l.kind, l.tokens is not null as by_tokens,
       case when l.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
         l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, p.head_cost, p_now)
         -- nobody tells when Graphile Worker has recorded an end
         when l.ending > 0 then p_now + interval '10 milliseconds' end as ready_at,
       case when l.id is null then 'concurrency_full'
-        when l.kind = 'throttle' then case when l.rate <= 0 then 'rate_zero' else 'throttle_empty' end
+        when l.tokens is not null then case when l.rate <= 0 then 'rate_zero' else 'throttle_empty' end
         when l.kind = 'ahead' then 'ahead_full'
         when l.cap = 0 then 'max_zero'
         else l.kind || '_full' end as reason
@@ -96,12 +96,12 @@ begin
     where p.head_id is not null and (
       l.id is null
       or :DISPATCH_POLICY_SCHEMA._lacks_room(
-        l.kind, l.slots_left, l.reserved_for, l.tokens_left, l.capacity, l.rate, p.id, p.head_cost)
+        l.slots_left, l.reserved_for, l.tokens_left, l.capacity, l.rate, p.id, p.head_cost)
     )
   ),
   -- the one it waits for, and for a bucket of its own the time by which all its own buckets are ready
   waits as materialized (
-    select distinct on (k.partition_id) k.partition_id, k.id, k.breadth, k.kind, k.ord, k.reason,
+    select distinct on (k.partition_id) k.partition_id, k.id, k.breadth, k.kind, k.by_tokens, k.ord, k.reason,
       first_value(k.ready_at) over own as own_ready_at,
       first_value(k.id) over own as own_id,
       first_value(k.reason) over (
@@ -111,7 +111,7 @@ begin
     order by k.partition_id, k.ord
   ),
   state as materialized (
-    select p.*, w.kind, w.breadth, w.ord, w.reason as wait_reason,
+    select p.*, w.kind, w.by_tokens, w.breadth, w.ord, w.reason as wait_reason,
       case when p.head_id is null then null
         when p.probe_job_id is not null then 'breaker_open'
         when w.partition_id is not null then w.last_reason
@@ -123,7 +123,7 @@ begin
         when w.partition_id is null and p.head_skipped is true then p_now + interval '50 milliseconds'
         when w.partition_id is null then null
         when w.id is null then p_now + interval '1 second'
-        when w.kind = 'throttle' then least(case when w.breadth = 0 then w.own_ready_at else 'infinity' end, (
+        when w.by_tokens then least(case when w.breadth = 0 then w.own_ready_at else 'infinity' end, (
           -- a job that comes before this one may cost less, and is not due yet: looked at then, or after the next 20
           select min(greatest(x.at, p_now + interval '50 milliseconds')) from (
             select y.at, y.priority, y.run_at, y.id, row_number() over () as place from (
@@ -136,7 +136,7 @@ begin
         else 'infinity' end as denied_until,
       -- also on a bucket of its own, whose time is known: other numbers change it
       case when p.head_id is null or p.probe_job_id is not null then null
-        when w.breadth = 0 and w.kind = 'throttle' then w.own_id
+        when w.breadth = 0 and w.by_tokens then w.own_id
         else w.id end as blocked_on
     from part p left join waits w on w.partition_id = p.id
   ),
@@ -147,18 +147,18 @@ begin
     from state s
     cross join lateral unnest(s.limiter_ids) with ordinality u (id, ord)
     join lim l on l.id = u.id
-    where s.breadth = 1 and s.probe_job_id is null and s.kind <> 'throttle' and s.wait_reason <> 'max_zero' and u.ord < s.ord
+    where s.breadth = 1 and s.probe_job_id is null and not s.by_tokens and s.wait_reason <> 'max_zero' and u.ord < s.ord
       and l.breadth = 1 and l.slots_left = 1
       and (l.reserved_for is null or l.reserved_for = s.id or l.reserved_for = any(p_partition_ids))
     order by l.id, (l.reserved_for = s.id) desc nulls last, (s.decayed + 1) / s.weight, s.id
   ),
   charged as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
-      tokens = case when x.kind = 'throttle' then x.tokens_left else l.tokens end,
+      tokens = case when l.by_tokens then x.tokens_left else l.tokens end,
       spent = coalesce(x.spent_then, l.spent),
-      refilled_at = case when x.kind = 'throttle' then
+      refilled_at = case when l.by_tokens then
         :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now) else l.refilled_at end,
-      in_flight = l.in_flight + case when x.kind = 'throttle' then 0 else x.jobs end,
+      in_flight = l.in_flight + case when l.by_tokens then 0 else x.jobs end,
       wake_at = least(l.wake_at, w.wake_at, k.until),
       reserved_for = r.partition_id,
       reserved_until = k.until,
@@ -229,6 +229,6 @@ begin
         select :DISPATCH_POLICY_SCHEMA._is_enough(l.in_flight + l.jobs, l.finished_per_second) as is_enough
         from lim l where l.id = (p_policy).ahead_limiter_id
       ) a on true
-      where s.breadth >= 2 and s.kind <> 'throttle' and s.blocked_on is not null having count(*) > 0);
+      where s.breadth >= 2 and not s.by_tokens and s.blocked_on is not null having count(*) > 0);
 end
 $$;

@@ -36,11 +36,7 @@ begin
         when l.slots is not null then
           l.slots - case when l.reserved_for is not null and l.reserved_for <> p.id then 1 else 0 end
         when l.rate <= 0 then 0
-        when p.min_cost = 0 and l.tokens >= 0 then 1e6      -- what costs nothing needs no token
-        when l.tokens >= l.capacity - 1e-9 then
-          greatest(least(floor((l.tokens + 1e-9) / greatest(p.min_cost, 1e-9)), 1e6), 1)
-        else least(floor((l.tokens + 1e-9) / greatest(p.min_cost, 1e-9)), 1e6)
-      end as jobs
+        else :DISPATCH_POLICY_SCHEMA._jobs_through(l.tokens, l.capacity, p.min_cost) end as jobs
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     cross join lateral unnest(p.limiter_ids) u (id)
     left join lim l on l.id = u.id
@@ -109,8 +105,8 @@ begin
   narrow as materialized (
     select c.id, c.partition_id, c.pos, c.cost, c.vt, c.priority, c.run_at from cand c
     where c.pos <= c.offer and (
-      c.used <= c.bucket + 1e-9
-      or (c.pos = 1 and c.cost <= c.unfilled_bucket + 1e-9)   -- dearer than its full bucket: goes, and leaves it negative
+      :DISPATCH_POLICY_SCHEMA._lets_through(c.bucket, 'Infinity', c.used)
+      or (c.pos = 1 and :DISPATCH_POLICY_SCHEMA._lets_through(c.unfilled_bucket, 'Infinity', c.cost))
     ) and c.vt <= (
       select coalesce(min(n.vt), 'Infinity') from cand n where n.goes_on and n.pos > (p_policy).batch_size)
   ),
@@ -124,7 +120,8 @@ begin
           (u.reserved_for is not distinct from c2.partition_id and c2.pos = 1) desc, c2.vt, c2.priority, c2.run_at, c2.id
           rows unbounded preceding)
       ) r where r.rank > r.slots
-        or (r.used > r.tokens + 1e-9 and not (r.rank = 1 and r.tokens >= r.capacity - 1e-9))
+        or not :DISPATCH_POLICY_SCHEMA._lets_through(
+          r.tokens, case when r.rank = 1 then r.capacity else 'Infinity' end, r.used)
     )
   ),
   -- a broad limiter that could take every candidate refuses none: not ranked (a third of the time of 5,000 jobs)
@@ -138,7 +135,8 @@ begin
           and (u.slots_here < (select d.jobs from demand d) or u.tokens < (select d.cost from demand d))
         window ranked as (partition by u.id order by c2.vt, c2.priority, c2.run_at, c2.id rows unbounded preceding)
       ) r where r.rank > r.slots
-        or (r.used > r.tokens + 1e-9 and not (r.rank = 1 and r.tokens >= r.capacity - 1e-9))
+        or not :DISPATCH_POLICY_SCHEMA._lets_through(
+          r.tokens, case when r.rank = 1 then r.capacity else 'Infinity' end, r.used)
     )
   ),
   chosen as materialized (

@@ -16,7 +16,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._set_aside(
       due = false, failures = least(s.failures + 1, 30000), error = p_error,
       retry_at = p_now + case when p_locks
         then least(interval '50 milliseconds' * power(2, least(s.failures, 10)), interval '1 second')
-        else least(interval '1 second' * power(2, least(s.failures, 12)), interval '1 hour') end
+        else :DISPATCH_POLICY_SCHEMA._aside_for(s.failures) end
     where s.id = any(array(
       select y.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs y
       where y.id in (select m.id from same m) for update skip locked))

@@ -11,7 +11,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_observe(
   lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql immutable as $$
 declare
-  v_current int := coalesce(limiter.current_max, limiter.initial_max);
+  v_current int := coalesce(limiter.current_max, (limiter.numbers).initial_max);
   v_new_round boolean := (limiter.decreased_at < admitted_at or limiter.decreased_at > now + interval '1 second') is not false;
   v_factor float8;
   v_average float8 := case when limiter.lag_ewma_ms >= 1e-9 then least(limiter.lag_ewma_ms, 1e15) else 0 end;
@@ -19,10 +19,10 @@ declare
   v_lag float8 := case when lag_ms < 1e-9 and lag_ms >= 0 then 0 when lag_ms >= 0 and lag_ms < 'Infinity'
     then least(lag_ms, 1e15) else v_average end;
 begin
-  limiter.lag_ewma_ms := (1 - limiter.ewma_alpha) * v_average + limiter.ewma_alpha * v_lag;
+  limiter.lag_ewma_ms := (1 - (limiter.numbers).ewma_alpha) * v_average + (limiter.numbers).ewma_alpha * v_lag;
   limiter.lag_ewma_ms := case when limiter.lag_ewma_ms < 1e-9 then 0 else limiter.lag_ewma_ms end;
-  v_factor := case when not succeeded then limiter.failure_decrease_factor
-                   when limiter.lag_ewma_ms > limiter.target_lag_ms then limiter.overload_decrease_factor end;
+  v_factor := case when not succeeded then (limiter.numbers).failure_decrease_factor
+                   when limiter.lag_ewma_ms > (limiter.numbers).target_lag_ms then (limiter.numbers).overload_decrease_factor end;
   if v_factor is not null then
     if v_new_round then
       v_current := floor(v_current * v_factor)::int;
@@ -31,7 +31,7 @@ begin
   elsif was_in_flight * 2 >= v_current then
     v_current := v_current + 1;
   end if;
-  limiter.current_max := least(greatest(v_current, limiter.min), coalesce(limiter.max, 2147483647));
+  limiter.current_max := least(greatest(v_current, (limiter.numbers).min), coalesce((limiter.numbers).max, 2147483647));
   return limiter;
 end
 $$;

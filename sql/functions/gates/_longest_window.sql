@@ -2,7 +2,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._longest_window(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz
 ) returns float8 language sql stable as $$
-  select case when limiter.sliding then greatest(
-    :DISPATCH_POLICY_SCHEMA._window_seconds(limiter.rate, limiter.per),
+  select case when (limiter.numbers).sliding then greatest(
+    :DISPATCH_POLICY_SCHEMA._window_seconds(limiter.numbers),
     case when limiter.longest_until > now then limiter.longest end) end;
 $$;

@@ -4,10 +4,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._throttle_holds(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz, overridden boolean
 ) returns float8 language sql stable as $$
   select case
-    when limiter.sliding
-      then :DISPATCH_POLICY_SCHEMA._window_left(limiter.spent, limiter.rate, limiter.per, now)
+    when (limiter.numbers).sliding
+      then :DISPATCH_POLICY_SCHEMA._window_left(limiter.spent, limiter.numbers, now)
     when overridden then (:DISPATCH_POLICY_SCHEMA._throttle_settled(limiter, now)).tokens
     else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
-      limiter.tokens, limiter.refilled_at, limiter.rate, limiter.per, limiter.burst, limiter.smooth, now)
+      limiter.tokens, limiter.refilled_at, limiter.numbers, now)
     end;
 $$;

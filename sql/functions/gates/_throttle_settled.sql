@@ -5,7 +5,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._throttle_settled(
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql stable as $$
 declare
   v_at timestamptz;
-  v_set jsonb;
+  v_numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers;
 begin
   for v_at in
     select p_now where p_now > limiter.refilled_at
@@ -16,13 +16,11 @@ begin
       and t.at > limiter.refilled_at and t.at < p_now
     order by 1
   loop
-    v_set := :DISPATCH_POLICY_SCHEMA._override_at(limiter, limiter.refilled_at, p_now);
+    v_numbers := jsonb_populate_record(
+      limiter.numbers, :DISPATCH_POLICY_SCHEMA._override_at(limiter, limiter.refilled_at, p_now));
     -- a halt brings nothing, and takes nothing
-    if coalesce((v_set ->> 'rate')::float8, limiter.rate) > 0 then
-      limiter.tokens := :DISPATCH_POLICY_SCHEMA._throttle_tokens(
-        limiter.tokens, limiter.refilled_at, coalesce((v_set ->> 'rate')::float8, limiter.rate),
-        coalesce((v_set ->> 'per')::float8, limiter.per), coalesce((v_set ->> 'burst')::float8, limiter.burst),
-        limiter.smooth, v_at);
+    if (v_numbers).rate > 0 then
+      limiter.tokens := :DISPATCH_POLICY_SCHEMA._throttle_tokens(limiter.tokens, limiter.refilled_at, v_numbers, v_at);
     end if;
     limiter.refilled_at := v_at;
   end loop;

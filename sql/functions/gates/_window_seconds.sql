@@ -4,7 +4,8 @@
 
 -- A rate below one is one in a longer window. A window of more than 1e9 seconds would begin before PostgreSQL's first
 -- timestamp, and fail each tick of its policy: it is 1e9 seconds long.
-create or replace function :DISPATCH_POLICY_SCHEMA._window_seconds(rate float8, per float8)
+create or replace function :DISPATCH_POLICY_SCHEMA._window_seconds(numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers)
 returns float8 language sql immutable as $$
-  select least(case when rate > 0 and rate < 1 then per / rate else per end, 1e9);
+  select least(
+    case when (numbers).rate > 0 and (numbers).rate < 1 then (numbers).per / (numbers).rate else (numbers).per end, 1e9);
 $$;

@@ -22,12 +22,11 @@ begin
   if v_id is null then
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy) values (p_staged_id, p_policy);
   else
-    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
-      policy, partition_id, key, shard, version, weight, limits, due_at, head_priority, head_run_at, head_id, min_cost)
-    values (p_policy, v_id, p_key, p_definition ->> 'shard', p_version, (p_definition ->> 'weight')::float8,
-      :DISPATCH_POLICY_SCHEMA._constant_limits(p_definition), date_trunc('milliseconds', p_run_at),
-      case when v_due then p_priority else 32767 end, case when v_due then p_run_at else 'infinity' end,
-      case when v_due then p_staged_id else 9223372036854775807 end, coalesce((p_definition ->> 'cost')::float8, 1));
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
+    select a.* from :DISPATCH_POLICY_SCHEMA._work_arrival(
+      p_policy, v_id, p_key, p_definition ->> 'shard', p_version, null, (p_definition ->> 'weight')::float8,
+      :DISPATCH_POLICY_SCHEMA._constant_limits(p_definition), p_run_at, coalesce((p_definition ->> 'cost')::float8, 1),
+      v_due, p_priority::smallint, p_run_at, p_staged_id) a;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._notify(p_policy);
 end

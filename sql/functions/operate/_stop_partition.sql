@@ -28,7 +28,7 @@ begin
   end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
   select v_policy.id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.id = any(v_limiter_ids) and (l.reserved_for = v_id or (l.kind = 'throttle' and l.breadth > 0));
+  where l.id = any(v_limiter_ids) and (l.reserved_for = v_id or (l.by_tokens and l.breadth > 0));
   perform :DISPATCH_POLICY_SCHEMA._notify(p_policy);
 end
 $$;

@@ -22,12 +22,11 @@ begin
     where s.id = any(job_ids) or s.parked_job_id = any(job_ids) returning s.*
   ),
   note as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
-      policy, partition_id, key, due_at, head_priority, head_run_at, head_id, min_cost)
-    select k.policy, m.partition_id, k.key, date_trunc('milliseconds', m.run_at),
-      case when m.due then m.priority else 32767 end, case when m.due then m.run_at else 'infinity' end,
-      case when m.due then m.id else 9223372036854775807 end, m.cost
-    from moved m cross join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(m.partition_id) k
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
+    select a.* from moved m
+    cross join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(m.partition_id) k
+    cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
+      k.policy, m.partition_id, k.key, null, 0, null, null, null, m.run_at, m.cost, m.due, m.priority, m.run_at, m.id) a
   )
   select array_agg(m), array_agg(m.parked_job_id) filter (where m.parked_job_id is not null)
   into v_moved, v_parked_ids from moved m;

@@ -23,18 +23,19 @@ begin
     where l.policy_id = v_policy.id and l.gate = take.gate and l.scope_key = coalesce(take.key, '') for no key update;
     v_now := coalesce(take.now, clock_timestamp());
     select * into v_limiter from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false);
-    if v_limiter.kind <> 'throttle' then
+    if v_limiter.slots is not null then
       raise exception 'dispatch_policy: take: gate % of policy % is no throttle', quote_literal(take.gate),
         quote_literal(take.policy) using errcode = 'DPARG';
     elsif v_limiter.id is null then
       raise exception 'dispatch_policy: take: no throttle % of policy % has key % yet', quote_literal(take.gate),
         quote_literal(take.policy), quote_literal(coalesce(take.key, '')) using errcode = 'DPARG';
     end if;
-    taken := v_limiter.tokens >= least(take.cost, v_limiter.capacity) - 1e-9 and (v_limiter.rate > 0 or take.cost = 0);
+    taken := :DISPATCH_POLICY_SCHEMA._lets_through(v_limiter.tokens, v_limiter.capacity, take.cost)
+      and (v_limiter.rate > 0 or take.cost = 0);
     if taken then
       update :DISPATCH_POLICY_SCHEMA._private_limiters l set
         tokens = v_limiter.tokens - take.cost,
-        spent = case when l.sliding
+        spent = case when v_limiter.spent is not null
           then :DISPATCH_POLICY_SCHEMA._window_spend(
             l.spent, v_limiter.per, v_limiter.remembered, take.cost, v_now) else l.spent end,
         refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, v_now)

@@ -9,13 +9,12 @@ declare
   v_left bigint[] := '{}';
 begin
   for v_job in
-    select j.id, j.revision, j.last_error, f.retry ->> 'giveUp' is not null as gives_up, (f.retry ->> 'after')::float8 as seconds
+    select j.id, j.revision, j.last_error, (f.retry)."giveUp" is true as gives_up, (f.retry).after as seconds
     from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
     where j.locked_at is null
       -- the next job of its key may have got the row: it has not failed
-      and j.attempts = (f.retry ->> 'attempt')::int and j.last_error is not null
-      and (f.retry ->> 'giveUp' is not null
-      or (f.retry ->> 'native' is not null and j.attempts < j.max_attempts))
+      and j.attempts = (f.retry).attempt and j.last_error is not null
+      and ((f.retry)."giveUp" or ((f.retry).native and j.attempts < j.max_attempts))
   loop
     begin
       continue when :DISPATCH_POLICY_SCHEMA._lock_in_revision(array[v_job.id], array[v_job.revision]) = '{}';

@@ -2,7 +2,10 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._finished(p_jobs json)
 returns setof :DISPATCH_POLICY_SCHEMA._private_finished_job language sql stable as $$
   select j.job, j.admission, j.ok, j."lagMs", j."durationMs", j.attempt, j.ends,
-    case when json_typeof(j.retry) = 'object' then j.retry end, j.ordinality
+    json_typeof(j.retry) is not distinct from 'object',
+    case when json_typeof(j.retry) = 'object'
+      then json_populate_record(null:::DISPATCH_POLICY_SCHEMA._private_retry, j.retry) end,
+    j.ordinality
   from rows from (json_to_recordset(p_jobs) as (
       job bigint, admission bigint, ok boolean, "lagMs" float8, "durationMs" float8, attempt int, ends boolean, retry json))
     with ordinality j (job, admission, ok, "lagMs", "durationMs", attempt, ends, retry, ordinality);

@@ -54,7 +54,7 @@ begin
   adaptive as materialized (
     select l.id, case when v_overridden then :DISPATCH_POLICY_SCHEMA._with_override(l, p_now) else l end as limiter
     from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(p_limiter_ids) and l.kind = 'adaptive_concurrency'
+    where l.id = any(p_limiter_ids) and l.current_max is not null   -- that learn
   ),
   adapted as materialized (
     select l.id, :DISPATCH_POLICY_SCHEMA._adaptive_fold(

@@ -7,11 +7,7 @@
 --     "durationMs": how long it ran, where the policy's fairness is by work,
 --     "attempt": the attempt that ended (null: whichever holds the slot),
 --     "ends": true where Graphile Worker is recording its end just now,
---     "retry": null (no retry of ours), or, each with "attempt": the attempt that failed,
---       { "after": seconds until due, "priority", "cost", "maxAttempts", "queueName", "giveBack": true (no attempt),
---         "move": { "key", "shard", "context", "weight", "limits" } (another partition) } parks it,
---       { "after": seconds, "native": true } only sets Graphile Worker's own back-off (bypass),
---       { "giveUp": true } fails it for good }
+--     "retry": how it is tried again, see _private_retry; null: it ended, or Graphile Worker retries it }
 --
 -- A slot belongs to an admission and an attempt, and a release names both, because others may have the slot by now.
 -- If a pool was silent for so long that its job was unlocked, a later attempt has taken the slot over. Then the end of
@@ -49,10 +45,7 @@ declare
   v_left bigint[] := '{}';
   v_free bigint[];
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'dispatch_policy: a release needs READ COMMITTED, not %', current_setting('transaction_isolation')
-      using errcode = 'invalid_transaction_state';
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._check_isolation('a release');
   -- before the limiters are locked, so that nobody waits for it: whoever reads them again looks which are left
   if exists (
     select from :DISPATCH_POLICY_SCHEMA._private_policies p
@@ -79,7 +72,7 @@ begin
     v_job_ids := array(select j.job from unnest(v_jobs) j);
   end;
   v_now := coalesce(p_now, clock_timestamp());
-  if exists (select from unnest(v_jobs) j where j.retry is not null) then
+  if exists (select from unnest(v_jobs) j where j.retries) then
     -- a flush that came so late that Graphile Worker retried the job by itself: what it holds is the new attempt's,
     -- and so is its next back-off. (Attempts at their maximum are a job that will not be retried.) With fewer attempts
     -- another one has taken its place under its key.
@@ -88,11 +81,11 @@ begin
       select j from unnest(v_jobs) j
       left join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = j.job
       left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.job
-      where (j.retry ->> 'attempt')::int is null or not (
+      where (j.retry).attempt is null or not (
         coalesce(j.admission <> f.admission, false)
-        or coalesce((j.retry ->> 'attempt')::int < g.attempts and g.attempts < g.max_attempts, false)
-        or coalesce((j.retry ->> 'attempt')::int > g.attempts, false)
-        or coalesce((j.retry ->> 'attempt')::int < f.attempt, false))
+        or coalesce((j.retry).attempt < g.attempts and g.attempts < g.max_attempts, false)
+        or coalesce((j.retry).attempt > g.attempts, false)
+        or coalesce((j.retry).attempt < f.attempt, false))
       order by j.job);
     -- its pool does not run it any more: should it leave Graphile Worker, a sweep finds the slot
     update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set pool_id = null
@@ -102,7 +95,7 @@ begin
       where x.pool_id is not null and j.job not in (select k.job from unnest(v_jobs) k) for update of x skip locked));
     -- one that ran twice, because somebody took its attempts off, may have failed as the same attempt: its last end counts
     v_left := v_left || :DISPATCH_POLICY_SCHEMA._retry(array(
-      select distinct on (j.job) j from unnest(v_jobs) j where j.retry is not null order by j.job, j.ordinality desc), v_now);
+      select distinct on (j.job) j from unnest(v_jobs) j where j.retries order by j.job, j.ordinality desc), v_now);
     v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   end if;
   begin

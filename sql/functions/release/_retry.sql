@@ -19,15 +19,15 @@ begin
     select j.id, j.revision, j.locked_at is not null as is_locked, j.locked_at is null
       and (j.attempts < j.max_attempts
         -- one that was removed meanwhile has used up its attempts, and lost its key
-        or (f.retry ->> 'giveBack' is not null and j.attempts = (f.retry ->> 'attempt')::int
-          and j.key is not distinct from f.retry ->> 'jobKey'))
-      and (f.retry ->> 'after') is not null and (f.retry ->> 'native') is null
+        or ((f.retry)."giveBack" and j.attempts = (f.retry).attempt
+          and j.key is not distinct from (f.retry)."jobKey"))
+      and (f.retry).after is not null and (f.retry).native is not true
       -- a job that holds nothing (its row was swept, or it was retried past the gates) could not be admitted again
       and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id) as parks,
       random() as lot
     from unnest(p_jobs) f
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-    where f.retry is not null
+    where f.retries
   ) x;
   v_parked := :DISPATCH_POLICY_SCHEMA._park(v_tried, v_revisions);
   v_locked := v_locked || array(select unnest(v_tried) except select unnest(v_parked));
@@ -42,9 +42,9 @@ begin
           where s.id = i.staged_id and s.parked_job_id is distinct from f.job)
         then nextval(pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id'))
         else i.staged_id end as staged_id, i.cost, p.name as policy, f.retry,
-      p_now + :DISPATCH_POLICY_SCHEMA._wait((f.retry ->> 'after')::float8) as run_at,
-      coalesce((f.retry ->> 'priority')::smallint, 0::smallint) as priority,
-      coalesce(f.retry #>> '{move,key}', q.key) as key, q.shard
+      p_now + :DISPATCH_POLICY_SCHEMA._wait((f.retry).after) as run_at,
+      coalesce((f.retry).priority, 0::smallint) as priority,
+      coalesce(((f.retry).move).key, q.key) as key, q.shard
     from parked k
     join unnest(p_jobs) f on f.job = k.id
     join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i on i.job_id = k.id
@@ -53,12 +53,12 @@ begin
   ),
   staged as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
-      id, partition_id, task_identifier, payload, queue_name, run_at, max_attempts, priority, cost, due, parked_job_id,
+      id, partition_id, task_identifier, payload, run_at, max_attempts, priority, cost, due, parked_job_id,
       parked_revision)
     overriding system value
-    select d.staged_id, :DISPATCH_POLICY_SCHEMA._partition_id(d.policy, d.key), d.retry ->> 'task', '{}',
-      d.retry ->> 'queueName', d.run_at, (d.retry ->> 'maxAttempts')::smallint, d.priority,
-      coalesce((d.retry #>> '{move,cost}')::float8, d.cost), d.run_at <= p_now, d.job, d.revision
+    select d.staged_id, :DISPATCH_POLICY_SCHEMA._partition_id(d.policy, d.key), (d.retry).task, '{}',
+      d.run_at, (d.retry)."maxAttempts", d.priority,
+      coalesce(((d.retry).move).cost, d.cost), d.run_at <= p_now, d.job, d.revision
     from due d
     -- parked by the flush before, which left what it holds; or retried by hand since, and failed again
     on conflict (parked_job_id) where parked_job_id is not null do update set
@@ -74,22 +74,18 @@ begin
       group by d.policy
     ) d
   )
-  insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
-    policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
-    min_cost)
-  select d.policy, s.partition_id, d.key, coalesce(d.retry #>> '{move,shard}', d.shard),
-    -- where the job moves to, its context and limits count for a partition that is new: no other arrival is older
-    case when d.retry #> '{move,key}' is null then 0 else -2147483648 end, (d.retry #> '{move,context}')::jsonb,
-    (d.retry #>> '{move,weight}')::float8, (d.retry #> '{move,limits}')::jsonb,
-    date_trunc('milliseconds', s.run_at),
-    case when s.due then s.priority else 32767 end, case when s.due then s.run_at else 'infinity' end,
-    case when s.due then s.id else 9223372036854775807 end, s.cost
-  from staged s join due d on d.job = s.parked_job_id
+  insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
+  select a.* from staged s join due d on d.job = s.parked_job_id
+  cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
+    d.policy, s.partition_id, d.key, coalesce(((d.retry).move).shard, d.shard),
+    -- of a job that moves, context and limits count for a partition that is new: no other arrival is older
+    case when ((d.retry).move).key is null then 0 else -2147483648 end, ((d.retry).move).context,
+    ((d.retry).move).weight, ((d.retry).move).limits, s.run_at, s.cost, s.due, s.priority, s.run_at, s.id) a
   where (select count(*) from told) >= 0;
   -- a run that was told to come back later was no attempt
   perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
   from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-  where f.retry ->> 'giveBack' is not null and j.id = any(v_parked);
+  where (f.retry)."giveBack" and j.id = any(v_parked);
   return v_locked || :DISPATCH_POLICY_SCHEMA._end_or_put_off(p_jobs, p_now);
 end
 $$;

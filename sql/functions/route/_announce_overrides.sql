@@ -29,7 +29,7 @@ begin
   where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
   -- a gate that is halted now, or no longer, is another reason to wait: shown at once for the first thousand who do
   with reason as materialized (
-    select l.id, case when l.kind = 'throttle' then array['throttle_empty', 'rate_zero']
+    select l.id, case when l.tokens is not null then array['throttle_empty', 'rate_zero']
         else array[l.kind || '_full', 'max_zero'] end as reasons,
       case when l.rate <= 0 or l.cap = 0 then 2 else 1 end as place
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, array(

@@ -17,37 +17,32 @@ begin
   perform from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_ids) order by l.id for no key update;
   with change as (
     select c.key::bigint as id, (c.value ->> 'arrival_id')::bigint as arrival_id, (c.value ->> 'version')::int as version,
-      n.*
+      c.value #>> '{limit,kind}' as kind, :DISPATCH_POLICY_SCHEMA._breadth(c.value #>> '{limit,scope}') as breadth,
+      (c.value #>> '{limit,position}')::smallint as position, n.numbers, (n.numbers).rate is not null as by_tokens,
+      (n.numbers).sliding is true as sliding
     from jsonb_each(p_changes) c
-    cross join lateral jsonb_to_record(c.value -> 'n') n (
-      kind text, scope text, "position" smallint, rate float8, per float8, burst float8, sliding boolean, smooth boolean, max int,
-      initial_max int, target_lag_ms float8, min int, ewma_alpha float8, failure_decrease_factor float8,
-      overload_decrease_factor float8)
+    cross join lateral (
+      select jsonb_populate_record(null:::DISPATCH_POLICY_SCHEMA._private_gate_numbers, c.value -> 'limit') as numbers) n
   ),
   changed as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
-      kind = c.kind, breadth = :DISPATCH_POLICY_SCHEMA._breadth(c.scope), position = c.position,
+      kind = c.kind, breadth = c.breadth, position = c.position, numbers = c.numbers,
       -- what the old rate brought by now stays, within the new capacity
-      tokens = case when c.kind = 'throttle' then least(
-        case when l.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden)
-          else l.tokens end,
-        :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.rate, c.burst)) else l.tokens end,
+      tokens = case when c.by_tokens then least(
+        case when l.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden) else l.tokens end,
+        :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.numbers)) else l.tokens end,
       -- what a bucket lacks of being full counts as spent now
-      spent = case when l.kind <> 'throttle' or c.kind <> 'throttle' or (l.sliding and c.sliding) then l.spent
+      spent = case when not l.by_tokens or not c.by_tokens or ((l.numbers).sliding and c.sliding) then l.spent
         when c.sliding then :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1, 1,
-          :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.rate, l.burst)
+          :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.numbers)
             - :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden), p_now)
         else '{}' end,
-      sliding = coalesce(c.sliding, false), smooth = coalesce(c.smooth, false),
       -- the definition before may come back: what its window would count is remembered for a day and its length
       longest = :DISPATCH_POLICY_SCHEMA._longest_window(l, p_now),
       longest_until = p_now + make_interval(days => 1, secs => :DISPATCH_POLICY_SCHEMA._longest_window(l, p_now)),
       refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now),
-      rate = c.rate, per = c.per, burst = c.burst, max = c.max, initial_max = c.initial_max,
-      target_lag_ms = c.target_lag_ms, min = c.min, ewma_alpha = c.ewma_alpha,
-      failure_decrease_factor = c.failure_decrease_factor, overload_decrease_factor = c.overload_decrease_factor,
-      current_max = case when c.kind = 'adaptive_concurrency' then
-        least(greatest(coalesce(l.current_max, c.initial_max), c.min), coalesce(c.max, 2147483647)) end,
+      current_max = case when (c.numbers).initial_max is not null then least(
+        greatest(coalesce(l.current_max, (c.numbers).initial_max), (c.numbers).min), (c.numbers).max) end,
       arrival_id = c.arrival_id, version = c.version
     from change c
     where l.id = c.id and l.id = any(v_ids)

@@ -29,10 +29,7 @@ declare
   v_after bigint := 0;
   v_consumed int := 0;
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'dispatch_policy: routing needs READ COMMITTED, not %', current_setting('transaction_isolation')
-      using errcode = 'invalid_transaction_state';
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._check_isolation('routing');
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
   if v_policy.id is null then
     perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);

@@ -23,26 +23,26 @@ begin
     order by a.partition_id, a.version desc, a.id desc
   ),
   wanted as materialized (
-    select distinct on (l.gate, l.key) l.gate, l.key, l.numbers, n.id as arrival_id, n.version
+    select distinct on (l.gate, l.key) l.gate, l.key, l.declared, n.id as arrival_id, n.version
     from newest n
     cross join lateral (
-      select x.value ->> 'gate' as gate, x.value as numbers,
+      select x.value ->> 'gate' as gate, x.value as declared,
         :DISPATCH_POLICY_SCHEMA._scope_key(x.value ->> 'scope', x.value ->> 'key', n.key) as key
       from jsonb_array_elements(n.limits) x
     ) l
     where (l.gate, l.key) not in (select * from unnest(p_made_gates, p_made_keys))
     order by l.gate, l.key, n.version desc, n.id desc
   )
-  select jsonb_object_agg(l.id, jsonb_build_object('arrival_id', w.arrival_id, 'version', w.version, 'n', w.numbers))
+  select jsonb_object_agg(l.id, jsonb_build_object('arrival_id', w.arrival_id, 'version', w.version, 'limit', w.declared))
   into v_changes
   from wanted w
   -- "limit 1": one look at the index each, whatever the planner believes (it read all limiters of the policy)
   cross join lateral (
-    select x as numbers, x.id, x.version, x.arrival_id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    select x as limiter, x.id, x.version, x.arrival_id from :DISPATCH_POLICY_SCHEMA._private_limiters x
     where x.policy_id = (p_policy).id and x.gate = w.gate and x.scope_key = w.key limit 1
   ) l
   where (w.version, w.arrival_id) > (l.version, l.arrival_id)
-    and :DISPATCH_POLICY_SCHEMA._numbers_differ(l.numbers, w.numbers);
+    and :DISPATCH_POLICY_SCHEMA._numbers_differ(l.limiter, w.declared);
   if v_changes is null then
     return;
   end if;

@@ -42,13 +42,12 @@ begin
       or ((n.version, n.id) > (k.version, k.arrival_id) and n.limits is distinct from k.limits))
   ),
   wanted as materialized (
-    select c.partition_id, c.id as arrival_id, c.version as arrival_version, l.*,
-      :DISPATCH_POLICY_SCHEMA._scope_key(l.scope, l.key, c.key) as scope_key
-    from changed c
-    cross join lateral jsonb_to_recordset(c.limits) l (
-      gate text, kind text, scope text, "position" smallint, key text, rate float8, per float8, burst float8,
-      sliding boolean, smooth boolean, max int, initial_max int, target_lag_ms float8, min int, ewma_alpha float8, failure_decrease_factor float8,
-      overload_decrease_factor float8)
+    select c.partition_id, c.id as arrival_id, c.version as arrival_version,
+      l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, :DISPATCH_POLICY_SCHEMA._breadth(l.value ->> 'scope') as breadth,
+      (l.value ->> 'position')::smallint as position,
+      jsonb_populate_record(null:::DISPATCH_POLICY_SCHEMA._private_gate_numbers, l.value) as numbers,
+      :DISPATCH_POLICY_SCHEMA._scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
+    from changed c cross join lateral jsonb_array_elements(c.limits) l
   ),
   limiter as materialized (
     select distinct on (w.gate, w.scope_key) w.* from wanted w order by w.gate, w.scope_key, w.arrival_version desc, w.arrival_id desc
@@ -63,14 +62,10 @@ begin
   ),
   made as (
     insert into :DISPATCH_POLICY_SCHEMA._private_limiters (
-      policy_id, gate, scope_key, kind, breadth, position, rate, per, burst, sliding, smooth, tokens, refilled_at, max,
-      initial_max, target_lag_ms, min, ewma_alpha, failure_decrease_factor, overload_decrease_factor, current_max,
-      arrival_id, version)
-    select (p_policy).id, w.gate, w.scope_key, w.kind, :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position, w.rate, w.per,
-      w.burst, coalesce(w.sliding, false), coalesce(w.smooth, false), case when w.kind = 'throttle' then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.rate, w.burst) end,
-      case when w.kind = 'throttle' then p_now end, w.max,
-      w.initial_max, w.target_lag_ms, w.min, w.ewma_alpha, w.failure_decrease_factor, w.overload_decrease_factor,
-      w.initial_max, w.arrival_id, w.arrival_version
+      policy_id, gate, scope_key, kind, breadth, position, numbers, tokens, refilled_at, current_max, arrival_id, version)
+    select (p_policy).id, w.gate, w.scope_key, w.kind, w.breadth, w.position, w.numbers,
+      case when (w.numbers).rate is not null then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.numbers) end,
+      case when (w.numbers).rate is not null then p_now end, (w.numbers).initial_max, w.arrival_id, w.arrival_version
     from limiter w
     where not exists (select from there t where t.gate = w.gate and t.scope_key = w.scope_key)
     returning id, gate, scope_key
@@ -78,7 +73,7 @@ begin
   limiter_id as materialized (select * from there union all select * from made),
   limiter_ids as materialized (
     select w.partition_id,
-      array_agg(i.id order by :DISPATCH_POLICY_SCHEMA._breadth(w.scope), w.position) as ids
+      array_agg(i.id order by w.breadth, w.position) as ids
     from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.scope_key group by w.partition_id
   ),
   updated as (
@@ -118,7 +113,7 @@ begin
     left join stop s on s.partition_id = w.partition_id
     cross join lateral (
       select (f.lower or w.head_changed or w.later_at < k.denied_until) and exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = k.blocked_on and l.kind = 'throttle')
+        select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = k.blocked_on and l.by_tokens)
         as for_tokens
     ) t
     -- for a limiter it no longer uses, or for more tokens than its new next job may need; one that is not due yet may be
@@ -138,7 +133,7 @@ begin
     join known k on k.id = w.partition_id
     cross join lateral (
       select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
-      where x.id = k.blocked_on and x.kind = 'throttle' and x.breadth > 0 limit 1
+      where x.id = k.blocked_on and x.by_tokens and x.breadth > 0 limit 1
     ) l
     where w.head_changed
   ),

@@ -53,7 +53,7 @@ begin
   v_timed_ids := array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
     where p_times and x.id = any(v_limiter_ids)
-      and (x.wake_at is not null or (x.kind = 'throttle' and x.breadth > 0) or x.ending <> '{}')
+      and (x.wake_at is not null or (x.by_tokens and x.breadth > 0) or x.ending <> '{}')
     for no key update skip locked);
   with note as materialized (
     select f.limiter_id, array_agg(f.id) as ids from :DISPATCH_POLICY_SCHEMA._private_freed f
@@ -72,8 +72,8 @@ begin
   ),
   line as materialized (
     select w.id, l.id as limiter_id, w.nth, w.head_cost, w.cost,
-      l.slots is not null or l.breadth = 0 or w.cost <= l.tokens + 1e-9
-        or (w.nth = 1 and l.tokens >= l.capacity - 1e-9) as goes
+      l.slots is not null or l.breadth = 0 or :DISPATCH_POLICY_SCHEMA._lets_through(
+        l.tokens, case when w.nth = 1 then l.capacity else 'Infinity' end, w.cost) as goes
     from lim l
     cross join lateral (
       select q.id, q.head_cost, row_number() over (order by q.fair_key, q.id) as nth,
@@ -101,7 +101,7 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = o.next_wake_at
     from (
       select o.id, case
-          when o.kind = 'throttle' then case when o.waiting > o.woken then greatest(
+          when o.tokens is not null then case when o.waiting > o.woken then greatest(
             p_now + interval '1 millisecond',
             least(case when o.woken > 0 then p_now + interval '50 milliseconds' end,
               :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
@@ -115,14 +115,14 @@ begin
       from outcome o where o.id = any(v_timed_ids)
     ) o
     where l.id = o.id
-    returning l.id, l.kind
+    returning l.id, l.by_tokens
   ),
   spent as (
     delete from :DISPATCH_POLICY_SCHEMA._private_freed f
     where f.policy_id = (p_policy).id and f.id = any(array(
       select unnest(n.ids) from outcome o join note n on n.limiter_id = o.id
       where (o.room = 0 and (o.ending = 0 or o.id in (select t.id from timed t))) or o.waiting <= o.woken
-        or o.id in (select t.id from timed t where t.kind = 'throttle')))   -- its time is set
+        or o.id in (select t.id from timed t where t.by_tokens)))   -- its time is set
   ),
   woken as (
     update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null, denied_reason = null

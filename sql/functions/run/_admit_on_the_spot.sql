@@ -30,7 +30,7 @@ begin
       left join unnest(v_limiters) l on l.id = u.id
       where l.id is null
         or :DISPATCH_POLICY_SCHEMA._lacks_room(
-          l.kind, l.slots, l.reserved_for, l.tokens, l.capacity, l.rate, v_partition.id, p_cost))
+          l.slots, l.reserved_for, l.tokens, l.capacity, l.rate, v_partition.id, p_cost))
   then
     return false;
   end if;

@@ -9,7 +9,7 @@ declare
   v_locked_ids bigint[] := :DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition_id]);
   v_limiter_ids bigint[] := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(v_locked_ids) and l.kind <> 'throttle');
+    where l.id = any(v_locked_ids) and not l.by_tokens);
   v_held_ids bigint[];
 begin
   select f.limiter_ids into v_held_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f

@@ -13,7 +13,7 @@ begin
     and p.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key)
     and f.limiter_ids @> array(
       select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-      where l.id = any(p.limiter_ids) and l.kind <> 'throttle');
+      where l.id = any(p.limiter_ids) and not l.by_tokens);
   return found;
 end
 $$;

@@ -4,7 +4,7 @@ returns table (
   id bigint, queue_name text, run_at timestamptz, max_attempts int, job_key text, priority int, flags text[],
   created_at timestamptz, partition_id uuid, task text
 ) language sql stable as $$
-  select s.id, s.queue_name, s.run_at, coalesce(s.max_attempts, 25)::int, s.job_key, s.priority::int, s.flags,
+  select s.id, s.queue_name, s.run_at, :DISPATCH_POLICY_SCHEMA._max_attempts(s.max_attempts), s.job_key, s.priority::int, s.flags,
     s.created_at, s.partition_id, s.task_identifier
   from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_key
   union all

@@ -27,18 +27,16 @@ set search_path = pg_catalog, pg_temp as $$
   ),
   later as (
     update :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k set
-      retry_at = clock_timestamp() + make_interval(secs => least(power(2, least(r.failures, 12)), 3600))
+      retry_at = clock_timestamp() + :DISPATCH_POLICY_SCHEMA._aside_for(r.failures)
     from refused r where k.staged_id = r.id
   ),
   partition as (
     select distinct on (j.key) j.key, j.partition from job j where j.error is null order by j.key, j.id desc
   )
-  insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
-    policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
-    min_cost)
-  select p_policy, s.partition_id, k.key, k.partition ->> 'shard', p_version, (k.partition -> 'context')::jsonb,
-    (k.partition ->> 'weight')::float8, (k.partition -> 'limits')::jsonb, date_trunc('milliseconds', s.run_at),
-    case when s.due then s.priority else 32767 end, case when s.due then s.run_at else 'infinity' end,
-    case when s.due then s.id else 9223372036854775807 end, s.cost
-  from keyed s join job j on j.id = s.id join partition k on k.key = j.key;
+  insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
+  select a.* from keyed s join job j on j.id = s.id join partition k on k.key = j.key
+  cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
+    p_policy, s.partition_id, k.key, k.partition ->> 'shard', p_version, (k.partition -> 'context')::jsonb,
+    (k.partition ->> 'weight')::float8, (k.partition -> 'limits')::jsonb, s.run_at, s.cost, s.due, s.priority, s.run_at,
+    s.id) a;
 $$;

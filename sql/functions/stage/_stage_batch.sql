@@ -97,15 +97,8 @@ begin
     from keyed k join job j on j.job_key = k.job_key
   ),
   note as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
-      policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
-      min_cost, head_changed)
-    select p_policy, k.id, k.key, k.shard, coalesce(p_version, 0), k.context, k.weight, k.limits,
-      -- whole milliseconds: a clock read in JavaScript right after must not be earlier
-      date_trunc('milliseconds', w.due_at), coalesce(f.priority, 32767), coalesce(f.run_at, 'infinity'),
-      coalesce(f.id, 9223372036854775807), w.min_cost,
-      -- or one of these, that is not due yet: the note tells only of those that are
-      k.id in (select r.id from replaced r) or (f.id is not null and w.later)
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
+    select a.*
     from (
       select p.partition_id, min(p.run_at) as due_at, min(p.cost) as min_cost,
         bool_or(not p.due) as later
@@ -117,6 +110,11 @@ begin
       order by p.partition_id, p.priority, p.run_at, p.id
     ) f on f.partition_id = w.partition_id
     join partition k on k.id = w.partition_id
+    cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
+      p_policy, k.id, k.key, k.shard, p_version, k.context, k.weight, k.limits, w.due_at, w.min_cost, f.id is not null,
+      f.priority, f.run_at, f.id,
+      -- or one of these that is not due yet: the arrival tells only of those that are
+      k.id in (select r.id from replaced r) or (f.id is not null and w.later)) a
   ),
   keyless as (
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
@@ -131,7 +129,7 @@ begin
     select :DISPATCH_POLICY_SCHEMA._head_changed(array_agg(r.id)) from replaced r
     where r.id not in (select p.partition_id from put p where p.partition_id is not null) having count(*) > 0
   )
-  select p.n, true, p.id, p.task, p.queue_name, p.run_at, coalesce(p.max_attempts, 25)::int, p.job_key,
+  select p.n, true, p.id, p.task, p.queue_name, p.run_at, :DISPATCH_POLICY_SCHEMA._max_attempts(p.max_attempts), p.job_key,
     p.priority::int, p.flags, p.created_at, p_policy, p.key, p.shard, null::json
   from put p
   union all

@@ -32,19 +32,15 @@ begin
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
     values (v_staged.id, p_policy, v_job.key);
   else
-    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
-      policy, partition_id, key, shard, version, context, weight, limits, due_at, head_priority, head_run_at, head_id,
-      min_cost)
-    values (
-      p_policy, v_partition_id, v_partition.key, coalesce(v_partition.shard, 'default'), coalesce(p_version, 0),
-      v_partition.context, v_partition.weight, v_partition.limits, date_trunc('milliseconds', v_staged.run_at),
-      case when v_staged.due then v_staged.priority else 32767 end,
-      case when v_staged.due then v_staged.run_at else 'infinity' end,
-      case when v_staged.due then v_staged.id else 9223372036854775807 end, v_staged.cost);
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
+    select a.* from :DISPATCH_POLICY_SCHEMA._work_arrival(
+      p_policy, v_partition_id, v_partition.key, coalesce(v_partition.shard, 'default'), p_version, v_partition.context,
+      v_partition.weight, v_partition.limits, v_staged.run_at, v_staged.cost, v_staged.due, v_staged.priority,
+      v_staged.run_at, v_staged.id) a;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._notify(p_policy);
   return query select v_job.n, true, v_staged.id, v_job.task, v_job."queueName", v_staged.run_at,
-    coalesce(v_staged.max_attempts, 25)::int, null::text, v_staged.priority::int, v_job.flags, v_now, p_policy,
+    :DISPATCH_POLICY_SCHEMA._max_attempts(v_staged.max_attempts), null::text, v_staged.priority::int, v_job.flags, v_now, p_policy,
     v_partition.key, case when v_job.p is not null then coalesce(v_partition.shard, 'default') end, null::json;
 end
 $$;

@@ -4,11 +4,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._is_unused(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz, p_inactive_after interval,
   p_overridden boolean
 ) returns boolean language sql stable as $$
-  select limiter.in_flight = 0 and case limiter.kind
-      when 'throttle' then limiter.refilled_at < p_now - p_inactive_after
+  select limiter.in_flight = 0 and case
+      when limiter.by_tokens then limiter.refilled_at < p_now - p_inactive_after
         and :DISPATCH_POLICY_SCHEMA._throttle_holds(limiter, p_now, p_overridden)
-          >= :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.rate, limiter.burst) - 1e-9
+          >= :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.numbers) - 1e-9
         and (limiter.longest_until > p_now) is not true
-      when 'adaptive_concurrency' then coalesce(limiter.decreased_at < p_now - p_inactive_after, true)
-      else true end;
+      else (limiter.decreased_at >= p_now - p_inactive_after) is not true end;
 $$;

@@ -31,7 +31,7 @@ as $$
       -- when this job, or where others wait for the limiter too each, finds tokens enough
       select :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent,
         case when s.shares then n.capacity else q.head_cost end, p_now) + interval '1 second' as by
-      where l.kind = 'throttle'
+      where l.by_tokens
     ) ready on true
     where q.denied_until > p_now + interval '1 second' and (
       -- an outcome that is not routed yet is no outcome that was lost
@@ -40,12 +40,12 @@ as $$
         and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id))
       or (q.blocked_on is null and q.denied_until < 'infinity' and q.denied_until > p_now + interval '2 seconds')
       or (q.blocked_on is not null and l.id is null)
-      or (l.kind = 'throttle' and (l.refilled_at > p_now + interval '1 second'
+      or (l.by_tokens and (l.refilled_at > p_now + interval '1 second'
         or case when s.shares
           then l.wake_at > ready.by or (l.wake_at is null and n.tokens >= 1 and n.rate > 0)
           else q.denied_until > ready.by end))
       -- each pass looks at the ahead bound by itself
-      or (l.kind not in ('throttle', 'ahead') and (l.wake_at is null or l.wake_at > p_now + interval '1 second')
+      or (not l.by_tokens and l.kind <> 'ahead' and (l.wake_at is null or l.wake_at > p_now + interval '1 second')
         and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
         where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)

@@ -242,7 +242,7 @@ for (const scope of ["partition", "policy"] as const) {
   test(`a rate of zero by ${scope} is looked at again after a clock that went back`, async (t) => {
     const world = await setBack(t, ["a", "a"], { gates: [throttle(0, { per: 60, scope })] });
     await world.pool.query(
-      `update dispatch_policy._private_limiters set rate = 10, tokens = 10 where kind = 'throttle'`,
+      `update dispatch_policy._private_limiters set numbers.rate = 10, tokens = 10 where by_tokens`,
     );
     await sweep(world);
     t.is(await passIn(world, 0), 2);
