@@ -398,6 +398,24 @@ create type :DISPATCH_POLICY_SCHEMA._private_admission as (
   job_id bigint, staged_id bigint, admitted boolean, counted boolean, revision int
 );
 
+-- A limiter of a claimed partition, see _uses. One that is unknown has no numbers.
+create type :DISPATCH_POLICY_SCHEMA._private_use as (
+  partition_id uuid, limiter_id bigint, breadth smallint,
+  slots int,                                 -- for all claimed partitions together
+  tokens float8, capacity float8, reserved_for uuid,
+  jobs float8                                -- how many of the partition's jobs could pass it
+);
+
+-- What a ranking reads of a claimed partition, see _offers. `weight` and `decayed` are in its own jobs.
+create type :DISPATCH_POLICY_SCHEMA._private_offer as (
+  partition_id uuid, head_priority smallint, head_run_at timestamptz, head_id bigint, weight float8, decayed float8,
+  allow int,                                 -- the most jobs that may go
+  offer int,                                 -- of which so many are ranked
+  bucket float8,                             -- the least tokens of its own throttles
+  unfilled_bucket float8,                    -- the same of those that are not full
+  goes_on boolean                            -- its batch takes only some of what could go
+);
+
 -- What a tick put in flight of one partition's jobs.
 create type :DISPATCH_POLICY_SCHEMA._private_taking as (
   partition_id uuid,
@@ -436,6 +454,42 @@ create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (
   rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
   slots int, cap int, in_flight int, reserved_for uuid, reserved_until timestamptz, ending int,
   finished_per_second float8, measured float8, remembered float8
+);
+
+-- What a pass leaves of a limiter, see _left_after.
+create type :DISPATCH_POLICY_SCHEMA._private_limiter_left as (
+  now :DISPATCH_POLICY_SCHEMA._private_limiter_now,          -- before the pass
+  jobs int,                                  -- that the pass put in flight under it
+  slots_left int,
+  tokens_left float8,
+  spent_then :DISPATCH_POLICY_SCHEMA._private_spending[]
+);
+
+-- What a pass leaves of a claimed partition, see _leftovers. `head`: the next of its due jobs; null: it has none.
+create type :DISPATCH_POLICY_SCHEMA._private_leftover as (
+  partition_id uuid, limiter_ids bigint[], weight float8, due_at timestamptz, waiting_since timestamptz,
+  decayed float8, admitted int,
+  probe_job_id bigint,                       -- the probe that is out
+  head_id bigint, head_priority smallint, head_run_at timestamptz, head_cost float8,
+  head_chosen boolean,                       -- the pass chose it, and could not hand it over
+  next_run_at timestamptz                    -- without a head: when the first of its other jobs is due
+);
+
+-- A limiter that has no room for a partition's next job, see _lacks.
+create type :DISPATCH_POLICY_SCHEMA._private_lack as (
+  partition_id uuid,
+  ord int,                                   -- its place among the partition's limiters
+  limiter_id bigint,                         -- null: it is not there
+  breadth smallint, kind text, by_tokens boolean,
+  ready_at timestamptz,                      -- when it may have room; null: nobody knows
+  reason text
+);
+
+-- What a pass decides about a claimed partition, see _verdicts.
+create type :DISPATCH_POLICY_SCHEMA._private_verdict as (
+  leftover :DISPATCH_POLICY_SCHEMA._private_leftover,
+  lack :DISPATCH_POLICY_SCHEMA._private_lack,                -- the first that it waits for; its fields are null: none
+  reason text, denied_until timestamptz, blocked_on bigint
 );
 
 -- What adding a job from SQL returns.

@@ -1,6 +1,7 @@
 import type { Logger } from "graphile-worker";
 import type { Lease } from "../db/engine.ts";
 import { emit } from "../events.ts";
+import { CAP_KINDS } from "../gates/index.ts";
 import { type Pass, type TickContext, tickOnce } from "./tick.ts";
 
 /** A loop that comes back without getting anywhere (a row is locked, another router is at work) slows down to this. */
@@ -110,7 +111,7 @@ export function startShardLoop(context: TickLoopContext, lead: { policy: string;
 
 /** Where a pass has filled the workers, those it left behind wait for no release. */
 function wantsRelease({ claimed, admitted, denied }: Pass): boolean {
-  const full = ["concurrency_full", "adaptive_concurrency_full"].some((reason) => reason in denied);
+  const full = CAP_KINDS.some((kind) => `${kind}_full` in denied);
   return full || (claimed > 0 && admitted === 0);
 }
 

@@ -48,13 +48,13 @@ export const MUTANTS = {
   "what a narrow scope refuses takes from a broad one all the same": {
     shownBy: 104,
     of: "_rank",
-    from: /from (narrow|keyed) c2 join uses u/g,
-    to: "from cand c2 join uses u",
+    from: /from (narrow|keyed) c2 join unnest\(p_uses\) u/g,
+    to: "from cand c2 join unnest(p_uses) u",
     shows: ADMITS,
   },
   "a job that costs nothing goes at rate zero": {
     shownBy: 69,
-    of: "_rank",
+    of: "_uses",
     from: /when l\.rate <= 0 then 0/,
     to: "",
     shows: /at rate 0|jobs admitted/,
@@ -68,7 +68,7 @@ export const MUTANTS = {
   },
   "the policy's scope is not charged": {
     shownBy: 4,
-    of: "_charge",
+    of: "_charge_limiters",
     from: /in_flight = l\.in_flight \+ case when l\.by_tokens then 0/,
     to: "in_flight = l.in_flight + case when l.by_tokens or x.breadth = 2 then 0",
     shows: /in flight: the engine says/,
@@ -89,7 +89,7 @@ export const MUTANTS = {
   },
   "a bucket fills twice for the same seconds": {
     shownBy: 8,
-    of: "_charge",
+    of: "_charge_limiters",
     from: /[\w."]+_throttle_mark\(l\.refilled_at, p_now\)/,
     to: "l.refilled_at",
     shows: /tokens: the engine says/,
@@ -145,14 +145,14 @@ export const MUTANTS = {
   },
   "the work of a job is no share of its weight": {
     shownBy: 65,
-    of: "_rank",
+    of: "_offers",
     from: /p\.weight \/ e\.work as weight/,
     to: "p.weight as weight",
     shows: ADMITS,
   },
   "a cap has no room after a forced admission": {
     shownBy: 164,
-    of: "_charge",
+    of: "_left_after",
     from: /case when p_forced and l\.tokens is not null then/,
     to: "case when p_forced then",
     forced: true,
@@ -160,7 +160,7 @@ export const MUTANTS = {
   },
   "a forced admission takes more tokens than there are": {
     shownBy: 9,
-    of: "_charge",
+    of: "_left_after",
     from: /greatest\(l\.tokens - coalesce\(n\.cost, 0\), least\(l\.tokens, 0\)\)/,
     to: "l.tokens - coalesce(n.cost, 0)",
     forced: true,

@@ -5,18 +5,24 @@
 -- could give it: with room for 100 jobs, 50 deep partitions have 200 candidates, not 5,000 (120 ms, now 15). Where
 -- others had fewer jobs than their share, or a narrow limit left room unused, and a partition that got all of its share
 -- could have more, all are ranked.
+--
+-- Arrays count as ten rows when they are planned: left to choose, 5,000 jobs were joined by nested loops. Planned anew
+-- at each call, as a function in SQL is before PostgreSQL 18, it took 8 ms where running it for one job takes 0.2.
 create or replace function :DISPATCH_POLICY_SCHEMA._allocate(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_now timestamptz
-) returns :DISPATCH_POLICY_SCHEMA._private_candidate[] language plpgsql stable as $$
+) returns :DISPATCH_POLICY_SCHEMA._private_candidate[] language plpgsql stable
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
+  v_uses :DISPATCH_POLICY_SCHEMA._private_use[] := :DISPATCH_POLICY_SCHEMA._uses(p_partition_ids, p_limiters);
+  v_offered record;
   v_ranked record;
 begin
-  select * into v_ranked from :DISPATCH_POLICY_SCHEMA._rank(
-    p_policy, p_partition_ids, p_limiters, p_now, false);
+  v_offered := :DISPATCH_POLICY_SCHEMA._offers(p_policy, p_partition_ids, v_uses, p_now, false);
+  v_ranked := :DISPATCH_POLICY_SCHEMA._rank(p_policy, v_uses, v_offered.offers, v_offered.most);
   if v_ranked.wants_more then
-    select * into v_ranked from :DISPATCH_POLICY_SCHEMA._rank(
-      p_policy, p_partition_ids, p_limiters, p_now, true);
+    v_offered := :DISPATCH_POLICY_SCHEMA._offers(p_policy, p_partition_ids, v_uses, p_now, true);
+    v_ranked := :DISPATCH_POLICY_SCHEMA._rank(p_policy, v_uses, v_offered.offers, v_offered.most);
   end if;
   return coalesce(v_ranked.candidates, '{}');
 end

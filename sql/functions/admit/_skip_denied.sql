@@ -6,8 +6,8 @@ declare
 begin
   with denied as materialized (
     select q.id, q.key from :DISPATCH_POLICY_SCHEMA._private_partitions q
-    where q.id = any(p_partition_ids) and q.denied_reason = any(array[
-      'throttle_empty', 'rate_zero', 'concurrency_full', 'max_zero', 'adaptive_concurrency_full'])
+    where q.id = any(p_partition_ids) and (q.denied_reason in ('throttle_empty', 'rate_zero', 'max_zero')
+      or (q.denied_reason like '%\_full' and q.denied_reason <> 'ahead_full'))
   ),
   skipped as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s

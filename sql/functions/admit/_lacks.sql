@@ -1,0 +1,29 @@
+-- Which limiters have no room for the partitions' next jobs, and when each may have.
+create or replace function :DISPATCH_POLICY_SCHEMA._lacks(
+  p_leftovers :DISPATCH_POLICY_SCHEMA._private_leftover[], p_left :DISPATCH_POLICY_SCHEMA._private_limiter_left[],
+  p_now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_lack[] language plpgsql stable as $$   -- planned as _charge
+begin
+  return array(
+    select row(
+        p.partition_id, u.ord, l.id, l.breadth, l.kind, l.tokens is not null,
+        case when l.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
+            l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, p.head_cost, p_now)
+          -- Graphile Worker notifies nobody when it has recorded an end
+          when l.ending > 0 then p_now + interval '10 milliseconds' end,
+        case when l.id is null then 'concurrency_full'
+          when l.tokens is not null then case when l.rate <= 0 then 'rate_zero' else 'throttle_empty' end
+          when l.kind = 'ahead' then 'ahead_full'
+          when l.cap = 0 then 'max_zero'
+          else l.kind || '_full' end):::DISPATCH_POLICY_SCHEMA._private_lack
+    from unnest(p_leftovers) p
+    cross join lateral unnest(p.limiter_ids) with ordinality u (id, ord)
+    left join (
+      select (x.now).*, x.slots_left, x.tokens_left, x.spent_then from unnest(p_left) x
+    ) l on l.id = u.id
+    where p.head_id is not null and (
+      l.id is null
+      or :DISPATCH_POLICY_SCHEMA._lacks_room(
+        l.slots_left, l.reserved_for, l.tokens_left, l.capacity, l.rate, p.partition_id, p.head_cost)));
+end
+$$;

@@ -1,0 +1,30 @@
+-- What a pass leaves of each claimed partition: its share, its probe, and the next of its jobs.
+create or replace function :DISPATCH_POLICY_SCHEMA._leftovers(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
+  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[],
+  p_takings :DISPATCH_POLICY_SCHEMA._private_taking[], p_now timestamptz
+) returns :DISPATCH_POLICY_SCHEMA._private_leftover[] language plpgsql stable as $$   -- planned as _charge
+begin
+  return array(
+    select row(
+        p.id, p.limiter_ids, p.weight, p.due_at, p.waiting_since,
+        :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now)
+          + coalesce(n.admitted, 0) * coalesce(:DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work), 1),
+        coalesce(n.admitted, 0),
+        case when p.probing then coalesce(p.probe_job_id, n.first_job_id) end,
+        h.staged_id, h.priority, h.run_at, h.cost, h.chosen,
+        case when h.staged_id is null then (
+          select min(coalesce(s.retry_at, s.run_at)) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          where s.partition_id = p.id and not s.due
+        ) end):::DISPATCH_POLICY_SCHEMA._private_leftover
+    from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    left join unnest(p_takings) n on n.partition_id = p.id
+    left join (
+      select distinct on (c.partition_id) c.* from unnest(p_candidates) c
+      where (c.staged_id in (select a.staged_id from unnest(p_admissions) a)) is not true
+      order by c.partition_id, c.pos
+    ) h on h.partition_id = p.id
+    where p.id = any(p_partition_ids));
+end
+$$;
