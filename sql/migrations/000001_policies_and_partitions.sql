@@ -398,6 +398,21 @@ create type :DISPATCH_POLICY_SCHEMA._private_admission as (
   job_id bigint, staged_id bigint, admitted boolean, counted boolean, revision int
 );
 
+-- What arrivals say of one partition together, see _arrivals_by_partition.
+create type :DISPATCH_POLICY_SCHEMA._private_news as (
+  partition_id uuid,
+  newest :DISPATCH_POLICY_SCHEMA._private_arrivals,           -- whose context and limits count
+  due_at timestamptz, min_cost float8, shard text,
+  head_priority smallint, head_run_at timestamptz, head_id bigint,
+  head_changed boolean,                      -- its next job may be another now
+  later_at timestamptz,                      -- when the first job is due that is not due yet
+  pause jsonb, paused_until timestamptz, held_until timestamptz
+);
+
+create type :DISPATCH_POLICY_SCHEMA._private_limiter_ids as (
+  partition_id uuid, ids bigint[]            -- from narrow to broad, without the ahead bound
+);
+
 -- A limiter of a claimed partition, see _uses. One that is unknown has no numbers.
 create type :DISPATCH_POLICY_SCHEMA._private_use as (
   partition_id uuid, limiter_id bigint, breadth smallint,

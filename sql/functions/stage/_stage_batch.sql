@@ -110,11 +110,12 @@ begin
       order by p.partition_id, p.priority, p.run_at, p.id
     ) f on f.partition_id = w.partition_id
     join partition k on k.id = w.partition_id
+    left join replaced r on r.id = k.id
     cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
       p_policy, k.id, k.key, k.shard, p_version, k.context, k.weight, k.limits, w.due_at, w.min_cost, f.id is not null,
       f.priority, f.run_at, f.id,
       -- or one of these that is not due yet: the arrival tells only of those that are
-      k.id in (select r.id from replaced r) or (f.id is not null and w.later)) a
+      r.id is not null or (f.id is not null and w.later)) a
   ),
   keyless as (
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)

@@ -5,7 +5,7 @@
 --   p_run_at, p_cost   the first time at which a job is due, and the least cost
 --   p_due              whether a job is due now; its place follows: p_priority, p_head_run_at, p_id
 --
--- A query over its parameters, so that it is inlined.
+-- A query over its parameters, so that it is inlined: no argument may be a sub-select, or 10,000 calls take 0.2 s.
 create or replace function :DISPATCH_POLICY_SCHEMA._work_arrival(
   p_policy text, p_partition_id uuid, p_key text, p_shard text, p_version int, p_context jsonb, p_weight float8,
   p_limits jsonb, p_run_at timestamptz, p_cost float8, p_due boolean, p_priority smallint, p_head_run_at timestamptz,

@@ -1,0 +1,27 @@
+-- What these arrivals say, one row for each partition.
+create or replace function :DISPATCH_POLICY_SCHEMA._arrivals_by_partition(
+  p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
+) returns :DISPATCH_POLICY_SCHEMA._private_news[] language plpgsql stable as $$   -- planned as _route_partitions
+begin
+  return array(
+    select row(
+        w.partition_id, n.newest, w.due_at, w.min_cost, w.shard, f.head_priority, f.head_run_at, f.head_id,
+        w.head_changed, w.later_at, w.pauses[1], w.paused_until, w.held_until):::DISPATCH_POLICY_SCHEMA._private_news
+    from (
+      select a.partition_id, min(a.due_at) as due_at, min(a.min_cost) as min_cost,
+        (array_agg(a.shard order by a.id))[1] as shard, bool_or(a.head_changed) as head_changed,
+        min(a.due_at) filter (where a.head_id = 9223372036854775807) as later_at,
+        array_agg(a.pause order by a.id desc) filter (where a.pause is not null) as pauses,
+        max((a.pause ->> 'until')::timestamptz) as paused_until, max((a.pause ->> 'held')::timestamptz) as held_until
+      from unnest(p_arrivals) a group by a.partition_id
+    ) w
+    join (
+      select distinct on (a.partition_id) a.partition_id, a as newest from unnest(p_arrivals) a
+      order by a.partition_id, (a.limits is not null) desc, a.version desc, a.id desc
+    ) n on n.partition_id = w.partition_id
+    join (
+      select distinct on (a.partition_id) a.partition_id, a.head_priority, a.head_run_at, a.head_id
+      from unnest(p_arrivals) a order by a.partition_id, a.head_priority, a.head_run_at, a.head_id
+    ) f on f.partition_id = w.partition_id);
+end
+$$;

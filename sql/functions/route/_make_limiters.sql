@@ -1,0 +1,55 @@
+-- Makes the limiters that partitions with new limits name, and that are not there yet.
+--
+--   limiters   of each such partition
+--   made_*     what it has made, as gate and scope key
+create or replace function :DISPATCH_POLICY_SCHEMA._make_limiters(
+  p_policy_id int, p_news :DISPATCH_POLICY_SCHEMA._private_news[], p_now timestamptz,
+  out limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[], out made_gates text[], out made_keys text[]
+) language plpgsql as $$   -- planned as _route_partitions
+begin
+  with changed as materialized (
+    select (n.newest).* from unnest(p_news) n
+    left join :DISPATCH_POLICY_SCHEMA._private_partitions p
+      on p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x))
+    where (n.newest).limits is not null and (p.id is null
+      or (((n.newest).version, (n.newest).id) > (p.version, p.arrival_id) and (n.newest).limits is distinct from p.limits))
+  ),
+  wanted as materialized (
+    select c.partition_id, c.id as arrival_id, c.version as arrival_version,
+      l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, :DISPATCH_POLICY_SCHEMA._breadth(l.value ->> 'scope') as breadth,
+      (l.value ->> 'position')::smallint as position,
+      jsonb_populate_record(null:::DISPATCH_POLICY_SCHEMA._private_gate_numbers, l.value) as numbers,
+      :DISPATCH_POLICY_SCHEMA._scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
+    from changed c cross join lateral jsonb_array_elements(c.limits) l
+  ),
+  limiter as materialized (
+    select distinct on (w.gate, w.scope_key) w.* from wanted w
+    order by w.gate, w.scope_key, w.arrival_version desc, w.arrival_id desc
+  ),
+  there as materialized (
+    -- "limit 1": one look at the index each, whatever the planner believes (it read all limiters of the policy)
+    select l.id, l.gate, l.scope_key from limiter w
+    cross join lateral (
+      select x.id, x.gate, x.scope_key from :DISPATCH_POLICY_SCHEMA._private_limiters x
+      where x.policy_id = p_policy_id and x.gate = w.gate and x.scope_key = w.scope_key limit 1
+    ) l
+  ),
+  made as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_limiters (
+      policy_id, gate, scope_key, kind, breadth, position, numbers, tokens, refilled_at, current_max, arrival_id, version)
+    select p_policy_id, w.gate, w.scope_key, w.kind, w.breadth, w.position, w.numbers,
+      case when (w.numbers).rate is not null then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.numbers) end,
+      case when (w.numbers).rate is not null then p_now end, (w.numbers).initial_max, w.arrival_id, w.arrival_version
+    from limiter w
+    where not exists (select from there t where t.gate = w.gate and t.scope_key = w.scope_key)
+    returning id, gate, scope_key
+  ),
+  limiter_id as materialized (select * from there union all select * from made)
+  select
+    array(
+      select row(w.partition_id, array_agg(i.id order by w.breadth, w.position)):::DISPATCH_POLICY_SCHEMA._private_limiter_ids
+      from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.scope_key group by w.partition_id),
+    array_agg(m.gate), array_agg(m.scope_key)
+  into limiters, made_gates, made_keys from made m;
+end
+$$;

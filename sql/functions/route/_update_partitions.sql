@@ -1,0 +1,74 @@
+-- Brings the partitions that are there up to date with what arrivals say, and returns their ids. One that waits for tokens
+-- is looked at again if its next job may be another: that job may cost less.
+create or replace function :DISPATCH_POLICY_SCHEMA._update_partitions(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_news :DISPATCH_POLICY_SCHEMA._private_news[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[]
+) returns uuid[] language plpgsql as $$   -- planned as _route_partitions
+declare
+  v_known uuid[];
+begin
+  with known as materialized (
+    select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id, p.blocked_on,
+      p.denied_until
+    from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    where p.id = any(array(select n.partition_id from unnest(p_news) n))
+  ),
+  updated as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set
+      due_at = least(p.due_at, n.due_at),
+      min_cost = least(p.min_cost, n.min_cost),
+      head_priority = case when c.lower then n.head_priority else p.head_priority end,
+      head_run_at = case when c.lower then n.head_run_at else p.head_run_at end,
+      head_id = case when c.lower then n.head_id else p.head_id end,
+      arrival_id = case when c.newer then (n.newest).id else p.arrival_id end,
+      version = case when c.newer then (n.newest).version else p.version end,
+      context = case when c.newer then coalesce((n.newest).context, p.context) else p.context end,
+      weight = case when c.newer then coalesce((n.newest).weight, p.weight) else p.weight end,
+      limits = case when c.newer then (n.newest).limits else p.limits end,
+      limiter_ids = case when c.newer and (n.newest).limits is distinct from p.limits
+        then coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id else p.limiter_ids end,
+      paused_until = coalesce(n.paused_until, p.paused_until),
+      held_until = coalesce(n.held_until, p.held_until),
+      probing = p.probing or n.held_until is not null,
+      stopped_by = case when n.pause is null then p.stopped_by else n.pause ->> 'by' end,
+      stop_reason = case when n.pause is null then p.stop_reason else n.pause ->> 'reason' end,
+      denied_until = case when n.pause is null and not m.waits_in_vain
+        then least(p.denied_until, m.looks_at) else '-infinity' end,
+      blocked_on = case when n.pause is null and not m.waits_in_vain then p.blocked_on end,
+      denied_reason = case when n.pause is null and not m.waits_in_vain then p.denied_reason end
+    from unnest(p_news) n
+    join known k on k.id = n.partition_id
+    left join unnest(p_limiters) i on i.partition_id = n.partition_id
+    cross join lateral (
+      select (n.head_priority, n.head_run_at, n.head_id) <= (k.head_priority, k.head_run_at, k.head_id) as lower,
+        (n.newest).limits is not null and ((n.newest).version, (n.newest).id) > (k.version, k.arrival_id) as newer
+    ) c
+    cross join lateral (
+      select (c.lower or n.head_changed or n.later_at < k.denied_until) and exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = k.blocked_on and l.by_tokens) as for_tokens
+    ) t
+    -- for a limiter it no longer uses, or for more tokens than its new next job may need; one that is not due yet may be
+    -- the next when it is
+    cross join lateral (
+      select coalesce(c.newer and (n.newest).limits is distinct from k.limits
+          and k.blocked_on <> all (coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id), false)
+        or (t.for_tokens and (c.lower or n.head_changed)) as waits_in_vain,
+        case when t.for_tokens then n.later_at end as looks_at
+    ) m
+    where p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x))
+  ),
+  -- whoever stood behind it in a shared throttle's line may go for what is there
+  announced as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+    select distinct (p_policy).id, l.id from unnest(p_news) n
+    join known k on k.id = n.partition_id
+    cross join lateral (
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+      where x.id = k.blocked_on and x.by_tokens and x.breadth > 0 limit 1
+    ) l
+    where n.head_changed
+  )
+  select array_agg(k.id) into v_known from known k;
+  return v_known;
+end
+$$;
