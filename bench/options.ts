@@ -22,7 +22,7 @@ export interface Options {
 }
 
 export const USAGE =
-  "npm run bench -- [--quick] [--large | --backlog | --bloat | --fairness | --limits | --soak | --peers] [--only NAME,...] [--json FILE]";
+  "npm run bench -- [--quick] [--large | --adoption | --ahead | --backlog | --bloat | --fairness | --limits | --rollout | --soak | --peers] [--only NAME,...] [--json FILE]";
 
 /** @throws what is wrong with the arguments, in words */
 export function readOptions(args: string[]): Options {
@@ -31,10 +31,13 @@ export function readOptions(args: string[]): Options {
     options: {
       quick: { type: "boolean", default: false },
       large: { type: "boolean", default: false },
+      adoption: { type: "boolean", default: false },
+      ahead: { type: "boolean", default: false },
       backlog: { type: "boolean", default: false },
       bloat: { type: "boolean", default: false },
       fairness: { type: "boolean", default: false },
       limits: { type: "boolean", default: false },
+      rollout: { type: "boolean", default: false },
       soak: { type: "boolean", default: false },
       peers: { type: "boolean", default: false },
       only: { type: "string", multiple: true },

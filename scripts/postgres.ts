@@ -8,9 +8,13 @@
  */
 import { spawn } from "node:child_process";
 import os from "node:os";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import type { ServerOptions } from "./postgres/settings.ts";
 import { type Postgres, startPostgres } from "./postgres/start.ts";
+
+/** Each test file and each worker is a process that reads the same sources: Node compiles them once for all. */
+const COMPILE_CACHE = fileURLToPath(new URL("../node_modules/.cache/node", import.meta.url));
 
 try {
   const { command, options } = readArguments(process.argv.slice(2));
@@ -61,7 +65,8 @@ async function startAndSay(options: ServerOptions): Promise<Postgres> {
 }
 
 function run([program = "", ...args]: string[], url: string): Promise<number> {
-  const child = spawn(program, args, { stdio: "inherit", env: { ...process.env, DATABASE_URL: url } });
+  const env = { NODE_COMPILE_CACHE: COMPILE_CACHE, ...process.env, DATABASE_URL: url };
+  const child = spawn(program, args, { stdio: "inherit", env });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => child.kill(signal));
   return new Promise((resolve) => {
     child.once("error", (error) => {

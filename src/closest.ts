@@ -1,8 +1,8 @@
 /**
- * The candidate a reader most likely meant when they wrote `key`, or undefined when nothing is near.
+ * The candidate that the author of `key` most likely meant, or undefined if none is near.
  *
- * Case, underscores and dashes do not count (`initial_max` is `initialMax`). Otherwise at most four letters in ten,
- * and at least one, may be missing, added or different.
+ * Case, underscores and dashes do not count (`initial_max` is `initialMax`). Otherwise four letters in ten may be missing,
+ * added or different, and at least one.
  *
  * @example closest("bust", ["rate", "per", "burst"]); // "burst"
  */
@@ -23,7 +23,7 @@ export function closest(key: string, candidates: Iterable<string>): string | und
 }
 
 /**
- * The end of an error message about a key that does not exist: the nearest right one, or else all of them.
+ * The end of an error message about a key that does not exist: the nearest right key, or else all of them.
  *
  * @example `unknown option "bust"${suggestion("bust", ["rate", "burst"], "options")}`; // …: did you mean "burst"?
  */

@@ -16,8 +16,8 @@ type Unit =
 /**
  * A length of time: a number, a space and a unit, such as `"30 seconds"`, `"1.5 minutes"`, `"500 ms"`.
  *
- * A bare number is refused, by the type and at run time: `per: 60` is seconds to some and milliseconds to others. Only
- * options whose names end in `Ms` take numbers. So are signs and exponents.
+ * Bare numbers, signs and exponents are refused, by the type and at run time: in `per: 60` some read seconds, and others
+ * milliseconds. Only options whose names end in `Ms` take numbers.
  */
 export type Duration = `${number} ${Unit}`;
 
@@ -31,10 +31,10 @@ const UNIT_MS: Readonly<Record<string, number>> = {
 };
 const FORM = /^(\d+(?:\.\d+)?) (ms|millisecond|second|minute|hour|day)(s?)$/;
 
-/** 2,738 years, which PostgreSQL can still add to any date that is likely. */
+/** 2,738 years: PostgreSQL can add that to any likely date. */
 const MOST_MS = 1e6 * 86_400_000;
 
-/** What to say where a duration is expected and something else came. */
+/** For error messages: completes "expected …". */
 export const DURATION_EXPECTED =
   'a duration such as "30 seconds" (ms, seconds, minutes, hours, days), at most a million days';
 
@@ -45,7 +45,7 @@ export function isDuration(value: unknown): value is Duration {
 /**
  * The duration in milliseconds.
  *
- * @throws {ArgumentError} for anything but a {@link Duration}
+ * @throws {ArgumentError} if it is no {@link Duration}
  * @example durationMs("1.5 seconds"); // 1500
  */
 export function durationMs(duration: Duration): number {
@@ -58,7 +58,7 @@ export function durationMs(duration: Duration): number {
 /**
  * The duration in seconds.
  *
- * @throws {ArgumentError} for anything but a {@link Duration}
+ * @throws {ArgumentError} if it is no {@link Duration}
  * @example durationSeconds("2 minutes"); // 120
  */
 export function durationSeconds(duration: Duration): number {

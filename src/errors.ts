@@ -1,14 +1,13 @@
 import { suggestion } from "./closest.ts";
 
 /**
- * The base of every error this package throws on purpose: catch it to tell ours from everybody else's.
+ * The base of every error that this package throws on purpose. Catch it to recognise this package's errors.
  *
- * A refusal that belongs to normal work (a gate that denies, a target that matches nothing) is a return value, never
- * an error.
+ * A refusal in normal work (a gate that denies, a target that matches nothing) is a return value, never an error.
  */
 export class DispatchPolicyError extends Error {
   override readonly name: string = "DispatchPolicyError";
-  /** For programs: stable across releases, unlike the message. */
+  /** For programs: unlike the message, it does not change with releases. */
   readonly code: string;
 
   constructor(code: string, message: string, options?: ErrorOptions) {
@@ -18,8 +17,8 @@ export class DispatchPolicyError extends Error {
 }
 
 /**
- * A value handed to the package is not allowed there: an option of the preset, an argument of an operator's verb, a
- * duration. Code `invalid_argument`. The message names the key, the value and what was expected.
+ * A value is not allowed: an option of the preset, an argument of an operator's verb, a duration. Code
+ * `invalid_argument`. The message names the key, the value and the expectation.
  */
 export class ArgumentError extends DispatchPolicyError {
   override readonly name = "ArgumentError";
@@ -30,9 +29,9 @@ export class ArgumentError extends DispatchPolicyError {
 }
 
 /**
- * A policy or gate is declared wrongly. Code `invalid_policy`. Met at start-up, from `definePolicy`, `throttle`,
- * `concurrency`, `adaptiveConcurrency` and the back-off helpers; and later only from a `backoff` function that answers
- * with something that is no back-off.
+ * A policy or gate is declared wrongly. Code `invalid_policy`. `definePolicy`, `throttle`, `concurrency`,
+ * `adaptiveConcurrency` and the back-off helpers throw it at start-up. Later it has one cause: a `backoff` function that
+ * returns no back-off.
  */
 export class PolicyDefinitionError extends DispatchPolicyError {
   override readonly name = "PolicyDefinitionError";
@@ -42,23 +41,27 @@ export class PolicyDefinitionError extends DispatchPolicyError {
   }
 }
 
-/** One complaint of a payload's schema. */
+/** One issue that a payload's schema found. */
 export interface PayloadIssue {
   readonly message: string;
-  /** Where in the payload; empty for the payload itself. */
+  /** The path in the payload. Empty for the payload itself. */
   readonly path: readonly PropertyKey[];
 }
 
 /**
- * A job is refused before anything is written. Code `payload_refused`. Met where jobs are added, when the payload fails
- * the policy's schema, or when `context`, `partitionBy`, `shardBy`, `weight`, `cost`, a scope or a gate's value throws
- * (see `cause`) or gives something that cannot be used; and in a worker, from `policy.task`, when a job that was added
- * behind the policy's back (SQL, another language) fails the schema.
+ * A job is refused before anything is written. Code `payload_refused`.
+ *
+ * Adding a job throws it if JSON cannot hold the payload (a bigint, a Map, a Set, a promise, a cycle), or if the payload
+ * fails the policy's schema. It also does if a function of the policy throws (see
+ * `cause`) or returns an unusable value. These are `context`, `partitionBy`, `shardBy`, `weight`, `cost`, a scope, and a
+ * gate's value.
+ *
+ * In a worker, `policy.task` throws it if a job that was added past the policy (SQL, another language) fails the schema.
  */
 export class PayloadError extends DispatchPolicyError {
   override readonly name = "PayloadError";
   readonly policy: string;
-  /** What the schema said; empty when the schema had nothing to say. */
+  /** The issues that the schema found. Empty if the error has another cause. */
   readonly issues: readonly PayloadIssue[];
 
   constructor(
@@ -74,8 +77,9 @@ export class PayloadError extends DispatchPolicyError {
 
 /**
  * A job is refused because its policy's backlog is full: `maxPending`, with `whenFull: "reject"`. Code `backlog_full`.
- * None of the call's jobs is staged. Inside a transaction of the caller's, which PostgreSQL has aborted by then, nothing
- * else of it is written either; a savepoint keeps the rest.
+ *
+ * None of the call's jobs is staged. PostgreSQL has aborted the caller's transaction, if there is one. To keep the rest
+ * of it, add jobs inside a savepoint.
  */
 export class BacklogFullError extends DispatchPolicyError {
   override readonly name = "BacklogFullError";
@@ -86,8 +90,8 @@ export class BacklogFullError extends DispatchPolicyError {
 }
 
 /**
- * A call names a policy nobody has declared. Code `unknown_policy`. Met from operators' verbs (`pause`, `admit`,
- * `setLimit` …); the message gives the nearest right name, or lists the known ones.
+ * A call names a policy that nobody has declared. Code `unknown_policy`. Operators' verbs throw it (`pause`, `admit`,
+ * `setLimit` …). The message gives the nearest right name, or lists the known ones.
  */
 export class UnknownPolicyError extends DispatchPolicyError {
   override readonly name = "UnknownPolicyError";
@@ -104,8 +108,8 @@ export class UnknownPolicyError extends DispatchPolicyError {
 }
 
 /**
- * A task made by `policy.task` runs in a worker that knows nothing of its policy, so that no gate would hold. Code
- * `task_not_wrapped`. Met when a job runs, and cured by the preset or by `wrapTaskList`.
+ * A task made by `policy.task` runs in a worker that does not have its policy, so that no limit would apply. Code
+ * `task_not_wrapped`. The job fails with it. Add the preset to the worker, or wrap its tasks with `wrapTaskList`.
  */
 export class UnwrappedTaskError extends DispatchPolicyError {
   override readonly name = "UnwrappedTaskError";
@@ -122,28 +126,72 @@ export class UnwrappedTaskError extends DispatchPolicyError {
 }
 
 /**
- * The database is older or newer than this package. Code `schema_version`. Met at the first use of a database: when it
- * was never migrated, when the package was upgraded and `migrate` has not run, or when a newer release migrated it while
- * this process still runs the old one.
+ * The connected role lacks a right. Code `missing_grant`. The first statement that needs the right throws it, with
+ * PostgreSQL's error as its cause.
+ *
+ * Workers, `makePolicyUtils`, `addJobAdhoc` and the command `migrate` need the role that owns both schemas. The page
+ * docs/security.md lists the grants of roles that only add jobs, operate or look.
+ */
+export class MissingGrantError extends DispatchPolicyError {
+  override readonly name = "MissingGrantError";
+
+  constructor(denied: string, role: string | undefined, options?: ErrorOptions) {
+    super(
+      "missing_grant",
+      `${denied}${role === undefined ? "" : ` (the connection was made as role "${role}")`}. Connect as the role that owns ` +
+        "the schemas, or grant what docs/security.md of graphile-worker-dispatch-policy lists for adding, operating and " +
+        "looking",
+      options,
+    );
+  }
+}
+
+/**
+ * The database is older or newer than this package. Code `schema_version`. The first use of a database throws it.
+ *
+ * Either the database was never migrated, or the package was upgraded and `migrate` has not run since. `addPolicyJob` and
+ * `addPolicyJobs` migrate nothing, because they run in the caller's transaction and with the caller's rights. Or a newer
+ * release has migrated the database while this process still runs the old one. Or the package was uninstalled, and this
+ * process still uses it.
  */
 export class SchemaVersionError extends DispatchPolicyError {
   override readonly name = "SchemaVersionError";
   readonly schema: string;
-  /** The last migration in the database; null when there is none. */
+  /** The last migration in the database. Null if a statement found that the schema, or a part of it, is not there. */
   readonly found: number | null;
   /** The last migration this package brings. */
   readonly expected: number;
 
-  constructor(at: { schema: string; found: number | null; expected: number }, options?: ErrorOptions) {
-    const { schema, found, expected } = at;
-    const state = found === null ? "has not been set up" : `is at migration ${found}`;
+  constructor(
+    at: { schema: string; found: number | null; expected: number; lacks?: string },
+    options?: ErrorOptions,
+  ) {
+    const { schema, found, expected, lacks } = at;
+    const missing = `has not been set up for this release${lacks === undefined ? "" : ` (${lacks})`}`;
+    const state = found === null ? missing : `is at migration ${found}`;
     const cure =
       found !== null && found > expected
         ? `this package knows ${expected} at most: upgrade graphile-worker-dispatch-policy in this process`
-        : `this package needs ${expected}: run "graphile-worker-dispatch-policy migrate"`;
+        : `this package needs ${expected}: run "graphile-worker-dispatch-policy migrate", start a worker with ` +
+          "dispatchPolicyPreset, or call makePolicyUtils, as the role that owns the schema";
     super("schema_version", `database schema "${schema}" ${state}, ${cure}`, options);
     this.schema = schema;
     this.found = found;
     this.expected = expected;
+  }
+}
+
+/**
+ * A policy or the schema could not be removed. Code `not_removed`. The message says why, for example because worker pools
+ * live, or because another session keeps jobs locked. Jobs that were moved or handed back until then stay where they are.
+ *
+ * After an uninstall that did not come to its end, every policy is switched off unless worker pools live. Clear the cause, and
+ * call it again.
+ */
+export class RemovalError extends DispatchPolicyError {
+  override readonly name = "RemovalError";
+
+  constructor(message: string, options?: ErrorOptions) {
+    super("not_removed", message, options);
   }
 }

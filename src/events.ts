@@ -1,6 +1,6 @@
-/** What happened, one event per transition, on Graphile Worker's own emitter. */
+/** This package's events, one for each transition, on Graphile Worker's own emitter. */
 export type PolicyEventMap = {
-  /** One admission pass that looked at something. */
+  /** One admission pass that claimed at least one partition. */
   "dispatchPolicy:tick": {
     policy: string;
     shard: string | null;
@@ -15,8 +15,8 @@ export type PolicyEventMap = {
   /** Partitions that kept due jobs after a pass, for one reason (see `Reason`). */
   "dispatchPolicy:deny": { policy: string; shard: string | null; reason: string; partitions: number };
   /**
-   * Jobs that were dropped: `max_pending` when they were added (or, the older ones, when others were), `busy` when the
-   * gates denied them. `partition` is null where it was still to be worked out.
+   * Jobs were dropped. `max_pending`: the backlog was full when they, or newer jobs, were added. `busy`: the gates denied
+   * them. `partition` is null if it was not worked out yet.
    */
   "dispatchPolicy:drop": {
     policy: string;
@@ -24,26 +24,30 @@ export type PolicyEventMap = {
     reason: "max_pending" | "busy";
     count: number;
   };
-  /** Jobs that Graphile Worker refused, set aside with their errors. */
+  /** Graphile Worker or the policy's functions refused jobs. They are set aside with their errors. */
   "dispatchPolicy:setAside": { policy: string; count: number };
-  /** A job that was added past its policy is staged instead of run, or set aside; the original completes as it is. */
+  /** A copy of a job that was added past its policy is staged or set aside. The original completes without running. */
   "dispatchPolicy:takeOver": { policy: string; jobId: string; stagedId: string; setAside: boolean };
-  /** A flush of finished jobs that gave back what they held. */
+  /** Jobs that waited in Graphile Worker were moved into staging, because this process had caught many of them. */
+  "dispatchPolicy:adopt": { policy: string; task: string; count: number };
+  /** A flush released finished jobs. */
   "dispatchPolicy:release": { jobs: number; durationMs: number };
-  /** A job whose back-off said not to retry it. */
+  /** A job is not retried, because its back-off is `false`. */
   "dispatchPolicy:giveUp": { policy: string; jobId: string; attempt: number };
-  /** This process began (or ceased) to lead the ticks of a shard. */
+  /** This process began (or ceased) to lead a shard. */
   "dispatchPolicy:leader": { policy: string; shard: string; leads: boolean };
-  /** A repair pass; every count is zero in a healthy run. `failed` names the steps that failed. */
+  /** Jobs ended in workers without this package, and their slots were given back. */
+  "dispatchPolicy:endedElsewhere": { policy: string; count: number };
+  /** A sweep ended. Every count is zero in a healthy run. `failed` names the steps that failed. */
   "dispatchPolicy:sweep": { repaired: Record<string, number>; failed: readonly string[] };
 };
 
-/** The part of an emitter that this package uses: Graphile Worker's WorkerEvents, or any EventEmitter. */
+/** The part of an emitter that this package uses. Graphile Worker's WorkerEvents and any EventEmitter have it. */
 export interface EventSink {
   emit(name: string, payload: unknown): boolean;
 }
 
-/** For processes that have no emitter of Graphile Worker's. */
+/** For processes without Graphile Worker's emitter. */
 export const noEvents: EventSink = { emit: () => false };
 
 type Listenable = {
@@ -54,7 +58,7 @@ type Listenable = {
 };
 
 /**
- * Graphile Worker's emitter, typed for this package's events: its WorkerEventMap is an alias and cannot be added to.
+ * Graphile Worker's emitter, typed for this package's events. Its own type WorkerEventMap cannot be extended.
  *
  * @example policyEvents(runner.events).on("dispatchPolicy:tick", ({ policy, admitted }) => count(policy, admitted));
  */
@@ -68,7 +72,7 @@ export function policyEvents(events: Listenable): {
   };
 }
 
-/** Emits to whoever listens; a listener that throws is its own problem, as in Graphile Worker. */
+/** Emits an event. If a listener throws, so does this, as in Graphile Worker. */
 export function emit<K extends keyof PolicyEventMap>(
   sink: EventSink,
   name: K,

@@ -1,5 +1,9 @@
 export type { TickResult } from "./admit/tick.ts";
 export type { Queryable } from "./db/engine.ts";
+export { type DrizzleLike, type DrizzleSql, fromDrizzle } from "./drivers/drizzle.ts";
+export { fromKysely, type KyselyLike } from "./drivers/kysely.ts";
+export { fromPostgresJs, type PostgresJsLike } from "./drivers/postgres-js.ts";
+export { fromPrisma, type PrismaLike } from "./drivers/prisma.ts";
 export * from "./errors.ts";
 export { type PolicyEventMap, policyEvents } from "./events.ts";
 export { adaptiveConcurrency, concurrency, throttle } from "./gates/index.ts";
@@ -14,12 +18,15 @@ export { dispatchPolicyPreset } from "./host/preset.ts";
 export { type RunTickLoopOptions, runTickLoop } from "./host/run-tick-loop.ts";
 export { wrapTaskList } from "./host/wrap-task-list.ts";
 export type { AdmitOptions } from "./operate/admit.ts";
+export type { AdoptOptions } from "./operate/adopt.ts";
+export type { HandBackOptions } from "./operate/hand-back.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
 export type { Explanation, PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";
 export type { Operate, RescheduleOptions } from "./operate/operate.ts";
 export type { PauseOptions } from "./operate/pause.ts";
 export type { ReleaseSlotsOptions } from "./operate/release-slots.ts";
 export type { RemoveOptions } from "./operate/remove.ts";
+export type { RemovePolicyOptions } from "./operate/remove-policy.ts";
 export type { PolicyStatus, WorkerStatus } from "./operate/status.ts";
 export type { Repaired } from "./operate/sweep.ts";
 export type {
@@ -31,6 +38,7 @@ export type {
   Why,
 } from "./operate/targets.ts";
 export type { TickOptions } from "./operate/tick.ts";
+export type { Uninstalled, UninstallOptions } from "./operate/uninstall.ts";
 export { exponential, fixed, list } from "./policy/backoff.ts";
 export {
   type AnyPolicy,
@@ -49,6 +57,7 @@ export {
   type TaskIdentifier,
   type Until,
 } from "./policy/policy.ts";
+export { type RateLimit, type ResponseHeaders, rateLimitFromHeaders } from "./run/rate-limit-headers.ts";
 export { RetryAfter } from "./run/retry-after.ts";
 export type { DispatchPolicyOptions } from "./settings.ts";
 export {

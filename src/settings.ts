@@ -1,3 +1,4 @@
+import { checkNode } from "./checks/node.ts";
 import {
   aBoolean,
   check,
@@ -11,67 +12,133 @@ import {
 } from "./checks/options.ts";
 import { type Duration, durationMs } from "./duration.ts";
 import { ArgumentError } from "./errors.ts";
+import { type Ahead, readAhead } from "./policy/ahead.ts";
 import { type AnyPolicy, policyDefinition } from "./policy/policy.ts";
 import { makeRegistry, type Registry } from "./policy/registry.ts";
 
 export const DEFAULT_SCHEMA = "dispatch_policy";
 
-/** What `dispatchPolicyPreset` takes. */
+/** The options of `dispatchPolicyPreset`. */
 export interface DispatchPolicyOptions {
-  /** The policies this process knows: it stages, admits and runs their jobs. */
+  /** The policies of this process, which stages, admits and runs their jobs. */
   policies: readonly AnyPolicy[];
-  /** PostgreSQL schema of this package. Default: `DISPATCH_POLICY_SCHEMA` in the environment, else "dispatch_policy". */
+  /**
+   * This package's PostgreSQL schema. At most 63 characters.
+   * @default `DISPATCH_POLICY_SCHEMA` in the environment, else `"dispatch_policy"`
+   */
   schema?: string | undefined;
-  /** `false`: adds pass through, and ticks empty staging ungated. Default true. */
+  /**
+   * `false`: all policies are off. Jobs are added past them, and ticks admit staged jobs past the gates.
+   * @default true
+   */
   enabled?: boolean | undefined;
-  /** Whether worker processes run the tick loop, and for what. Default true; false leaves admission to the crontab. */
+  /**
+   * Whether worker processes run tick loops, and for which policies and shards. `false`: the crontab admits jobs.
+   * @default true
+   */
   loop?:
     | boolean
-    | { policies?: readonly string[] | undefined; shards?: readonly string[] | undefined }
-    | undefined;
-  defaults?:
     | {
-        /** How fast a partition's past admissions stop counting against it. Default "1 minute". */
-        halfLife?: Duration | undefined;
-        /** The most jobs one tick admits per policy. Default null: no budget. */
-        tickAdmissionBudget?: number | null | undefined;
-        /** The most jobs one tick admits per partition. Default 100. */
-        admissionBatchSize?: number | undefined;
         /**
-         * How many jobs of a policy may be in flight beyond the workers' slots. Default: the largest of twice the slots,
-         * 100, and what the workers finished in the last second. Null: no bound.
+         * The names of the policies that the loops tick.
+         * @default all of `policies`
          */
-        ahead?: number | null | undefined;
+        policies?: readonly string[] | undefined;
+        /**
+         * The shards that the loops tick. Each name has at most 255 characters.
+         * @default all shards
+         */
+        shards?: readonly string[] | undefined;
       }
     | undefined;
-  /** The most partitions one tick looks at. Default 50. */
+  /**
+   * Settings for all policies. A policy can have its own.
+   * @default each option's own
+   */
+  defaults?:
+    | {
+        /**
+         * After this time, a partition's admissions count half as much against it. Longer than 0.
+         * @default "1 minute"
+         */
+        halfLife?: Duration | undefined;
+        /**
+         * The most jobs one tick admits per policy. A whole number, 1 or more. `null`: no budget.
+         * @default null
+         */
+        tickAdmissionBudget?: number | null | undefined;
+        /**
+         * The most jobs one tick admits per partition. A whole number, 1 or more.
+         * @default 100
+         */
+        admissionBatchSize?: number | undefined;
+        /**
+         * How many jobs of a policy may be in flight beyond the worker slots. A duration: as many as the workers finish
+         * in that time. A whole number, 0 or more: that many. `null`: no bound.
+         *
+         * A job that is staged waits behind the jobs ahead, however fair its turn. With too few of them, workers wait for
+         * a tick.
+         * @default "500 milliseconds"
+         */
+        ahead?: number | Duration | null | undefined;
+      }
+    | undefined;
+  /**
+   * The most partitions that one tick claims. A whole number, 1 or more.
+   * @default 50
+   */
   partitionBatchSize?: number | undefined;
   /**
-   * How long one run of the crontab task `dispatch_policy_tick` goes on while its passes admit more. Default "25 seconds".
+   * How long one run of the crontab task `dispatch_policy_tick` goes on while its passes admit more.
    *
-   * The time is checked after each pass, and no pass is cut short. After it, the run gives each policy that is left one
-   * pass and ends. That is no error: the next run, or a loop, admits the rest. If the task's payload has a longer `for`,
-   * that counts instead. Worker loops and `runTickLoop` are not bounded by it.
+   * The time is checked after each pass, and no pass is cut short. When it is over, the run gives each remaining policy
+   * one pass and ends. That is no error: the next run, or a loop, admits the rest. If the task's payload has a longer
+   * `for`, that counts instead. The option does not apply to worker loops and `runTickLoop`.
+   * @default "25 seconds"
    */
   tickMaxDuration?: Duration | undefined;
-  /** The shortest time between two ticks of a loop. Default "2 milliseconds". */
+  /**
+   * The shortest time between two ticks of a loop. At most `loopHeartbeat`.
+   * @default "2 milliseconds"
+   */
   minTickInterval?: Duration | undefined;
-  /** How long a loop sleeps at most when nothing wakes it. Default "15 seconds". */
+  /**
+   * The longest sleep of a loop that nothing wakes.
+   * @default "15 seconds"
+   */
   loopHeartbeat?: Duration | undefined;
-  /** How often a worker pool says that it is alive, at the latest. Default "15 seconds". */
+  /**
+   * The longest time between two heartbeats of a worker pool.
+   * @default "15 seconds"
+   */
   workerHeartbeatInterval?: Duration | undefined;
-  /** After how long a silent worker pool counts as dead; at least three heartbeats. Default "1 minute". */
+  /**
+   * A worker pool that is silent for this long counts as dead. At least three times `workerHeartbeatInterval`.
+   * @default "1 minute"
+   */
   workerStaleAfter?: Duration | undefined;
-  /** How often what went wrong is looked for and repaired. Default "30 seconds". */
+  /**
+   * The time between two sweeps, which repair what crashes left.
+   * @default "30 seconds"
+   */
   sweepInterval?: Duration | undefined;
-  /** How long an unused partition is remembered. Default "1 day". */
+  /**
+   * Sweeps delete a partition that is unused for this long. No capacity state is lost.
+   * @default "1 day"
+   */
   partitionInactiveAfter?: Duration | undefined;
+  /**
+   * Sweeps delete audit rows that are older than this, in steps of 10,000 rows. Longer than 0. Every process that sweeps
+   * goes by its own setting, so give all workers the same.
+   * @default "90 days"
+   */
+  keepAuditFor?: Duration | undefined;
 }
 
-/** The options, checked, with defaults filled in and durations in milliseconds. */
+/** The checked options, with defaults filled in and durations in milliseconds. */
 export interface Settings {
   readonly registry: Registry;
-  /** False in a process that has policies but no preset, and so does not know how they are to be ticked. */
+  /** False in a process that has policies but no preset, and therefore no settings for their ticks. */
   readonly fromPreset: boolean;
   readonly schema: string;
   readonly enabled: boolean;
@@ -80,8 +147,7 @@ export interface Settings {
     halfLifeSeconds: number;
     tickAdmissionBudget: number | null;
     admissionBatchSize: number;
-    ahead: number | null;
-    aheadAuto: boolean;
+    ahead: Ahead;
   };
   readonly partitionBatchSize: number;
   readonly tickMaxDurationMs: number;
@@ -91,6 +157,7 @@ export interface Settings {
   readonly workerStaleAfterMs: number;
   readonly sweepIntervalMs: number;
   readonly partitionInactiveAfterMs: number;
+  readonly keepAuditForMs: number;
 }
 
 const DURATIONS = {
@@ -101,7 +168,10 @@ const DURATIONS = {
   workerStaleAfter: "1 minute",
   sweepInterval: "30 seconds",
   partitionInactiveAfter: "1 day",
+  keepAuditFor: "90 days",
 } as const satisfies Partial<Record<keyof DispatchPolicyOptions, Duration>>;
+
+const AHEAD: Ahead = { jobs: null, seconds: 0.5 };
 
 const OPTIONS = [
   "policies",
@@ -116,8 +186,12 @@ const schemaName = text(63);
 const anInteger = wholeNumber(1, MOST_COUNTED);
 const listOfPolicies: Rule = { expects: "an array of policies", accepts: Array.isArray };
 
-/** @throws {ArgumentError} naming key, value and expectation */
+/**
+ * @throws {ArgumentError} naming key, value and expectation
+ * @throws {DispatchPolicyError} if this Node is too old
+ */
 export function readSettings(options: DispatchPolicyOptions, fromPreset = true): Settings {
+  checkNode();
   checkOptions("dispatchPolicyPreset", options, OPTIONS);
   check("policies", options.policies, listOfPolicies);
   const registry = makeRegistry(options.policies);
@@ -136,6 +210,7 @@ export function readSettings(options: DispatchPolicyOptions, fromPreset = true):
     workerStaleAfterMs: duration(options, "workerStaleAfter"),
     sweepIntervalMs: duration(options, "sweepInterval"),
     partitionInactiveAfterMs: duration(options, "partitionInactiveAfter"),
+    keepAuditForMs: duration(options, "keepAuditFor"),
   };
   checkTogether(settings);
   return settings;
@@ -147,19 +222,18 @@ export function schemaOf(schema: string | undefined): string {
   return name;
 }
 
-/** What a process tells the database of how a policy is to be ticked. */
+/** The settings of a policy's ticks that a process declares in the database. Undefined: as another process declared it. */
 export interface PolicySettings {
   halfLifeSeconds?: number | null | undefined;
   tickAdmissionBudget?: number | null | undefined;
   admissionBatchSize?: number | undefined;
-  ahead?: number | null | undefined;
-  aheadAuto?: boolean | undefined;
+  ahead?: Ahead | undefined;
   enabled?: boolean | undefined;
 }
 
 /**
- * A policy's settings: its own, else the preset's. A process that has the policy but no preset knows only the policy's
- * own; the rest it leaves as the workers declared it.
+ * A policy's settings: its own, else the preset's. A process without a preset declares only the policy's own, and leaves
+ * the rest as the workers declared it.
  */
 export function policySettings(policy: AnyPolicy, settings: Settings): PolicySettings {
   const own = policyDefinition(policy);
@@ -169,6 +243,7 @@ export function policySettings(policy: AnyPolicy, settings: Settings): PolicySet
       halfLifeSeconds: own.halfLifeSeconds,
       tickAdmissionBudget: own.tickAdmissionBudget ?? undefined,
       admissionBatchSize: own.admissionBatchSize ?? undefined,
+      ahead: own.ahead,
       enabled: own.enabled ? undefined : false,
     };
   }
@@ -176,8 +251,7 @@ export function policySettings(policy: AnyPolicy, settings: Settings): PolicySet
     halfLifeSeconds: own.halfLifeSeconds === undefined ? defaults.halfLifeSeconds : own.halfLifeSeconds,
     tickAdmissionBudget: own.tickAdmissionBudget ?? defaults.tickAdmissionBudget,
     admissionBatchSize: own.admissionBatchSize ?? defaults.admissionBatchSize,
-    ahead: defaults.ahead,
-    aheadAuto: defaults.aheadAuto,
+    ahead: own.ahead ?? defaults.ahead,
     enabled: own.enabled && settings.enabled,
   };
 }
@@ -186,18 +260,17 @@ function duration(options: DispatchPolicyOptions, key: keyof typeof DURATIONS): 
   return durationMs(optional(key, options[key], positiveDuration) ?? DURATIONS[key]);
 }
 
+/** `_declare_policy` has the same defaults for a process without settings. `test/sql/said-twice.test.ts` compares both. */
 function readDefaults(defaults: DispatchPolicyOptions["defaults"] = {}): Settings["defaults"] {
   checkOptions("defaults", defaults, ["halfLife", "tickAdmissionBudget", "admissionBatchSize", "ahead"]);
   const { halfLife, tickAdmissionBudget, admissionBatchSize, ahead } = defaults;
   if (tickAdmissionBudget != null) check("defaults.tickAdmissionBudget", tickAdmissionBudget, anInteger);
-  if (ahead != null) check("defaults.ahead", ahead, wholeNumber(0, MOST_COUNTED));
   return {
     halfLifeSeconds:
       durationMs(optional("defaults.halfLife", halfLife, positiveDuration) ?? "1 minute") / 1000,
     tickAdmissionBudget: tickAdmissionBudget ?? null,
     admissionBatchSize: optional("defaults.admissionBatchSize", admissionBatchSize, anInteger) ?? 100,
-    ahead: ahead ?? null,
-    aheadAuto: ahead === undefined,
+    ahead: readAhead("defaults.ahead", ahead) ?? AHEAD,
   };
 }
 

@@ -1,10 +1,10 @@
 import type { TickResult } from "./admit/tick.ts";
 import type { PolicyUtils } from "./host/policy-utils.ts";
 
-/** A clock that stands still until it is moved: pass its `now` to ticks. */
+/** A clock that stands still until a test moves it. Pass its `now` to ticks. */
 export interface FixedClock {
   readonly now: Date;
-  /** Moves the clock on by this many milliseconds and returns the new time. */
+  /** Moves the clock forward by this many milliseconds, and returns the new time. */
   advance(ms: number): Date;
 }
 
@@ -37,7 +37,7 @@ export function tickAt(
   return utils.tick({ ...target, now });
 }
 
-/** Ticks until a pass admits nothing; how many were admitted. With `now` the clock stands still meanwhile. */
+/** Ticks until a pass admits nothing. Returns how many jobs it admitted. With `now`, all passes have the same time. */
 export async function admitUntilIdle(
   utils: Pick<PolicyUtils, "tick">,
   options: { policy?: string | undefined; shard?: string | undefined; now?: Date | undefined } = {},

@@ -1,16 +1,17 @@
 import { types } from "node:util";
 
-/** As PostgreSQL writes a timestamptz under `DateStyle` ISO, and in JSON. */
+/** PostgreSQL writes a timestamptz like this, under `DateStyle` ISO and in JSON. */
 const ISO =
   /^(\d{4,6})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?:Z|([+-])(\d\d)(?::?(\d\d))?(?::?(\d\d))?)( BC)?$/;
 
-/** As PostgreSQL writes most of them in JSON, and as JavaScript reads it too, in a tenth of the time. */
+/** PostgreSQL writes most of them in JSON like this. JavaScript can read it, in a tenth of the time. */
 const PLAIN = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?[+-]\d\d:\d\d$/;
 
 /**
- * A timestamptz that pg has read, in milliseconds since 1970, infinite where it is; null where nobody can tell. The
- * application's own parsers, of which pg has one set for the whole process, may have made anything of it: a text, a number
- * of milliseconds, an object of a date library. So may a `DateStyle` that is not ISO, which pg itself cannot read.
+ * A timestamptz that pg has read, in milliseconds since 1970, possibly infinite. Null if it cannot be read.
+ *
+ * The application may have replaced pg's parsers, which the whole process shares. They may return a text, a number of
+ * milliseconds, or an object of a date library. A `DateStyle` other than ISO also changes the text.
  */
 export function timeOf(value: unknown): number | null {
   if (typeof value === "string") return timeOfText(value);
@@ -22,7 +23,7 @@ export function timeOf(value: unknown): number | null {
   try {
     return Array.isArray(value) ? null : orNull(Number(value));
   } catch {
-    return null; // it has no number, or refuses to say it
+    return null; // it cannot be converted to a number
   }
 }
 

@@ -35,11 +35,11 @@ export async function tick(world: World): Promise<void> {
 export async function addIdlePartitions(world: World, count: number): Promise<void> {
   await world.query(
     `insert into dispatch_policy._private_partitions
-       (id, policy_id, key, limiter_ids, due_at, denied_until, blocked_on, fair_key, decayed_at)
+       (id, policy_id, key, limiter_ids, due_at, denied_until, blocked_on, fair_key, looked_at, decayed_at)
      select md5(n::text)::uuid, p.id, n::text, array[l.id, p.ahead_limiter_id],
        case n % 4 when 0 then 'infinity' when 1 then now() + interval '1 hour' else now() end,
        case n % 4 when 2 then now() + interval '1 hour' when 3 then 'infinity' else '-infinity' end,
-       case n % 4 when 3 then l.id end, random(), now()
+       case n % 4 when 3 then l.id end, random(), now(), now()
      from generate_series(1, $1::int) n, dispatch_policy._private_policies p, dispatch_policy._private_limiters l
      where l.gate = 'all'`,
     [count],

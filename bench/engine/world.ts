@@ -82,8 +82,6 @@ export async function makeWorld({
       halfLifeSeconds: halfLife,
       admissionBatchSize: batch,
       tickAdmissionBudget: budget,
-      ahead: null,
-      aheadAuto: true,
     }),
   ]);
 

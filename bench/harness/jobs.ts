@@ -1,6 +1,8 @@
 import { definePolicy } from "../../src/index.ts";
 
 export const TASK = "bench";
+/** Has no policy. */
+export const OTHER_TASK = "other";
 
 const PER_CALL = 10_000;
 /** More than a run gets through. */
@@ -21,11 +23,24 @@ export const oneAtATime = definePolicy(TASK, {
   gates: ({ concurrency }) => [concurrency({ max: 1 })],
 });
 
+/** Three at once for each tenant. */
+export const cappedPolicy = definePolicy(TASK, {
+  partitionBy: "tenant",
+  gates: ({ concurrency }) => [concurrency({ max: 3 })],
+});
+
 export type FairBy = "jobs" | "work";
 
 /** Nothing but fairness. */
 export const mixedPolicy = (by: FairBy) =>
   definePolicy(TASK, { partitionBy: "tenant", fairness: { halfLife: "1 minute", by } });
+
+/** Fairness alone, with tenants that count double or a hundredfold. */
+export const weightedPolicy = definePolicy(TASK, {
+  context: (payload) => ({ tenant: (payload as { tenant: string }).tenant }),
+  partitionBy: ({ tenant }) => tenant,
+  weight: ({ tenant }) => (tenant === "double" ? 2 : tenant.startsWith("heavy") ? 100 : 1),
+});
 
 /** Jobs of so many tenants in turn, as both addJobs take them. */
 export function specsOf(count: number, tenants: number) {

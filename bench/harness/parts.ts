@@ -1,10 +1,13 @@
 // What is measured apart from the ratios, each by a flag of its own.
 
 import { columns, short } from "../report/report.ts";
+import { type Adoption, measureAdoption } from "../studies/adoption.ts";
+import { CROWDS, type CrowdWaits, measureAhead, measureCrowd, type Waits } from "../studies/ahead.ts";
 import { type Backlog, measureBacklog } from "../studies/backlog.ts";
 import { type Bloat, measureBloat } from "../studies/bloat.ts";
 import { measureFairness, type Shares } from "../studies/fairness.ts";
 import { measureLimits } from "../studies/limits.ts";
+import { measureRollout, type Rollout } from "../studies/rollout.ts";
 import { measureSoak } from "../studies/soak.ts";
 import type { FairBy } from "./jobs.ts";
 import type { Heard } from "./load.ts";
@@ -16,15 +19,82 @@ export interface Part {
   readonly figures: object;
 }
 
-export const PARTS = { backlog, bloat, fairness, limits, soak } as const satisfies Record<
-  string,
-  (sizes: Sizes) => Promise<Part>
->;
+export const PARTS = {
+  adoption,
+  ahead,
+  backlog,
+  bloat,
+  fairness,
+  limits,
+  rollout,
+  soak,
+} as const satisfies Record<string, (sizes: Sizes) => Promise<Part>>;
 
 export type PartName = keyof typeof PARTS;
 
 const SIDES: readonly SideName[] = ["plain", "governed"];
+/** While a deployment goes through, as many of the jobs end as this part of those that end otherwise. */
+const ROLLOUT_PART = 0.8;
+/** A heavy tenant's job beside a crowd starts so soon, unless jobs run for longer. */
+const HEAVY_WITHIN_MS = 1000;
+const met = (isMet: boolean) => (isMet ? "met" : "missed");
 const HEARD = ["jobs/s", "started", "p50 ms", "p99 ms"];
+
+async function adoption({ adoption: size }: Sizes): Promise<Part> {
+  const found: Adoption[] = [];
+  for (const waiting of size.waiting) {
+    console.error(`# adoption: ${short(waiting)} jobs`);
+    found.push(await measureAdoption(waiting, size));
+  }
+  const rows = found.map(({ waiting, byVerb, byWorker, pace, p50, p99 }) =>
+    [waiting, byVerb, byWorker, pace, p50, p99].map(short),
+  );
+  const head = ["waiting", "by verb s", "by worker s", "jobs/s", "other task p50 ms", "p99 ms"];
+  return { text: columns([head, ...rows]), figures: { found, settings: size } };
+}
+
+async function ahead({ ahead: size }: Sizes): Promise<Part> {
+  const found: Waits[] = [];
+  const crowds: CrowdWaits[] = [];
+  for (const ms of size.lengths) {
+    console.error(`# ahead: jobs of ${ms} ms`);
+    found.push(await measureAhead(ms, size));
+    for (const who of CROWDS) crowds.push(await measureCrowd(ms, who, size));
+  }
+  const middle = (all: readonly number[]) => all[Math.floor(all.length / 2)] as number;
+  const rows = found.map(({ ms, pace, ramp, waits, beyond, share }) => [
+    ...[ms, pace, middle(waits), waits.at(-1), middle(beyond), beyond.at(-1)].map((one) =>
+      short(one as number),
+    ),
+    (share * 100).toFixed(1),
+    ramp.toFixed(2),
+  ]);
+  const head = [
+    "job ms",
+    "jobs/s",
+    "wait p50 ms",
+    "most",
+    "beyond a slot p50 ms",
+    "most",
+    "% of weight 2",
+    "2nd second / pace",
+  ];
+  const among = crowds.map(({ ms, who, quiet, heavy }) => [
+    ...[short(ms), who],
+    ...[middle(quiet), quiet.at(-1), middle(heavy), heavy.at(-1)].map((one) =>
+      one === undefined ? "-" : short(one),
+    ),
+    ...[met((middle(heavy) as number) <= HEAVY_WITHIN_MS)],
+  ]);
+  const crowdHead = [
+    ...["job ms", `beside ${short(size.crowd)}`, "quiet p50 ms", "most", "weight 100 p50 ms", "most"],
+    `target <= ${HEAVY_WITHIN_MS} ms`,
+  ];
+  const text = `${columns([head, ...rows])}
+
+${columns([crowdHead, ...among])}`;
+  return { text, figures: { found, crowds, settings: size } };
+}
 
 async function backlog({ backlog: size }: Sizes): Promise<Part> {
   const found: Record<SideName, Backlog[]> = { plain: [], governed: [] };
@@ -83,6 +153,27 @@ async function limits(sizes: Sizes): Promise<Part> {
     tables.push(`${columns([["side", ...HEARD], ...rows])}\nknee: ${short(found.knee)} jobs/s`);
   }
   return { text: tables.join("\n\n"), figures: { ...figures, settings: sizes.limits } };
+}
+
+async function rollout({ rollout: size }: Sizes): Promise<Part> {
+  const found: Record<string, Rollout> = {};
+  for (const [name, mixed] of [
+    ["all governed", false],
+    ["half without the package", true],
+  ] as const) {
+    console.error(`# rollout: ${name}`);
+    found[name] = await measureRollout(mixed, size);
+  }
+  const rows = Object.entries(found).map(([name, one]) => [
+    name,
+    ...[one.added, one.ended, one.endedInSecond].map(short),
+  ]);
+  const [governed, mixed] = Object.values(found) as [Rollout, Rollout];
+  const ratio = mixed.ended / governed.ended;
+  const verdict = { ratio, target: ROLLOUT_PART, met: ratio >= ROLLOUT_PART };
+  const table = columns([["workers", "added", "ended", "in the second worker"], ...rows]);
+  const text = `${table}\n\nended, half without the package / all governed: ${ratio.toFixed(2)}, target >= ${ROLLOUT_PART}: ${met(verdict.met)}`;
+  return { text, figures: { found, verdict, settings: size } };
 }
 
 async function soak(sizes: Sizes): Promise<Part> {

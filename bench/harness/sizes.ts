@@ -1,7 +1,10 @@
+import type { AdoptionSize } from "../studies/adoption.ts";
+import type { AheadSize } from "../studies/ahead.ts";
 import type { BacklogSize } from "../studies/backlog.ts";
 import type { BloatSize } from "../studies/bloat.ts";
 import type { FairnessSize } from "../studies/fairness.ts";
 import type { LimitsSize } from "../studies/limits.ts";
+import type { RolloutSize } from "../studies/rollout.ts";
 import type { SoakSize } from "../studies/soak.ts";
 import type { Rounds } from "./pairs.ts";
 
@@ -15,11 +18,14 @@ export interface Sizes {
   readonly endToEndDefault: Rounds & { jobs: number; partitions: number };
   readonly endToEndTuned: Rounds & { jobs: number; partitions: number };
   readonly slotTurnaround: Rounds & { samples: number };
+  readonly adoption: AdoptionSize;
+  readonly ahead: AheadSize;
   readonly backlog: BacklogSize;
   readonly limits: LimitsSize;
   readonly soak: SoakSize;
   readonly bloat: BloatSize;
   readonly fairness: FairnessSize;
+  readonly rollout: RolloutSize;
 }
 
 const FULL: Sizes = {
@@ -32,6 +38,15 @@ const FULL: Sizes = {
   endToEndDefault: { runs: 5, warmUps: 0, jobs: 20_000, partitions: 100 },
   endToEndTuned: { runs: 5, warmUps: 0, jobs: 100_000, partitions: 100 },
   slotTurnaround: { runs: 21, warmUps: 1, samples: 50 },
+  adoption: { waiting: [10_000, 100_000], partitions: 1000, seconds: 15 },
+  ahead: {
+    lengths: [0, 5, 20, 200, 1000, 10_000],
+    slots: 10,
+    waiting: 20_000,
+    samples: 20,
+    starts: 200,
+    crowd: 50_000,
+  },
   backlog: { waiting: [50_000, 1_000_000], partitions: 1000, seconds: 15, urgentJobs: 50 },
   bloat: { jobs: 1_000_000, jobsPerCall: 10_000, partitions: 1000, waiting: 50_000 },
   limits: { firstRate: 100, factor: 1.4, mostSteps: 14, secondsPerStep: 10, tenants: 100 },
@@ -45,6 +60,7 @@ const FULL: Sizes = {
     },
     ...{ warmUpSeconds: 10, windows: 12, secondsPerWindow: 5 },
   },
+  rollout: { tenants: 4, rate: 40, jobMs: 50, seconds: 60, slots: 10 },
 };
 
 const QUICK: Sizes = {
@@ -57,11 +73,14 @@ const QUICK: Sizes = {
   endToEndDefault: { ...FULL.endToEndDefault, runs: 3, jobs: 4000 },
   endToEndTuned: { ...FULL.endToEndTuned, runs: 3, jobs: 24_000 },
   slotTurnaround: { ...FULL.slotTurnaround, runs: 7, samples: 15 },
+  adoption: { ...FULL.adoption, waiting: [20_000], seconds: 5 },
+  ahead: { ...FULL.ahead, lengths: [0, 5, 20, 200, 1000], samples: 10 },
   backlog: { ...FULL.backlog, waiting: [20_000, 200_000], seconds: 5 },
   bloat: { ...FULL.bloat, jobs: 50_000 },
   limits: { ...FULL.limits, factor: 2, mostSteps: 7, secondsPerStep: 3 },
   soak: { ...FULL.soak, minutes: 3, secondsPerMinute: 10 },
   fairness: { ...FULL.fairness, windows: 4 },
+  rollout: { ...FULL.rollout, seconds: 20 },
 };
 
 /** Says that everything works, and nothing about pace. */
@@ -73,8 +92,10 @@ const SMALLEST: Sizes = {
   tickBacklogLarge: { runs: 1, warmUps: 0, staged: 4000, stagedBaseline: 1000 },
   tickIdlePartitions: { runs: 1, warmUps: 0, staged: 1000, idlePartitions: 100 },
   endToEndDefault: { runs: 1, warmUps: 0, jobs: 2000, partitions: 10 },
-  endToEndTuned: { runs: 1, warmUps: 0, jobs: 20_000, partitions: 10 },
+  endToEndTuned: { runs: 1, warmUps: 0, jobs: 15_000, partitions: 10 },
   slotTurnaround: { runs: 1, warmUps: 0, samples: 5 },
+  adoption: { waiting: [500], partitions: 10, seconds: 1 },
+  ahead: { lengths: [5], slots: 2, waiting: 20_000, samples: 2, starts: 20, crowd: 100 },
   backlog: { waiting: [100, 1000], partitions: 10, seconds: 1, urgentJobs: 5 },
   bloat: { jobs: 600, jobsPerCall: 200, partitions: 10, waiting: 300 },
   limits: { firstRate: 20, factor: 2, mostSteps: 2, secondsPerStep: 1, tenants: 10 },
@@ -83,6 +104,7 @@ const SMALLEST: Sizes = {
     tenants: { long: { ms: 100, jobs: 600 }, short: { ms: 1, jobs: 5000 } },
     ...{ warmUpSeconds: 1, windows: 2, secondsPerWindow: 1 },
   },
+  rollout: { tenants: 2, rate: 20, jobMs: 10, seconds: 1, slots: 2 },
 };
 
 export const SIZES = { full: FULL, quick: QUICK, smallest: SMALLEST };

@@ -19,6 +19,7 @@ const errorsOnly = new Logger(() => (level, message) => {
   if (level === "error") console.log(message.split("\n")[0]);
 });
 const pool = new pg.Pool({ connectionString: preset.worker.connectionString });
+pool.on("error", console.error).on("connect", (client) => client.on("error", console.error));
 const receiver = await startReceiver();
 const utils = await makePolicyUtils({ preset }); // creates both schemas
 try {

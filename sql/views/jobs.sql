@@ -1,5 +1,8 @@
--- Staged jobs and Graphile Worker's together. A staged job's id starts at 10^15. One that waits for its retry is parked:
--- Graphile Worker's, with the time and priority it has in staging. One that has no attempts left is failed.
+-- Staged jobs and Graphile Worker's together. A staged job has its staged id, which starts at 10^15 unless the job was
+-- adopted. A job that waits for its retry is parked: it is Graphile Worker's, and has the time and priority of its staged
+-- row. A job that has no attempts left is failed.
+--
+-- 25 is the number of _max_attempts. A function that a view calls must fix its search_path, and then it is not inlined.
 create or replace view :DISPATCH_POLICY_SCHEMA.jobs as
 select s.id, 'staged'::text as state, s.task_identifier, s.policy, s.partition, s.queue_name, s.priority, s.run_at,
   0 as attempts, coalesce(s.max_attempts, 25) as max_attempts, s.error as last_error, s.created_at, s.job_key as key,
@@ -17,3 +20,24 @@ left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.id
 left join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.parked_job_id = j.id
 left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = coalesce(f.partition_id, s.partition_id)
 left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id;
+
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.id is
+  'Graphile Worker''s id; of a staged job its staged id.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.state is
+  'staged: it waits for its gates. parked: it failed, and waits for its retry. ready, running, failed: as in Graphile Worker.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.task_identifier is 'Its task.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.policy is
+  'Name of the policy; null: not of a policy, or its key is not worked out yet.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.partition is 'Key of the partition; null as policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.queue_name is 'Graphile Worker''s queue.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.priority is 'Lower goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.run_at is 'When it is due.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.attempts is 'How many times it was started.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.max_attempts is 'How many times it may be started.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.last_error is 'Of its last attempt, or why it was set aside.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.created_at is 'When it was added.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.key is 'Its job key.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.locked_at is 'When a worker fetched it.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.locked_by is 'The worker that runs it.';
+comment on column :DISPATCH_POLICY_SCHEMA.jobs.staged_id is
+  'The id it has or had in staging; null: it never was there.';

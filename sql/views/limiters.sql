@@ -8,3 +8,29 @@ select p.name as policy, l.gate, l.scope_key, l.kind, n.rate, n.per,
 from :DISPATCH_POLICY_SCHEMA._private_limiters l
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = l.policy_id
 cross join lateral :DISPATCH_POLICY_SCHEMA._limiter_shown(l.policy_id, l.id) n;
+
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.gate is
+  'Name of the gate; ahead: the bound that keeps jobs just ahead of the worker slots.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.scope_key is
+  'What it counts over: a partition''s key, a key of the gate''s scope, or an empty text for the whole policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.kind is 'throttle, concurrency, adaptive_concurrency or ahead.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.rate is
+  'Throttle: tokens that come in per seconds, overrides applied.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.per is
+  'Throttle: seconds in which rate tokens come, overrides applied.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.sliding is 'Throttle: whether it is a sliding window.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.smooth is 'Throttle: whether jobs go evenly spaced.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.capacity is 'Throttle: tokens of a full bucket or an unused window.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.available is
+  'What is left now: tokens of a throttle, slots of any other gate. Null: no bound.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.tokens is 'Throttle: tokens that are left now.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.in_flight is 'Slots that are occupied; 0 for a throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.max is 'Jobs at once, overrides applied; null: no bound.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.lag_ewma_ms is
+  'Adaptive concurrency: milliseconds of lag of the jobs that finished lately, as a moving average.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.current_max is
+  'Adaptive concurrency: jobs at once that it has learnt to allow.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.wake_at is
+  'When waiting partitions are looked at again; null: when something changes.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.id is 'Number of the limiter.';

@@ -5,3 +5,13 @@ select p.name as policy, o.gate, o.scope_key as key, o.set, nullif(o.from_at, '-
 from :DISPATCH_POLICY_SCHEMA._private_overrides o
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = o.policy_id
 where o.until_at > clock_timestamp() and not o.taken_back;
+
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.gate is 'Name of the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.key is 'The scope key; null: every key of the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.set is
+  'The numbers, by option: rate, per (seconds), burst, max and so on.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides."from" is 'Start; null: when it was set.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.until is 'End; null: until it is cleared.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.by is 'Who set it.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.reason is 'Why they did.';

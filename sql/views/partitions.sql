@@ -11,8 +11,44 @@ select p.name as policy, q.key as partition, q.shard, q.context, q.weight,
   q.probing, q.stopped_by, q.stop_reason, q.decayed_admits, q.decayed_at, q.mean_work, q.admitted_total,
   q.dropped_total, q.created_at, q.id,
   case when greatest(p.paused_until, q.paused_until) > clock_timestamp() then 'paused'
-    when q.held_until > clock_timestamp() then 'held'
+    when q.held_until > clock_timestamp() then case when q.stopped_by = 'breaker' then 'breaker_open' else 'held' end
     else q.denied_reason end as reason
 from :DISPATCH_POLICY_SCHEMA._private_partitions q
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
 left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on;
+
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.partition is 'Key of the partition.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.shard is 'Its shard, which has a tick loop of its own.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.context is 'What the policy''s context gave for the last job.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.weight is 'Its share in relation to other partitions.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.staged is
+  'Jobs that wait in staging, those that are not due yet among them.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.in_flight is 'Jobs that were admitted and not released yet.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.eligible_at is
+  'From when a pass may claim it; infinity: not until something changes.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.blocked_on is 'Name of the gate it waits for.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.denied_reason is
+  'Why the last pass left it due jobs. A pause or hold may have come since: see reason.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.denied_until is
+  'When the gate that denied it has room again; -infinity: nothing denies it; infinity: it depends on other jobs.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.paused is 'Whether it is paused itself.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.paused_until is
+  'End of its own pause, which may be over; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.held_until is 'End of its hold, which may be over; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.probing is
+  'True after a hold: one job goes at a time, until one has succeeded.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.stopped_by is 'Who paused or held it last.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.stop_reason is 'Why they did.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.decayed_admits is
+  'What counts against its share as of decayed_at: jobs, or if fairness is by work seconds that they ran.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.decayed_at is 'The time that decayed_admits is of.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.mean_work is
+  'Seconds that its jobs ran lately, on average; null unless fairness is by work.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.admitted_total is 'Jobs admitted since it was made.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.dropped_total is
+  'Jobs dropped since it was made, by maxPending or whenBusy.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.created_at is 'When it was made.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.id is 'A hash of policy and key.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.reason is
+  'Why it waits, pauses and holds included; null: nothing holds it back. docs/operating.md lists the reasons.';

@@ -1,4 +1,4 @@
--- The policies that were declared. One that is orphaned has no worker that runs its tasks.
+-- The policies that were declared. One that is orphaned has no worker that runs its tasks, or none that has the policy.
 create or replace view :DISPATCH_POLICY_SCHEMA.policies as
 select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > clock_timestamp() as paused,
   nullif(p.paused_until, '-infinity') as paused_until, p.paused_by, p.pause_reason,
@@ -10,5 +10,35 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > cl
       where t.policy_id = p.id)) as staged,
   not exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
     where w.stale_at > clock_timestamp() and w.tasks && array(
-      select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t where t.policy_id = p.id)) as orphaned
+      select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t where t.policy_id = p.id))
+    or not exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
+      where w.stale_at > clock_timestamp() and w.definitions ? p.name) as orphaned,
+  (select count(distinct w.definitions #>> array[p.name, 'hash'])::int from :DISPATCH_POLICY_SCHEMA._private_workers w
+    where w.stale_at > clock_timestamp() and (w.definitions #>> array[p.name, 'version'])::int = p.version)
+    as live_definitions,
+  exists (select from :DISPATCH_POLICY_SCHEMA._private_resolutions r where r.policy = p.name) as resolving,
+  coalesce((select least(e.jobs, 2147483647) from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id), 0)::int
+    as ended_elsewhere,
+  (select e.last_at from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id) as ended_elsewhere_at
 from :DISPATCH_POLICY_SCHEMA._private_policies p;
+
+comment on column :DISPATCH_POLICY_SCHEMA.policies.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.version is 'Version of its declaration.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.definition is 'The whole declaration.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.enabled is 'False: no gate applies.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.paused is
+  'Whether the policy is paused; single partitions may be paused beside.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_until is 'End of its pause, which may be over; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_by is 'Who paused it last.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.pause_reason is 'Why they did.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.partitions is 'Partitions that are known.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.in_flight is 'Jobs that were admitted and not released yet.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.staged is 'Jobs that wait in staging.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.orphaned is 'True: no live worker pool has its tasks, or none has the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.ended_elsewhere is
+  'Jobs that ended in workers without this package. Their slots were given back late.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.ended_elsewhere_at is 'When the last of them was found; null: none was.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.live_definitions is
+  'Different definitions of this version that live worker pools have. With more than one, the one that was declared last is in force.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.resolving is
+  'Limits are being worked out again, because the definition has changed.';

@@ -7,7 +7,7 @@ select s.id, coalesce(p.name, t.name) as policy, coalesce(q.key, a.key) as parti
   case when s.partition_id is null then 'waiting_key' when s.retry_at is not null then 'set_aside'
     when not s.due and s.run_at > clock_timestamp() then 'not_due'
     when greatest(p.paused_until, q.paused_until) > clock_timestamp() then 'paused'
-    when q.held_until > clock_timestamp() then 'held'
+    when q.held_until > clock_timestamp() then case when q.stopped_by = 'breaker' then 'breaker_open' else 'held' end
     else q.denied_reason end as reason
 from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
 left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
@@ -20,3 +20,24 @@ left join lateral (
   join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = y.policy_id
   where p.id is null and y.task_identifier = s.task_identifier
 ) t on true;
+
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.id is 'From 10^15 on, or the id that an adopted job had in Graphile Worker: never the id of another job there.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.partition is 'Key of the partition; null: not worked out yet.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.task_identifier is 'Its task.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.job_id is
+  'Of a failed job that waits for its retry: its id in Graphile Worker.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.queue_name is 'Graphile Worker''s queue.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.run_at is 'When it is due.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.priority is 'Lower goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.max_attempts is 'Null: 25, Graphile Worker''s default.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.job_key is 'A new job of the same key replaces it.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.flags is 'Graphile Worker''s flags.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.cost is 'Tokens it takes from each throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.payload is 'As it was given.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.created_at is 'When it was added.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.error is 'Why it was set aside last.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.failures is 'How many times it was set aside.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.retry_at is 'When a job that was set aside is tried again.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.reason is
+  'Why it waits; null: nothing holds it back. docs/operating.md lists the reasons.';

@@ -2,3 +2,12 @@
 create or replace view :DISPATCH_POLICY_SCHEMA.workers as
 select w.pool_id, w.slots, w.tasks, w.host, w.pid, w.started_at, w.heartbeat_at, w.stale_at > clock_timestamp() as alive
 from :DISPATCH_POLICY_SCHEMA._private_workers w where w.buried_at is null;
+
+comment on column :DISPATCH_POLICY_SCHEMA.workers.pool_id is 'Graphile Worker''s id of the pool.';
+comment on column :DISPATCH_POLICY_SCHEMA.workers.slots is 'Jobs it runs at once, at most.';
+comment on column :DISPATCH_POLICY_SCHEMA.workers.tasks is 'Identifiers of the tasks it runs.';
+comment on column :DISPATCH_POLICY_SCHEMA.workers.host is 'Name of its machine.';
+comment on column :DISPATCH_POLICY_SCHEMA.workers.pid is 'Id of its process on that machine.';
+comment on column :DISPATCH_POLICY_SCHEMA.workers.started_at is 'Its first heartbeat.';
+comment on column :DISPATCH_POLICY_SCHEMA.workers.heartbeat_at is 'Its last heartbeat.';
+comment on column :DISPATCH_POLICY_SCHEMA.workers.alive is 'Whether its heartbeats come.';

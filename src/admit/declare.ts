@@ -1,15 +1,14 @@
 import type { Logger, WithPgClient } from "graphile-worker";
-import { show } from "../checks/options.ts";
 import type { Engine } from "../db/engine.ts";
 import { isLockTimeout } from "../db/outage.ts";
-import { type AnyPolicy, definitionHash, policyDefinition, resolveLimits } from "../policy/policy.ts";
+import { type AnyPolicy, definitionHash, policyDefinition } from "../policy/policy.ts";
 import { policySettings, type Settings } from "../settings.ts";
+import { goOnResolving } from "./resolve-again.ts";
 
-/** When this process started: at equal versions the process that started last declares what holds. */
+/** When this process started. Of equal versions, the definition of the process that started last is in force. */
 const STARTED_AT = new Date(Date.now() - performance.now());
-const PAGE = 1000;
 
-/** Records this process's policies in the database; partitions of a policy that changed are resolved anew. */
+/** Records this process's policies in the database. If a policy has changed, its partitions get the new limits. */
 export async function declarePolicies(
   withPgClient: WithPgClient,
   engine: Engine,
@@ -21,17 +20,44 @@ export async function declarePolicies(
     const own = policySettings(policy, settings);
     const hash = definitionHash(definition);
     const declare = () => withPgClient((client) => engine.declare(client, definition, hash, own, STARTED_AT));
-    const { in_force, changed } = await withPatience(declare, () =>
+    const { in_force, to_resolve } = await withPatience(declare, () =>
       logger.warn(
-        `Cannot declare policy "${policy.identifier}" yet: another transaction has it locked, such as a pause that is ` +
-          "not committed. Trying again",
+        `Cannot declare policy "${policy.identifier}" yet, trying again: another transaction has locked it, for ` +
+          "example a pause that is not committed",
       ),
     );
-    if (in_force && changed) await resolveAgain(withPgClient, engine, policy, logger);
+    if (in_force && to_resolve) await goOnResolving(withPgClient, engine, settings, logger);
   }
 }
 
-/** Again and again while somebody holds a lock that it needs. */
+/**
+ * For hosts that are not told when a worker starts: declares the policies of a process when they are first needed, once for
+ * each pool of connections. If that fails, the next call tries again.
+ *
+ * @returns null if they are declared
+ */
+export function declareOnce(
+  engine: Engine,
+  settings: Settings,
+): (withPgClient: WithPgClient, logger: Logger) => Promise<void> | null {
+  const states = new WeakMap<WithPgClient, Promise<void> | "declared">();
+  return (withPgClient, logger) => {
+    const known = states.get(withPgClient);
+    if (known === "declared") return null;
+    if (known) return known;
+    const declaring = declarePolicies(withPgClient, engine, settings, logger).then(
+      () => void states.set(withPgClient, "declared"),
+      (error) => {
+        states.delete(withPgClient);
+        throw error;
+      },
+    );
+    states.set(withPgClient, declaring);
+    return declaring;
+  };
+}
+
+/** Repeats an action until no lock times out. */
 async function withPatience<T>(act: () => Promise<T>, onLocked: () => void): Promise<T> {
   for (;;) {
     try {
@@ -43,46 +69,11 @@ async function withPatience<T>(act: () => Promise<T>, onLocked: () => void): Pro
   }
 }
 
-/**
- * From the stored contexts, a page at a time; the router applies what comes of it like any arrival. Contexts of earlier
- * definitions may lack what the new one reads: such a partition keeps its limits until its next job brings a new context.
- */
-async function resolveAgain(
-  withPgClient: WithPgClient,
-  engine: Engine,
-  policy: AnyPolicy,
-  logger: Logger,
-): Promise<void> {
-  const { version } = policyDefinition(policy);
-  const failed: { key: string; error: unknown }[] = [];
-  let looked = 0;
-  let after: string | null = null;
-  for (;;) {
-    const page = await withPgClient((client) =>
-      engine.partitionsAfter(client, policy.identifier, after, PAGE),
-    );
-    const last = page.at(-1);
-    if (!last) break;
-    const partitions: object[] = [];
-    for (const { key, context } of page) {
-      try {
-        partitions.push({ key, context, ...resolveLimits(policy, context) });
-      } catch (error) {
-        failed.push({ key, error });
-      }
-    }
-    if (partitions.length > 0)
-      await withPgClient((client) => engine.resolveAgain(client, policy.identifier, version, partitions));
-    looked += page.length;
-    after = last.id;
-  }
-  const [first] = failed;
-  if (first) {
-    logger.warn(
-      `The definition of policy "${policy.identifier}" has changed, and of ${looked} partitions ${failed.length} keep ` +
-        "the limits they had until their next job is added: the new ones cannot be worked out from the stored " +
-        `contexts. The first is ${show(first.key)}: ${first.error instanceof Error ? first.error.message : String(first.error)}`,
-      { error: first.error },
-    );
-  }
+/** Version and hash of each policy's definition, by name. */
+export function definitionsOf(policies: readonly AnyPolicy[]): object {
+  const entries = policies.map((policy) => {
+    const definition = policyDefinition(policy);
+    return [policy.identifier, { version: definition.version, hash: definitionHash(definition) }];
+  });
+  return Object.fromEntries(entries);
 }

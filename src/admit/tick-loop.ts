@@ -1,133 +1,107 @@
 import type { Logger } from "graphile-worker";
 import type { Lease } from "../db/engine.ts";
+import { isUnknownPolicy } from "../db/sqlstates.ts";
 import { emit } from "../events.ts";
 import { CAP_KINDS } from "../gates/index.ts";
+import { makePauses, type Pause } from "./pauses.ts";
+import { makeSleeper } from "./sleeper.ts";
 import { type Pass, type TickContext, tickOnce } from "./tick.ts";
 
-/** A loop that comes back without getting anywhere (a row is locked, another router is at work) slows down to this. */
-const SLOWEST_MS = 100;
-/** While the workers have enough to do, what they finish is made up for in passes this far apart, not job by job. */
-const SATURATED_MS = 25;
-/** A pass that failed comes again after this, twice as long each time; nothing but stopping cuts it short. */
-const FIRST_ERROR_PAUSE_MS = 250;
-const LONGEST_ERROR_PAUSE_MS = 5000;
+/** What a loop ticks. Without a shard: all of them. */
+export interface Lead {
+  readonly policy: string;
+  readonly shard: string | null;
+}
 
 export interface TickLoopContext extends TickContext {
   readonly logger: Logger;
   readonly minTickIntervalMs: number;
   readonly loopHeartbeatMs: number;
-  /** Called when routing may have brought a shard this process does not know yet. */
+  /** Called if routing may have brought a shard that this process does not know yet. */
   readonly onArrivals?: () => void;
-  /** Called when somebody may not go whom a release might let go. */
+  /** Called if a pass left jobs behind that a release might let go. */
   readonly onDenied?: () => void;
+  /** Called with whether a cap on jobs in flight denied jobs: when the loop starts (it may have), and after each claim. */
+  readonly onFull?: (lead: Lead, full: boolean) => void;
 }
 
 /**
- * Ticks one shard of a policy whenever there is something to do: until nothing more can be admitted, then it sleeps
- * until the next partition becomes eligible, it is nudged, or its heartbeat. It never polls.
+ * Ticks one shard of a policy until nothing more can be admitted. Then it sleeps until the next partition becomes
+ * eligible, until somebody nudges it, or for one loop heartbeat. It never polls. It ends by itself once the policy is
+ * removed.
  */
-export function startShardLoop(context: TickLoopContext, lead: { policy: string; shard: string | null }) {
+export function startShardLoop(context: TickLoopContext, lead: Lead) {
+  const pauses = makePauses(context);
+  const sleeper = makeSleeper();
   let stopped = false;
   let nudged = true;
-  let wake = (): void => {};
-  let slow = context.minTickIntervalMs;
-  let failures = 0;
+  context.onFull?.(lead, true);
 
   const done = (async () => {
     while (!stopped) {
       nudged = false;
       const pass = await attempt();
-      if (stopped) return;
-      if (pass) await sleep(pauseAfter(pass), leastAfter(pass));
-      else await sleep(errorPause(), errorPause());
+      if (!stopped) await sleep(pass ? pauses.afterPass(pass) : pauses.afterFailure());
     }
   })();
 
+  /** Null if the pass failed. */
   async function attempt(): Promise<Pass | null> {
     try {
       const pass = await tickOnce(context, { ...lead, now: null, bounded: true });
-      failures = 0;
       if (pass.dropped > 0)
         context.logger.warn(`Policy ${lead.policy} dropped ${pass.dropped} jobs, by maxPending or whenBusy`);
       if (pass.routed) context.onArrivals?.();
       if (wantsRelease(pass)) context.onDenied?.();
+      if (pass.claimed > 0) context.onFull?.(lead, isFull(pass) || "ahead_full" in pass.denied);
       return pass;
     } catch (error) {
-      failures++;
       const message = error instanceof Error ? error.message : String(error);
+      if (isUnknownPolicy(error)) {
+        context.logger.info(`Policy ${lead.policy} was removed: its loop ends`);
+        stopped = true;
+      }
       if (!stopped) context.logger.warn(`Tick of ${lead.policy} failed, trying again: ${message}`, { error });
       return null;
     }
   }
 
-  /** Milliseconds until the next pass; a nudge cuts it short. */
-  function pauseAfter(pass: Pass): number {
-    const ready = pass.more || (pass.nextInMs !== null && pass.nextInMs <= 0);
-    slow = ready && !pass.progress ? Math.min(slow * 2, SLOWEST_MS) : context.minTickIntervalMs;
-    if (ready) return slow;
-    return Math.min(Math.max(pass.nextInMs ?? Number.POSITIVE_INFINITY, 0) + 1, context.loopHeartbeatMs);
-  }
-
-  /** The same, when nudged. */
-  function leastAfter(pass: Pass): number {
-    const saturated = pass.saturated === "workers" && context.minTickIntervalMs > 0 ? SATURATED_MS : 0;
-    return Math.max(context.minTickIntervalMs, saturated);
-  }
-
-  function errorPause(): number {
-    return Math.min(FIRST_ERROR_PAUSE_MS * 2 ** (failures - 1), LONGEST_ERROR_PAUSE_MS);
-  }
-
-  /** Sleeps `ms`, less when nudged, and `leastMs` at least. */
-  function sleep(ms: number, leastMs: number): Promise<void> {
-    const since = performance.now();
-    return new Promise((resolve) => {
-      let timer = setTimeout(resolve, nudged ? leastMs : Math.max(ms, leastMs));
-      let woken = nudged;
-      wake = () => {
-        if (woken && !stopped) return;
-        woken = true;
-        clearTimeout(timer);
-        const left = leastMs - (performance.now() - since);
-        if (stopped || left <= 0) resolve();
-        else timer = setTimeout(resolve, left);
-      };
-    });
+  function sleep({ ms, leastMs }: Pause): Promise<void> {
+    const began = performance.now();
+    return sleeper.sleepUntil(() => (stopped ? 0 : began + (nudged ? leastMs : Math.max(ms, leastMs))));
   }
 
   return {
     lead,
     nudge(): void {
       nudged = true;
-      wake();
+      sleeper.wake();
     },
     async stop(): Promise<void> {
       stopped = true;
-      wake();
+      sleeper.wake();
       await done;
     },
   };
 }
 
-/** Where a pass has filled the workers, those it left behind wait for no release. */
-function wantsRelease({ claimed, admitted, denied }: Pass): boolean {
-  const full = CAP_KINDS.some((kind) => `${kind}_full` in denied);
-  return full || (claimed > 0 && admitted === 0);
+/** Whether a cap on jobs in flight denied jobs. */
+const isFull = ({ denied }: Pass) => CAP_KINDS.some((kind) => `${kind}_full` in denied);
+
+/** Whether a release might let jobs go that a pass left behind. If the pass has filled the workers, none could. */
+function wantsRelease(pass: Pass): boolean {
+  return isFull(pass) || "probing" in pass.denied || (pass.claimed > 0 && pass.admitted === 0);
 }
 
-/** Whether what happened to a shard of a policy (undefined: to any) is of interest to this loop. */
-export function isFor(
-  lead: { readonly policy: string; readonly shard: string | null },
-  policy: string | undefined,
-  shard: string | undefined,
-): boolean {
+/** Whether a change of a shard of a policy (undefined: of any) concerns this loop. */
+export function isFor(lead: Lead, policy: string | undefined, shard: string | undefined): boolean {
   if (policy !== undefined && policy !== lead.policy) return false;
   return shard === undefined || lead.shard === null || lead.shard === shard;
 }
 
 type ShardLoop = ReturnType<typeof startShardLoop>;
 
-/** The shard loops of a process: one for each lease it holds. */
+/** The shard loops of a process: one for each lease that it has. */
 export function makeTickLoops(context: TickLoopContext) {
   const loops = new Map<string, ShardLoop>();
   const ending = new Set<Promise<void>>();
@@ -144,19 +118,19 @@ export function makeTickLoops(context: TickLoopContext) {
   }
 
   return {
-    /** Starts and stops loops so that they are those of the leases held. */
+    /** Starts and stops loops, so that there is one for each lease that this process has. */
     follow(leases: readonly Lease[]): void {
-      const held = new Map(
+      const leased = new Map(
         leases.filter((one) => one.leads).map((one) => [`${one.policy}\n${one.shard}`, one]),
       );
-      for (const [key, loop] of loops) if (!held.has(key)) end(key, loop);
-      for (const [key, { policy, shard }] of held) {
+      for (const [key, loop] of loops) if (!leased.has(key)) end(key, loop);
+      for (const [key, { policy, shard }] of leased) {
         if (loops.has(key)) continue;
         loops.set(key, startShardLoop(context, { policy, shard }));
         emit(context.events, "dispatchPolicy:leader", { policy, shard, leads: true });
       }
     },
-    /** Something happened to a shard of a policy (undefined: to any). */
+    /** Something has changed in a shard of a policy (undefined: in any). */
     nudge(policy?: string, shard?: string): void {
       for (const loop of loops.values()) if (isFor(loop.lead, policy, shard)) loop.nudge();
     },

@@ -1,81 +1,129 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { Task, WithPgClient } from "graphile-worker";
 import { checkOptions, show } from "../checks/options.ts";
 import { inTime } from "../db/deadline.ts";
+import { isUnknownPolicy } from "../db/sqlstates.ts";
 import { durationMs, isDuration } from "../duration.ts";
-import { ArgumentError } from "../errors.ts";
-import { type Pass, type TickContext, tickOnce } from "./tick.ts";
+import { ArgumentError, UnknownPolicyError } from "../errors.ts";
+import { TICK_TASK } from "../policy/job.ts";
+import { sleep } from "./sleeper.ts";
+import { type Pass, type TickContext, type TickRequest, tickOnce } from "./tick.ts";
 
-/** The task the crontab starts every minute: the tick that no crash can forget. */
-export const TICK_TASK = "dispatch_policy_tick";
-
-export interface TickTaskContext extends Omit<TickContext, "withPgClient"> {
+export interface TickTaskContext extends Omit<TickContext, "withPgClient" | "logger"> {
   readonly tickMaxDurationMs: number;
   readonly minTickIntervalMs: number;
-  /** Called after the ticks, for repairs. */
+  /** Called after the ticks: a sweep. */
   readonly afterwards?: (withPgClient: WithPgClient) => Promise<void>;
 }
 
 interface TickPayload {
+  /**
+   * The only policy to tick.
+   * @default every policy in the database
+   */
   policy?: string;
+  /**
+   * The only shard to tick.
+   * @default every shard
+   */
   shard?: string;
+  /**
+   * If no loop leads, the task goes on for this duration. Its worker then needs a concurrency of at least 2.
+   * @default the task ends when nothing more can be admitted
+   */
   for?: string;
 }
 
 /**
- * Ticks until nothing more can be admitted, then returns: it must not sit in a worker's slot. Payload `{ policy?,
- * shard?, for? }`: with `for` (a duration) and no live leader it goes on until then, sleeping in between; such a worker
- * needs a concurrency of at least 2.
+ * Ticks until nothing more can be admitted, then returns, so that it does not occupy a worker for long.
+ *
+ * Payload `{ policy?, shard?, for? }`. With `for`, a duration, and without a live leader, it goes on for this time,
+ * with sleeps in between. Its worker pool must then run at least two jobs at once.
  */
 export function makeTickTask(context: TickTaskContext): Task {
   return async (payload, helpers) => {
     const options = readPayload(payload);
     const started = performance.now();
     const lasts = options.for === undefined ? 0 : durationMs(options.for as never);
-    const ticks = { ...context, withPgClient: inTime(context.engine, helpers.withPgClient) };
-    // a loop comes back when workers have caught up; where none leads, what is not admitted now waits a minute
-    const bounded = lasts > 0 || (await isLed(ticks, options));
+    const { logger, withPgClient } = helpers;
+    const ticks = { ...context, logger, withPgClient: inTime(context.engine, withPgClient) };
+    let targets = await targetsOf(ticks, options);
+    // a task that goes on comes back for more, as a loop does
+    if (lasts > 0) targets = targets.map((target) => ({ ...target, bounded: true }));
     do {
       const nextInMs = await tickAll(
         ticks,
-        { ...options, bounded },
+        targets,
         started + Math.max(context.tickMaxDurationMs, lasts),
         helpers.abortSignal,
       );
       const left = started + lasts - performance.now();
-      if (left <= 0 || helpers.abortSignal?.aborted || (await isLed(ticks, options))) break;
+      if (left <= 0 || helpers.abortSignal?.aborted) break;
+      if ((await targetsOf(ticks, options)).every(({ bounded }) => bounded)) break; // loops lead by now
       await sleep(Math.min(nextInMs ?? 1000, left, 1000), helpers.abortSignal);
     } while (performance.now() - started < lasts);
     await context.afterwards?.(ticks.withPgClient);
   };
 }
 
-/** Ticks every policy asked for until none has more; returns when something may be admitted next. */
+type Target = Omit<TickRequest, "now">;
+
+/** Ticks every target until none has more. Returns the milliseconds until a job may be admitted; null: unknown. */
 async function tickAll(
   context: TickContext & { minTickIntervalMs: number },
-  { policy, shard, bounded }: TickPayload & { bounded: boolean },
+  targets: readonly Target[],
   until: number,
   signal: AbortSignal | undefined,
 ): Promise<number | null> {
-  const policies = policy === undefined ? await context.withPgClient(context.engine.policyNames) : [policy];
   let nextInMs: number | null = null;
-  for (const name of policies) {
-    let pass: Pass;
-    let idle = 0;
-    do {
-      pass = await tickOnce(context, { policy: name, shard: shard ?? null, now: null, bounded });
-      idle = pass.progress ? 0 : idle + 1;
-      if (pass.more) await sleep(context.minTickIntervalMs * idle, signal);
-    } while (pass.more && idle < 10 && performance.now() < until && !signal?.aborted);
-    if (pass.nextInMs !== null) nextInMs = Math.min(nextInMs ?? pass.nextInMs, Math.max(pass.nextInMs, 0));
+  for (const target of targets) {
+    const inMs = await tickTarget(context, target, until, signal).catch((error) => {
+      if (!isUnknownPolicy(error)) throw error;
+      return null; // it was removed meanwhile
+    });
+    if (inMs !== null) nextInMs = Math.min(nextInMs ?? inMs, Math.max(inMs, 0));
   }
   return nextInMs;
 }
 
-async function isLed({ engine, withPgClient }: TickContext, { policy }: TickPayload): Promise<boolean> {
-  const policies = policy === undefined ? await withPgClient(engine.policyNames) : [policy];
+/** The same of one target. */
+async function tickTarget(
+  context: TickContext & { minTickIntervalMs: number },
+  target: Target,
+  until: number,
+  signal: AbortSignal | undefined,
+): Promise<number | null> {
+  let pass: Pass;
+  let idle = 0;
+  do {
+    pass = await tickOnce(context, { ...target, now: null });
+    idle = pass.progress ? 0 : idle + 1;
+    if (pass.more) await sleep(context.minTickIntervalMs * idle, signal);
+  } while (pass.more && idle < 10 && performance.now() < until && !signal?.aborted);
+  return pass.nextInMs;
+}
+
+/**
+ * What to tick, and where the ahead bound applies. A shard's loop admits more when the workers have caught up. Jobs of a
+ * shard without one would wait for the next minute, so there the gates alone decide.
+ *
+ * Each shard of each policy is judged on its own: one that nobody leads must not take the bound from the others.
+ */
+async function targetsOf(
+  { engine, withPgClient }: TickContext,
+  { policy, shard: only }: TickPayload,
+): Promise<Target[]> {
+  const shard = only ?? null;
+  const known = await withPgClient(engine.policyNames);
+  if (policy !== undefined && !known.includes(policy)) throw new UnknownPolicyError(policy, known);
+  const policies = policy === undefined ? known : [policy];
   const leases = await withPgClient((client) => engine.leases(client, policies));
-  return leases.length > 0 && leases.every((lease) => (lease.expires_in_ms ?? 0) > 0);
+  return policies.flatMap((name): Target[] => {
+    const led = leases.filter((one) => one.policy === name && (shard === null || one.shard === shard));
+    const unled = led.filter((one) => !((one.expires_in_ms ?? 0) > 0));
+    if (unled.length === led.length) return [{ policy: name, shard, bounded: false }];
+    const each = unled.map((one) => ({ policy: name, shard: one.shard, bounded: false }));
+    return [{ policy: name, shard, bounded: true }, ...each];
+  });
 }
 
 function readPayload(payload: unknown): TickPayload {
@@ -98,8 +146,4 @@ function stripCron(options: unknown): unknown {
   if (typeof options !== "object" || options === null) return options;
   const { _cron, ...rest } = options as Record<string, unknown>;
   return rest;
-}
-
-function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return delay(ms, undefined, { signal }).catch(() => {}); // aborted: the caller looks
 }

@@ -1,4 +1,4 @@
-import type { WithPgClient } from "graphile-worker";
+import type { Logger, WithPgClient } from "graphile-worker";
 import { storableText } from "../checks/options.ts";
 import type { Admission, Drop, Engine, KeylessJob, Queryable } from "../db/engine.ts";
 import { inHalves, isOfEntries } from "../db/halves.ts";
@@ -7,9 +7,9 @@ import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, policyDefinition, resolveJob } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
 
-/** Arrivals and notes one routing step takes at most. */
+/** The most arrivals and freed rows that one routing step consumes. */
 const ROUTE_BATCH = 10_000;
-/** Such steps before it admits: however many arrive, those that are routed go. */
+/** The most routing steps before a pass. So jobs go on, however many arrive. */
 const ROUTE_STEPS = 10;
 const KEY_BATCH = 1000;
 
@@ -18,6 +18,8 @@ export interface TickContext {
   readonly engine: Engine;
   readonly registry: Registry;
   readonly events: EventSink;
+  /** For jobs that are set aside because their keys cannot be worked out. */
+  readonly logger: Pick<Logger, "warn">;
   readonly partitionBatchSize: number;
 }
 
@@ -25,48 +27,53 @@ export interface TickRequest {
   readonly policy: string;
   /** Null: every shard. */
   readonly shard: string | null;
-  /** Null: the database clock. */
+  /** Null: the database's clock. */
   readonly now: Date | null;
-  /** Whether the policy's jobs are kept just ahead of its workers. */
+  /** Whether the ahead bound applies: jobs are kept just ahead of the workers. */
   readonly bounded: boolean;
 }
 
-/** What one admission pass did. */
+/** The result of one admission pass. */
 export interface TickResult {
-  /** Partitions looked at. */
+  /** Partitions that the pass claimed. */
   claimed: number;
   admitted: number;
-  /** Partitions that kept due jobs, each once, under the gate that frees last. */
+  /** How many partitions kept due jobs, by reason. Each counts once, for the gate that will have room last. */
   denied: Record<string, number>;
-  /** Jobs that were dropped since the pass before, by `maxPending` or `whenBusy`. */
+  /** Jobs that were dropped since the previous pass, by `maxPending` or `whenBusy`. */
   dropped: number;
   durationMs: number;
-  /** When something may be admitted next; null: nothing until something happens. */
+  /** When a job may be admitted next. Null: not before something changes. */
   nextEligibleAt: Date | null;
 }
 
-/** A pass, and whether there was more to do than it did: then the caller comes back at once. */
+/** A pass, with what its caller needs to decide when to repeat it. */
 export interface Pass extends TickResult {
+  /** Whether there is more to do: the caller repeats the pass at once. */
   readonly more: boolean;
-  /** Another pass was at it, and may have seen less than this one would have. */
+  /** Whether another pass was at work. It may have seen less than this one would have. */
   readonly busy: boolean;
-  /** Whether anything was routed: a partition may be of a shard that is new. */
+  /** Whether anything was routed. If so, a partition may belong to a new shard. */
   readonly routed: boolean;
-  /** Whether anything moved on: a caller that comes back without it slows down. */
+  /** Whether the pass changed anything. If not, a caller that repeats it slows down. */
   readonly progress: boolean;
-  /** Milliseconds by the database's clock until something may be admitted; null: nothing until something happens. */
+  /** Milliseconds by the database's clock until a job may be admitted. Null: not before something changes. */
   readonly nextInMs: number | null;
-  /** Nothing goes until a job ends; "workers": since they have enough to do for a while. */
+  /** No job goes until one ends. "workers": because the workers have enough to do for a while. */
   readonly saturated: "gate" | "workers" | null;
 }
 
-/** One admission pass: completes keys, routes what arrived, admits. Each step is a transaction of its own. */
+/** One tick: works out missing keys, routes arrivals, admits. Each step is a transaction of its own. */
 export async function tickOnce(context: TickContext, request: TickRequest): Promise<Pass> {
   const started = performance.now();
-  const keyed = await keyJobs(context, request.policy);
+  const policy = context.registry.policies.find((one) => one.identifier === request.policy);
+  const isKeyed = policy && !policyDefinition(policy).resolvesInSql;
+  let keyed = isKeyed ? await keyJobs(context, policy) : 0;
   const routed = await route(context, request);
   const admission = await admit(context, request);
-  const drops = await takeDrops(context, request.policy);
+  // its definition needed JavaScript before, or the jobs were another policy's
+  if (policy && !isKeyed && admission?.to_key) keyed = await keyJobs(context, policy);
+  const drops = await consumeDrops(context, request.policy);
   const saturated = admission?.saturated ?? null;
   const busy = admission === null || routed < 0;
   const isDue = admission?.to_route || (admission?.next_in_ms ?? Number.POSITIVE_INFINITY) <= 0;
@@ -92,21 +99,21 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
 }
 
 /**
- * Whether a pass left anything other than it was. If it looked at all that could go and neither admitted nor denied
- * anything, other sessions hold what is due: a pass that follows at once would find the same.
+ * Whether a pass changed anything. If it claimed all that it could, and neither admitted nor denied anything, then other
+ * sessions have locked the due jobs. A pass that follows at once would find the same.
  */
 function hasMoved({ claimed, admitted, set_aside, denied }: Admission, most: number): boolean {
   return claimed >= most || admitted + set_aside > 0 || Object.keys(denied).length > 0;
 }
 
-/** Only policies that may drop jobs are asked. */
-async function takeDrops({ registry, withPgClient, engine }: TickContext, name: string): Promise<Drop[]> {
+/** Reads the drops of a policy that may drop jobs. Other policies cost no query. */
+async function consumeDrops({ registry, withPgClient, engine }: TickContext, name: string): Promise<Drop[]> {
   const policy = registry.policies.find((one) => one.identifier === name);
   if (!policy) return [];
   const { maxPending, whenBusy } = policyDefinition(policy);
   const drops = (maxPending !== null && maxPending.whenFull !== "reject") || whenBusy === "skip";
   if (!drops) return [];
-  return withPgClient((client) => engine.takeDrops(client, name));
+  return withPgClient((client) => engine.consumeDrops(client, name));
 }
 
 /** One event per transition, with its numbers. */
@@ -121,7 +128,7 @@ function tell(events: EventSink, { policy, shard }: TickRequest, pass: Pass, set
   if (setAside > 0) emit(events, "dispatchPolicy:setAside", { policy, count: setAside });
 }
 
-/** Routes while there is a batch to consume. Returns how much it did; -1: another router is at work. */
+/** Routes while there is a full batch. Returns how many rows it routed. -1: another router is at work. */
 async function route(context: TickContext, request: TickRequest): Promise<number> {
   let total = 0;
   for (let steps = 0; steps < ROUTE_STEPS; steps++) {
@@ -143,7 +150,7 @@ function admit(context: TickContext, request: TickRequest) {
   return orBusy(step);
 }
 
-/** Null when locks were not to be had in time: busy, and to be tried again. */
+/** Null if a lock timed out: the step is busy, and is tried again later. */
 async function orBusy<T>(step: Promise<T>): Promise<T | null> {
   try {
     return await step;
@@ -153,65 +160,75 @@ async function orBusy<T>(step: Promise<T>): Promise<T | null> {
   }
 }
 
-/** Works out the partitions of jobs staged from SQL that only this process's functions can tell. */
-async function keyJobs(context: TickContext, name: string): Promise<number> {
-  const policy = context.registry.policies.find((one) => one.identifier === name);
-  if (!policy || policyDefinition(policy).resolvesInSql) return 0;
-  // mostly there are none, which one round trip tells
+/** Works out the partitions of jobs that have none yet. */
+async function keyJobs(context: TickContext, policy: AnyPolicy): Promise<number> {
+  const name = policy.identifier;
+  // usually there are none, and one round trip shows that
   const [any] = await context.withPgClient((client) => context.engine.keylessJobs(client, name, 1));
   if (!any) return 0;
-  try {
-    return await keyBatch(context, policy, storeKeys);
-  } catch (error) {
+  const { read, refused } = await keyBatch(context, policy, storeKeys).catch((error) => {
     if (!isOfEntries(error)) throw error;
     return keyBatch(context, policy, storeKeysInParts);
-  }
+  });
+  tellOfRefused(context, name, refused);
+  return read;
 }
 
+function tellOfRefused({ events, logger }: TickContext, policy: string, refused: readonly KeyedJob[]): void {
+  const [first] = refused;
+  if (!first) return;
+  emit(events, "dispatchPolicy:setAside", { policy, count: refused.length });
+  logger.warn(
+    `Policy ${policy} set ${refused.length} jobs aside whose partition it cannot work out. The first is ${first.id}: ` +
+      `${first.error}. They are tried again later. Correct or remove them: staged_jobs.error says what is wrong with each`,
+  );
+}
+
+/** Returns the jobs that were set aside. */
 type StoreKeys = (
   engine: Engine,
   client: Queryable,
   policy: AnyPolicy,
   jobs: readonly KeyedJob[],
-) => Promise<unknown>;
+) => Promise<readonly KeyedJob[]>;
 
-function keyBatch(
-  { withPgClient, engine }: TickContext,
-  policy: AnyPolicy,
-  store: StoreKeys,
-): Promise<number> {
+function keyBatch({ withPgClient, engine }: TickContext, policy: AnyPolicy, store: StoreKeys) {
   return withPgClient((client) =>
     engine.inTransaction(client, async () => {
       const jobs = await engine.keylessJobs(client, policy.identifier, KEY_BATCH);
-      if (jobs.length > 0) {
-        const keyed = jobs.map((job) => keyedJob(policy, job));
-        await store(engine, client, policy, keyed);
-      }
-      return jobs.length;
+      const keyed = jobs.map((job) => keyedJob(policy, job));
+      const refused = keyed.length > 0 ? await store(engine, client, policy, keyed) : [];
+      return { read: jobs.length, refused };
     }),
   );
 }
 
-const storeKeys: StoreKeys = (engine, client, policy, jobs) =>
-  engine.keyJobs(client, policy.identifier, policyDefinition(policy).version, jobs);
+const storeKeys: StoreKeys = async (engine, client, policy, jobs) => {
+  await engine.keyJobs(client, policy.identifier, policyDefinition(policy).version, jobs);
+  return jobs.filter(({ error }) => error !== undefined);
+};
 
-/** The database refused a batch: halves of it are tried, and a job that it refuses alone is set aside with its error. */
-const storeKeysInParts: StoreKeys = (engine, client, policy, jobs) =>
-  inHalves(
+/** For a batch that the database refused: tries halves of it, and sets a job aside that the database refuses alone. */
+const storeKeysInParts: StoreKeys = async (engine, client, policy, jobs) => {
+  const refused: KeyedJob[] = [];
+  await inHalves(
     jobs,
-    (part) => engine.inSavepoint(client, () => storeKeys(engine, client, policy, part)),
-    ({ id }, error) => {
-      // its own error may be what this database's encoding has no letters for
+    async (part) =>
+      refused.push(...(await engine.inSavepoint(client, () => storeKeys(engine, client, policy, part)))),
+    async ({ id }, error) => {
+      // the error may have letters that the database's encoding lacks
       const message = errorText(error).replace(/[^\x20-\x7e]/g, "?");
-      return storeKeys(engine, client, policy, [{ id, error: message }]);
+      refused.push(...(await storeKeys(engine, client, policy, [{ id, error: message }])));
     },
   );
+  return refused;
+};
 
 interface KeyedJob {
   readonly id: string;
   readonly cost?: number;
   readonly partition?: object;
-  /** Why it cannot be worked out. */
+  /** Why its partition cannot be worked out. */
   readonly error?: string;
 }
 
@@ -233,7 +250,7 @@ function keyedJob(policy: AnyPolicy, job: KeylessJob): KeyedJob {
   }
 }
 
-/** It may quote a part of the payload that was cut within a letter. */
+/** A storable message. An error may quote a part of the payload that was cut within a letter. */
 function errorText(error: unknown): string {
   return storableText(error instanceof Error ? error.message : String(error));
 }

@@ -1,16 +1,16 @@
 import { types } from "node:util";
 import { suggestion } from "../closest.ts";
-import { DURATION_EXPECTED, isDuration } from "../duration.ts";
+import { DURATION_EXPECTED, durationMs, isDuration } from "../duration.ts";
 import { ArgumentError, PolicyDefinitionError } from "../errors.ts";
 
-/** What an option's value has to be, and how to say so. */
+/** The values that an option accepts, and the words for them in error messages. */
 export interface Rule {
   /** Completes "… must be". */
   readonly expects: string;
   readonly accepts: (value: unknown) => boolean;
 }
 
-/** Sums and products of such numbers neither overflow nor underflow, which PostgreSQL raises as errors of every tick. */
+/** Every tick would fail if PostgreSQL's arithmetic overflowed or underflowed. Numbers in this range cannot cause that. */
 const MOST = 1e12;
 const LEAST = 1e-12;
 
@@ -35,24 +35,23 @@ export const aDuration: Rule = { expects: DURATION_EXPECTED, accepts: isDuration
 
 export const positiveDuration: Rule = {
   expects: `${DURATION_EXPECTED}, longer than 0`,
-  // A duration carries no sign, so that any digit but 0 makes it longer than nothing.
-  accepts: (value) => isDuration(value) && /[1-9]/.test(value),
+  accepts: (value) => isDuration(value) && durationMs(value) / 1000 >= LEAST,
 };
 
 export const aBoolean: Rule = { expects: "true or false", accepts: (value) => typeof value === "boolean" };
 
 export const aDate: Rule = {
   expects: "a valid Date",
-  // also one of another realm, as test runners make them
+  // also accepts a Date of another realm, which test runners make
   accepts: (value) => types.isDate(value) && !Number.isNaN(value.getTime()),
 };
 
 export const aFunction: Rule = { expects: "a function", accepts: (value) => typeof value === "function" };
 
-/** The most jobs to be told to count: SQL adds to it. */
+/** The highest count of jobs that an option accepts. SQL adds to it, and the sum must fit into an integer. */
 export const MOST_COUNTED = 2 ** 30;
 
-/** By default up to what PostgreSQL's integers hold. */
+/** By default up to the largest integer of PostgreSQL. */
 export function wholeNumber(least: number, most = 2 ** 31 - 1): Rule {
   return {
     expects: `a whole number, ${least} to ${most}`,
@@ -61,7 +60,7 @@ export function wholeNumber(least: number, most = 2 ** 31 - 1): Rule {
   };
 }
 
-/** A string that PostgreSQL can hold: not empty, at most `most` characters, no NUL. */
+/** A string that PostgreSQL can store: not empty, at most `most` characters, no NUL. */
 export function text(most: number): Rule {
   return {
     expects: `a non-empty string of at most ${most} characters without NUL`,
@@ -73,7 +72,7 @@ export function text(most: number): Rule {
   };
 }
 
-/** Also an empty one: what is looked for, or said, not what is made. */
+/** A string that may be empty: a search text or a reason, not a name. */
 export const anyText: Rule = {
   expects: "a string without NUL",
   accepts: (value) => typeof value === "string" && isStorableText(value),
@@ -92,12 +91,12 @@ export function oneOf(...values: readonly string[]): Rule {
   return { expects, accepts: (value) => values.includes(value as string) };
 }
 
-/** A text that survives PostgreSQL: it has no NUL, and halves of surrogate pairs would silently turn into U+FFFD. */
+/** Whether PostgreSQL stores a text unchanged. It refuses NUL, and turns halves of surrogate pairs into U+FFFD. */
 export function isStorableText(value: string): boolean {
   return !value.includes("\0") && value.isWellFormed();
 }
 
-/** Somebody else's text, such as an error's message, as PostgreSQL can store it. */
+/** A foreign text, such as an error's message, changed so that PostgreSQL can store it. */
 export function storableText(value: string): string {
   return value.toWellFormed().replaceAll("\0", "\ufffd");
 }
@@ -113,7 +112,8 @@ export function check(key: string, value: unknown, rule: Rule): void {
 }
 
 /**
- * As {@link check}, of what a function made of a payload or context: a text may be a secret from there, and stays out.
+ * Like {@link check}, for a value that a function returned. A text may be a secret from the payload, so the error leaves
+ * it out.
  *
  * @throws {ArgumentError}
  */
@@ -122,13 +122,13 @@ export function checkReturned(key: string, value: unknown, rule: Rule): void {
   else throw new ArgumentError(`${key} must be ${rule.expects}, got a string`);
 }
 
-/** As {@link check}, where the option may be left out. */
+/** Like {@link check}, for an option that may be left out. */
 export function optional<T>(key: string, value: T, rule: Rule): T {
   if (value !== undefined) check(key, value, rule);
   return value;
 }
 
-/** @throws {ArgumentError} when `options` is no plain object, or has a key that is not among `known` */
+/** @throws {ArgumentError} if `options` is no plain object, or has a key that is not among `known` */
 export function checkOptions(
   owner: string,
   options: unknown,
@@ -143,9 +143,9 @@ export function checkOptions(
 }
 
 /**
- * Calls a function the user declared, so that what it throws says which option it was.
+ * Calls a function that is an option. If it throws, the error names the option.
  *
- * @throws {ArgumentError} whose cause is what the function threw; a PolicyDefinitionError as it is
+ * @throws {ArgumentError} with the function's error as its cause. A PolicyDefinitionError is thrown unchanged.
  */
 export function callOption(
   option: string,
@@ -157,7 +157,7 @@ export function callOption(
   try {
     return (run as (...args: unknown[]) => unknown)(first, second, third);
   } catch (error) {
-    // A gate made inside the function has said what is wrong.
+    // it comes from a gate that the function makes, and names that gate
     if (error instanceof PolicyDefinitionError) throw error;
     throw new ArgumentError(`${option} threw: ${error instanceof Error ? error.message : show(error)}`, {
       cause: error,
@@ -166,10 +166,9 @@ export function callOption(
 }
 
 /**
- * Runs a step of a declaration: what it finds wrong with a value is wrong with the definition.
+ * Runs a step of a declaration. An error about a value becomes an error of the definition.
  *
- * @throws {PolicyDefinitionError} with the message of the ArgumentError or PolicyDefinitionError that `step` threw, after
- * `prefix`
+ * @throws {PolicyDefinitionError} if `step` throws an ArgumentError or PolicyDefinitionError: its message, after `prefix`
  */
 export function declaring<T>(prefix: string, step: () => T): T {
   try {
@@ -180,13 +179,14 @@ export function declaring<T>(prefix: string, step: () => T): T {
   }
 }
 
-/** A value as an error message should name it: short, and never a whole payload. */
+/** A value as error messages show it: short, and never a whole payload. */
 export function show(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
   if (typeof value === "function") return "a function";
   if (typeof value === "bigint") return `the bigint ${value}n`;
   if (typeof value !== "object" || value === null) return String(value);
   if (Array.isArray(value)) return "an array";
+  if ("~policy" in value && "identifier" in value) return `the policy ${JSON.stringify(value.identifier)}`;
   const maker = value.constructor?.name ?? "Object";
   return maker === "Object" ? "an object" : `${/^[AEIOU]/.test(maker) ? "an" : "a"} ${maker}`;
 }

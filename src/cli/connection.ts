@@ -1,4 +1,3 @@
-import { parseArgs } from "node:util";
 import { ArgumentError } from "../errors.ts";
 
 /** Where a command works, from its options and the environment. */
@@ -8,16 +7,15 @@ export interface Connection {
   readonly policySchema: string | undefined;
 }
 
-/** @throws {ArgumentError} without a connection; node's parseArgs for an unknown option */
-export function readConnection(args: string[]): Connection {
-  const { values } = parseArgs({
-    args,
-    options: {
-      connection: { type: "string", short: "c" },
-      schema: { type: "string" },
-      "policy-schema": { type: "string" },
-    },
-  });
+/** The options of every command, for node's parseArgs. */
+export const CONNECTION_OPTIONS = {
+  connection: { type: "string", short: "c" },
+  schema: { type: "string" },
+  "policy-schema": { type: "string" },
+} as const;
+
+/** @throws {ArgumentError} without a connection */
+export function connectionOf(values: { [name in keyof typeof CONNECTION_OPTIONS]?: string }): Connection {
   const connectionString = values.connection ?? process.env.DATABASE_URL;
   if (!connectionString) {
     throw new ArgumentError("no database: give --connection URL or set DATABASE_URL");

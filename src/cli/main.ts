@@ -1,22 +1,41 @@
 #!/usr/bin/env node
+import { adoptCommand } from "./adopt.ts";
+import { handBackCommand } from "./hand-back.ts";
 import { migrateCommand } from "./migrate.ts";
+import { removePolicyCommand } from "./remove-policy.ts";
+import { uninstallCommand } from "./uninstall.ts";
 
 /** One command a file; each says what it takes and does. */
-const COMMANDS: Record<string, { summary: string; run(args: string[]): Promise<void> }> = {
+interface Command {
+  readonly summary: string;
+  /** A line for each option of its own. */
+  readonly help: string;
+  run(args: string[]): Promise<void>;
+}
+
+const COMMANDS: Record<string, Command> = {
   migrate: migrateCommand,
+  adopt: adoptCommand,
+  "hand-back": handBackCommand,
+  "remove-policy": removePolicyCommand,
+  uninstall: uninstallCommand,
 };
 
 const USAGE = `Usage: graphile-worker-dispatch-policy <command> [options]
 
 Commands:
 ${Object.entries(COMMANDS)
-  .map(([name, { summary }]) => `  ${name.padEnd(10)}${summary}`)
+  .map(([name, { summary }]) => `  ${name.padEnd(15)}${summary}`)
   .join("\n")}
 
 Options of every command:
   -c, --connection URL   PostgreSQL connection; default: DATABASE_URL
   --schema NAME          Graphile Worker's schema; default: GRAPHILE_WORKER_SCHEMA, else graphile_worker
   --policy-schema NAME   this package's schema; default: DISPATCH_POLICY_SCHEMA, else dispatch_policy
+
+${Object.entries(COMMANDS)
+  .map(([name, { help }]) => `Options of ${name}:\n${help}`)
+  .join("\n\n")}
 `;
 
 async function main([name, ...args]: string[]): Promise<number> {

@@ -1,10 +1,10 @@
 import type { WithPgClient } from "graphile-worker";
 import type { Engine, Queryable } from "./engine.ts";
 
-/** A tick, a flush of releases and each step of a sweep take milliseconds; their locks time out after seconds. */
+/** A tick, a flush and each step of a sweep take milliseconds, and their locks time out after seconds. */
 const DEADLINE_MS = 30_000;
 
-/** What repeats itself must not hang for ever: with {@link DEADLINE_MS}, cancelled by way of `via`. */
+/** Gives repeated work a deadline of 30 s, because it must not hang for ever. `via` has the connection that cancels it. */
 export function inTime(
   engine: Engine,
   withPgClient: WithPgClient,
@@ -14,8 +14,8 @@ export function inTime(
 }
 
 /**
- * The same, but fails after `ms`, whether it waits for a client of the pool, for a lock or for the network. What runs
- * then is cancelled by its backend's process id; a client that comes too late goes back unused.
+ * Like `withPgClient`, but it fails after `ms`, whether it waits for a client of the pool, for a lock or for the network.
+ * `cancel` gets the process id of the backend that runs a statement then. A client that comes too late goes back unused.
  */
 export function withDeadline(
   withPgClient: WithPgClient,
@@ -29,10 +29,11 @@ export function withDeadline(
     const timer = setTimeout(() => {
       over = true;
       reject(new Error(`no answer from the database within ${ms} ms`));
-      if (typeof pid === "number") cancel(pid).catch(() => {}); // what it waits for has time-outs of its own
+      if (typeof pid === "number") cancel(pid).catch(() => {}); // if this fails, the statement's own timeouts end it
     }, ms);
     withPgClient<T>(async (client) => {
-      if (over) throw new Error("too late");
+      if (over)
+        throw new Error(`no connection within ${ms} ms: the call has failed already, and runs nothing`);
       ({ processID: pid } = client as { processID?: number | null });
       return callback(client);
     })

@@ -1,7 +1,11 @@
 import type { JsonObject, PolicyDefinition } from "../policy/policy.ts";
+import { parameters } from "./parameters.ts";
 import type { Queryable, Statements } from "./statements.ts";
 
-/** Policies, and what a new definition means for the partitions that are there. */
+/**
+ * Policies, and the limits that a new definition gives to existing partitions. It is long because it is a list: a method a
+ * statement.
+ */
 export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
   return {
     declare: (
@@ -11,9 +15,9 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
       settings: object,
       startedAt: Date,
     ) =>
-      first<{ in_force: boolean; changed: boolean }>(
+      first<{ in_force: boolean; to_resolve: boolean }>(
         client,
-        `select * from ${schema}._declare_policy($1, $2, $3, $4)`,
+        `select * from ${schema}._declare_policy(${parameters("jsonb", "text", "jsonb", "time")})`,
         [JSON.stringify(definition), hash, JSON.stringify(settings), startedAt],
       ),
 
@@ -25,15 +29,46 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
     partitionsAfter: (client: Queryable, policy: string, after: string | null, limit: number) =>
       rowsAsIs<{ id: string; key: string; context: JsonObject }>(
         client,
-        `select * from ${schema}._partitions_after($1, $2, $3)`,
+        `select * from ${schema}._partitions_after(${parameters("text", "uuid", "int")})`,
         [policy, after, limit],
       ),
 
-    resolveAgain: (client: Queryable, policy: string, version: number, partitions: readonly object[]) =>
-      rows(client, `select ${schema}._resolve_again($1, $2, $3)`, [
-        policy,
-        version,
-        JSON.stringify(partitions),
+    /** Policies whose limits somebody began to work out again, with the hash of the definition that does. */
+    resolutions: (client: Queryable) =>
+      rowsAsIs<{ policy: string; hash: string; after: string | null }>(
+        client,
+        `select policy, definition_hash as hash, after from ${schema}._private_resolutions`,
+      ),
+
+    /** False: somebody else goes on from this place, or another definition is in force. */
+    resolveAgain: async (
+      client: Queryable,
+      { policy, hash, after }: { policy: string; hash: string; after: string | null },
+      last: string | null,
+      partitions: readonly object[],
+    ) =>
+      (
+        await first<{ goes_on: boolean }>(
+          client,
+          `select ${schema}._resolve_again(${parameters("text", "text", "uuid", "uuid", "json")}) as goes_on`,
+          [policy, hash, after, last, JSON.stringify(partitions)],
+        )
+      ).goes_on,
+
+    /** The policies of a pool that another live pool has in another definition of the same version. */
+    otherDefinitions: async (client: Queryable, poolId: string) =>
+      (
+        await rows<{ policy: string }>(
+          client,
+          `select * from ${schema}._other_definitions(${parameters("text")}) as policy`,
+          [poolId],
+        )
+      ).map(({ policy }) => policy),
+
+    workerDeclares: (client: Queryable, poolId: string, definitions: object) =>
+      rows(client, `select ${schema}._worker_declares(${parameters("text", "jsonb")})`, [
+        poolId,
+        JSON.stringify(definitions),
       ]),
   };
 }

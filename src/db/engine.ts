@@ -1,22 +1,29 @@
 import pg from "pg";
+import { collecting } from "./collecting.ts";
 import { declaring } from "./declaring.ts";
 import { inSavepoint, inTransaction } from "./isolation.ts";
+import { ARGUMENTS, type Arguments, parameter } from "./parameters.ts";
 import { pools } from "./pools.ts";
+import { releasing } from "./releasing.ts";
 import { running } from "./running.ts";
+import { server } from "./server.ts";
 import { staging } from "./staging.ts";
 import { makeStatements, type Queryable } from "./statements.ts";
 import { sweeping } from "./sweeping.ts";
 import { ticking } from "./ticking.ts";
 
+export { type Arguments, parameter } from "./parameters.ts";
 export type { Lease } from "./pools.ts";
-export type { Attempt, CaughtJob, FinishedJob, HeldSlot, Move, Retry } from "./running.ts";
+export type { FinishedJob, Move, Retry } from "./releasing.ts";
+export type { Attempt, CaughtJob, OccupiedSlot } from "./running.ts";
 export type { JobKeyMode, KeylessJob, PartitionState, StageBatch, StagedRow, StageJob } from "./staging.ts";
 export type { Queryable } from "./statements.ts";
+export type { LookedPage, LostSlot } from "./sweeping.ts";
 export type { Admission, Drop } from "./ticking.ts";
 
 /**
- * The functions of one installation's schema, typed. Each is one statement, and computes next to nothing itself: names
- * and operators in its text are looked up by the caller's search_path, which the functions do not rely on.
+ * The functions of one installation's schema, typed. Each is one statement, with hardly any computation, because
+ * PostgreSQL resolves its names and operators by the caller's search_path. The SQL functions have a fixed one.
  */
 export type Engine = ReturnType<typeof makeEngine>;
 
@@ -31,13 +38,20 @@ export function makeEngine(schemaName: string) {
     ...staging(statements),
     ...ticking(statements),
     ...running(statements),
+    ...releasing(statements),
     ...pools(statements),
     ...sweeping(statements),
+    ...collecting(statements),
+    ...server(statements),
 
     /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
-    call: <T>(client: Queryable, name: string, args: Record<string, unknown>) => {
-      const given = Object.entries(args).filter(([, value]) => value !== undefined);
-      const list = given.map(([key], i) => `${pg.escapeIdentifier(key)} => $${i + 1}`).join(", ");
+    call: <T>(client: Queryable, name: string, args: Arguments) => {
+      const given = (Object.entries(args) as [keyof Arguments, unknown][]).filter(
+        ([, value]) => value !== undefined,
+      );
+      const list = given
+        .map(([arg], i) => `${pg.escapeIdentifier(arg)} => ${parameter(i + 1, ARGUMENTS[arg])}`)
+        .join(", ");
       return rows<T>(
         client,
         `select * from ${schema}.${pg.escapeIdentifier(name)}(${list})`,

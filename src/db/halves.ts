@@ -1,11 +1,11 @@
 import { classOf, codeOf, isOutage } from "./outage.ts";
 
 /**
- * Does something with all of these at once; where the database refuses that because of what it was given, with each half,
- * down to the one that it refuses alone. Without, one bad entry fails those beside it each time they are tried.
+ * One bad entry would fail all others each time. So if the database refuses all entries because of their contents, each
+ * half is tried, down to the single entry that it refuses. `setAside` gets that one.
  *
- * An error that says nothing of the entries (a lock that was not to be had, a lost connection) is thrown as it is, and
- * what was done by then is done.
+ * An error that does not depend on the entries (a lock timeout, a lost connection) is thrown unchanged. Entries that were
+ * done by then stay done.
  */
 export async function inHalves<T>(
   all: readonly T[],
@@ -20,7 +20,7 @@ export async function inHalves<T>(
   }
 }
 
-/** The same, for those that failed together with this error. */
+/** The same, for entries that have failed together with this error. */
 export async function divide<T>(
   failed: readonly T[],
   error: Error,
@@ -36,12 +36,12 @@ export async function divide<T>(
 }
 
 /**
- * Classes of SQLSTATE that say nothing of the entries either, beside those of outages: rights, and names that are not
- * there, as while an upgrade is under way.
+ * Beside outages, these classes of SQLSTATE do not depend on the entries: missing rights, and missing names, for example
+ * during an upgrade.
  */
 const RIGHTS_AND_NAMES = new Set(["26", "28", "3D", "3F", "42"]);
 
-/** Whether an error may be one entry's. What has no SQLSTATE did not come from the database. */
+/** Whether one of the entries may have caused an error. Without a SQLSTATE it did not come from the database. */
 export function isOfEntries(error: unknown): error is Error {
   const code = codeOf(error);
   if (!(error instanceof Error) || code === null || isOutage(error)) return false;

@@ -1,21 +1,21 @@
 import type { Queryable } from "./statements.ts";
 
-/** A transaction of this package's own: a fixed snapshot would decide by what others have since changed. */
+/** Every decision runs under READ COMMITTED: with a fixed snapshot it would miss what others have changed since. */
 const BEGIN = "begin isolation level read committed";
 
 /**
- * Connections, by whether a statement alone runs under READ COMMITTED there: the role, the database or the connection's
- * options may say otherwise. Each is asked once.
+ * Whether READ COMMITTED is the default of a connection. The role, the database or the connection's options may set
+ * another level. Each connection is asked once.
  */
 const defaults = new WeakMap<object, boolean>();
 
-/** Makes READ COMMITTED the default of a connection that is this package's own. */
+/** Makes READ COMMITTED the default of one of this package's own connections. */
 export async function readCommittedByDefault(client: Queryable): Promise<void> {
   defaults.set(client, true);
   await client.query("set session characteristics as transaction isolation level read committed");
 }
 
-/** Runs what is one statement under READ COMMITTED. Only a session with another default takes a transaction for it. */
+/** Runs a single statement under READ COMMITTED. Only a session with another default needs a transaction for it. */
 export async function underReadCommitted<T>(client: Queryable, run: () => Promise<T>): Promise<T> {
   let isDefault = defaults.get(client);
   if (isDefault === undefined) {
@@ -36,12 +36,12 @@ export async function inTransaction<T>(client: Queryable, run: () => Promise<T>)
     await client.query("commit");
     return result;
   } catch (error) {
-    await client.query("rollback").catch(() => {}); // the connection is lost: so is the transaction
+    await client.query("rollback").catch(() => {}); // if the connection is lost, the transaction is rolled back anyway
     throw error;
   }
 }
 
-/** Within a transaction: what fails is undone alone. */
+/** Within a transaction: if the statements fail, only they are undone. */
 export async function inSavepoint<T>(client: Queryable, run: () => Promise<T>): Promise<T> {
   await client.query("savepoint dispatch_policy");
   try {

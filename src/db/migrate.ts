@@ -1,47 +1,79 @@
 import { createHash } from "node:crypto";
 import type { ClientBase } from "pg";
 import pg from "pg";
-import { SchemaVersionError } from "../errors.ts";
+import { ArgumentError, SchemaVersionError } from "../errors.ts";
 import { inTransaction } from "./isolation.ts";
-import { packageVersion, type Schemas, type SqlFile, sqlFiles, views, withSchemas } from "./sql-files.ts";
+import { isLockTimeout } from "./outage.ts";
+import { rethrowPlainly } from "./rethrow-plainly.ts";
+import {
+  describedIn,
+  functions,
+  migrationNumber,
+  packageVersion,
+  type Schemas,
+  type SqlFile,
+  sqlFiles,
+  views,
+  withSchemas,
+} from "./sql-files.ts";
 
 interface State {
-  /** The last migration; 0 when there is none. */
+  /** The last migration. 0 if there is none. */
   readonly migration: number;
   readonly hash: string | null;
   readonly version: readonly number[];
 }
 
 /**
- * Brings the schema up to date: migrations that are not there yet, then functions and views where they differ. All in
- * one transaction under an advisory lock, so several processes may start at once. Functions of a later release stay: in a
- * rolling upgrade an old process that restarts must not bring its own back. Graphile Worker's own schema must be there.
+ * Brings the schema up to date: applies missing migrations, then all functions, views and comments if one differs. It uses one
+ * transaction under an advisory lock, so several processes may start at once. Graphile Worker's own schema must exist.
  *
- * @throws SchemaVersionError when the database was migrated by a newer version of this package.
+ * Functions of a later release stay: in a rolling upgrade, an old process that restarts must not bring its own back.
+ *
+ * @throws {SchemaVersionError} if a newer version of this package has migrated the database
+ * @throws {MissingGrantError} if the connected role may not do it
+ * @throws {ArgumentError} if the schema serves another of Graphile Worker's schemas
  */
 export async function migrate(
   client: ClientBase,
   names: { workerSchema: string; schema: string },
 ): Promise<void> {
+  try {
+    await bringUpToDate(client, names);
+  } catch (error) {
+    rethrowPlainly(error, names.schema, client);
+  }
+}
+
+async function bringUpToDate(
+  client: ClientBase,
+  names: { workerSchema: string; schema: string },
+): Promise<void> {
   const schemas: Schemas = { worker: names.workerSchema, own: names.schema };
   const migrations = sqlFiles("migrations");
-  const routines = [...sqlFiles("functions"), ...views()];
-  const hash = hashOf(routines, schemas);
-  const latest = numberOf(migrations.at(-1) as SqlFile);
+  const routines = [...functions(), ...views()];
+  const comments = sqlFiles("comments");
+  const hash = hashOf([...routines, ...comments], schemas);
+  const latest = migrationNumber(migrations.at(-1) as SqlFile);
   const known = await readState(client, schemas);
+  if (known && known.hash !== hash) await checkWorkerSchema(client, schemas);
   if (known?.migration === latest && !isOutdated(known, hash)) return;
   await inTransaction(client, async () => {
-    // views, defaults and checks are resolved now: nobody else's function or operator may be what they mean
+    // names in views, defaults and checks are resolved now, and must not find anybody else's function or operator
     await client.query("set local search_path = pg_catalog, pg_temp");
     await client.query("select pg_advisory_xact_lock(hashtext($1), 1)", [`${schemas.own}.migrate`]);
     await bootstrap(client, schemas);
     await applyMigrations(client, schemas, migrations);
     const state = await readState(client, schemas);
-    if (state && isOutdated(state, hash)) await applyRoutines(client, schemas, routines, hash);
+    if (!state || !isOutdated(state, hash)) return;
+    await checkWorkerSchema(client, schemas);
+    await applyRoutines(client, schemas, routines, hash);
+    await describeRoutines(client, schemas, routines);
+    await applyComments(client, schemas, comments);
   });
 }
 
-/** Null where there is no schema of ours yet. */
+/** Null if this package's schema does not exist yet. */
 async function readState(client: ClientBase, schemas: Schemas): Promise<State | null> {
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
   const { rows } = await client.query("select pg_catalog.to_regclass($1) is not null as there", [table]);
@@ -52,7 +84,30 @@ async function readState(client: ClientBase, schemas: Schemas): Promise<State | 
   return { migration: last[0]?.id ?? 0, hash: last[0]?.hash ?? null, version: last[0]?.version ?? [] };
 }
 
-/** Whether this package's functions and views are to be put in: they differ, and are not older. */
+/**
+ * The functions are made for one schema of Graphile Worker. If they were made again for another, the first one's jobs would
+ * go to the other. The type of a parameter shows which one it is.
+ */
+async function checkWorkerSchema(client: ClientBase, schemas: Schemas): Promise<void> {
+  const { rows } = await client.query(
+    `select n.nspname as name from pg_catalog.pg_proc p
+     join pg_catalog.pg_type a on a.oid = p.proargtypes[0]
+     join pg_catalog.pg_type e on e.oid = a.typelem
+     join pg_catalog.pg_namespace n on n.oid = e.typnamespace
+     where p.proname = 'add_jobs' and e.typname = 'job_spec'
+       and p.pronamespace = pg_catalog.to_regnamespace($1)`,
+    [pg.escapeIdentifier(schemas.own)],
+  );
+  const served = rows.map(({ name }) => name as string);
+  if (served.length === 0 || served.includes(schemas.worker)) return;
+  throw new ArgumentError(
+    `schema "${schemas.own}" serves Graphile Worker's schema "${served[0]}", got "${schemas.worker}": give each schema of ` +
+      'Graphile Worker its own of this package, by the option "schema" of dispatchPolicyPreset, "policySchema" of ' +
+      "makePolicyUtils, or DISPATCH_POLICY_SCHEMA",
+  );
+}
+
+/** Whether this process must apply its functions and views: they differ, and are not older. */
 function isOutdated({ hash: there, version }: State, hash: string): boolean {
   if (there === hash) return false;
   const own = packageVersion();
@@ -61,8 +116,8 @@ function isOutdated({ hash: there, version }: State, hash: string): boolean {
 }
 
 /**
- * A session that waited for an advisory lock still believes what it knew of the catalogue before, "if not exists" with it.
- * It hears what others committed when it locks a relation, as any query does.
+ * A session that has waited for an advisory lock still uses its old cache of the catalogue, also for "if not exists". It
+ * notices what others have committed when it locks a relation. Any query does that.
  */
 async function bootstrap(client: ClientBase, schemas: Schemas): Promise<void> {
   await client.query("select from pg_catalog.pg_namespace limit 0");
@@ -84,20 +139,20 @@ async function applyMigrations(
 ): Promise<void> {
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
   const there = (await readState(client, schemas))?.migration ?? 0;
-  const latest = numberOf(migrations.at(-1) as SqlFile);
+  const latest = migrationNumber(migrations.at(-1) as SqlFile);
   if (there > latest) {
     throw new SchemaVersionError({ schema: schemas.own, found: there, expected: latest });
   }
-  for (const migration of migrations.filter((file) => numberOf(file) > there)) {
+  for (const migration of migrations.filter((file) => migrationNumber(file) > there)) {
     await client.query(withSchemas(migration.text, schemas));
     await client.query(`insert into ${table} (id, name) values ($1, $2)`, [
-      numberOf(migration),
+      migrationNumber(migration),
       migration.name,
     ]);
   }
 }
 
-/** Bodies are not checked while they are created: they name each other in any order. */
+/** Bodies are not checked on creation, because functions call each other in any order. */
 async function applyRoutines(
   client: ClientBase,
   schemas: Schemas,
@@ -115,8 +170,49 @@ async function applyRoutines(
   );
 }
 
-function numberOf(file: SqlFile): number {
-  return Number.parseInt(file.name, 10);
+/**
+ * Gives functions and views the first paragraph of their files as comments. They are looked up by name, because an
+ * overload that somebody added would make the bare name ambiguous, and the start would fail.
+ */
+async function describeRoutines(
+  client: ClientBase,
+  schemas: Schemas,
+  routines: readonly SqlFile[],
+): Promise<void> {
+  const { rows } = await client.query(
+    `select format('comment on %s %s is %L', d.kind, o.name, d.comment) as statement
+     from json_to_recordset($1) d (kind text, name text, comment text)
+     cross join lateral (
+       select p.oid::regprocedure::text as name, obj_description(p.oid, 'pg_proc') as comment from pg_proc p
+       where d.kind = 'routine' and p.proname = d.name and p.pronamespace = $2::regnamespace
+       union all
+       select c.oid::regclass::text, obj_description(c.oid, 'pg_class') from pg_class c
+       where d.kind = 'view' and c.relkind = 'v' and c.relname = d.name and c.relnamespace = $2::regnamespace
+     ) o
+     where o.comment is distinct from d.comment`,
+    [JSON.stringify(routines.flatMap(describedIn)), pg.escapeIdentifier(schemas.own)],
+  );
+  await client.query(rows.map(({ statement }) => statement).join(";\n"));
+}
+
+const COMMENTS_WAIT = "3s";
+
+/**
+ * A comment on a table waits for a vacuum of the table, which may take an hour, and no worker could start meanwhile. So the
+ * comments are left as they are if a lock takes longer than an autovacuum takes to give way.
+ */
+async function applyComments(
+  client: ClientBase,
+  schemas: Schemas,
+  comments: readonly SqlFile[],
+): Promise<void> {
+  await client.query(`savepoint comments; set local lock_timeout = '${COMMENTS_WAIT}'`);
+  try {
+    for (const file of comments) await client.query(withSchemas(file.text, schemas));
+  } catch (error) {
+    if (!isLockTimeout(error)) throw error;
+    await client.query("rollback to savepoint comments");
+  }
 }
 
 function hashOf(files: readonly SqlFile[], schemas: Schemas): string {

@@ -1,3 +1,4 @@
+import { parameters } from "./parameters.ts";
 import { numberOf } from "./rows.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
@@ -11,8 +12,22 @@ export interface Lease {
   busy: boolean;
 }
 
-/** Worker pools and who leads. */
-export function pools({ schema, rowsAsIs, rows }: Statements) {
+const BEAT = parameters(
+  "text",
+  "int",
+  "texts",
+  "text",
+  "int",
+  "interval",
+  "texts",
+  "texts",
+  "interval",
+  "boolean",
+  "interval",
+);
+
+/** Worker pools and their leases. */
+export function pools({ schema, rows }: Statements) {
   const leasesOf = async (client: Queryable, text: string, values: unknown[]) =>
     (await rows<Lease>(client, text, values)).map((lease) => ({
       ...lease,
@@ -20,7 +35,7 @@ export function pools({ schema, rowsAsIs, rows }: Statements) {
       next_in_ms: numberOf(lease.next_in_ms),
     }));
   return {
-    /** A pool's heartbeat, its bids for leases, and what its loops need to know before they sleep. */
+    /** A pool's heartbeat and its bids for leases. Returns what its loops need to know before they sleep. */
     beat: (
       client: Queryable,
       pool: {
@@ -34,7 +49,7 @@ export function pools({ schema, rowsAsIs, rows }: Statements) {
       },
       bid: { policies: readonly string[]; shards: readonly string[] | null; ttlMs: number; bids: boolean },
     ) =>
-      leasesOf(client, `select * from ${schema}._beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, [
+      leasesOf(client, `select * from ${schema}._beat(${BEAT})`, [
         pool.id,
         pool.slots,
         pool.tasks,
@@ -48,39 +63,27 @@ export function pools({ schema, rowsAsIs, rows }: Statements) {
         interval(pool.clockBehindMs),
       ]),
 
-    /** The leases of these policies as they are, without bidding. */
+    /** The leases of these policies as they are, without bidding. A shard with something to do is there without one. */
     leases: (client: Queryable, policies: readonly string[]) =>
-      leasesOf(client, `select * from ${schema}._lease('', $1, null, interval '0', false)`, [policies]),
+      leasesOf(
+        client,
+        `select * from ${schema}._lease('', ${parameters("texts")}, null, interval '0', false)`,
+        [policies],
+      ),
 
-    workerGone: (client: Queryable, poolId: string) =>
-      rows(client, `select ${schema}._worker_gone($1)`, [poolId]),
+    tasksWithoutWorker: async (client: Queryable, tasks: readonly string[]) =>
+      (
+        await rows<{ task: string }>(
+          client,
+          `select * from ${schema}._tasks_without_worker(${parameters("texts")})`,
+          [tasks],
+        )
+      ).map(({ task }) => task),
+
+    workerEnded: (client: Queryable, poolId: string) =>
+      rows(client, `select ${schema}._worker_ended(${parameters("text")})`, [poolId]),
 
     stepDown: (client: Queryable, holder: string) =>
-      rows(client, `select ${schema}._step_down($1)`, [holder]),
-
-    /** How far the clock here is behind the database's, and how wrong that may be, both in milliseconds. */
-    clockBehindMs: async (client: Queryable) => {
-      const asked = Date.now();
-      // a select without "from" returns one row always
-      const [{ seconds }] = (await rowsAsIs(
-        client,
-        "select extract(epoch from pg_catalog.clock_timestamp())::float8 as seconds",
-      )) as [{ seconds: number }];
-      const answered = Date.now();
-      return {
-        behindMs: Math.round(seconds * 1000 - (asked + answered) / 2),
-        errorMs: Math.ceil((answered - asked) / 2),
-      };
-    },
-
-    /** Ends what a backend does for this package, and nothing else. */
-    cancel: (client: Queryable, pid: number) =>
-      rowsAsIs(
-        client,
-        `select pg_catalog.pg_cancel_backend(pid) from pg_catalog.pg_stat_activity
-         where pid = $1 and state = 'active' and usename = current_user and datname = pg_catalog.current_database()
-           and pg_catalog.strpos(query, $2) > 0`,
-        [pid, `${schema}._`],
-      ),
+      rows(client, `select ${schema}._step_down(${parameters("text")})`, [holder]),
   };
 }

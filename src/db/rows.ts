@@ -1,23 +1,23 @@
 import { timeOf } from "../timestamp.ts";
 
 /**
- * A statement that returns each row as one JSON text, and so the same whatever stands between: pg's parsers, which an
- * application may have replaced for the whole process, those of an ORM, and the session's `DateStyle`.
+ * A statement that returns each row as one JSON text. So the result does not depend on the session's `DateStyle`, on an
+ * ORM, or on pg's parsers. An application may have replaced those for the whole process.
  */
 export function asJson(statement: string): string {
   return `select pg_catalog.row_to_json(r)::pg_catalog.text as r from (${statement}) r`;
 }
 
 /**
- * A statement that returns all rows as one JSON text, with a list for each of these columns: for thousands of rows, whose
- * names are then not sent and read again for each.
+ * A statement that returns all rows as one JSON text, with a list for each of these columns. With thousands of rows this
+ * saves time, because the names are not sent and read for each row.
  */
 export function asJsonLists(columns: readonly string[], source: string): string {
   const lists = columns.map((name) => `'${name}', pg_catalog.json_agg(r.${name})`);
   return `select pg_catalog.json_build_object(${lists})::pg_catalog.text as r from ${source} r`;
 }
 
-/** As pg reads it by itself: times are Dates (numbers where they are infinite), ids are texts. */
+/** Reads a row as pg does by default: times are Dates (numbers if they are infinite), ids are texts. */
 export function readRow<T>({ r }: Answer): T {
   const row = parsed(r);
   for (const name in row) {
@@ -27,7 +27,7 @@ export function readRow<T>({ r }: Answer): T {
   return row as T;
 }
 
-/** The rows of what {@link asJsonLists} makes; a column's list is null where there is no row. */
+/** The rows of a statement of {@link asJsonLists}. A column's list is null if there is no row. */
 export function readLists<T>({ r }: Answer): T[] {
   const lists = Object.entries(parsed(r) as Record<string, unknown[] | null>);
   const rows = Array.from({ length: lists[0]?.[1]?.length ?? 0 }, (): Record<string, unknown> => ({}));
@@ -54,12 +54,12 @@ function readerOf(name: string): ((value: unknown) => unknown) | undefined {
   return IDS.has(name) ? textOf : undefined;
 }
 
-/** Columns that are a timestamptz: of the functions, views and types of this package. */
+/** The names of columns that are a timestamptz, in the functions, views and types of this package. */
 const TIME = /(?:^|_)(?:at|until)$|^(?:from|now)$/;
-/** Columns that are a bigint, or several. */
-const IDS = new Set(["id", "job_id", "staged_id", "left_ids"]);
+/** The names of columns that are a bigint, or a list of them. */
+const IDS = new Set(["id", "job_id", "staged_id", "left_ids", "last_id"]);
 
-/** The last time that was read, and what it was read from: rows that were written together mostly have the same. */
+/** The last time that was read, and its text: rows that were written together mostly have the same time. */
 let known: { readonly value: unknown; readonly time: number | null } = { value: null, time: null };
 
 function dateOf(value: unknown): unknown {
@@ -73,7 +73,7 @@ function textOf(value: unknown): unknown {
   return typeof value === "number" ? String(value) : value;
 }
 
-/** A float8: JSON has infinite ones as texts. */
+/** Reads a float8. JSON has infinite numbers as texts. */
 export function numberOf(value: unknown): number | null {
   return value === null ? null : Number(value);
 }

@@ -3,7 +3,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
 
-/** The two PostgreSQL schemas a statement may name, unquoted. */
+/** The two PostgreSQL schemas that a statement may name, unquoted. */
 export interface Schemas {
   readonly worker: string;
   readonly own: string;
@@ -14,8 +14,8 @@ export interface SqlFile {
   readonly text: string;
 }
 
-/** Files of a folder below sql/, by path, with placeholders still in them. */
-export function sqlFiles(folder: "migrations" | "functions" | "views"): readonly SqlFile[] {
+/** The files of a folder below sql/, in the order of their paths, with placeholders. */
+export function sqlFiles(folder: "migrations" | "functions" | "views" | "comments"): readonly SqlFile[] {
   const root = path.join(sqlFolder(), folder);
   return readdirSync(root, { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".sql"))
@@ -23,7 +23,24 @@ export function sqlFiles(folder: "migrations" | "functions" | "views"): readonly
     .map((name) => ({ name, text: readFileSync(path.join(root, name), "utf8") }));
 }
 
-/** The views, each after those that it reads: PostgreSQL looks for them as it creates it. */
+/** The number of a migration, which its name begins with. */
+export function migrationNumber({ name }: SqlFile): number {
+  return Number.parseInt(name, 10);
+}
+
+/** The last migration that this package brings. */
+export function latestMigration(): number {
+  return migrationNumber(sqlFiles("migrations").at(-1) as SqlFile);
+}
+
+/** The functions, and after them the aggregates, because their functions must exist when PostgreSQL creates them. */
+export function functions(): readonly SqlFile[] {
+  const isAggregate = ({ text }: SqlFile) => /^create or replace aggregate /m.test(text);
+  const all = sqlFiles("functions");
+  return [...all.filter((file) => !isAggregate(file)), ...all.filter(isAggregate)];
+}
+
+/** The views, each after those that it reads, because they must exist when PostgreSQL creates it. */
 export function views(): readonly SqlFile[] {
   const left = [...sqlFiles("views")];
   const reads = ({ text }: SqlFile, other: SqlFile) =>
@@ -31,14 +48,42 @@ export function views(): readonly SqlFile[] {
   const ordered: SqlFile[] = [];
   while (left.length > 0) {
     const next = left.findIndex((view) => !left.some((other) => other !== view && reads(view, other)));
-    ordered.push(...left.splice(Math.max(next, 0), 1)); // those of a circle fail as they are created
+    ordered.push(...left.splice(Math.max(next, 0), 1)); // views that read each other fail when PostgreSQL creates them
   }
   return ordered;
 }
 
+/** A function or view that a file creates, and what it is for. */
+export interface Described {
+  readonly kind: "routine" | "view";
+  readonly name: string;
+  readonly comment: string;
+}
+
+const CREATED = /^create or replace (function|aggregate|view) :DISPATCH_POLICY_SCHEMA\.(\w+)/gm;
+
+/** What a file creates, each with the first paragraph of the file's header. */
+export function describedIn({ text }: SqlFile): readonly Described[] {
+  const comment = firstParagraph(text);
+  return [...text.matchAll(CREATED)].map(([, kind, name]) => ({
+    kind: kind === "view" ? "view" : "routine",
+    name: name as string,
+    comment,
+  }));
+}
+
+function firstParagraph(text: string): string {
+  const lines = text.split("\n");
+  const end = lines.findIndex((line) => !/^-- \S/.test(line));
+  return lines
+    .slice(0, end)
+    .map((line) => line.slice("-- ".length))
+    .join(" ");
+}
+
 /**
- * Puts the schema names in: `:NAME` becomes a quoted identifier, `:'NAME'` a string literal. A replacer function,
- * since a `$` in a schema's name means something to String.replace.
+ * Puts the schema names in: `:NAME` becomes a quoted identifier, `:'NAME'` a string literal. The replacement is a
+ * function, because String.replace would interpret a `$` in a schema's name.
  */
 export function withSchemas(text: string, schemas: Schemas): string {
   const names: Record<string, string> = {
@@ -61,7 +106,7 @@ export function packageVersion(): readonly number[] {
   return version.split(/[.-]/).slice(0, 3).map(Number);
 }
 
-/** sql/ lies beside package.json: two folders up from the sources, three from what is built. */
+/** sql/ lies beside package.json: two folders above the sources, three above the built files. */
 function sqlFolder(): string {
   let folder = path.dirname(fileURLToPath(import.meta.url));
   while (!existsSync(path.join(folder, "sql", "migrations"))) {

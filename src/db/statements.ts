@@ -1,35 +1,49 @@
 import pg from "pg";
 import { underReadCommitted } from "./isolation.ts";
+import { rethrowPlainly } from "./rethrow-plainly.ts";
 import { asJson, asJsonLists, readLists, readRow } from "./rows.ts";
 
-/** pg's Pool, Client and PoolClient; and what an ORM hands out, with a two-line adapter. */
+/**
+ * pg's Pool, Client and PoolClient have this. {@link fromKysely}, {@link fromDrizzle}, {@link fromPrisma} and
+ * {@link fromPostgresJs} make one from a transaction of theirs.
+ *
+ * If the database refuses the statement, `query` fails with an error that has PostgreSQL's code as `code`.
+ */
 export interface Queryable {
   // biome-ignore lint/suspicious/noExplicitAny: rows are whatever the statement returns
   query(text: string, values?: unknown[]): Promise<{ rows: any[] }>;
 }
 
 /**
- * In a statement: its transaction commits without waiting for the disk, so its locks are free that much sooner. A crash
- * of the server loses the last transactions, never one of the middle, and nobody acts by one that could be lost: a job
- * starts after its fetch is on the disk, and with it all that was before.
+ * In a statement: its transaction commits without waiting for the disk, so that its locks are free sooner.
+ *
+ * If the server crashes, it loses only the last transactions. No job runs because of a lost one: a job starts when its
+ * fetch is on the disk, and with it all earlier transactions.
  */
 export const COMMITS_AT_EASE = "pg_catalog.set_config('synchronous_commit', 'off', true)";
 
 export type Statements = ReturnType<typeof makeStatements>;
 
-/** How the functions of one installation's schema are asked; `schema` is quoted. */
+/** The ways to call the functions of one installation's schema. `schema` is its quoted name. */
 export function makeStatements(schemaName: string) {
   const schema = pg.escapeIdentifier(schemaName);
-  /** In the caller's transaction, or one that may have any isolation level: staging and looking. */
+  const ask = async (client: Queryable, text: string, values: unknown[]) => {
+    try {
+      return (await client.query(text, values)).rows;
+    } catch (error) {
+      rethrowPlainly(error, schemaName, client);
+    }
+  };
+  /** For staging and reading: in the caller's transaction, or in one of any isolation level. */
   const rowsAsIs = async <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T[]> =>
-    (await client.query(asJson(text), values)).rows.map(readRow<T>);
-  /** The same of a function's rows, where there are thousands. */
+    (await ask(client, asJson(text), values)).map(readRow<T>);
+  /** The same for a function that returns thousands of rows. */
   const manyAsIs = async <T>(
     client: Queryable,
     columns: readonly (keyof T & string)[],
     call: string,
     values: unknown[],
-  ): Promise<T[]> => (await client.query(asJsonLists(columns, call), values)).rows.flatMap(readLists<T>);
+  ): Promise<T[]> => (await ask(client, asJsonLists(columns, call), values)).flatMap(readLists<T>);
   /** In a transaction of its own, under READ COMMITTED. */
   const rows = <T>(client: Queryable, text: string, values: unknown[] = []): Promise<T[]> =>
     underReadCommitted(client, () => rowsAsIs<T>(client, text, values));

@@ -1,4 +1,5 @@
-import type { FinishedJob } from "./running.ts";
+import { parameter, parameters } from "./parameters.ts";
+import type { FinishedJob } from "./releasing.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
 export interface OverdueSlot {
@@ -7,13 +8,36 @@ export interface OverdueSlot {
   attempt: number;
 }
 
-/** Repairs, and forgetting what is no longer used; each is one call and one transaction. */
+/** A slot that nobody will give back: as a job that ended, with its policy's name. */
+export interface LostSlot extends Pick<FinishedJob, "job" | "admission" | "attempt" | "ok" | "retry"> {
+  policy: string;
+}
+
+/** What a look saw of the jobs in flight behind the job `after`. */
+export interface LookedPage {
+  after: string;
+  /** Where the next page begins; "0": at the first job again. */
+  next_after: string;
+  /** The policies that have a job on this page. */
+  known: readonly string[];
+  lost: readonly LostSlot[];
+  /** Jobs that run in worker pools with this package. */
+  ours: readonly string[];
+  /** Jobs that run in others. */
+  foreign_ids: readonly string[];
+}
+
+/** The repairs of a sweep. Each is one call and one transaction. It is long because it is a list: a method a statement. */
 export function sweeping({ schema, rows, first, count }: Statements) {
   return {
     sweepWorkers: (client: Queryable, poolId: string) =>
-      first<{ pools: number; jobs: number }>(client, `select * from ${schema}._sweep_workers($1)`, [poolId]),
+      first<{ pools: number; jobs: number }>(
+        client,
+        `select * from ${schema}._sweep_workers(${parameters("text")})`,
+        [poolId],
+      ),
 
-    /** The slots of jobs that run for too long, with the attempt that holds each. */
+    /** The slots of jobs that run for longer than their `slotTimeout`, with the attempt that occupies each. */
     sweepOverdue: (client: Queryable) =>
       rows<OverdueSlot>(
         client,
@@ -23,11 +47,11 @@ export function sweeping({ schema, rows, first, count }: Statements) {
     releaseSlots: (client: Queryable, slot: OverdueSlot, { reason, by }: { reason: string; by: string }) =>
       first<{ matched: number; changed: number }>(
         client,
-        `select matched, changed from ${schema}._release_slots($1, $2, $3, $4, $5)`,
+        `select matched, changed from ${schema}._release_slots(${parameters("id", "id", "int", "text", "text")})`,
         [slot.jobId, slot.admission, slot.attempt, reason, by],
       ),
 
-    /** `only`: those that a verb has marked, and no others. */
+    /** `only`: just those that a verb has marked. */
     sweepInFlight: (client: Queryable, graceMs: number, only = false) =>
       rows<
         Pick<FinishedJob, "admission" | "attempt" | "ok" | "retry"> & {
@@ -36,18 +60,44 @@ export function sweeping({ schema, rows, first, count }: Statements) {
         }
       >(
         client,
-        `select job_id::text, admission::text, attempt, ok, retry, marked from ${schema}._sweep_in_flight($1, $2)`,
+        `select job_id::text, admission::text, attempt, ok, retry, marked from ${schema}._sweep_in_flight(${parameters("interval", "boolean")})`,
         [interval(graceMs), only],
       ),
 
+    /** Policies for which jobs wait, and which no live worker has. */
+    orphanedPolicies: (client: Queryable) =>
+      rows<{ policy: string; jobs: number }>(
+        client,
+        `select policy, jobs from ${schema}._orphaned_policies()`,
+      ),
+
+    /** A page of the jobs in flight of these policies. See `_look_for_lost`. */
+    lookForLost: (client: Queryable, policies: readonly string[], after: string, limit: number) =>
+      first<LookedPage>(
+        client,
+        `select ${parameter(2, "text")} as after, next_after::text, known, lost, ours::text[], foreign_ids::text[]
+         from ${schema}._look_for_lost(${parameters("texts", "id", "int")})`,
+        [policies, after, limit],
+      ),
+
+    /** Gives lost slots back, and counts them. Returns the jobs that must wait for a later look. */
+    releaseLost: async (client: Queryable, slots: readonly LostSlot[]) => {
+      const row = await first<{ left_ids: readonly string[] }>(
+        client,
+        `select left_ids::text[] from ${schema}._release_lost(${parameters("json")})`,
+        [JSON.stringify(slots)],
+      );
+      return row.left_ids;
+    },
+
     sweepCounters: (client: Queryable) => count(client, "_sweep_counters()"),
 
-    /** Backlogs of bounded policies, counted anew. */
+    /** Counts the backlogs of bounded policies again. */
     sweepPending: (client: Queryable) => count(client, "_sweep_pending()"),
 
     sweepWork: (client: Queryable) => count(client, "_sweep_work()"),
 
-    /** Times that a clock that was ahead left behind. */
+    /** Lowers times that a wrong clock has set too far ahead. */
     sweepClock: (client: Queryable) =>
       rows(client, `select ${schema}._sweep_clock(pg_catalog.clock_timestamp())`),
 
@@ -56,19 +106,5 @@ export function sweeping({ schema, rows, first, count }: Statements) {
         client,
         `select * from ${schema}._sweep_partitions(pg_catalog.clock_timestamp())`,
       ),
-
-    /** Parked jobs whose place another one of their key took, and left. */
-    sweepReplaced: (client: Queryable) => count(client, "_sweep_replaced()"),
-
-    forgetTakenOver: (client: Queryable) => rows(client, `select ${schema}._forget_taken_over()`),
-
-    collectPartitions: (client: Queryable, inactiveAfterMs: number) =>
-      count(client, "_collect_partitions(pg_catalog.clock_timestamp(), $1)", [interval(inactiveAfterMs)]),
-
-    collectLimiters: (client: Queryable, inactiveAfterMs: number) =>
-      count(client, "_collect_limiters(pg_catalog.clock_timestamp(), $1)", [interval(inactiveAfterMs)]),
-
-    collectOverrides: (client: Queryable) =>
-      count(client, "_collect_overrides(pg_catalog.clock_timestamp())"),
   };
 }

@@ -1,3 +1,4 @@
+import { parameter, parameters } from "./parameters.ts";
 import { numberOf } from "./rows.ts";
 import { COMMITS_AT_EASE, type Queryable, type Statements } from "./statements.ts";
 
@@ -7,16 +8,18 @@ export interface Admission {
   denied: Record<string, number>;
   set_aside: number;
   next_eligible_at: Date | number | null;
-  /** The same by the database's clock, from now; -Infinity for "now". */
+  /** The same as milliseconds from now, by the database's clock. -Infinity: now. */
   next_in_ms: number | null;
-  /** A cap over all of the policy is reached, and nothing goes until a job ends; "workers": since they have enough to do. */
+  /** A cap over the whole policy is full: no job goes until one ends. "workers": the workers have enough to do. */
   saturated: "gate" | "workers" | null;
-  /** Arrivals or notes of room wait for the router. */
+  /** Arrivals or freed rows wait for the router. */
   to_route: boolean;
+  /** Jobs wait whose partitions a process that has the policy works out. */
+  to_key: boolean;
 }
 
 export interface Drop {
-  /** Null: the job's partition was still to be worked out. */
+  /** Null: the job's partition was not worked out yet. */
   partition: string | null;
   reason: "max_pending" | "busy";
   jobs: number;
@@ -31,7 +34,7 @@ export function ticking({ schema, rows, first }: Statements) {
     ) => {
       const row = await first<{ routed: number }>(
         client,
-        `select ${COMMITS_AT_EASE}, ${schema}._route($1, $2, $3, $4, true, $5) as routed`,
+        `select ${COMMITS_AT_EASE}, ${schema}._route(${parameters("text", "time", "int", "boolean")}, true, ${parameter(5, "text")}) as routed`,
         [step.policy, step.now, step.max, step.bounded, step.shard],
       );
       return row.routed;
@@ -43,17 +46,17 @@ export function ticking({ schema, rows, first }: Statements) {
     ): Promise<Admission> => {
       const admission = await first<Admission>(
         client,
-        // numbers first: before PostgreSQL 17 there is no difference between a time and infinity
+        // as numbers, because before PostgreSQL 17 infinity cannot be subtracted from a time
         `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
-           * 1000::float8 as next_in_ms, ${COMMITS_AT_EASE}
-         from ${schema}._admit($1, $2, $3, $4, $5) a`,
+           * 1000::float8 as next_in_ms, ${schema}._is_to_key(${parameter(1, "text")}) as to_key, ${COMMITS_AT_EASE}
+         from ${schema}._admit(${parameters("text", "text", "int", "time", "boolean")}) a`,
         [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
       );
       return { ...admission, next_in_ms: numberOf(admission.next_in_ms) };
     },
 
-    /** Jobs dropped since last asked, counted with their partitions now. */
-    takeDrops: (client: Queryable, policy: string) =>
-      rows<Drop>(client, `select * from ${schema}._take_drops($1)`, [policy]),
+    /** Jobs that were dropped since the last call. It also counts them for their partitions. */
+    consumeDrops: (client: Queryable, policy: string) =>
+      rows<Drop>(client, `select * from ${schema}._consume_drops(${parameters("text")})`, [policy]),
   };
 }

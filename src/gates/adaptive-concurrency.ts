@@ -3,24 +3,39 @@ import { declareGate, type Gate, type GateAnatomy, type GateCommon, overrides, t
 
 export interface AdaptiveConcurrencyOptions<C> extends GateCommon<C> {
   /**
-   * The limit to start from, and the least that is allowed while nothing is in flight, so that a limit that has shrunk
-   * can find out that things are better. A whole number, 1 or more, no less than `min` and no more than `max`.
+   * The limit to start from. While nothing is in flight, at least this many jobs are allowed, so that a limit that has
+   * shrunk can notice an improvement. A whole number, 1 or more, no less than `min` and no more than `max`.
    */
   initialMax: Value<C, number>;
   /**
-   * The queue lag, in milliseconds, above which the workers count as overloaded: the wait in Graphile Worker from
-   * admission (or `run_at`, if later) to the start. Above 0.
+   * The queue lag, in milliseconds, above which the workers count as overloaded. The lag is the wait in Graphile Worker,
+   * from admission (or `run_at`, if later) to the start. Above 0.
    */
   targetLagMs: Value<C, number>;
-  /** The limit never shrinks below this. A whole number, 1 or more; default 1. */
+  /**
+   * The limit never shrinks below this. A whole number, 1 or more.
+   * @default 1
+   */
   min?: Value<C, number> | undefined;
-  /** The limit never grows above this. A whole number, no less than `min`; default: no bound. */
+  /**
+   * The limit never grows above this. A whole number, no less than `min`.
+   * @default no bound
+   */
   max?: Value<C, number> | undefined;
-  /** The share of the newest lag in the moving average. Above 0, at most 1; default 0.5. */
+  /**
+   * The share of the newest lag in the moving average. Above 0, at most 1.
+   * @default 0.5
+   */
   ewmaAlpha?: number | undefined;
-  /** What the limit is multiplied by, and rounded down, when a job fails. Between 0 and 1; default 0.5. */
+  /**
+   * When a job fails, the limit is multiplied by this and rounded down. Between 0 and 1.
+   * @default 0.5
+   */
   failureDecreaseFactor?: number | undefined;
-  /** What the limit is multiplied by, and rounded down, when the average is over target. Between 0 and 1; default 0.95. */
+  /**
+   * When the average is over target, the limit is multiplied by this and rounded down. Between 0 and 1.
+   * @default 0.95
+   */
   overloadDecreaseFactor?: number | undefined;
 }
 
@@ -72,8 +87,8 @@ export const ADAPTIVE_CONCURRENCY: GateAnatomy<"adaptive_concurrency"> = {
 };
 
 /**
- * Limits how many jobs are in flight at once, by a limit that finds itself: it grows by one with each job that starts
- * promptly while the limit binds, and shrinks when jobs fail or wait for a worker.
+ * Limits how many jobs are in flight at once, by a limit that adapts itself. If at least half of it is in flight, it
+ * grows by one with each job that starts promptly. It shrinks when jobs fail or wait for a worker.
  *
  * | limit | a job | limit then |
  * |---|---|---|
@@ -82,10 +97,10 @@ export const ADAPTIVE_CONCURRENCY: GateAnatomy<"adaptive_concurrency"> = {
  * | 100 | over the target | 95 |
  * | 1 = min | failed | 1 |
  *
- * It shrinks at most once per round of jobs. The wait in staging, our own throttling, is no lag.
+ * It shrinks at most once per round of jobs. The wait in staging does not count as lag, because this package causes it.
  *
- * @throws {PolicyDefinitionError} when an option is unknown, missing or of another form, or `min`, `initialMax` and
- * `max` are not in that order; what a function of the context returns is checked when a job is added ({@link PayloadError})
+ * @throws {PolicyDefinitionError} if an option is unknown, missing or of another form, or `min`, `initialMax` and `max`
+ * are not in that order. The values of functions are checked when a job is added ({@link PayloadError}).
  * @example adaptiveConcurrency({ initialMax: 5, targetLagMs: 500, max: 50 });
  */
 export function adaptiveConcurrency<C = unknown>(

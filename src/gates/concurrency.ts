@@ -22,8 +22,8 @@ export const CONCURRENCY: GateAnatomy<"concurrency"> = {
  * | 1 | 3 (max was lowered) | 0, until all three are done |
  * | 0 | – | 0 |
  *
- * @throws {PolicyDefinitionError} when an option is unknown, missing or of another form; what a function of the context
- * returns is checked when a job is added ({@link PayloadError})
+ * @throws {PolicyDefinitionError} if an option is unknown, missing or of another form. The values of functions are checked
+ * when a job is added ({@link PayloadError}).
  * @example concurrency({ max: 5 });
  * @example concurrency({ name: "account", scope: (ctx) => ctx.account, max: 40 });
  */

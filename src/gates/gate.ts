@@ -10,31 +10,31 @@ import {
 } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
 
-/** The same for every job, or worked out from the policy's context when a job is staged. */
+/** A value that is the same for every job, or a function that works it out from the policy's context when a job is added. */
 export type Value<C, T> = T | ((ctx: C) => T);
 
-/** What a gate counts over: each partition by itself, a key of its own, or everything the policy governs. */
+/** The scope of a gate's count: each partition by itself, each key of the gate's own, or the whole policy. */
 export type GateScope = "partition" | "key" | "policy";
 
 /** One of a gate's numbers, as the database stores it. */
 export type GateNumber = number | boolean | null;
 
 /**
- * A gate's values, by the names that the database's type of a gate's numbers gives them; `per` is in seconds. Which of
- * them are there depends on the kind.
+ * A gate's values, by their names in the database's type of a gate's numbers. `per` is in seconds. The kind decides which
+ * of them there are.
  */
 export type ResolvedValues = Readonly<Record<string, GateNumber>>;
 
-/** What an operator may put in a number's place for a time. It is data, because SQL checks it. */
+/** The values by which an operator may override a number for a time. They are data, because SQL checks them. */
 export interface OverrideRule {
   /** Completes "expected …". */
   readonly expects: string;
   readonly least: number;
   readonly most: number;
   readonly whole?: true;
-  /** 0 is allowed, below `least`. */
+  /** 0 is allowed, although it is below `least`. */
   readonly zero?: true;
-  /** `least` and `most` are meant without the sign. */
+  /** `least` and `most` apply to the number without its sign. */
   readonly signed?: true;
 }
 
@@ -46,26 +46,28 @@ export const overrides = {
   milliseconds: { expects: "milliseconds, more than 0 (1e-12 to 1e12)", least: 1e-12, most: 1e12 },
 } as const satisfies Record<string, OverrideRule>;
 
-/** The options every gate has. */
+/** The options that every gate has. */
 export interface GateCommon<C> {
   /**
-   * The name of this gate in overrides, in views and in what `explain` answers. Default: its kind (`throttle`, `concurrency`,
-   * `adaptive_concurrency`), so that two gates of one kind need names. At most 128 characters; unique in a policy;
-   * `"ahead"` is taken by the bound on jobs admitted ahead of the workers.
+   * The gate's name in overrides, in views and in the result of `explain`. Two gates of one kind need names. At most
+   * 128 characters; unique in a policy. `"ahead"` is reserved for the bound on jobs that are admitted ahead of the
+   * workers.
+   * @default its kind: `throttle`, `concurrency` or `adaptive_concurrency`
    */
   name?: string | undefined;
   /**
-   * What the gate counts over. Default `"partition"`. `"policy"`: everything the policy governs, all shards included. A
-   * function of the context gives the key to count by, a string or a finite number of at most 1,024 bytes: partitions
-   * with the same key share the gate.
+   * The jobs that the gate counts together. `"partition"`: those of one partition. `"policy"`: all jobs of the policy,
+   * in all shards. A function of the context gives a key: partitions with the same key share the gate. The key is a
+   * string or a finite number, of at most 1,024 bytes.
+   * @default "partition"
    */
   scope?: "partition" | "policy" | ((ctx: C) => string | number) | undefined;
 }
 
 /**
- * One limit of a policy. Made by a gate's function, such as `throttle`; frozen.
+ * One limit of a policy. Made by a gate's function, such as `throttle`. Frozen.
  *
- * `in C`: a gate that reads less of the context fits a policy that offers more.
+ * `in C`: a gate that reads a part of the context fits a policy with more context.
  */
 export interface Gate<in C = unknown, out Kind extends string = string> {
   readonly kind: Kind;
@@ -73,38 +75,38 @@ export interface Gate<in C = unknown, out Kind extends string = string> {
   readonly scope: GateScope;
   /** Gives the key of a gate whose scope is `"key"`; not yet checked. */
   readonly scopeKey: ((ctx: C) => unknown) | null;
-  /** The values, where none is a function of the context. */
+  /** The values. Null: at least one is a function of the context. */
   readonly values: ResolvedValues | null;
-  /** The values for a context. @throws {ArgumentError} naming the gate, where a function throws or gives what it may not */
+  /** The values for a context. @throws {ArgumentError} naming the gate, if a function throws or returns a wrong value */
   readonly resolve: (ctx: C) => ResolvedValues;
-  /** What an operator may set in its place for a time, by the number's name in the database. */
+  /** The numbers that an operator may override for a time, by their names in the database. */
   readonly overrides: Readonly<Record<string, OverrideRule>>;
   /** The functions among the options, for the definition's hash. */
   readonly functions: Readonly<Record<string, () => unknown>>;
 }
 
-/** One value a gate takes: how it is declared, and what becomes of it. */
+/** One option of a gate: how it is declared, checked and stored. */
 export interface Field {
   /** Its name in the database's type of a gate's numbers. */
   readonly column: string;
   readonly rule: Rule;
   /** Whether the option may be a function of the context. */
   readonly computed: boolean;
-  /** What an omitted option stands for; without it the option is required. `"absent"`: the column is not mentioned. */
+  /** The value of an option that is left out; without a fallback the option is required. `"absent"`: no value is stored. */
   readonly fallback?: number | null | "absent";
-  /** From the declared value to the column's. Default: as it is. */
+  /** Turns the declared value into the stored one. Default: unchanged. */
   readonly toColumn?: (value: never) => GateNumber;
-  /** What an operator may set for a time; none: nothing. */
+  /** The values that an operator may set for a time. Without it the number cannot be overridden. */
   readonly override?: OverrideRule;
-  /** With this option, nothing. */
+  /** If this option is given, the number cannot be overridden. */
   readonly noOverrideWith?: string;
 }
 
-/** What tells the kinds apart. `disagreement` compares values with each other; where one is unknown it gets undefined. */
+/** The differences between kinds of gates. `disagreement` compares values with each other; an unknown one is undefined. */
 export interface GateAnatomy<Kind extends string = string> {
   readonly kind: Kind;
   readonly fields: Readonly<Record<string, Field>>;
-  /** What options that stand for others mean. */
+  /** Replaces options that stand for others. */
   readonly expand?: (title: string, options: Record<string, unknown>) => Record<string, unknown>;
   readonly disagreement?: (values: Readonly<Record<string, GateNumber | undefined>>) => string | undefined;
 }
@@ -119,7 +121,7 @@ interface Compiled extends Omit<Field, "toColumn"> {
 /**
  * Validates a gate's options and compiles them.
  *
- * @throws {PolicyDefinitionError} naming the gate, the option, its value and what was expected
+ * @throws {PolicyDefinitionError} naming the gate, the option, its value and the expectation
  */
 export function declareGate<C, Kind extends string>(
   anatomy: GateAnatomy<Kind>,

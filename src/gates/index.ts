@@ -1,4 +1,4 @@
-// Every gate there is: a new one is a file of its own, and its lines here.
+// The list of all gates. A new gate is a file of its own, and its lines here.
 import {
   ADAPTIVE_CONCURRENCY,
   type AdaptiveConcurrencyOptions,
@@ -21,7 +21,7 @@ export type GateKind = (typeof ANATOMIES)[number]["kind"];
 
 export const CAP_KINDS: readonly CapKind[] = CAPS.map(({ kind }) => kind);
 
-/** One limit of a policy. Made by `throttle`, `concurrency` and `adaptiveConcurrency`; frozen. */
+/** One limit of a policy. Made by `throttle`, `concurrency` and `adaptiveConcurrency`. Frozen. */
 export type Gate<C = unknown> = GateOfKind<C, GateKind>;
 
 /** The gates with a policy's context filled in, so that `ctx` needs no annotation. */
@@ -37,7 +37,7 @@ export const gateFactories: GateFactories<unknown> = Object.freeze({
   adaptiveConcurrency,
 });
 
-/** What an operator may set for a time, by the name of the option. */
+/** The options that an operator may override for a time, by name. */
 export const overridableFields: Readonly<Record<string, Field>> = Object.fromEntries(
   ANATOMIES.flatMap(({ fields }) => Object.entries(fields)).filter(
     ([, { override }]) => override !== undefined,

@@ -1,11 +1,15 @@
-import type { WorkerUtils, WorkerUtilsOptions } from "graphile-worker";
+import type { RunnerOptions, WorkerUtils, WorkerUtilsOptions } from "graphile-worker";
 import { makeWorkerUtils } from "graphile-worker";
 import { declarePolicies } from "../admit/declare.ts";
 import type { TickContext } from "../admit/tick.ts";
+import { checkOptions } from "../checks/options.ts";
 import { type Engine, makeEngine } from "../db/engine.ts";
 import { migrate } from "../db/migrate.ts";
+import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { noEvents } from "../events.ts";
 import { admit } from "../operate/admit.ts";
+import { adopt } from "../operate/adopt.ts";
+import { handBack } from "../operate/hand-back.ts";
 import { hold } from "../operate/hold.ts";
 import { jobFunctions } from "../operate/jobs.ts";
 import { clearLimit, limits, setLimit } from "../operate/limits.ts";
@@ -14,6 +18,7 @@ import type { Operate } from "../operate/operate.ts";
 import { pause } from "../operate/pause.ts";
 import { type ReleaseSlotsOptions, releaseSlots } from "../operate/release-slots.ts";
 import { remove } from "../operate/remove.ts";
+import { removePolicy } from "../operate/remove-policy.ts";
 import { resume } from "../operate/resume.ts";
 import { status } from "../operate/status.ts";
 import { sweepFully } from "../operate/sweep.ts";
@@ -21,23 +26,38 @@ import { switchPolicy } from "../operate/switch.ts";
 import { take } from "../operate/take.ts";
 import type { Changed } from "../operate/targets.ts";
 import { tick } from "../operate/tick.ts";
+import { uninstall } from "../operate/uninstall.ts";
 import type { AnyPolicy, TaskIdentifier } from "../policy/policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
 import { makeAdder } from "../stage/adder.ts";
 import type { AddJob, AddJobs, JobSpec } from "../stage/stage.ts";
 import type { AddedJob } from "../stage/staged-job.ts";
 
-/** Graphile Worker's `schema` stays its schema; ours is `policySchema`. `policies` may come from the preset. */
+/** Graphile Worker's options. `schema` is Graphile Worker's schema, `policySchema` this package's. */
 export type PolicyUtilsOptions = { [K in keyof WorkerUtilsOptions]: WorkerUtilsOptions[K] | undefined } & {
+  /**
+   * The policies that this process knows, and declares. Jobs of other policies in the database are staged as well.
+   * @default those of the preset in `preset`, else none
+   */
   policies?: readonly AnyPolicy[] | undefined;
+  /**
+   * Graphile Worker's PostgreSQL schema.
+   * @default that of the preset in `preset`, else `GRAPHILE_WORKER_SCHEMA` in the environment, else `"graphile_worker"`
+   */
+  schema?: string | undefined;
+  /**
+   * This package's PostgreSQL schema.
+   * @default that of the preset in `preset`, else `DISPATCH_POLICY_SCHEMA` in the environment, else `"dispatch_policy"`
+   */
   policySchema?: string | undefined;
 };
 
-/** Graphile Worker's utils, policy-aware, and the verbs of this package. Stands in wherever WorkerUtils is expected. */
+/** Graphile Worker's utils, which stage jobs of tasks with a policy, and the verbs of this package. Usable as WorkerUtils. */
 export interface PolicyUtils extends Operate, WorkerUtils {
   /**
-   * Adds a job, by its policy or by its task's identifier. It is staged if the task has a policy that these utils know, and
-   * goes to Graphile Worker if not: `staged` of the job says which.
+   * Adds a job, by its policy or by its task's identifier. It is staged if the task has a policy, which these utils or the
+   * database know. It goes to Graphile Worker if not: `staged` of the job says which. The `partition` is null if only a
+   * process that has the policy can work it out.
    *
    * @throws {PayloadError} if the payload fails the policy's schema or one of its functions; nothing is written
    * @throws {BacklogFullError} if the policy's `maxPending` is reached and it rejects
@@ -45,39 +65,45 @@ export interface PolicyUtils extends Operate, WorkerUtils {
    */
   addJob: AddJob;
   /**
-   * Adds jobs of any tasks in one transaction, as {@link addJob} does; the result is in the order of the input.
+   * Adds jobs of any tasks in one transaction, as {@link addJob} does. The result is in the order of the input.
    *
-   * @throws {PayloadError} as {@link addJob}; then none of the jobs is added
+   * @throws {PayloadError} as {@link addJob}; none of the jobs is added then
    * @example await utils.addJobs([{ identifier: "fetch_endpoint", payload: { endpointId: "ep1", accountId: "acme" } }]);
    */
   addJobs: AddJobs;
   cleanup: Operate["cleanup"];
+  rescheduleJobs: Operate["rescheduleJobs"];
   /**
-   * Gives up the connections, as in Graphile Worker. To give back the slots of a job, call `releaseSlots`.
+   * Closes the connections, as in Graphile Worker. To give back the slots of a job, call `releaseSlots`.
    *
    * @example await utils.release();
    */
   release(): Promise<void>;
   /** @deprecated Use `releaseSlots`. */
   release(options: ReleaseSlotsOptions): Promise<Changed>;
-  /** As `release()`: for `await using`. */
+  /** The same as `release()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
- * Graphile Worker's `makeWorkerUtils`, policy-aware: `addJob` and `addJobs` stage jobs of tasks that have a policy and
- * pass the others on. Migrates both schemas and records the policies. Release it when done.
+ * Graphile Worker's `makeWorkerUtils` with policies: `addJob` and `addJobs` stage jobs of tasks that have a policy, and
+ * pass the others on. It migrates both schemas, and records the policies. Call `release()` when done.
  *
- * @throws {ArgumentError} for bad options; what Graphile Worker throws for its own
+ * @throws {ArgumentError} if an option is unknown, or one of this package is wrong; for its own options, Graphile Worker's
+ * errors
+ * @throws {MissingGrantError} if the connected role may not migrate or declare
  * @example
  * const utils = await makePolicyUtils({ connectionString, policies: [fetchEndpoint] });
  * await utils.addJob(fetchEndpoint, { endpointId: "ep1", ratePerMinute: 60 });
  * await utils.release();
  */
 export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<PolicyUtils> {
+  checkUtilsOptions("makePolicyUtils", options);
   const { policies: _p, policySchema: _s, ...workerOptions } = options;
   const settings = utilsSettings(options);
-  const worker = await makeWorkerUtils(workerOptions as WorkerUtilsOptions);
+  const worker = await makeWorkerUtils(workerOptions as WorkerUtilsOptions).catch((error) =>
+    rethrowPlainly(error, settings.schema),
+  );
   try {
     const engine = makeEngine(settings.schema);
     const install = () => installSchema(worker, settings, workerSchemaOf(options));
@@ -91,8 +117,10 @@ export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<Poli
 }
 
 /**
- * Adds one job and forgets the connection: for scripts. In a program make utils once instead.
+ * Adds one job, and closes its connections: for scripts. A program should make utils once instead. It sets up both schemas
+ * if need be. The job is staged if its task has a policy in `policies` or in the database.
  *
+ * @throws as {@link PolicyUtils.addJob}
  * @example await addJobAdhoc({ connectionString, policies: [fetchEndpoint] }, "fetch_endpoint", { endpointId: "ep1", ratePerMinute: 60 });
  */
 export async function addJobAdhoc<T extends TaskIdentifier = string>(
@@ -101,6 +129,7 @@ export async function addJobAdhoc<T extends TaskIdentifier = string>(
   payload: T extends keyof GraphileWorker.Tasks ? GraphileWorker.Tasks[T] : unknown,
   spec: JobSpec = {},
 ): Promise<AddedJob> {
+  checkUtilsOptions("addJobAdhoc", options);
   const utils = await makePolicyUtils(options);
   try {
     return await utils.addJob(identifier, payload as never, spec);
@@ -109,14 +138,50 @@ export async function addJobAdhoc<T extends TaskIdentifier = string>(
   }
 }
 
-/** @deprecated The name was misleading in Graphile Worker; use `addJobAdhoc`. */
+/**
+ * {@link addJobAdhoc} under its old name.
+ *
+ * @deprecated Graphile Worker found the name misleading; use `addJobAdhoc`.
+ */
 export const quickAddJob = addJobAdhoc;
 
 function installSchema(worker: WorkerUtils, settings: Settings, workerSchema: string): Promise<void> {
   return worker.withPgClient((client) => migrate(client, { workerSchema, schema: settings.schema }));
 }
 
-/** The settings of a process that adds or operates: its preset's, with what is given beside it. */
+/** This package's options, and those that Graphile Worker takes from whoever shares them with `run`. */
+const OPTIONS = Object.keys({
+  policies: true,
+  policySchema: true,
+  connectionString: true,
+  pgPool: true,
+  preset: true,
+  schema: true,
+  logger: true,
+  maxPoolSize: true,
+  events: true,
+  forbiddenFlags: true,
+  noPreparedStatements: true,
+  useNodeTime: true,
+  gracefulShutdownAbortTimeout: true,
+  minResetLockedInterval: true,
+  maxResetLockedInterval: true,
+  pollInterval: true,
+  concurrency: true,
+  noHandleSignals: true,
+  taskList: true,
+  taskDirectory: true,
+  crontab: true,
+  crontabFile: true,
+  parsedCronItems: true,
+} satisfies Record<keyof PolicyUtilsOptions | keyof RunnerOptions, true>);
+
+/** @throws {ArgumentError} naming an unknown option, and the nearest right one */
+export function checkUtilsOptions(owner: string, options: unknown): void {
+  checkOptions(owner, options, OPTIONS);
+}
+
+/** The settings of a process that adds or operates: its preset's, unless other options replace them. */
 export function utilsSettings(options: PolicyUtilsOptions): Settings {
   const fromPreset = presetOptions(options.preset ?? {});
   const policies = options.policies ?? fromPreset?.policies ?? [];
@@ -124,7 +189,7 @@ export function utilsSettings(options: PolicyUtilsOptions): Settings {
   return readSettings({ ...fromPreset, policies, schema }, fromPreset !== undefined);
 }
 
-/** Looks through a preset and those it extends for this package's options; the outermost wins, as in graphile-config. */
+/** Finds this package's options in a preset and those it extends. The outermost go first, as in graphile-config. */
 function presetOptions(preset: GraphileConfig.Preset): DispatchPolicyOptions | undefined {
   if (preset.dispatchPolicy) return preset.dispatchPolicy;
   return [...(preset.extends ?? [])]
@@ -156,12 +221,9 @@ function assemble(
 ): PolicyUtils {
   const { withPgClient } = worker;
   const { registry, partitionBatchSize } = settings;
+  const { logger } = worker;
   const ticks: TickContext = {
-    withPgClient,
-    engine,
-    registry,
-    events: noEvents,
-    partitionBatchSize,
+    ...{ withPgClient, engine, registry, events: noEvents, logger, partitionBatchSize },
   };
   const context = { withPgClient, engine };
   const adder = makeAdder(engine, registry, withPgClient);
@@ -185,6 +247,10 @@ function assemble(
     hold: (options) => hold(context, options),
     admit: (options) => admit(context, options),
     remove: (options) => remove(context, options),
+    adopt: (options) => adopt(context, options),
+    handBack: (options) => handBack(context, options),
+    removePolicy: (options) => removePolicy(context, options),
+    uninstall: (options) => uninstall(context, options),
     setLimit: (options) => setLimit(context, options),
     clearLimit: (options) => clearLimit(context, options),
     limits: (options) => limits(context, options),
@@ -195,8 +261,8 @@ function assemble(
     disable: (options) => switchPolicy(context, { ...options, enabled: false }),
     enable: (options) => switchPolicy(context, { ...options, enabled: true }),
     tick: (options) => tick(ticks, options),
-    sweep: () => sweepFully({ ...ticks, partitionInactiveAfterMs: settings.partitionInactiveAfterMs }),
-    // with anything else (the value of a promise it is the callback of) it closes, as in Graphile Worker
+    sweep: () => sweepFully({ ...settings, ...ticks }),
+    // any other argument closes, as in Graphile Worker: `release` may be the callback of a promise
     releaseSlots: (options) => releaseSlots(context, options),
     release: ((options?: ReleaseSlotsOptions) =>
       isObject(options) && "jobId" in options

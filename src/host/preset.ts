@@ -1,19 +1,20 @@
-import type { CompiledSharedOptions, Job, Logger, TaskList, WithPgClient, WorkerPool } from "graphile-worker";
+import type { CompiledSharedOptions, Job, Logger, Task } from "graphile-worker";
 import { makeTickTask } from "../admit/tick-task.ts";
-import { makeEngine } from "../db/engine.ts";
+import { type Engine, makeEngine } from "../db/engine.ts";
 import { migrate } from "../db/migrate.ts";
-import { ArgumentError } from "../errors.ts";
 import type { EventSink } from "../events.ts";
 import { sweepFully } from "../operate/sweep.ts";
-import { makeWorkerPool, type WorkerPoolRuntime } from "../pool/worker-pool.ts";
 import { ticketOf } from "../run/fetched-job.ts";
+import { makeRunningJobs } from "../run/running-jobs.ts";
 import { makeUnadmittedLog } from "../run/unadmitted.ts";
-import { type Observer, type RunningJob, unwrapped } from "../run/wrap-task.ts";
+import { markHandled, type Observer } from "../run/wrap-task.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
+import { makePools, type Pools } from "./pools.ts";
 import {
   beforeEachFetch,
   beforeLocalFetches,
   listen,
+  recoverFetches,
   refuseFirstFetch,
   wrapTaskLists,
 } from "./worker-internals.ts";
@@ -27,14 +28,13 @@ declare global {
 }
 
 const SHUTDOWN_STEP_MS = 5000;
-/** One-shot pools (runOnce, runTaskListOnce): no loop, no listener. */
-const ONE_SHOT = /^otpool-/;
 
 /**
- * The preset to add to Graphile Worker's: migrates this package's schema, stages what tasks add, ticks, and observes
- * the jobs of its policies. Once per preset tree: a second one is an error, which graphile-config raises.
+ * The preset to add to Graphile Worker's. It migrates this package's schema, stages the jobs that tasks add, ticks, and
+ * observes the jobs of its policies. A preset tree may have one; graphile-config throws an error for a second.
  *
- * @throws {ArgumentError} when an option is unknown or of another form, naming it
+ * @throws {ArgumentError} if an option is unknown or of another form; it names the option
+ * @throws {DispatchPolicyError} with code `unsupported_node` if Node is older than 22.18
  * @example
  * export default {
  *   extends: [WorkerPreset, dispatchPolicyPreset({ policies: [fetchEndpoint] })],
@@ -63,7 +63,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
         },
         async poolGracefulShutdown(next, event) {
           const host = hosts.get(event.ctx.events);
-          const pool = host?.pools.get(event.workerPool.id);
+          const pool = host?.pools.byId(event.workerPool.id);
           await settled(pool?.stepDown(), host?.logger, "stepping down");
           await next();
           await settled(pool?.close(), host?.logger, "releasing the last jobs");
@@ -77,7 +77,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
             }
             return result as never;
           } finally {
-            const closed = host?.pools.get(event.workerPool.id)?.close();
+            const closed = host?.pools.byId(event.workerPool.id)?.close();
             await settled(closed, host?.logger, "releasing failed jobs");
           }
         },
@@ -85,8 +85,8 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
       hooks: {
         async startWorker(ctx, event) {
           const host = hosts.get(ctx.events);
-          await host?.startPool(event.worker.workerPool, event.withPgClient, event.tasks);
-          const pool = host?.pools.get(event.worker.workerPool.id);
+          await host?.pools.start(event.worker.workerPool, event.withPgClient, event.tasks);
+          const pool = host?.pools.byId(event.worker.workerPool.id);
           if (pool?.isUnregistered()) refuseFirstFetch(event, unregistered());
         },
       },
@@ -94,7 +94,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
   };
 }
 
-/** Shutdown goes on whatever happens here: a sweep or another process takes over what was left. */
+/** Waits for a step of a shutdown, which goes on if it fails: a sweep or another process does the rest. */
 async function settled(step: Promise<void> | undefined, logger: Logger | undefined, what: string) {
   let timer: NodeJS.Timeout | undefined;
   const deadline = new Promise<never>((_, reject) => {
@@ -109,32 +109,9 @@ async function settled(step: Promise<void> | undefined, logger: Logger | undefin
   }
 }
 
-/** Its workers fetch nothing: nobody would unlock what they had if they were killed. */
-function unregistered(): Error {
-  return new Error("This worker pool could not register");
-}
-
-/** @throws {ArgumentError} where Graphile Worker listens with the only connection there is, and would wait for another for ever */
-function checkConnections({ _rawOptions, resolvedPreset }: CompiledSharedOptions): void {
-  const { pgPool } = _rawOptions as { pgPool?: { options?: { max?: unknown } } };
-  const [key, max] = pgPool
-    ? ["pgPool: max", pgPool.options?.max]
-    : ["worker.maxPoolSize", resolvedPreset.worker.maxPoolSize];
-  if (typeof max !== "number" || max > 1) return;
-  throw new ArgumentError(
-    `${key} is ${max}, expected at least 2: Graphile Worker keeps one connection of its pool to listen with, and needs ` +
-      "another to fetch jobs",
-  );
-}
-
-/** A clock here has whole milliseconds, and is compared over a network: the quickest of a few looks tells best. */
-const CLOCK_MARGIN_MS = 5;
-const CLOCK_LOOKS = 5;
-
 interface Host {
   readonly logger: Logger;
-  readonly pools: Map<string, WorkerPoolRuntime>;
-  startPool(workerPool: WorkerPool, withPgClient: WithPgClient, tasks: TaskList): Promise<void>;
+  readonly pools: Pools;
   ended(poolId: string, job: Job, error: unknown): void;
 }
 
@@ -143,121 +120,78 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   const events = compiled.events as unknown as EventSink;
   const engine = makeEngine(settings.schema);
   const logger = compiled.logger.scope({ label: "dispatch-policy" });
-  const pools = new Map<string, WorkerPoolRuntime>();
-  const starting = new Map<string, Promise<void>>();
-  const running = new WeakMap<Job, RunningJob>();
-  const fetchedAt = new WeakMap<Job, number>();
-  const clocks = new Map<string, number>();
+  const pools = makePools(compiled, { engine, settings, events, logger });
+  const jobs = makeRunningJobs();
   const logUnadmitted = makeUnadmittedLog();
 
   const observer: Observer = {
     engine,
     registry: settings.registry,
     events,
-    waitedLocally: (job) => {
-      const at = fetchedAt.get(job);
-      return at === undefined ? 0 : performance.now() - at;
+    waitedLocally: jobs.waitedMs,
+    clockBehindMs: (job) => pools.byId(job.locked_by)?.clockBehindMs ?? 0,
+    confirm: (job) => pools.byId(job.locked_by)?.confirm(job) ?? null,
+    started: jobs.started,
+    unadmitted(job, policy) {
+      logUnadmitted(policy, job, logger);
+      pools.byId(job.locked_by)?.caught(policy, job.task_identifier);
     },
-    clockBehindMs: (job) => (job.locked_by && clocks.get(job.locked_by)) || 0,
-    comeBack: (job) => pools.get(job.locked_by ?? "")?.comeBack(job) ?? null,
-    started: (job, state) => void running.set(job, state),
-    unadmitted: (job, policy) => logUnadmitted(policy, job, logger),
   };
 
   function ended(poolId: string, job: Job, error: unknown): void {
-    const state = running.get(job);
-    const pool = pools.get(poolId);
-    if (state) {
-      running.delete(job);
-      void pool?.release(job, state, error);
-    } else if (job.key !== null && job.revision > 0) void pool?.releaseReplaced(job);
+    const running = jobs.ended(job);
+    const pool = pools.byId(poolId);
+    if (running) void pool?.release(job, running, error);
+    else if (job.key !== null && job.revision > 0) void pool?.releaseReplaced(job);
   }
 
-  /** Once per pool, however many workers it has; each of them waits for it before its first job. */
-  function startPool(workerPool: WorkerPool, withPgClient: WithPgClient, tasks: TaskList): Promise<void> {
-    const known = starting.get(workerPool.id);
-    if (known) return known;
-    const started = openPool(workerPool, withPgClient, tasks);
-    starting.set(workerPool.id, started);
-    return started;
-  }
-
-  async function openPool(
-    workerPool: WorkerPool,
-    withPgClient: WithPgClient,
-    tasks: TaskList,
-  ): Promise<void> {
-    const clockBehindMs = await clockOf(workerPool.id, withPgClient);
-    const pool = makeWorkerPool({
-      poolId: workerPool.id,
-      oneShot: ONE_SHOT.test(workerPool.id),
-      clockBehindMs,
-      slots: compiled.resolvedPreset.worker.concurrentJobs,
-      tasks: Object.keys(tasks),
-      withPgClient,
-      pgPool: (compiled._rawOptions as { pgPool?: unknown }).pgPool,
-      engine,
-      settings,
-      events,
-      logger,
-    });
-    pools.set(workerPool.id, pool);
-    try {
-      if (!ONE_SHOT.test(workerPool.id)) checkConnections(compiled);
-      await pool.start();
-    } catch (error) {
-      // Graphile Worker swallows what a hook throws: without its schema the pool must not run ungoverned.
-      logger.error(`Cannot start: ${(error as Error).message}; shutting this worker pool down`, { error });
-      void workerPool.gracefulShutdown("dispatch-policy could not start");
-    }
-  }
-
-  /** Under useNodeTime Graphile Worker fetches jobs by the clock here: how far it is behind the database's. */
-  async function clockOf(poolId: string, withPgClient: WithPgClient): Promise<number> {
-    if (!compiled.resolvedPreset.worker.useNodeTime) return 0;
-    const { behindMs, errorMs } = await withPgClient(async (client) => {
-      let best = await engine.clockBehindMs(client);
-      for (let look = 1; look < CLOCK_LOOKS; look++) {
-        const one = await engine.clockBehindMs(client);
-        if (one.errorMs < best.errorMs) best = one;
-      }
-      return best;
-    });
-    clocks.set(poolId, behindMs);
-    return behindMs + errorMs + CLOCK_MARGIN_MS;
-  }
-
-  const tickTask = unwrapped(
-    makeTickTask({
-      ...settings,
-      engine,
-      events,
-      async afterwards(withPgClient) {
-        const { partitionInactiveAfterMs } = settings;
-        const [poolId] = pools.keys();
-        await sweepFully({ withPgClient, engine, events, partitionInactiveAfterMs, poolId });
-      },
-    }),
+  wrapTaskLists(compiled, observer, tickTask(pools, { engine, settings, events }), logger);
+  guardFetches(compiled, pools);
+  recoverFetches(compiled);
+  listen(compiled, settings.schema, logger, (poolId, said, pid) =>
+    pools.byId(poolId)?.onNotification(said, pid),
   );
-  wrapTaskLists(compiled, observer, tickTask, logger);
-  beforeLocalFetches(compiled, async (workerPool, withPgClient, tasks) => {
-    await startPool(workerPool, withPgClient, tasks);
-    if (pools.get(workerPool.id)?.isUnregistered()) throw unregistered();
-  });
-  beforeEachFetch(compiled, () => {
-    if ([...pools.values()].some((pool) => pool.isUnregistered())) return Promise.reject(unregistered());
-    const oneShots = [...pools].filter(([id]) => ONE_SHOT.test(id));
-    return oneShots.length === 0 ? null : Promise.all(oneShots.map(([, pool]) => pool.catchUp()));
-  });
-  listen(compiled, settings.schema, logger, (poolId, said, pid) => pools.get(poolId)?.hear(said, pid));
-  compiled.events.on("localQueue:getJobs:complete", ({ jobs }) => {
-    for (const job of jobs) if (ticketOf(job) !== null) fetchedAt.set(job, performance.now());
+  compiled.events.on("localQueue:getJobs:complete", (event) => {
+    for (const job of event.jobs) if (ticketOf(job) !== null) jobs.fetched(job);
   });
   compiled.events.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
-  compiled.events.on("pool:release", ({ workerPool }) => {
-    void pools.get(workerPool.id)?.disconnect();
-    pools.delete(workerPool.id);
-    starting.delete(workerPool.id);
+  compiled.events.on("pool:release", ({ workerPool }) => pools.release(workerPool.id));
+  return { logger, pools, ended };
+}
+
+/** The task that the crontab starts. It ticks, and then sweeps. */
+function tickTask(
+  pools: Pools,
+  { engine, settings, events }: { engine: Engine; settings: Settings; events: EventSink },
+): Task {
+  const { partitionInactiveAfterMs, keepAuditForMs } = settings;
+  const task = makeTickTask({
+    ...settings,
+    engine,
+    events,
+    async afterwards(withPgClient) {
+      const poolId = pools.all()[0]?.poolId;
+      await sweepFully({ withPgClient, engine, events, partitionInactiveAfterMs, keepAuditForMs, poolId });
+    },
   });
-  return { logger, pools, startPool, ended };
+  return markHandled(task);
+}
+
+/** Lets no pool fetch jobs before it is registered, and lets a one-shot pool catch up before each fetch. */
+function guardFetches(compiled: CompiledSharedOptions, pools: Pools): void {
+  beforeLocalFetches(compiled, async (workerPool, withPgClient, tasks) => {
+    await pools.start(workerPool, withPgClient, tasks);
+    if (pools.byId(workerPool.id)?.isUnregistered()) throw unregistered();
+  });
+  beforeEachFetch(compiled, () => {
+    const all = pools.all();
+    if (all.some((pool) => pool.isUnregistered())) return Promise.reject(unregistered());
+    const oneShots = all.filter((pool) => pool.oneShot);
+    return oneShots.length === 0 ? null : Promise.all(oneShots.map((pool) => pool.catchUp()));
+  });
+}
+
+/** A pool without registration must fetch nothing: nobody would unlock its jobs if it were killed. */
+function unregistered(): Error {
+  return new Error("This worker pool could not register");
 }

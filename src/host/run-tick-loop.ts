@@ -1,23 +1,35 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { Logger, WithPgClient } from "graphile-worker";
+import { sleep } from "../admit/sleeper.ts";
 import { isFor, startShardLoop } from "../admit/tick-loop.ts";
 import { check, type Rule } from "../checks/options.ts";
 import { inTime } from "../db/deadline.ts";
 import { makeEngine } from "../db/engine.ts";
-import { withOwnClient } from "../db/own-connections.ts";
+import { withOwnClient } from "../db/own-connection.ts";
 import { noEvents } from "../events.ts";
 import { checkPolicy } from "../operate/call.ts";
 import { CHANNEL, type Notification, readNotification } from "../pool/notification.ts";
-import { makePolicyUtils, type PolicyUtilsOptions, utilsSettings } from "./policy-utils.ts";
+import {
+  checkUtilsOptions,
+  makePolicyUtils,
+  type PolicyUtilsOptions,
+  utilsSettings,
+} from "./policy-utils.ts";
 
 const LISTEN_AGAIN_MS = 1000;
 
+/** The options of `runTickLoop`: those of `makePolicyUtils`, what to tick, and how it ends. */
 export interface RunTickLoopOptions extends PolicyUtilsOptions {
-  /** Default: every policy in the database when the loop starts. */
+  /**
+   * The only policy to tick.
+   * @default every policy in the database when the loop starts
+   */
   policy?: string | undefined;
-  /** Default: every shard. */
+  /**
+   * The only shard to tick.
+   * @default every shard
+   */
   shard?: string | undefined;
-  /** Ends the loop; the promise then resolves. */
+  /** Ends the loop. The promise of `runTickLoop` resolves then. */
   signal: AbortSignal;
 }
 
@@ -27,15 +39,16 @@ const anAbortSignal: Rule = {
 };
 
 /**
- * The tick loop on its own, in a process that runs no jobs. Ticks wherever there is something to do until the signal
- * aborts; other loops at work on the same policies do no harm. Keeps one connection beside its pool, for notifications.
+ * Runs tick loops in a process that runs no jobs, until the signal aborts. Other loops for the same policies do no harm.
+ * It keeps one connection beside its pool, for notifications.
  *
- * @throws {ArgumentError} without an AbortSignal
- * @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones
+ * @throws {ArgumentError} without an AbortSignal, or for an unknown option
+ * @throws {UnknownPolicyError} for a policy that nobody declared; it lists the known ones
  * @example await runTickLoop({ connectionString, policies: [fetchEndpoint], signal: controller.signal });
  */
 export async function runTickLoop({ policy, shard, signal, ...options }: RunTickLoopOptions): Promise<void> {
   check("runTickLoop: signal", signal, anAbortSignal);
+  checkUtilsOptions("runTickLoop", options);
   const settings = utilsSettings(options);
   const utils = await makePolicyUtils(options);
   try {
@@ -51,19 +64,19 @@ export async function runTickLoop({ policy, shard, signal, ...options }: RunTick
     await withPgClient((client) => checkPolicy(client, engine, policy));
     const names = policy === undefined ? await withPgClient(engine.policyNames) : [policy];
     const loops = names.map((name) => startShardLoop(context, { policy: name, shard: shard ?? null }));
-    const hear = (said: Partial<Notification>) => {
+    const nudge = (said: Partial<Notification>) => {
       for (const loop of loops) if (isFor(loop.lead, said.policy, said.shard)) loop.nudge();
     };
     const onNotification = ({ channel, payload }: { channel: string; payload?: string | undefined }) => {
       const said = channel === CHANNEL ? readNotification(payload, settings.schema) : undefined;
-      if (said) hear(said);
+      if (said) nudge(said);
     };
     try {
       while (!signal.aborted)
         await listenUntilLost(
           { withPgClient, pgPool: options.pgPool },
           onNotification,
-          () => hear({}),
+          () => nudge({}),
           signal,
           logger,
         );
@@ -75,7 +88,7 @@ export async function runTickLoop({ policy, shard, signal, ...options }: RunTick
   }
 }
 
-/** Passes notifications on until the signal aborts or the connection is lost; ticks go on meanwhile, by their heartbeat. */
+/** Passes notifications on until the signal aborts or the connection is lost. Loops also tick by their own heartbeat. */
 async function listenUntilLost(
   connecting: { withPgClient: WithPgClient; pgPool: unknown },
   onNotification: (said: { channel: string; payload?: string | undefined }) => void,
@@ -91,7 +104,7 @@ async function listenUntilLost(
       signal.addEventListener("abort", abort);
       try {
         await client.query("listen dispatch_policy");
-        onListening(); // what was said while nobody listened
+        onListening(); // notifications may have been missed before
         if (!signal.aborted) await over.promise;
         await client.query("unlisten dispatch_policy");
       } finally {
@@ -102,6 +115,6 @@ async function listenUntilLost(
   } catch (error) {
     if (signal.aborted) return;
     logger.warn(`dispatch-policy: listening failed, trying again: ${(error as Error).message}`, { error });
-    await delay(LISTEN_AGAIN_MS, undefined, { signal }).catch(() => {});
+    await sleep(LISTEN_AGAIN_MS, signal);
   }
 }

@@ -9,23 +9,24 @@ import type {
   WithPgClient,
   WorkerPool,
 } from "graphile-worker";
-import { TICK_TASK } from "../admit/tick-task.ts";
+import { TICK_TASK } from "../policy/job.ts";
 import { CHANNEL, type Notification, readNotification } from "../pool/notification.ts";
-import { isWrapped, type Observer, wrapTasks } from "../run/wrap-task.ts";
+import type { Fetching } from "../run/adoption.ts";
+import { isHandled, type Observer, wrapTasks } from "../run/wrap-task.ts";
 
-// Where this package takes hold of Graphile Worker beyond what plugins are offered. Each is guarded by the host matrix
-// test: it fails when a release of Graphile Worker changes one.
+// The parts of Graphile Worker that this package uses beyond the plugin interface. If a release of Graphile Worker changes
+// one, the host matrix test fails.
 
 /**
- * Who observes the jobs of a worker pool, by the pool's abort signal, which helpers carry: a list of tasks is wrapped
- * once, and may be run by pools of several presets.
+ * The observers of worker pools, by the pools' abort signals, which helpers have. A list of tasks is wrapped only once,
+ * but pools of several presets may run it.
  */
 const observers = new WeakMap<AbortSignal, Observer>();
 const observerOf = ({ abortSignal }: JobHelpers) => observers.get(abortSignal);
 
 /**
- * Graphile Worker has no per-job middleware. Between them these three cover every way to run tasks: the list among the
- * options, the local queue's, and each worker's.
+ * Wraps tasks in place, because Graphile Worker has no middleware for jobs. Three lists cover every way to run tasks: the
+ * one among the options, the local queue's, and each worker's.
  */
 export function wrapTaskLists(
   compiled: CompiledSharedOptions,
@@ -37,10 +38,10 @@ export function wrapTaskLists(
   const wrap = (tasks: TaskList): void => {
     const own = tasks[TICK_TASK];
     if (!own) tasks[TICK_TASK] = tickTask;
-    else if (!isWrapped(own) && !warned) {
+    else if (!isHandled(own) && !warned) {
       warned = true;
       logger.warn(
-        `There is a task named ${TICK_TASK} already: it is kept, and this package's own is not used`,
+        `There is a task named ${TICK_TASK} already: it is kept, and this package's task is not used`,
       );
     }
     wrapTasks(tasks, observerOf);
@@ -61,8 +62,8 @@ export function wrapTaskLists(
 }
 
 /**
- * Graphile Worker asks for the flags to skip before a worker looks for its next job: the one moment between two jobs
- * at which it waits for others. `act` returns null when there is nothing to wait for.
+ * Graphile Worker asks for the flags to skip before a worker fetches its next job. It is the only moment between two jobs
+ * at which it waits. `act` returns null if there is nothing to wait for.
  */
 export function beforeEachFetch(compiled: CompiledSharedOptions, act: () => Promise<unknown> | null): void {
   const { forbiddenFlags: given = null } = compiled._rawOptions as SharedOptions;
@@ -76,8 +77,8 @@ export function beforeEachFetch(compiled: CompiledSharedOptions, act: () => Prom
 }
 
 /**
- * A worker's first fetch comes after its hook, whatever the hook throws, and after its flags were asked for: it fails as
- * it looks how many flags there are.
+ * Makes a worker's first fetch fail. Graphile Worker fetches even if the hook throws, so the flags to skip throw when it
+ * reads how many there are.
  */
 export function refuseFirstFetch(event: { flagsToSkip: string[] | null }, error: Error): void {
   event.flagsToSkip = new Proxy<string[]>([], {
@@ -87,7 +88,45 @@ export function refuseFirstFetch(event: { flagsToSkip: string[] | null }, error:
   });
 }
 
-/** A local queue fetches as soon as it is made, before a worker starts: its fetches wait until its pool is open. */
+/**
+ * Graphile Worker reads the keys of the task list before each fetch. So a task that is no key there for a while is not
+ * fetched; a job that was fetched before finds its task all the same.
+ */
+export function fetchingOf(workerPool: WorkerPool, tasks: TaskList, slots: number): Fetching {
+  const setKey = (task: string, enumerable: boolean) =>
+    Object.hasOwn(tasks, task) && Reflect.defineProperty(tasks, task, { enumerable });
+  return {
+    stop: (task) => void setKey(task, false),
+    resume(task) {
+      setKey(task, true);
+      try {
+        workerPool.nudge(slots); // its workers found nothing meanwhile, and sleep until they poll
+      } catch {
+        // it is stopping, and its workers have ended
+      }
+    },
+  };
+}
+
+/**
+ * Graphile Worker reads the tasks' ids again when the keys of the list have changed. If that fails, it keeps the failure,
+ * and every fetch fails until the keys change once more. So after a fetch that failed, they get another order.
+ */
+export function recoverFetches({ events }: CompiledSharedOptions): void {
+  const lists = new WeakMap<WorkerPool, TaskList>();
+  events.on("worker:create", ({ worker, tasks }) => lists.set(worker.workerPool, tasks));
+  events.on("worker:getJob:error", ({ worker }) => reorder(lists.get(worker.workerPool) ?? {}));
+}
+
+function reorder(tasks: TaskList): void {
+  const [first] = Object.keys(tasks);
+  if (first === undefined) return;
+  const { [first]: task } = tasks;
+  delete tasks[first];
+  tasks[first] = task;
+}
+
+/** A local queue fetches as soon as it is made, before a worker starts. This makes its fetches wait for its pool. */
 export function beforeLocalFetches(
   { events }: CompiledSharedOptions,
   openPool: (workerPool: WorkerPool, withPgClient: WithPgClient, tasks: TaskList) => Promise<void>,
@@ -96,23 +135,28 @@ export function beforeLocalFetches(
     const localQueue = event.localQueue as unknown as LocalQueue;
     const { workerPool, withPgClient, tasks } = localQueue;
     const opened = openPool(workerPool, withPgClient, tasks);
-    opened.catch(() => {}); // each fetch hears of it
-    const held: WithPgClient = (callback) => opened.then(() => withPgClient(callback));
-    localQueue.withPgClient = Object.assign(held, {
+    opened.catch(() => {}); // each fetch rejects with the same error
+    const whenOpened: WithPgClient = (callback) => opened.then(() => withPgClient(callback));
+    localQueue.withPgClient = Object.assign(whenOpened, {
       withRetries: ((callback) =>
-        opened.then(() => withPgClient.withRetries(callback))) satisfies WithPgClient,
+        opened.then(() =>
+          withPgClient.withRetries(callback).catch((error) => {
+            reorder(tasks); // see recoverFetches: a local queue emits no event for this
+            throw error;
+          }),
+        )) satisfies WithPgClient,
     });
   });
 }
 
-/** What a local queue fetches jobs with. */
+/** The parts of a local queue that fetch jobs. */
 interface LocalQueue {
   readonly workerPool: WorkerPool;
   readonly tasks: TaskList;
   withPgClient: EnhancedWithPgClient;
 }
 
-/** In place: Graphile Worker keeps the object it compiled. */
+/** Changes options in place, because Graphile Worker keeps the object that it compiled. */
 function setOptions(
   compiled: CompiledSharedOptions,
   options: Partial<SharedOptions & { taskList: TaskList }>,
@@ -120,7 +164,7 @@ function setOptions(
   (compiled as { _rawOptions: object })._rawOptions = { ...compiled._rawOptions, ...options };
 }
 
-/** Listens on Graphile Worker's own client: a pool of two connections must do. */
+/** Listens on Graphile Worker's own client, because a pool of two connections must be enough. */
 export function listen(
   { events }: CompiledSharedOptions,
   schema: string,
@@ -131,7 +175,7 @@ export function listen(
     // a moment later: Graphile Worker sends its own LISTEN first
     setImmediate(() => {
       client.query(`listen ${CHANNEL}`).then(
-        () => onNotification(workerPool.id, {}), // what was said while nobody listened
+        () => onNotification(workerPool.id, {}), // notifications may have been missed before
         (error: Error) => logger.debug(`Listening failed: ${error.message}`),
       );
     });

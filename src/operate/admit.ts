@@ -3,15 +3,29 @@ import { ArgumentError } from "../errors.ts";
 import { call, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
-/** Draining goes in steps of this many, and at most so many a call. */
+/** How many jobs one step admits. */
 const STEP = 200;
+/** The most jobs that one call drains. */
 const MOST = 10_000;
 
+/**
+ * The options of `admit`: a policy or one of its partitions, and how many jobs. Both of `count` and
+ * `drain`, or neither, is an {@link ArgumentError}.
+ */
 export type AdmitOptions = PolicyTarget &
-  ({ count: number } | { drain: true }) &
+  (
+    | {
+        /** How many jobs, a whole number, 1 or more. */
+        count: number;
+      }
+    | {
+        /** All that are due, at most 10,000 in a call. */
+        drain: true;
+      }
+  ) &
   Why & {
-    /** Counts, and admits nothing. Default false. */
-    dryRun?: boolean;
+    /** Counts the jobs, and admits none. Default false. */
+    dryRun?: boolean | undefined;
   };
 
 /** Documented at {@link Operate.admit}. */

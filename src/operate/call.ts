@@ -1,18 +1,20 @@
 import type { WithPgClient } from "graphile-worker";
-import type { Engine, Queryable } from "../db/engine.ts";
-import { ArgumentError, UnknownPolicyError } from "../errors.ts";
+import type { Arguments, Engine, Queryable } from "../db/engine.ts";
+import { rethrowPlainly } from "../db/rethrow-plainly.ts";
+import { BAD_ARGUMENT, IN_USE, UNKNOWN_POLICY } from "../db/sqlstates.ts";
+import { ArgumentError, RemovalError, UnknownPolicyError } from "../errors.ts";
 
-/** What every verb works with. */
+/** The context of every verb. */
 export interface OperateContext {
   readonly withPgClient: WithPgClient;
   readonly engine: Engine;
 }
 
-/** Calls a verb's SQL function; what it refuses becomes this package's error, with the database's as its cause. */
+/** Calls a verb's SQL function. A refusal becomes this package's error, with the database's as its cause. */
 export async function call<T>(
   { withPgClient, engine }: OperateContext,
   verb: string,
-  args: Record<string, unknown>,
+  args: Arguments,
 ): Promise<T> {
   const [row] = await asOurs(() => withPgClient((client) => engine.call<T>(client, verb, args)), {
     withPgClient,
@@ -21,18 +23,14 @@ export async function call<T>(
   return row as T;
 }
 
-/** @throws {UnknownPolicyError} for a policy nobody declared, listing the known ones */
+/** @throws {UnknownPolicyError} for a policy that nobody declared; it lists the known ones */
 export async function checkPolicy(client: Queryable, engine: Engine, policy?: string): Promise<void> {
   if (policy === undefined) return;
   const known = await engine.policyNames(client);
   if (!known.includes(policy)) throw new UnknownPolicyError(policy, known);
 }
 
-/** Error codes that sql/functions raise. */
-const UNKNOWN_POLICY = "DPPOL";
-const BAD_ARGUMENT = new Set(["DPARG", "DPKEY"]);
-
-/** Runs what calls SQL; its refusals become this package's errors. */
+/** Runs a call of SQL. Its refusals become this package's errors. */
 export async function asOurs<T>(run: () => Promise<T>, { withPgClient, engine }: OperateContext): Promise<T> {
   try {
     return await run();
@@ -44,9 +42,12 @@ export async function asOurs<T>(run: () => Promise<T>, { withPgClient, engine }:
         cause: error,
       });
     }
-    if (code !== undefined && BAD_ARGUMENT.has(code)) {
+    if (BAD_ARGUMENT.has(code)) {
       throw new ArgumentError(message.replace(/^dispatch_policy: /, ""), { cause: error });
     }
-    throw error;
+    if (code === IN_USE) {
+      throw new RemovalError(message.replace(/^dispatch_policy: /, ""), { cause: error });
+    }
+    rethrowPlainly(error, engine.schemaName);
   }
 }

@@ -1,6 +1,7 @@
 import type { CleanupOptions, DbJob, WorkerUtils } from "graphile-worker";
-import { TICK_TASK } from "../admit/tick-task.ts";
 import { optional, wholeNumber } from "../checks/options.ts";
+import type { Arguments } from "../db/engine.ts";
+import { TICK_TASK } from "../policy/job.ts";
 import { type AnyPolicy, tasksOf } from "../policy/policy.ts";
 import type { OperateContext } from "./call.ts";
 import type { Operate, RescheduleOptions } from "./operate.ts";
@@ -12,8 +13,8 @@ export function jobFunctions(
   cleanup: WorkerUtils["cleanup"],
   policies: readonly AnyPolicy[],
 ): Pick<Operate, "completeJobs" | "permanentlyFailJobs" | "rescheduleJobs" | "cleanup"> {
-  /** What leaves slots behind marks them; they are given back in a transaction of their own, at once. */
-  const jobsOf = async (verb: string, args: Record<string, unknown>): Promise<DbJob[]> => {
+  /** These verbs mark the slots of the jobs they end. A second transaction gives the slots back at once. */
+  const jobsOf = async (verb: string, args: Arguments): Promise<DbJob[]> => {
     const jobs = await withPgClient((client) => engine.call<DbJob>(client, verb, args));
     await releaseMarked({ withPgClient, engine });
     return jobs;

@@ -1,32 +1,34 @@
 import { checkOptions, optional, positiveDuration } from "../checks/options.ts";
+import { parameter } from "../db/engine.ts";
 import { overridableFields } from "../gates/index.ts";
 import { call, checkPolicy, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type LimiterTarget, type Why } from "./targets.ts";
 
-/** New values for a limit; those left out stay. */
+/** New values for a limit. Those that are left out, or undefined, do not change. */
 export type LimitValues = {
   /** Of a throttle: tokens per `per`. */
-  rate?: number;
+  rate?: number | undefined;
   /** Of a throttle: a duration, such as "1 minute". */
-  per?: string;
-  /** Of a throttle without a sliding window: tokens that a full bucket holds. */
-  burst?: number;
-  /** Of a concurrency gate, or an adaptive one: jobs at once, at most. */
-  max?: number;
-  /** Of an adaptive gate: jobs at once, to begin with. */
-  initialMax?: number;
+  per?: string | undefined;
+  /** Of a throttle without a sliding window: the tokens of a full bucket. */
+  burst?: number | undefined;
+  /** Of a concurrency gate, or an adaptive one: the most jobs at once. */
+  max?: number | undefined;
+  /** Of an adaptive gate: the limit to start from, in jobs. */
+  initialMax?: number | undefined;
   /** Of an adaptive gate: milliseconds. */
-  targetLagMs?: number;
-  /** Of an adaptive gate: jobs at once, at least. */
-  min?: number;
+  targetLagMs?: number | undefined;
+  /** Of an adaptive gate: the limit never shrinks below this, in jobs. */
+  min?: number | undefined;
 };
 
+/** The options of `setLimit`: a gate, or one of its limiters by `key`, and the numbers that it has from `from` until `until`. */
 export type SetLimitOptions = LimiterTarget & {
-  /** The new values: those that the gate's kind has, at least one. */
+  /** The new values: at least one, and only those that the gate's kind has. */
   set: LimitValues;
   /** When it begins. Default: now. */
   from?: Date | undefined;
-  /** When it ends. Default: with `clearLimit`. */
+  /** When it ends. Default: it lasts until `clearLimit`. */
   until?: Date | undefined;
 } & Why;
 
@@ -52,7 +54,7 @@ export async function clearLimit(context: OperateContext, options: LimiterTarget
   return call<Changed>(context, "clear_limit", { ...options });
 }
 
-/** An override as it stands: a row of the view `overrides`. */
+/** An override: a row of the view `overrides`. */
 export interface Override {
   policy: string;
   gate: string;
@@ -62,7 +64,7 @@ export interface Override {
   override: LimitValues;
   /** When it begins; null: when it was set. */
   from: Date | null;
-  /** When it ends; null: with `clearLimit`. */
+  /** When it ends; null: it lasts until `clearLimit`. */
   until: Date | null;
   /** Who set it. */
   by: string | null;
@@ -77,12 +79,13 @@ export async function limits(
 ): Promise<readonly Override[]> {
   checkVerb("limits", options, { takes: ["policy"] });
   const { policy } = options;
+  const asked = parameter(1, "text");
   const rows = await withPgClient(async (client) => {
     await checkPolicy(client, engine, policy);
     return engine.view<Override & { set: Record<string, number> }>(
       client,
       "overrides",
-      `where $1::text is null or policy = $1 order by policy, gate, key, "from" nulls first`,
+      `where ${asked} is null or policy = ${asked} order by policy, gate, key, "from" nulls first`,
       [policy ?? null],
     );
   });

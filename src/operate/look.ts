@@ -1,3 +1,4 @@
+import { parameter } from "../db/engine.ts";
 import { CAP_KINDS, type CapKind } from "../gates/index.ts";
 import type { JsonObject } from "../policy/policy.ts";
 import { checkPolicy, type OperateContext } from "./call.ts";
@@ -14,12 +15,13 @@ const REASONS_OF_NO_KIND = [
   "paused",
   "held",
   "breaker_open",
+  "probing",
   "not_due",
   "set_aside",
   "waiting_key",
 ] as const;
 
-/** Why a job or partition waits, from a closed list. docs/operating.md says what each means. */
+/** Why a job or partition waits, from a closed list. docs/operating.md explains each reason. */
 export type Reason = `${CapKind}_full` | (typeof REASONS_OF_NO_KIND)[number];
 
 export const REASONS: readonly Reason[] = [
@@ -27,35 +29,37 @@ export const REASONS: readonly Reason[] = [
   ...REASONS_OF_NO_KIND,
 ];
 
-/** A partition as it stands: a row of the view `partitions`. Its times are null where there is none, or none that comes. */
+/** The state of a partition: a row of the view `partitions`. A time is null if there is none, or if it never comes. */
 export interface PartitionStatus {
+  /** The policy's name. */
   policy: string;
   /** The partition's key. */
   partition: string;
   /** The id of the partition's row, a UUID. */
   id: string;
+  /** The part of the policy's partitions to which it belongs, by `shardBy`. */
   shard: string;
-  /** What the policy's `context` made of the job that was added last; gates' functions read it. */
+  /** The result of the policy's `context` for the job that was added last. Gates' functions read it. */
   context: JsonObject;
-  /** Its share beside the other partitions. */
+  /** Its share in relation to the other partitions. */
   weight: number;
-  /** Jobs that wait in staging, those that are not due yet among them. */
+  /** Jobs that wait in staging, including those that are not due yet. */
   staged: number;
-  /** Jobs that were admitted and hold slots. */
+  /** Jobs that were admitted and occupy slots. */
   inFlight: number;
-  /** Why it waits; null: nothing holds it back. */
+  /** Why it waits; null: it does not wait. */
   reason: Reason | null;
-  /** From when a tick looks at it; null: not until something changes (a job comes, somebody resumes it). */
+  /** When a tick may claim it; null: not until something changes (a job is added, somebody resumes it). */
   eligibleAt: Date | null;
   /** The gate whose room it waits for, by name. */
   blockedOn: string | null;
-  /** Why the last tick left it due jobs; a pause or hold, which `reason` names first, may have come since. */
+  /** Why the last tick did not admit all its due jobs. If it was paused or held since, `reason` names that instead. */
   deniedReason: Reason | null;
-  /** When the gate that denied it has room again; null: that depends on other jobs, or no gate denied it. */
+  /** When the gate that denied it will have room; null: that depends on other jobs, or no gate denied it. */
   deniedUntil: Date | null;
-  /** Whether it is paused itself; `reason` counts its policy's pause as well. */
+  /** Whether the partition itself is paused. `reason` also shows the pause of its policy. */
   paused: boolean;
-  /** The end of its own pause; null: it has none, or lasts until it is resumed. */
+  /** The end of its own pause; null: it has none, or it lasts until `resume`. */
   pausedUntil: Date | null;
   /** The end of its hold, which may be over; null: it was never held. */
   heldUntil: Date | null;
@@ -63,32 +67,37 @@ export interface PartitionStatus {
   probing: boolean;
   /** Who paused or held it last. */
   stoppedBy: string | null;
-  /** Why they did. */
+  /** The reason that they gave. */
   stopReason: string | null;
-  /** What counts against its share, as of `decayedAt`: jobs, or with `fairness: { by: "work" }` seconds that jobs ran. */
+  /** What counts against its share at `decayedAt`: jobs, or with `fairness: { by: "work" }` seconds that jobs ran. */
   decayedAdmits: number;
+  /** The time for which `decayedAdmits` is worked out. */
   decayedAt: Date;
-  /** How many seconds its jobs ran lately, on average; null unless fairness is by work. */
+  /** The moving average of its jobs' durations, in seconds; null unless fairness is by work. */
   meanWork: number | null;
   /** Jobs that were admitted since it was made. */
   admittedTotal: number;
   /** Jobs that were dropped since it was made, by `maxPending` or `whenBusy`. */
   droppedTotal: number;
+  /** When it was made. In the explanation of a staged job: when that job was added. */
   createdAt: Date;
 }
 
 /**
- * Why a job or a partition waits. Of a partition: its {@link PartitionStatus}. Of a staged job: its row of the view
- * `staged_jobs`, with what is known of its partition. Of a job in flight: its row of the view `in_flight_jobs`. What is
- * not known is missing: of a job that is neither staged nor in flight there is only the reason, null.
+ * Why a job or a partition waits.
+ *
+ * For a partition it is its {@link PartitionStatus}. For a staged job it is its row of the view `staged_jobs`, with the
+ * state of its partition. For a job in flight it is its row of the view `in_flight_jobs`. For any other job there is only
+ * the reason, which is null.
  */
 export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "partition" | "reason">> {
-  /** Null: nothing holds it back. */
+  /** Null: it does not wait. */
   reason: Reason | null;
-  /** Of a staged job, its id; of a partition, the id of its row. */
+  /** For a staged job its id, for a partition the id of its row. */
   id?: string;
-  /** The partition's key; null for a job whose key is still to be worked out. */
+  /** The partition's key; null for a job whose key is not worked out yet. */
   partition?: string | null;
+  /** Its task. */
   taskIdentifier?: string;
   /** Tokens the job takes from each throttle. */
   cost?: number;
@@ -96,15 +105,21 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   jobId?: string | null;
 
   // of a staged job
+  /** Graphile Worker's queue; null: none. */
   queueName?: string | null;
-  /** When it is due; null: at no time that comes. */
+  /** When it is due; null: never. */
   runAt?: Date | null;
+  /** Lower goes first. */
   priority?: number;
+  /** How many times it may start; null: Graphile Worker's default, 25. */
   maxAttempts?: number | null;
+  /** Its job key; null: none. */
   jobKey?: string | null;
+  /** Graphile Worker's flags; null: none. */
   flags?: readonly string[] | null;
+  /** Its payload. */
   payload?: unknown;
-  /** What Graphile Worker, or a function of the policy, said when the job was set aside. */
+  /** The error of Graphile Worker, or of a function of the policy, because of which the job was set aside. */
   error?: string | null;
   /** How many times it was set aside. */
   failures?: number;
@@ -114,16 +129,17 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   // of a job in flight
   /** The id it had in staging. */
   stagedId?: string;
+  /** When it was admitted. */
   admittedAt?: Date;
   /** When a worker fetched it; null: not yet. */
   startedAt?: Date | null;
   /** The worker that runs it. */
   workerId?: string | null;
-  /** How many times it was started; null: Graphile Worker has it no more, and a sweep gives its slot back. */
+  /** How many times it was started; null: Graphile Worker no longer has it, and a sweep gives its slot back. */
   attempts?: number | null;
 }
 
-/** Which partitions, and how many of them. */
+/** Selects partitions. */
 export interface PartitionsQuery {
   policy?: string | undefined;
   /** Only keys that contain this text. */
@@ -133,6 +149,13 @@ export interface PartitionsQuery {
   /** A whole number from 1. Default 100. */
   limit?: number | undefined;
 }
+
+const ID = parameter(1, "id");
+const WHERE_ONE = `where policy = ${parameter(1, "text")} and partition = ${parameter(2, "text")}`;
+const [POLICY, SEARCH, AFTER] = [parameter(1, "text"), parameter(2, "text"), parameter(3, "text")];
+const WHERE_ASKED = `where (${POLICY} is null or policy = ${POLICY})
+  and (${SEARCH} is null or strpos(partition, ${SEARCH}) > 0) and (${AFTER} is null or partition > ${AFTER})
+  order by partition fetch first (${parameter(4, "int")}) rows with ties`;
 
 /** A view's row, as PostgreSQL spells it. */
 type Row = Record<string, unknown>;
@@ -146,18 +169,20 @@ export async function explain(
   checkVerb("explain", options, byId ? { needs: ["id"] } : { needs: ["policy", "partition"] });
   return withPgClient(async (client) => {
     const state = (policy: unknown, partition: unknown) =>
-      engine.view<Row>(client, "partitions", "where policy = $1 and partition = $2", [policy, partition]);
+      engine.view<Row>(client, "partitions", WHERE_ONE, [policy, partition]);
     if (!byId) {
       await checkPolicy(client, engine, options.policy);
       const [row = {}] = await state(options.policy, options.partition);
       return spelled<Explanation>({ ...row, reason: row.reason ?? null });
     }
-    const [job] = await engine.view<Row>(client, "staged_jobs", "where id = $1 or job_id = $1", [options.id]);
+    const [job] = await engine.view<Row>(client, "staged_jobs", `where id = ${ID} or job_id = ${ID}`, [
+      options.id,
+    ]);
     if (job) {
       const [row = {}] = await state(job.policy, job.partition);
       return spelled<Explanation>({ ...row, ...job, reason: job.reason ?? row.reason ?? null });
     }
-    const admitted = "where staged_id = $1 or job_id = $1";
+    const admitted = `where staged_id = ${ID} or job_id = ${ID}`;
     const [running = {}] = await engine.view<Row>(client, "in_flight_jobs", admitted, [options.id]);
     return spelled<Explanation>({ ...running, reason: null });
   });
@@ -172,13 +197,7 @@ export async function partitions(
   const { policy, search = null, after = null, limit = 100 } = query;
   const rows = await withPgClient(async (client) => {
     await checkPolicy(client, engine, policy);
-    return engine.view<Row>(
-      client,
-      "partitions",
-      `where ($1::text is null or policy = $1) and ($2::text is null or strpos(partition, $2) > 0)
-         and ($3::text is null or partition > $3) order by partition fetch first $4 rows with ties`,
-      [policy ?? null, search, after, limit],
-    );
+    return engine.view<Row>(client, "partitions", WHERE_ASKED, [policy ?? null, search, after, limit]);
   });
   return rows.map((row) => spelled<PartitionStatus>(row));
 }

@@ -2,34 +2,38 @@ import type { CleanupOptions, DbJob } from "graphile-worker";
 import type { TickResult } from "../admit/tick.ts";
 import type { Until } from "../policy/policy.ts";
 import type { AdmitOptions } from "./admit.ts";
+import type { AdoptOptions } from "./adopt.ts";
+import type { HandBackOptions } from "./hand-back.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
 import type { Explanation, PartitionStatus, PartitionsQuery } from "./look.ts";
 import type { PauseOptions } from "./pause.ts";
 import type { ReleaseSlotsOptions } from "./release-slots.ts";
 import type { RemoveOptions } from "./remove.ts";
+import type { RemovePolicyOptions } from "./remove-policy.ts";
 import type { PolicyStatus, WorkerStatus } from "./status.ts";
 import type { Repaired } from "./sweep.ts";
 import type { Changed, LimiterTarget, PartitionTarget, Target, Why } from "./targets.ts";
 import type { TickOptions } from "./tick.ts";
+import type { Uninstalled, UninstallOptions } from "./uninstall.ts";
 
-/** The changes of a job that `rescheduleJobs` makes; what is left out stays as it is. */
+/** The changes that `rescheduleJobs` makes. Options that are left out, or undefined, change nothing. */
 export interface RescheduleOptions {
   /** When it is due: a Date, or a text that PostgreSQL reads as a time. */
-  runAt?: string | Date;
+  runAt?: string | Date | undefined;
   /** A whole number, −32768 to 32767; lower runs first. */
-  priority?: number;
-  /** A whole number, 0 to 32767. A staged job that never ran has none to change. */
-  attempts?: number;
+  priority?: number | undefined;
+  /** A whole number, 0 to 32767. No effect on a staged job that never ran. */
+  attempts?: number | undefined;
   /** A whole number, 1 to 32767. */
-  maxAttempts?: number;
+  maxAttempts?: number | undefined;
 }
 
 /**
- * What operators and programs can do with policies. Each call is a transaction of its own, unless its method says otherwise.
+ * The verbs of operators and programs. Each call is a transaction of its own, unless its method says otherwise.
  *
- * A value that is not allowed is an {@link ArgumentError}; it names the method, the option, the value and what was
- * expected. A policy that nobody declared is an {@link UnknownPolicyError}; it lists the known ones. A target that matches
- * nothing is no error: `matched` is 0.
+ * A value that is not allowed is an {@link ArgumentError}; it names the method, the option, the value and the
+ * expectation. A policy that nobody declared is an {@link UnknownPolicyError}; it lists the known ones. A target that
+ * matches nothing is no error: `matched` is 0.
  *
  * A call that takes `reason` and `by`, and that is no dry run, leaves a row with them in the view `audit`.
  */
@@ -39,12 +43,12 @@ export interface Operate {
    * still be added; they wait.
    *
    * It lasts until `until`, or without it until {@link resume}. A later pause of the same target replaces its end. A
-   * partition that no job has made yet is paused when its first job comes.
+   * partition without jobs so far is paused when its first job is added.
    *
    * `matched` counts policies or partitions; `changed` counts the policies whose pause has another end now (a partition
    * always counts).
    *
-   * @throws {ArgumentError} unless either a policy or `all: true` is given
+   * @throws {ArgumentError} unless either a policy or `all: true` is given, or if `until` is past
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.pause({ policy: "fetch_endpoint", partition: "ep1", reason: "incident 12", by: "ana" });
    */
@@ -53,8 +57,8 @@ export interface Operate {
   /**
    * Lifts a pause. For a partition it also lifts a hold, and the rule that after a hold one job goes first.
    *
-   * The resume of a policy leaves pauses and holds of single partitions alone; that of a partition leaves its policy's
-   * pause alone. `changed` counts what was stopped.
+   * To resume a policy does not end pauses and holds of single partitions. To resume a partition does not end its policy's
+   * pause. `changed` counts the policies or partitions that were stopped.
    *
    * @throws {ArgumentError} unless either a policy or `all: true` is given
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -69,19 +73,19 @@ export interface Operate {
    * Give `until`, a Date, or `forMs`, milliseconds from now by the database's clock. Of two holds the one that ends later
    * counts. After its end one job goes first; the others follow once one has succeeded. {@link resume} ends it at once.
    *
-   * @throws {ArgumentError} unless exactly one of `until` and `forMs` is given
+   * @throws {ArgumentError} unless exactly one of `until` and `forMs` is given, or if `until` is past
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.hold({ policy: "fetch_endpoint", partition: "ep1", forMs: 30_000, reason: "429" });
    */
   hold(options: PartitionTarget & Until & Why): Promise<Changed>;
 
   /**
-   * Admits due jobs past their gates, pauses and holds, and charges them all the same: tokens stop at 0, and more jobs than
+   * Admits due jobs past their gates, pauses and holds. It still charges the gates: tokens stop at 0, and more jobs than
    * `max` may be in flight. Jobs that are not due yet stay.
    *
-   * Give `count`, the most jobs to admit, or `drain: true` for all that are due, at most 10,000 a call. It goes in steps of
-   * 200, each a transaction: if one fails, those before it stay admitted. With `dryRun` nothing is admitted, and `matched`
-   * says how many jobs would go.
+   * Give `count`, the most jobs to admit, or `drain: true` for all due jobs, at most 10,000 a call. It admits in steps of
+   * 200, each a transaction: if one fails, the jobs of earlier steps stay admitted. With `dryRun` no job is admitted, and
+   * `matched` says how many would be.
    *
    * `changed` counts the jobs that were admitted, `notDue` those that were not due (at most 10,000 are counted).
    *
@@ -92,11 +96,11 @@ export interface Operate {
   admit(options: AdmitOptions): Promise<Changed & { notDue: number }>;
 
   /**
-   * Removes staged jobs: by `ids`, by `jobKey`, or all of a policy or of one of its partitions. What is given together has
-   * to fit together. Jobs that were admitted stay, and so do those that another session has locked.
+   * Removes staged jobs: by `ids`, by `jobKey`, or all of a policy or of one of its partitions. If several are given, a job
+   * must match all. Admitted jobs stay, and so do jobs that another session has locked.
    *
    * A failed job that waits for its retry counts as staged: Graphile Worker keeps it, as failed for good. With `dryRun`
-   * nothing is removed, and `matched` says how many jobs would be.
+   * no job is removed, and `matched` says how many would be.
    *
    * @throws {ArgumentError} unless `ids`, `jobKey` or `policy` is given
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -105,11 +109,46 @@ export interface Operate {
   remove(options: RemoveOptions): Promise<Changed>;
 
   /**
-   * Gives back the slots of a job in flight that has not ended: one that hangs, or that is known to be lost. `jobId` is
+   * Moves the jobs of a task that wait in Graphile Worker into staging, say because its policy is new. Jobs that run stay.
+   *
+   * A job that never ran keeps its id, key, queue, priority, `runAt`, flags and number of attempts. One that has failed
+   * before stays in Graphile Worker as a parked job, with its attempts and its last error. Jobs stay as they are if they
+   * are locked, have `runAt` infinity, or have no partition key.
+   *
+   * It moves 2,000 jobs at a time, each step a transaction, and may be repeated. `matched` counts the jobs that waited,
+   * `changed` those that were adopted.
+   *
+   * @throws {ArgumentError} for a task without a policy, or if its policy is switched off
+   * @example const { matched, changed } = await utils.adopt({ task: "fetch_endpoint", by: "ana" });
+   */
+  adopt(options: AdoptOptions): Promise<Changed>;
+
+  /**
+   * Hands the waiting jobs of a policy back to Graphile Worker, past the policy. They keep payload, queue, key, priority,
+   * `runAt`, attempts and flags. Failed jobs get the time of their retry, and keep the flag of their admission.
+   *
+   * {@link disable} the policy first, because workers would stage the jobs again. Jobs in flight are in Graphile Worker
+   * already, and stay there. It works in steps of 500 jobs, each a transaction: if one fails, the jobs of earlier steps are
+   * handed back, and the next call goes on.
+   *
+   * `matched` counts the waiting jobs, `changed` those that left. One may leave without a trace, because a newer job of its
+   * key is there. `refused` counts jobs that Graphile Worker refuses; they stay, set aside with the error. With `dryRun`
+   * no job is handed back.
+   *
+   * @throws {ArgumentError} while the policy is on
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @example
+   * await utils.disable({ policy: "fetch_endpoint" });
+   * const { changed, refused } = await utils.handBack({ policy: "fetch_endpoint", reason: "no limits any more" });
+   */
+  handBack(options: HandBackOptions): Promise<Changed & { refused: number }>;
+
+  /**
+   * Gives back the slots of a job in flight that has not ended, because it hangs or is known to be lost. `jobId` is
    * Graphile Worker's id or the staged one.
    *
-   * The job is not stopped. If it runs on, it counts no longer, and its end gives nothing back. A job that has not started
-   * yet goes back into staging and passes its gates once more. `matched` is 0 for a job that holds no slots. A policy's
+   * The job is not stopped. If it runs on, it no longer counts, and its end gives nothing back. A job that has not started
+   * yet goes back into staging and passes its gates again. `matched` is 0 for a job without slots. A policy's
    * `slotTimeout` does the same by itself.
    *
    * @throws {ArgumentError} without a job id
@@ -118,7 +157,7 @@ export interface Operate {
   releaseSlots(options: ReleaseSlotsOptions): Promise<Changed>;
 
   /**
-   * The former name of {@link releaseSlots}. Without options, the `release` of utils gives up their connections.
+   * The former name of {@link releaseSlots}. Without options, the `release` of utils closes their connections.
    *
    * @deprecated Use `releaseSlots`.
    * @example await utils.release({ jobId: "1234" }); // utils.releaseSlots({ jobId: "1234" })
@@ -128,16 +167,16 @@ export interface Operate {
   /**
    * Overrides a gate's numbers, from now (or `from`) until `until`, or without it until {@link clearLimit}.
    *
-   * `set` has values by the gate's kind; those left out stay as the policy has them. A throttle has `rate` (tokens), `per`
-   * (a duration such as "1 minute") and `burst` (tokens; not with a sliding window). A concurrency gate has `max` (jobs).
-   * An adaptive one has `initialMax`, `min` and `max` (jobs) and `targetLagMs` (milliseconds).
+   * `set` has values by the gate's kind. For values that are left out, the policy's apply. A throttle has `rate` (tokens),
+   * `per` (a duration such as "1 minute") and `burst` (tokens; not with a sliding window). A concurrency gate has `max`
+   * (jobs). An adaptive one has `initialMax`, `min` and `max` (jobs) and `targetLagMs` (milliseconds).
    *
-   * `key` is the scope key: the partition's for a gate over the partition, none for one over the policy. Without `key` it
-   * is for every key of the gate; the limit of a key goes before it. A new limit replaces those of the same target that
-   * are in force, or that would begin before its end.
+   * `key` is the scope key: the partition's for a gate over the partition, none for one over the policy. Without `key` the
+   * limit is for every key of the gate, but the limit of a single key goes before it. A new limit replaces those of the
+   * same target that are in force, or that would begin before its end.
    *
-   * `matched` counts the limiters that have the key by now. It is 0 for a key that no job has had yet, for which the limit
-   * holds once one has, and for one that is misspelt.
+   * `matched` counts the existing limiters with the key. It is 0 if the key is misspelt, or if no job has had it yet. In
+   * that case the limit applies as soon as one has.
    *
    * @throws {ArgumentError} if the policy has no such gate, the gate no such value, or `until` is past or not after `from`
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -146,8 +185,8 @@ export interface Operate {
   setLimit(options: SetLimitOptions): Promise<Changed>;
 
   /**
-   * Takes back what {@link setLimit} set for the same target: the limit in force, and those to come. Without `key` it takes
-   * back the limit for every key, and leaves those of single keys. `changed` counts the limits that it ended.
+   * Ends the limits that {@link setLimit} set for the same target: the one in force, and future ones. Without `key` it ends
+   * the limit for every key, but not those of single keys. `changed` counts the limits that it ended.
    *
    * @throws {ArgumentError} if the policy has no such gate
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -156,7 +195,7 @@ export interface Operate {
   clearLimit(options: LimiterTarget & Why): Promise<Changed>;
 
   /**
-   * The limits that {@link setLimit} set, of all policies or of one: those in force and those to come.
+   * The limits that {@link setLimit} set, of all policies or of one: those in force and future ones.
    *
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example for (const { gate, key, override, until } of await utils.limits()) console.log(gate, key, override, until);
@@ -167,9 +206,11 @@ export interface Operate {
    * Takes `cost` tokens (0 to 1e12, default 1) from a throttle, for work that is no job. It never waits: without enough
    * tokens, or while another transaction keeps the throttle locked, it takes none, and `retryAt` says when to ask again.
    *
-   * `key` is the scope key; a throttle over the policy needs none. A cost above the capacity goes when the bucket is full.
+   * `key` is the scope key; a throttle over the policy takes none. A cost above the capacity is taken from a full bucket.
+   * A key that no job has had has a full bucket. If the gate's numbers depend on the context, only a job can tell them:
+   * then a job must have had the key before.
    *
-   * @throws {ArgumentError} if the gate is no throttle, or no job has had the key yet
+   * @throws {ArgumentError} if the gate is no throttle, the key does not fit its scope, or only a job can tell its numbers
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const { taken, retryAt } = await utils.take({ policy: "fetch_endpoint", gate: "all" });
    */
@@ -178,11 +219,10 @@ export interface Operate {
   ): Promise<{ taken: boolean; retryAt: Date | null }>;
 
   /**
-   * Why a job or a partition waits, and how it stands. The job's `id` is Graphile Worker's or the staged one.
+   * Why a job or a partition waits, and its state. The job's `id` is Graphile Worker's or the staged one.
    *
-   * `reason` is null if nothing holds it back, and for a job that was admitted: that one has `admittedAt`, and once it was
-   * fetched `startedAt`. A job that is neither staged nor in flight has the reason null and nothing else, and so has a
-   * partition that is not known.
+   * `reason` is null if it does not wait. An admitted job has `admittedAt`, and `startedAt` once it was fetched. A job that
+   * is neither staged nor in flight, and an unknown partition, have only the reason null.
    *
    * @throws {ArgumentError} unless either `id` or `policy` and `partition` are given
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -191,8 +231,8 @@ export interface Operate {
   explain(options: { id: string } | PartitionTarget): Promise<Explanation>;
 
   /**
-   * Policies and worker pools as they stand: what waits and what is in flight, what is paused or switched off, and which
-   * workers are alive. With `policy` only that policy; the workers are all of them.
+   * The state of policies and worker pools. It shows how many jobs wait or are in flight, which policies are paused or
+   * switched off, and which workers are alive. With `policy` it shows only that policy, but all workers.
    *
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const { policies, workers } = await utils.status();
@@ -202,8 +242,8 @@ export interface Operate {
   }): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }>;
 
   /**
-   * Partitions as they stand, in the order of their keys, 100 unless `limit` says otherwise. For the next page give the last
-   * key as `after`. Partitions of one key, of several policies, come together: a page may have some more than `limit`.
+   * The state of partitions, in the order of their keys, 100 unless `limit` says otherwise. For the next page give the last
+   * key as `after`. Partitions of several policies with one key are never split: a page may have some more than `limit`.
    *
    * @throws {ArgumentError} if `limit` is no whole number from 1
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -212,7 +252,7 @@ export interface Operate {
   partitions(query?: PartitionsQuery): Promise<readonly PartitionStatus[]>;
 
   /**
-   * Switches a policy off, whatever its declaration says: jobs are added past it, and ticks admit what is staged past its
+   * Switches a policy off, whatever its declaration says: jobs are added past it, and ticks admit its staged jobs past its
    * gates. It stays off through restarts and deploys, until {@link enable}. `changed` is 0 if it was off.
    *
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -221,7 +261,7 @@ export interface Operate {
   disable(options: { policy: string } & Why): Promise<Changed>;
 
   /**
-   * Switches a policy on, whatever its declaration says: its gates hold again. `changed` is 0 if it was on.
+   * Switches a policy on, whatever its declaration says: its gates apply again. `changed` is 0 if it was on.
    *
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.enable({ policy: "fetch_endpoint" });
@@ -229,13 +269,13 @@ export interface Operate {
   enable(options: { policy: string } & Why): Promise<Changed>;
 
   /**
-   * One admission pass, over one policy or over each, one after the other; each has a budget of its own. Workers tick by
-   * themselves: this is for scripts and tests. It is not held to `ahead`, the bound on jobs admitted ahead of the workers.
+   * One admission pass for one policy, or for each, one after the other. Each policy has a budget of its own. Workers tick
+   * by themselves: this is for scripts and tests. `ahead`, the bound on jobs admitted ahead of the workers, does not apply.
    *
-   * With `shard` it looks at that shard only. `now` is for tests: it stands for the database's clock, and only the owner of
-   * the schema may give it. `nextEligibleAt` says when something may be admitted next; null: not until something happens.
+   * With `shard` it ticks only that shard. `now` is for tests: it replaces the database's clock, and only the owner of the
+   * schema may give it. `nextEligibleAt` says when a job may be admitted next; null: not before something changes.
    *
-   * @throws {ArgumentError} for a `now` by anybody but the schema's owner
+   * @throws {ArgumentError} if anybody but the schema's owner gives `now`
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const { admitted, denied, nextEligibleAt } = await utils.tick({ policy: "fetch_endpoint" });
    */
@@ -251,27 +291,27 @@ export interface Operate {
   sweep(): Promise<{ repaired: Repaired }>;
 
   /**
-   * Graphile Worker's `completeJobs`: deletes jobs without running them, and takes staged ids too. What they held is given
-   * back. Locked jobs are left. Resolves to the jobs it deleted.
+   * Graphile Worker's `completeJobs`: deletes jobs without running them. It also accepts staged ids, and gives the jobs'
+   * slots back. Locked jobs stay. Resolves to the jobs that it deleted.
    *
    * @example await utils.completeJobs([job.id]);
    */
   completeJobs(ids: string[]): Promise<DbJob[]>;
 
   /**
-   * Graphile Worker's `permanentlyFailJobs`: fails jobs for good, and takes staged ids too. A staged job is handed to
-   * Graphile Worker as failed, under an id of its own. Locked jobs are left. Resolves to the jobs it failed.
+   * Graphile Worker's `permanentlyFailJobs`: fails jobs for good. It also accepts staged ids: a staged job is handed to
+   * Graphile Worker as failed, under an id of its own. Locked jobs stay. Resolves to the jobs that it failed.
    *
    * @example await utils.permanentlyFailJobs([job.id], "cancelled by the customer");
    */
   permanentlyFailJobs(ids: string[], reason?: string): Promise<DbJob[]>;
 
   /**
-   * Graphile Worker's `rescheduleJobs`: changes when and how jobs run, and takes staged ids too. A staged job keeps waiting
-   * for its gates. A job that was admitted gives its slots back, and passes its gates again. Locked jobs are left. Resolves
-   * to the jobs as they are now.
+   * Graphile Worker's `rescheduleJobs`: changes when and how jobs run. It also accepts staged ids. A staged job keeps
+   * waiting for its gates. A job that was admitted gives its slots back, and passes its gates again. Locked jobs stay.
+   * Resolves to the changed jobs.
    *
-   * @throws {ArgumentError} if `priority`, `attempts` or `maxAttempts` is none that Graphile Worker can store
+   * @throws {ArgumentError} if Graphile Worker cannot store `priority`, `attempts` or `maxAttempts`
    * @example await utils.rescheduleJobs([job.id], { runAt: new Date(Date.now() + 60_000), priority: 5 });
    */
   rescheduleJobs(ids: string[], options: RescheduleOptions): Promise<DbJob[]>;
@@ -283,4 +323,39 @@ export interface Operate {
    * @example await utils.cleanup({ tasks: ["GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES"] });
    */
   cleanup(options?: CleanupOptions): Promise<void>;
+
+  /**
+   * Removes a policy that no worker has any more, with its limiters and partitions, and the limits and pauses that operators
+   * set. Its rows in the audit stay.
+   *
+   * Jobs that wait for it move to the policy `into`, whose processes work out their partitions anew. They keep their ids. So
+   * a policy is renamed: deploy it under its new name, then remove the old name into the new one.
+   *
+   * It works in steps, each a transaction. `matched` counts the jobs that waited, at least up to 10,000, `changed` those that
+   * moved. With `dryRun` nothing changes.
+   *
+   * @throws {RemovalError} while a worker with the policy lives, while its jobs are in flight, or while jobs wait and there is
+   *   no `into`
+   * @throws {ArgumentError} if a waiting job's task is not of the policy `into`
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @example
+   * const { matched } = await utils.removePolicy({ policy: "fetch_endpoint", dryRun: true });
+   * console.log(`${matched} jobs wait`);
+   */
+  removePolicy(options: RemovePolicyOptions): Promise<Changed & { removed: boolean }>;
+
+  /**
+   * Removes this package from the database. It switches every policy off, and hands all waiting jobs back to Graphile Worker
+   * as {@link handBack} does. It removes the jobs of the task `dispatch_policy_tick`. Then it drops the schema with all that
+   * depends on it. Jobs in flight stay in Graphile Worker, and run as plain jobs.
+   *
+   * Stop the workers that have the preset before. It refuses while one lives, unless `force` is true: such workers then fail
+   * the jobs that they start. Each step is a transaction, so a crash in between loses nothing, and the next call goes on.
+   * Afterwards, calls of this package's functions throw a {@link SchemaVersionError}. Only the owner of the schema may call
+   * it.
+   *
+   * @throws {RemovalError} while worker pools live, if Graphile Worker refuses a job, or if tables stay locked
+   * @example const { handedBack, parked } = await utils.uninstall();
+   */
+  uninstall(options?: UninstallOptions): Promise<Uninstalled>;
 }

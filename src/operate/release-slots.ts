@@ -1,8 +1,11 @@
 import { call, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type Why } from "./targets.ts";
 
-/** `jobId`: Graphile Worker's id or the staged one. */
-export type ReleaseSlotsOptions = { jobId: string } & Why;
+/** The options of `releaseSlots`. */
+export type ReleaseSlotsOptions = {
+  /** The job's id: Graphile Worker's or the staged one. */
+  jobId: string;
+} & Why;
 
 /** Documented at {@link Operate.releaseSlots}. */
 export async function releaseSlots(context: OperateContext, options: ReleaseSlotsOptions): Promise<Changed> {

@@ -2,10 +2,24 @@ import { ArgumentError } from "../errors.ts";
 import { call, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
-export type RemoveOptions = ({ ids: readonly string[] } | { jobKey: string } | PolicyTarget) &
+/**
+ * The options of `remove`: jobs by their ids, by their job key, or those of a policy or a partition. None of these is an
+ * {@link ArgumentError}.
+ */
+export type RemoveOptions = (
+  | {
+      /** Graphile Worker's ids, or staged ones. */
+      ids: readonly string[];
+    }
+  | {
+      /** The key of the job. */
+      jobKey: string;
+    }
+  | PolicyTarget
+) &
   Why & {
-    /** Counts, and removes nothing. Default false. */
-    dryRun?: boolean;
+    /** Counts the jobs, and removes none. Default false. */
+    dryRun?: boolean | undefined;
   };
 
 /** Documented at {@link Operate.remove}. */
@@ -15,7 +29,7 @@ export async function remove(context: OperateContext, options: RemoveOptions): P
     ids?: readonly string[];
     jobKey?: string;
   } & Partial<PolicyTarget> &
-    Why & { dryRun?: boolean };
+    Why & { dryRun?: boolean | undefined };
   if (ids === undefined && jobKey === undefined && policy === undefined) {
     throw new ArgumentError(
       "remove: expected { ids }, { jobKey } or { policy, partition? }, got none of them",

@@ -1,5 +1,5 @@
 /**
- * A view's row as JavaScript spells it: columns in camelCase. A time that is infinite, which pg gives as a number, is null.
+ * A view's row with its columns in camelCase. An infinite time, which pg returns as a number, becomes null.
  */
 export function spelled<T>(row: object): T {
   return Object.fromEntries(

@@ -1,7 +1,8 @@
+import { parameter } from "../db/engine.ts";
 import { checkPolicy, type OperateContext } from "./call.ts";
 import { checkVerb } from "./targets.ts";
 
-/** A policy as it stands. */
+/** The state of a policy. */
 export interface PolicyStatus {
   policy: string;
   /** The `version` of its declaration. */
@@ -10,23 +11,35 @@ export interface PolicyStatus {
   staged: number;
   /** Jobs that were admitted and not released yet. */
   inFlight: number;
-  /** Partitions that are known. */
+  /** How many partitions it has. */
   partitions: number;
-  /** Whether the policy is paused; its partitions may be paused beside. */
+  /** Whether the policy itself is paused. Its partitions may have pauses of their own. */
   paused: boolean;
-  /** False: no gate holds. */
+  /** False: it is switched off, and no gate applies. */
   enabled: boolean;
-  /** No live worker has its tasks; its jobs keep being admitted under their stored limits. */
+  /**
+   * No live worker has its tasks, or none has the policy. Its jobs are still admitted, under their stored limits: by ticks
+   * of others, as from the crontab.
+   */
   orphaned: boolean;
+  /** Jobs that ended in workers without this package, since the first declaration. Their slots were given back late. */
+  endedElsewhere: number;
+  /**
+   * How many different definitions of this version live workers have. More than one: of the processes that have them, the
+   * one that started last decides. Give the newer definition a higher `version`.
+   */
+  liveDefinitions: number;
+  /** Limits are being worked out again for the partitions, because the definition has changed. */
+  resolving: boolean;
 }
 
-/** A worker pool as it stands. */
+/** The state of a worker pool. */
 export interface WorkerStatus {
   poolId: string;
-  /** Jobs it runs at once, at most. */
+  /** The most jobs that it runs at once. */
   slots: number;
   tasks: readonly string[];
-  /** Whether its heartbeats come. */
+  /** Whether its last heartbeat is recent. */
   alive: boolean;
   heartbeatAt: Date;
 }
@@ -37,19 +50,21 @@ export async function status(
   options: { policy?: string | undefined } = {},
 ): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }> {
   checkVerb("status", options, { takes: ["policy"] });
+  const asked = parameter(1, "text");
   return withPgClient(async (client) => {
     await checkPolicy(client, engine, options.policy);
-    const policies = await engine.view<PolicyStatus & { in_flight: number }>(
-      client,
-      "policies",
-      "where $1::text is null or policy = $1 order by policy",
-      [options.policy ?? null],
-    );
+    const policies = await engine.view<
+      PolicyStatus & { in_flight: number; ended_elsewhere: number; live_definitions: number }
+    >(client, "policies", `where ${asked} is null or policy = ${asked} order by policy`, [
+      options.policy ?? null,
+    ]);
     const workers = await engine.view<Record<string, unknown>>(client, "workers", "order by pool_id");
     return {
       policies: policies.map(
-        ({ policy, version, staged, in_flight, partitions, paused, enabled, orphaned }) => {
-          return { policy, version, staged, inFlight: in_flight, partitions, paused, enabled, orphaned };
+        ({ policy, version, staged, partitions, paused, enabled, orphaned, resolving, ...counts }) => {
+          const { in_flight: inFlight, ended_elsewhere: endedElsewhere } = counts;
+          const live = { orphaned, endedElsewhere, liveDefinitions: counts.live_definitions, resolving };
+          return { policy, version, staged, inFlight, partitions, paused, enabled, ...live };
         },
       ),
       workers: workers.map(({ pool_id, slots, tasks, alive, heartbeat_at }) => {

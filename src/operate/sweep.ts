@@ -1,9 +1,10 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import { inHalves } from "../db/halves.ts";
 import { type EventSink, emit } from "../events.ts";
 
-/** A job that just finished is released by its own process within moments; only what stays is a repair. */
+/** A finished job's own process releases it within moments. A slot that is still occupied after this time needs repair. */
 const GRACE_MS = 1000;
 
 export interface SweepContext {
@@ -11,11 +12,12 @@ export interface SweepContext {
   readonly engine: Engine;
   readonly events: EventSink;
   readonly partitionInactiveAfterMs: number;
-  /** The worker pool that sweeps: by its own heartbeats it judges which others are dead. Without one, none are. */
+  readonly keepAuditForMs: number;
+  /** The worker pool that sweeps. Only a pool that heartbeats itself may judge that others are dead. */
   readonly poolId?: string | undefined;
 }
 
-/** How much was repaired, by kind; every count is zero in a healthy run. */
+/** How much a sweep repaired, by kind. Every count is zero in a healthy run. */
 export type Repaired = {
   /** Worker pools that died. */
   pools: number;
@@ -23,13 +25,13 @@ export type Repaired = {
   unlocked: number;
   /** Jobs that run for longer than their policy's `slotTimeout`, whose slots were given back. */
   overdue: number;
-  /** Jobs that held a slot and are gone, or failed and wait for their retry. */
+  /** Jobs that occupied a slot although they are gone, or failed and wait for their retry. */
   jobs: number;
   /** Limiters whose count of jobs in flight was wrong. */
   counters: number;
-  /** Partitions that slept over due work. */
+  /** Partitions that had due jobs, but no time to be claimed. */
   asleep: number;
-  /** Partitions that waited for a limiter which has room. */
+  /** Partitions that waited for a limiter although it has room. */
   blocked: number;
   /** Policies whose count of a bounded backlog was wrong. */
   pending: number;
@@ -42,18 +44,21 @@ export interface SweepFailure {
 }
 
 /**
- * One repair pass: jobs of dead worker pools are unlocked; jobs that hang, and in-flight jobs that Graphile Worker no
- * longer has, or that wait for a retry, give their slots back; counters are counted again; times that a wrong clock left
- * ahead of now are lowered; partitions asleep over work or blocked on room are woken; jobs that run on are charged for it,
- * where fairness is by work; partitions long unused are forgotten, and limiters that none uses, and overrides that are
- * long over.
+ * One repair pass.
  *
- * A step that fails does not keep the others from being done: `failed` has it.
+ * - Jobs of dead worker pools are unlocked.
+ * - Slots are given back of jobs that hang, that Graphile Worker no longer has, or that wait for a retry.
+ * - Counters are counted again, and times that a wrong clock has set too far ahead are lowered.
+ * - Partitions are woken that have due jobs but no time to be claimed, or that wait for a limiter with room.
+ * - Jobs that still run are charged for it, if fairness is by work.
+ * - Unused partitions and limiters, overrides that ended long ago, and old audit rows are deleted.
+ *
+ * If a step fails, the others are still done, and `failed` names it.
  */
 export async function sweepOnce(
   context: SweepContext,
 ): Promise<{ repaired: Repaired; failed: readonly SweepFailure[] }> {
-  const { engine, withPgClient, events, partitionInactiveAfterMs: inactiveAfterMs } = context;
+  const { engine, withPgClient, events, partitionInactiveAfterMs: inactiveAfterMs, keepAuditForMs } = context;
   const repaired: Repaired = {
     pools: 0,
     unlocked: 0,
@@ -96,6 +101,9 @@ export async function sweepOnce(
     "unused partitions": () => withPgClient((client) => engine.collectPartitions(client, inactiveAfterMs)),
     "unused limiters": () => withPgClient((client) => engine.collectLimiters(client, inactiveAfterMs)),
     "overrides that are over": () => withPgClient(engine.collectOverrides),
+    "old audit rows": async () => {
+      while ((await withPgClient((client) => engine.collectAudit(client, keepAuditForMs))) > 0);
+    },
   };
   for (const [step, run] of Object.entries(steps)) await run().catch((error) => fails(step, error));
   emit(events, "dispatchPolicy:sweep", { repaired, failed: failed.map(({ step }) => step) });
@@ -103,7 +111,7 @@ export async function sweepOnce(
 }
 
 /**
- * The same for a caller who waits for it.
+ * The same, but a failed step is an error.
  *
  * @throws {AggregateError} naming the steps that failed, after all others were done
  */
@@ -124,7 +132,7 @@ async function unlockDead({ engine, withPgClient, poolId }: SweepContext) {
   return withPgClient((client) => engine.sweepWorkers(client, poolId));
 }
 
-/** One by one, as an operator would: each is in the audit. */
+/** Releases slots one by one, as an operator would, so that each is in the audit. */
 async function releaseOverdue(context: SweepContext, fails: Fails): Promise<number> {
   let released = 0;
   const { engine, withPgClient } = context;
@@ -143,13 +151,13 @@ async function releaseMissing(context: SweepContext, fails: Fails): Promise<numb
   const look = () => context.withPgClient((client) => context.engine.sweepInFlight(client, GRACE_MS));
   let found = await look();
   if (found.some((row) => row.marked > 0)) {
-    await new Promise((resolve) => setTimeout(resolve, GRACE_MS));
+    await delay(GRACE_MS);
     found = await look();
   }
   return releaseFound(context, found, fails);
 }
 
-/** Gives back what jobs hold that a verb has just taken out of Graphile Worker, or put off there. */
+/** Gives back the slots of jobs that a verb has just removed from Graphile Worker, or postponed there. */
 export async function releaseMarked({ engine, withPgClient }: Pick<SweepContext, "engine" | "withPgClient">) {
   const found = await withPgClient((client) => engine.sweepInFlight(client, GRACE_MS, true));
   return releaseFound({ engine, withPgClient }, found, (_, error) => {

@@ -14,12 +14,27 @@ import {
 import { ArgumentError } from "../errors.ts";
 import type { Until } from "../policy/policy.ts";
 
-/** A policy, or one of its partitions, by its key. */
-export type PolicyTarget = { policy: string; partition?: string };
-/** `{ all: true }` has to be said: `{ policy: undefined }` must never pause the world. */
-export type Target = PolicyTarget | { all: true };
-/** A partition of a policy, by its key. */
-export type PartitionTarget = { policy: string; partition: string };
+/** A policy, or one of its partitions. */
+export type PolicyTarget = {
+  /** The policy's name. An unknown one is an {@link UnknownPolicyError}. */
+  policy: string;
+  /** The partition's key, at most 1024 bytes. Default: all of the policy. */
+  partition?: string | undefined;
+};
+/** `{ all: true }` must be explicit, so that `{ policy: undefined }` never pauses every policy. */
+export type Target =
+  | PolicyTarget
+  | {
+      /** Every policy. */
+      all: true;
+    };
+/** One partition of a policy. */
+export type PartitionTarget = {
+  /** The policy's name. An unknown one is an {@link UnknownPolicyError}. */
+  policy: string;
+  /** The partition's key, at most 1024 bytes. */
+  partition: string;
+};
 /** For the audit. */
 export type Why = {
   /** Why it is done. */
@@ -27,13 +42,23 @@ export type Why = {
   /** Who does it. Default: the database user. */
   by?: string | undefined;
 };
-/** Which limiter: `key` is the scope key; without it the policy-wide gate, or (not for `take`) every key of a keyed one. */
-export type LimiterTarget = { policy: string; gate: string; key?: string | undefined };
-/** What a verb found, and what it changed. */
+/** A gate of a policy, or one of its limiters. */
+export type LimiterTarget = {
+  /** The policy's name. An unknown one is an {@link UnknownPolicyError}. */
+  policy: string;
+  /** The gate's name. An unknown one is an {@link ArgumentError}. */
+  gate: string;
+  /**
+   * The scope key of the limiter: a partition's key for a gate of scope `partition`. Default: the gate over the policy, or
+   * (not for `take`) every key of the gate.
+   */
+  key?: string | undefined;
+};
+/** The result of a verb. */
 export interface Changed {
-  /** How many policies, partitions, jobs or limiters the target is. 0: nothing fits it. */
+  /** How many policies, partitions, jobs or limiters the target matches. 0: none. */
   matched: number;
-  /** How many of them are otherwise now. */
+  /** How many of them have changed. */
   changed: number;
 }
 
@@ -48,9 +73,10 @@ const jobId: Rule = {
   accepts: (value) => /^[1-9][0-9]{0,17}$/.test(String(value)) && typeof value !== "object",
 };
 
-/** What the options of the verbs may be; each means the same wherever it is given. */
+/** The rules for the options of verbs. An option means the same in each verb. */
 const OPTIONS = {
   policy: anyText,
+  task: anyText,
   partition: anyText,
   all: aBoolean,
   gate: anyText,
@@ -68,6 +94,8 @@ const OPTIONS = {
   drain: aBoolean,
   dryRun: aBoolean,
   enabled: aBoolean,
+  force: aBoolean,
+  into: anyText,
   shard: anyText,
   search: anyText,
   after: anyText,
@@ -80,7 +108,7 @@ const OPTIONS = {
 type Option = keyof typeof OPTIONS;
 
 /**
- * Checks what a verb was given: `needs` have to be there, `takes` may be.
+ * Checks the options of a verb: `needs` are required, `takes` may be left out.
  *
  * @throws {ArgumentError} naming verb, option, value and expectation
  */
@@ -95,7 +123,7 @@ export function checkVerb(
   for (const key of takes) optional(`${verb}: ${key}`, given[key], OPTIONS[key]);
 }
 
-/** @throws {ArgumentError} unless the target names a policy or says all */
+/** @throws {ArgumentError} unless the target names a policy, or is `{ all: true }` */
 export function checkTarget(verb: string, target: Target): void {
   const { policy, all } = target as { policy?: unknown; all?: unknown };
   if ((typeof policy === "string") === (all === true)) {
@@ -106,7 +134,7 @@ export function checkTarget(verb: string, target: Target): void {
 }
 
 /**
- * As SQL takes it: a length counts by the database's clock, whatever the clock here says.
+ * The end of a hold as SQL takes it. A length of time counts by the database's clock.
  *
  * @throws {ArgumentError} unless exactly one of them is given
  */

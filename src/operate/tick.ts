@@ -2,11 +2,13 @@ import { type TickContext, type TickResult, tickOnce } from "../admit/tick.ts";
 import { asOurs } from "./call.ts";
 import { checkVerb } from "./targets.ts";
 
-/** Which policy and shard; without them every one. */
+/** The options of `tick`. */
 export interface TickOptions {
+  /** The only policy to tick. Default: all. An unknown one is an {@link UnknownPolicyError}. */
   policy?: string | undefined;
+  /** The only shard to tick. Default: all. */
   shard?: string | undefined;
-  /** For tests: stands for the database's clock. */
+  /** For tests: replaces the database's clock. */
   now?: Date | undefined;
 }
 

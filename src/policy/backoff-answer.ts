@@ -2,7 +2,7 @@ import { aDuration, check, checkOptions, optional, wholeNumber } from "../checks
 import { type Duration, durationMs } from "../duration.ts";
 import { keyText } from "./key.ts";
 
-/** A back-off, read and found in order. */
+/** A back-off that was checked and read. */
 export interface ResolvedBackoff {
   readonly afterMs: number;
   readonly priority?: number;
@@ -10,9 +10,9 @@ export interface ResolvedBackoff {
 }
 
 /**
- * Reads what a `backoff` function answered.
+ * Reads the result of a `backoff` function.
  *
- * @throws {ArgumentError} when it is no back-off
+ * @throws {ArgumentError} if it is no back-off
  */
 export function readBackoff(answer: unknown): ResolvedBackoff | false {
   if (answer === false) return false;

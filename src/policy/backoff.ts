@@ -4,24 +4,24 @@ import { DURATION_EXPECTED, type Duration, isDuration } from "../duration.ts";
 import { PolicyDefinitionError } from "../errors.ts";
 
 /**
- * When a failed job is due again: after a while, optionally with another priority or in another partition. `false`: it
- * is not retried, and fails for good.
+ * How long a failed job waits for its retry, optionally with another priority or in another partition. `false`: it is not
+ * retried, and fails for good.
  */
 export type Backoff =
   | Duration
   | false
   | { after: Duration; priority?: number | undefined; partition?: string | undefined };
 
-/** Asked after each failed run. `attempt` is that run's `job.attempts`: 1 after the first. */
+/** Called after each failed run. `attempt` is that run's `job.attempts`: 1 after the first. */
 export type BackoffFunction = (error: unknown, attempt: number, job: Job) => Backoff;
 
-/** Some 31 years: later than anybody waits for, earlier than the last timestamp PostgreSQL can hold. */
+/** About 31 years: longer than any sensible wait, and within the range of PostgreSQL's timestamps. */
 const LONGEST_SECONDS = 1e9;
 
 /**
  * The same wait after every failure, until the job's `maxAttempts` are used up.
  *
- * @throws {PolicyDefinitionError} when `after` is no duration
+ * @throws {PolicyDefinitionError} if `after` is no duration
  * @example definePolicy("fetch", { partitionBy: "host", backoff: fixed("5 minutes") });
  */
 export function fixed(after: Duration): (error: unknown, attempt: number) => Duration {
@@ -30,8 +30,7 @@ export function fixed(after: Duration): (error: unknown, attempt: number) => Dur
 }
 
 /**
- * A wait of `base + n ^ power` seconds, where n is 0 after the first failure, 1 after the second, and so on; at most
- * 10^9 seconds.
+ * A wait of `base + n ^ power` seconds, at most 10^9. `n` is 0 after the first failure, 1 after the second, and so on.
  *
  * | base, power | 1st | 2nd | 3rd | 4th | 5th |
  * |---|---|---|---|---|---|
@@ -40,7 +39,7 @@ export function fixed(after: Duration): (error: unknown, attempt: number) => Dur
  *
  * @param options.base seconds, 0 or more
  * @param options.power 0 or more
- * @throws {PolicyDefinitionError} when an option is unknown, missing or negative
+ * @throws {PolicyDefinitionError} if an option is unknown, missing or negative
  * @example definePolicy("fetch", { partitionBy: "host", backoff: exponential({ base: 30, power: 5 }) });
  */
 export function exponential(options: {
@@ -64,7 +63,7 @@ export function exponential(options: {
 /**
  * One wait after the other, and no retry when they are used up.
  *
- * @throws {PolicyDefinitionError} when the list is empty, or has something in it that is no duration
+ * @throws {PolicyDefinitionError} if the list is empty, or an entry is no duration
  * @example definePolicy("fetch", { partitionBy: "host", backoff: list(["10 seconds", "1 minute", "1 hour"]) });
  */
 export function list(waits: readonly Duration[]): (error: unknown, attempt: number) => Duration | false {
@@ -96,6 +95,6 @@ function earlierFailures(attempt: number): number {
 }
 
 function seconds(amount: number): Duration {
-  // To the millisecond: a number such as 1e-7 has no form that a duration may take.
+  // rounded to milliseconds, because a duration cannot have an exponent, as in 1e-7
   return `${Math.round(Math.min(amount, LONGEST_SECONDS) * 1000) / 1000} seconds`;
 }

@@ -18,11 +18,12 @@ import {
 import { type Duration, durationSeconds } from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
 import { type Gate, gateFactories } from "../gates/index.ts";
+import { type Ahead, readAhead } from "./ahead.ts";
 import type { BackoffFunction } from "./backoff.ts";
 import { checkIdentifier, type JobDefaults, readJobDefaults } from "./job.ts";
 import { isStandardSchema, type StandardSchema } from "./standard-schema.ts";
 
-/** A policy's options, found in order and read once, so that nothing is looked up or checked again per job. */
+/** A policy's options, checked and read once, so that no job has to do that again. */
 export interface Declaration {
   readonly name: string;
   readonly tasks: readonly string[];
@@ -39,6 +40,7 @@ export interface Declaration {
   readonly fairBy: "jobs" | "work";
   readonly tickAdmissionBudget: number | null | undefined;
   readonly admissionBatchSize: number | null | undefined;
+  readonly ahead: Ahead | undefined;
   readonly job: JobDefaults;
   readonly retries: "restage" | "bypass";
   readonly unmanaged: "enforce" | "run" | "reject";
@@ -79,6 +81,7 @@ const OPTIONS = [
   "fairness",
   "tickAdmissionBudget",
   "admissionBatchSize",
+  "ahead",
   "job",
   "retries",
   "unmanaged",
@@ -92,7 +95,7 @@ const OPTIONS = [
   "enabled",
 ];
 
-/** @throws {ArgumentError} naming option, value and expectation, the policy not yet named */
+/** @throws {ArgumentError} naming option, value and expectation. The caller adds the policy's name. */
 export function readDeclaration(name: string, options: unknown): Declaration {
   checkOptions("definePolicy", options, OPTIONS);
   const { payload, context, shardBy, backoff } = options;
@@ -100,6 +103,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     throw new ArgumentError(
       `payload must be a Standard Schema (zod 3.24+, zod 4, valibot, arktype), got ${show(payload)} without "~standard"`,
     );
+  const gates = readGates(options.gates);
   return Object.freeze({
     name,
     tasks: readTasks(name, options.tasks),
@@ -111,10 +115,11 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     shardBy: optional("shardBy", shardBy, aFunction),
     weight: readValue("weight", options.weight, positiveNumber),
     cost: readValue("cost", options.cost, numberFromZero),
-    gates: readGates(options.gates),
+    gates,
     ...readFairness(options.fairness),
     tickAdmissionBudget: readCount("tickAdmissionBudget", options.tickAdmissionBudget),
     admissionBatchSize: readCount("admissionBatchSize", options.admissionBatchSize),
+    ahead: readAhead("ahead", options.ahead),
     job: readJobDefaults(options.job),
     retries: optional("retries", options.retries, oneOf("restage", "bypass")) ?? "restage",
     unmanaged: optional("unmanaged", options.unmanaged, oneOf("enforce", "run", "reject")) ?? "enforce",
@@ -123,8 +128,17 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     giveBackAttempt: readGiveBackAttempt(options),
     slotTimeoutSeconds: readSlotTimeout(options.slotTimeout),
     maxPending: readMaxPending(options.maxPending),
-    whenBusy: optional("whenBusy", options.whenBusy, oneOf("wait", "skip")) ?? "wait",
+    whenBusy: readWhenBusy(options.whenBusy, gates),
   } as Declaration);
+}
+
+function readWhenBusy(whenBusy: unknown, gates: readonly Gate[]): "wait" | "skip" {
+  optional("whenBusy", whenBusy, oneOf("wait", "skip"));
+  if (whenBusy === "skip" && gates.length === 0)
+    throw new ArgumentError(
+      'whenBusy must be "wait" without gates, got "skip": it drops jobs that gates deny, and there are none',
+    );
+  return (whenBusy as "wait" | "skip" | undefined) ?? "wait";
 }
 
 function readTasks(name: string, tasks: unknown): readonly string[] {
@@ -142,7 +156,7 @@ function readPartitionBy(partitionBy: unknown, hasContext: boolean): ContextFunc
   if (typeof partitionBy === "function") {
     if (hasContext) return partitionBy as ContextFunction;
     throw new ArgumentError(
-      "partitionBy must be a path into the payload where there is no context, got a function: it would always see {}",
+      "partitionBy must be a path into the payload if there is no context, got a function: it would always get {}",
     );
   }
   const paths = Array.isArray(partitionBy) ? partitionBy : [partitionBy];
@@ -215,7 +229,7 @@ function readGiveBackAttempt({ giveBackAttempt, retries }: Record<string, unknow
   const gives = optional("giveBackAttempt", giveBackAttempt, aBoolean) ?? false;
   if (gives && retries === "bypass")
     throw new ArgumentError(
-      'giveBackAttempt must be false where retries is "bypass", got true: Graphile Worker then counts attempts alone',
+      'giveBackAttempt must be false if retries is "bypass", got true: Graphile Worker alone counts attempts then',
     );
   return gives as boolean;
 }

@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto";
 import type { GateKind, GateScope, OverrideRule, ResolvedValues } from "../gates/index.ts";
+import type { Ahead } from "./ahead.ts";
 import type { Breaker, ContextFunction, Declaration, MaxPending } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
 /**
- * A policy as JSON: what the database's policies table stores, and what decides whether a policy has changed. Where it
- * says null for a value, that value is a function of the context.
+ * A policy as JSON. The database stores it in the table `policies`, and compares it to find out whether a policy has
+ * changed. A value that is null is a function of the context, unless its comment says otherwise.
  */
 export interface PolicyDefinition {
   name: string;
@@ -17,9 +18,9 @@ export interface PolicyDefinition {
     kind: GateKind;
     scope: GateScope;
     position: number;
-    /** null where any value is a function of the context. */
+    /** null: at least one value is a function of the context. */
     values: ResolvedValues | null;
-    /** What `set_limit` takes, by the number's name. */
+    /** The numbers that `set_limit` accepts, by name. */
     overrides: Readonly<Record<string, OverrideRule>>;
   }[];
   /** null: fairness is disabled; undefined: the preset's default. */
@@ -27,11 +28,12 @@ export interface PolicyDefinition {
   fairBy: "jobs" | "work";
   tickAdmissionBudget: number | null | undefined;
   admissionBatchSize: number | null | undefined;
+  ahead: Ahead | undefined;
   weight: number | null;
   cost: number | null;
   shard: string | null;
   partitionPaths: string[] | null;
-  /** Whether SQL alone can stage a job: paths and constants only, no context, no schema, no scope that is a function. */
+  /** Whether SQL alone can stage a job: there are only paths and constants, no context, no schema, no scope function. */
   resolvesInSql: boolean;
   job: { queueName?: string; priority?: number; maxAttempts?: number; flags?: string[] };
   retries: "restage" | "bypass";
@@ -44,13 +46,13 @@ export interface PolicyDefinition {
   whenBusy: "wait" | "skip";
   /** null: a running job keeps its slots until it ends. */
   slotTimeoutSeconds: number | null;
-  /** A digest of the source of each function that what is stored depends on, by option. */
+  /** A digest of the source of each function that stored values depend on, by option. */
   functions: Record<string, string>;
 }
 
 export function describeDeclaration(declaration: Declaration): PolicyDefinition {
   const { name, version, enabled, retries, unmanaged, slotTimeoutSeconds } = declaration;
-  const { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize } = declaration;
+  const { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead } = declaration;
   const described = {
     gates: declaration.gates.map(({ name, kind, scope, values, overrides }, position) => ({
       name,
@@ -68,7 +70,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const job = structuredClone(declaration.job) as PolicyDefinition["job"];
   const resolvesInSql = needsNoJavaScript(declaration, described);
   const functions = digests(declaration);
-  const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize };
+  const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
   const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
   const jobs = {
@@ -85,8 +87,8 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
 }
 
 /**
- * A text that is the same for definitions that say the same, whatever the order of their keys. It covers the functions'
- * source, not what they reach outside of themselves: raise `version` when that changes.
+ * A text that is the same for equal definitions, whatever the order of their keys. It covers the source of functions, but
+ * not the values that they read from outside: raise `version` when those change.
  */
 export function definitionHash(definition: PolicyDefinition): string {
   return sha256(JSON.stringify(sorted(definition)));
@@ -109,7 +111,7 @@ function needsNoJavaScript(
   );
 }
 
-/** `backoff` is left out: it is asked by the process that ran the job, and nothing stored depends on it. */
+/** Without `backoff`: the process that ran the job calls it, and no stored value depends on it. */
 function digests(declaration: Declaration): Record<string, string> {
   const { context, partitionBy, shardBy, weight, cost, gates } = declaration;
   const found: [string, unknown][] = Object.entries({ context, partitionBy, shardBy, weight, cost });

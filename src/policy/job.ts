@@ -13,16 +13,16 @@ import {
 } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
 
-/** The task the crontab starts: a policy over it would stage the very job that admits. */
-const TICK_TASK = "dispatch_policy_tick";
+/** The task that the crontab starts every minute. It admits jobs even if every loop has died, so no policy may govern it. */
+export const TICK_TASK = "dispatch_policy_tick";
 
 /** Flags that begin with this carry a staged job's id through Graphile Worker. */
 export const RESERVED_FLAG = "dispatch_policy:";
 
-/** Graphile Worker's limit, for task identifiers and queue names alike. */
+/** Graphile Worker's limit for task identifiers and queue names. */
 const identifier = text(128);
 
-/** What is known of a job beside its payload: what it is added with, the policy's defaults filled in. */
+/** The options that a job is added with, with the policy's defaults filled in. */
 export interface JobInfo {
   readonly task: string;
   readonly queueName: string | undefined;
@@ -32,19 +32,31 @@ export interface JobInfo {
   readonly jobKey: string | undefined;
 }
 
-/** Defaults for the policy's jobs; each is overridden by what a job is added with. */
+/** Defaults for the policy's jobs. Options that a job is added with take precedence. */
 export interface JobDefaults {
-  /** At most 128 characters. Jobs of one queue run one after the other, also across policies. */
+  /**
+   * Jobs of one queue run one after the other, even if their policies differ. At most 128 characters.
+   * @default none
+   */
   queueName?: string | undefined;
-  /** A whole number, −32768 to 32767; lower runs first. Graphile Worker's default is 0. */
+  /**
+   * Jobs with a lower number run first. A whole number, −32768 to 32767.
+   * @default 0
+   */
   priority?: number | undefined;
-  /** A whole number, 1 to 32767. Graphile Worker's default is 25. */
+  /**
+   * How many times a job may start. A whole number, 1 to 32767.
+   * @default 25
+   */
   maxAttempts?: number | undefined;
-  /** Graphile Worker's flags. Those that begin with `dispatch_policy:` are reserved. */
+  /**
+   * Graphile Worker's flags. Those that begin with `dispatch_policy:` are reserved.
+   * @default none
+   */
   flags?: readonly string[] | undefined;
 }
 
-/** What a job is added with, as far as a policy's functions may see it. */
+/** The options that a job is added with, as far as a policy's functions may read them. */
 export interface JobSpecification {
   readonly task: string;
   readonly queueName?: string | undefined;
@@ -54,14 +66,14 @@ export interface JobSpecification {
   readonly jobKey?: string | undefined;
 }
 
-/** @throws {ArgumentError} when it is no task identifier, or the one that is reserved */
+/** @throws {ArgumentError} if it is no task identifier, or the one that is reserved */
 export function checkIdentifier(key: string, value: unknown): asserts value is string {
   check(key, value, identifier);
   if (value === TICK_TASK)
     throw new ArgumentError(`${key} must not be "${TICK_TASK}": that task is what admits jobs`);
 }
 
-/** @throws {ArgumentError} when an option is unknown, or a value is one Graphile Worker would refuse */
+/** @throws {ArgumentError} if an option is unknown, or Graphile Worker would refuse a value */
 export function readJobDefaults(job: unknown): JobDefaults {
   if (job === undefined) return Object.freeze({});
   checkOptions("job", job, ["queueName", "priority", "maxAttempts", "flags"]);
@@ -91,9 +103,10 @@ const SPECIFICATION = {
 } satisfies Record<string, Rule>;
 
 /**
- * What a job is added with, without what Graphile Worker reads as "not given": undefined, null, and an empty name.
+ * The options that a job is added with, without those that Graphile Worker reads as "not given": undefined, null, and an
+ * empty name.
  *
- * @throws {ArgumentError} when an option is unknown, or a value is one Graphile Worker would refuse
+ * @throws {ArgumentError} if an option is unknown, or Graphile Worker would refuse a value
  */
 export function readSpecification(spec: object): TaskSpec {
   checkOptions("a job", spec, Object.keys(SPECIFICATION));
@@ -105,7 +118,7 @@ export function readSpecification(spec: object): TaskSpec {
   return Object.fromEntries(given);
 }
 
-/** @throws {ArgumentError} when a flag is one of ours: it would pass the job off as another staged job */
+/** @throws {ArgumentError} if a flag is one of this package's: the job would be taken for another staged job */
 export function checkFlags(key: string, flags: readonly string[]): void {
   for (const flag of flags) {
     if (typeof flag === "string" && flag.startsWith(RESERVED_FLAG))

@@ -1,7 +1,7 @@
 import { isStorableText, show } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
 
-/** What survives JSON: contexts are stored, and read back when limits are worked out anew. */
+/** Values that survive JSON. The database stores contexts, and limits are worked out from them again. */
 export type Json =
   | string
   | number
@@ -10,16 +10,17 @@ export type Json =
   | undefined
   | readonly Json[]
   | { readonly [key: string]: Json };
+/** An object of values that survive JSON. */
 export type JsonObject = { readonly [key: string]: Json };
 
-/** Deeper than anything meant, and shallow enough that an object that contains itself is found before the stack ends. */
+/** Deeper than any sensible context. An object that contains itself reaches it before the stack overflows. */
 const DEEPEST = 64;
 
 /**
- * Refuses what would come back from the database as something else, or not at all: promises, Dates, Maps, functions,
- * bigints, NaN and Infinity, texts with NUL. A property that is undefined is allowed, and is left out when stored.
+ * Refuses values that JSON changes or loses: promises, Dates, Maps, functions, bigints, NaN and Infinity, texts with NUL.
+ * A property that is undefined is allowed, and is not stored.
  *
- * @throws {ArgumentError} naming the place and what was found there
+ * @throws {ArgumentError} naming the place and the value there
  */
 export function checkJsonObject(what: string, value: unknown): asserts value is JsonObject {
   if (!isPlainObject(value))
@@ -30,7 +31,7 @@ export function checkJsonObject(what: string, value: unknown): asserts value is 
   if (flaw !== undefined) throw new ArgumentError(`${what} must return JSON values: ${what}${flaw}`);
 }
 
-/** Whether `value` is a promise; if so its rejection is marked as seen, since nobody is going to await it. */
+/** Whether `value` is a promise. If so, its rejection is marked as handled, because nobody will await it. */
 export function isThenable(value: unknown): boolean {
   if (
     typeof value !== "object" ||
@@ -55,7 +56,7 @@ function flawOf(value: unknown, depth: number): string | undefined {
     case "undefined":
       return undefined;
     case "string":
-      return isStorableText(value) ? undefined : " holds a NUL or half a surrogate pair";
+      return isStorableText(value) ? undefined : " has a NUL or half a surrogate pair";
     case "number":
       return Number.isFinite(value) ? undefined : ` is ${value}`;
     case "object":

@@ -1,15 +1,15 @@
 import { isStorableText, show } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
 
-/** PostgreSQL's btree takes rows of up to a third of a page; keys are indexed beside other columns. */
+/** A row of a PostgreSQL btree may take a third of a page, and keys are indexed beside other columns. */
 const LONGEST_KEY_BYTES = 1024;
 
 /**
  * The text of a partition's or a scope's key. A number becomes text, so that 5 and "5" are one key; the empty string is
  * a key like any other.
  *
- * @throws {ArgumentError} when `value` is neither a string nor a finite number, is longer than 1,024 bytes in UTF-8, or
- * holds what PostgreSQL cannot store
+ * @throws {ArgumentError} if `value` is neither a string nor a finite number, is longer than 1,024 bytes in UTF-8, or has
+ * characters that PostgreSQL cannot store
  */
 export function keyText(what: string, value: unknown): string {
   const key = typeof value === "number" && Number.isFinite(value) ? numberText(value) : value;
@@ -19,7 +19,7 @@ export function keyText(what: string, value: unknown): string {
     throw new ArgumentError(
       `${what} must give a text without NUL and without halves of surrogate pairs, got ${show(key)}`,
     );
-  // No UTF-16 unit takes more than three bytes: most keys need not be measured.
+  // a UTF-16 unit takes at most three bytes, so most keys need not be measured
   if (key.length * 3 > LONGEST_KEY_BYTES) {
     const bytes = Buffer.byteLength(key);
     if (bytes > LONGEST_KEY_BYTES)
@@ -31,10 +31,11 @@ export function keyText(what: string, value: unknown): string {
 }
 
 /**
- * The key that dotted paths into a payload give: for one path the bare text, for several the JSON array of the texts,
- * `["acct:1","7"]`. A mere separator would be ambiguous, since `a:b` and `c` joined by ":" look like `a` and `b:c`; JSON
- * quotes its texts, and SQL writes the very same with `to_json(array['acct:1', '7'])::text` (not `to_jsonb`, which adds
- * spaces).
+ * The key that dotted paths into a payload give. For one path it is the bare text, for several the JSON array of the
+ * texts, `["acct:1","7"]`.
+ *
+ * A mere separator would be ambiguous: joined by ":", `a:b` and `c` give the same text as `a` and `b:c`. SQL writes the
+ * same array with `to_json(array['acct:1', '7'])::text`, but not with `to_jsonb`, which adds spaces.
  */
 export function keyFromPaths(paths: readonly (readonly string[])[], payload: unknown): string {
   const [only, second] = paths;
@@ -58,7 +59,7 @@ function valueAt(payload: unknown, path: readonly string[]): unknown {
   return value;
 }
 
-/** A number as PostgreSQL's jsonb writes it: never with an exponent, where JavaScript writes 1e-7 and 1e+21. */
+/** A number as PostgreSQL's jsonb writes it: never with an exponent. JavaScript writes 1e-7 and 1e+21. */
 function numberText(value: number): string {
   const plain = String(value);
   const [, sign, whole, fraction = "", power] = /^(-?)(\d)(?:\.(\d+))?e([+-]\d+)$/.exec(plain) ?? [];

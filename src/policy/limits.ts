@@ -2,14 +2,14 @@ import { callOption } from "../checks/options.ts";
 import type { Gate, GateKind, GateScope, ResolvedValues } from "../gates/index.ts";
 import { keyText } from "./key.ts";
 
-/** One gate's limit for one scope key, as plain numbers: what a row of the limiters table is made from. */
+/** One gate's limit for one scope key, as plain numbers. A row of the table `limiters` is made from it. */
 export interface ResolvedLimit {
   readonly gate: string;
   readonly kind: GateKind;
   readonly scope: GateScope;
   /** The gate's place among the policy's gates, from 0. */
   readonly position: number;
-  /** The scope key, for scope `"key"`; those of the others follow from partition and policy. */
+  /** The scope key, for scope `"key"`. The keys of other scopes follow from partition and policy. */
   readonly key?: string;
   /** The gate's numbers, by the names that the database gives them. */
   readonly [number: string]: ResolvedValues[string] | undefined | string;
@@ -18,8 +18,8 @@ export interface ResolvedLimit {
 export type LimitsOf = (ctx: unknown) => readonly ResolvedLimit[];
 
 /**
- * Compiles gates to a function that gives a job's limits, in the gates' order. Where nothing depends on the context that
- * is one list, shared by all jobs of the policy; hence everything is frozen.
+ * Compiles gates to a function that gives a job's limits, in the gates' order. If no limit depends on the context, all
+ * jobs of the policy share one list. That is why everything is frozen.
  */
 export function compileLimits(gates: readonly Gate[]): LimitsOf {
   const builders = gates.map(compileLimit);

@@ -6,12 +6,12 @@ import type { SchemaInput, SchemaOutput, StandardSchema } from "./standard-schem
 
 type TaskPayload<Id> = Id extends keyof GraphileWorker.Tasks ? GraphileWorker.Tasks[Id] : unknown;
 
-/** What a job is added with: by the schema, else by GraphileWorker.Tasks, else unknown. */
+/** The type of the payload that a job is added with: from the schema, else from GraphileWorker.Tasks, else unknown. */
 export type PayloadIn<Id, S> = [S] extends [StandardSchema] ? SchemaInput<S> : TaskPayload<Id>;
-/** What `context` and the task get: by the schema, else by GraphileWorker.Tasks, else unknown. */
+/** The type of the payload that `context` and the task get: from the schema, else from GraphileWorker.Tasks, else unknown. */
 export type PayloadOut<Id, S> = [S] extends [StandardSchema] ? SchemaOutput<S> : TaskPayload<Id>;
 
-/** The dotted paths of P that end in a string or a number ("a", "a.b"); any string where P is unknown. */
+/** The dotted paths of P that end in a string or a number ("a", "a.b"). Any string if P is unknown. */
 export type PayloadPath<P> = unknown extends P
   ? string
   : P extends object
@@ -27,159 +27,242 @@ export type PayloadPath<P> = unknown extends P
     : never;
 
 /**
- * Paths are checked against a schema only, not against GraphileWorker.Tasks: this type is evaluated before S is known,
- * and looking into Tasks then makes `Tasks { x: PolicyPayload<typeof x> }` a circle (TS7022, in 5.9 and 7).
+ * Paths are checked against a schema only, not against GraphileWorker.Tasks. TypeScript evaluates this type before S is
+ * known; if it read Tasks, `Tasks { x: PolicyPayload<typeof x> }` would be a circle (TS7022, in 5.9 and 7).
  */
 type SchemaPath<S> = [S] extends [StandardSchema] ? PayloadPath<SchemaInput<S>> : string;
 
 /**
- * What `definePolicy` takes. Write `payload` and `context` first: TypeScript infers from left to right, and what stands
- * above `context` cannot know what it returns. Anything not listed here is refused, with the nearest right name.
+ * The options of `definePolicy`. Write `payload` and `context` first: TypeScript infers from left to right, so options
+ * above `context` cannot know its type. An unknown option is refused, with the nearest right name.
  */
 export interface PolicyOptions<Id, S, C> {
   /**
-   * The task identifiers the policy governs, which then share its partitions and gates; the first argument of
-   * `definePolicy` is then only the policy's name. At least one, no two alike, each of at most 128 characters. Default:
-   * the one identifier that the first argument names.
+   * The task identifiers that the policy governs. They share its partitions and gates, and the first argument of
+   * `definePolicy` is only the policy's name. At least one, all different, each of at most 128 characters.
+   * @default the first argument of `definePolicy`
    */
   tasks?: readonly string[] | undefined;
   /**
-   * The payload's schema: any Standard Schema (zod 3.24+, zod 4, valibot, arktype) that answers synchronously. A job
-   * whose payload fails it is refused when it is added. The payload itself is stored as it was given; `context` and
-   * `policy.task` see the schema's answer. Default: payloads are not checked.
+   * The payload's schema: any synchronous Standard Schema (zod 3.24+, zod 4, valibot, arktype). A job whose payload
+   * fails it is refused when it is added.
+   *
+   * The payload is stored as it was given. `context` and `policy.task` get the schema's output.
+   * @default none: payloads are not checked
    */
   payload?: S;
   /**
-   * Works out the values that keys, limits, weight and cost read. Synchronous; returns an object of JSON values, since
-   * it is stored with the partition, so that limits can be worked out anew when the policy changes. Default: `{}`.
+   * Works out the values that keys, limits, weight and cost read. Synchronous. Returns an object of JSON values,
+   * because the partition stores it: limits are worked out from it again when the policy changes.
+   * @default `{}`
    */
   context?: (payload: PayloadOut<Id, S>, job: JobInfo) => C;
   /**
-   * How the policy's jobs are split: each key is a partition with limits and a fair share of its own. Required.
+   * How the policy's jobs are split. Each key is a partition with limits and a fair share of its own. The key comes
+   * from a path in the payload, from several paths, or from a function of the context.
    *
    * - a function of the context. It gives a string or a finite number; a number becomes text, so that 5 and "5" are one
    *   partition. Needs `context`.
-   * - a dotted path into the payload as it was given, `"endpoint.id"`, which plain SQL can evaluate too.
-   * - several paths, `["accountId", "endpoint.id"]`. The key is then the JSON array of their texts, `["a1","e7"]`: a
-   *   separator would be ambiguous, JSON's quotes are not. (An array of one path is that path.)
+   * - a dotted path into the payload as it was given, `"endpoint.id"`. SQL can evaluate it without a process.
+   * - several paths, `["accountId", "endpoint.id"]`. The key is then the JSON array of their texts, `["a1","e7"]`,
+   *   because a mere separator would be ambiguous. An array of one path is that path.
    *
    * A key of more than 1,024 bytes, a missing one, null and NaN are refused when the job is added.
    */
   partitionBy: SchemaPath<S> | readonly SchemaPath<S>[] | ((ctx: C) => string | number);
   /**
-   * Which shard a partition belongs to: shards are ticked apart from each other, each by a process of its own. A
-   * non-empty string of at most 255 characters; the first job of a partition decides. Default: `"default"`.
+   * The shard that a partition belongs to. A loop of its own ticks each shard, and may be in another process. A
+   * non-empty string of at most 255 characters. The first job of a partition decides.
+   * @default "default"
    */
   shardBy?: ((ctx: C) => string) | undefined;
-  /** The partition's share when there is too little for all, in relation to other partitions. 1e-12 to 1e12; default 1. */
+  /**
+   * The partition's share in relation to other partitions, if not all jobs may go. 1e-12 to 1e12.
+   * @default 1
+   */
   weight?: Value<C, number> | undefined;
-  /** The tokens a job takes from throttles. 0, or 1e-12 to 1e12; default 1. */
+  /**
+   * The tokens a job takes from throttles. 0, or 1e-12 to 1e12.
+   * @default 1
+   */
   cost?: Value<C, number> | undefined;
   /**
-   * What limits the partitions; a job goes when every gate lets it. A function that gets the gates with this policy's
-   * context filled in, or an array of them. Names must differ. Default: none, which leaves fairness.
+   * The limits of the policy: a job is admitted when every gate has room for it. A function that gets the gates with
+   * this policy's context filled in, or an array of gates. Names must differ.
+   * @default none, so that only fairness applies
    */
   gates?: readonly Gate<C>[] | ((gate: GateFactories<NoInfer<C>>) => readonly Gate<NoInfer<C>>[]) | undefined;
   /**
-   * Fair shares between partitions: what a partition was admitted lately counts against it, half as much after each
-   * `halfLife` (longer than 0). `null`: no shares; jobs go by priority, time and age, whatever their partition, and
-   * weights count for nothing. Default: the preset's, 1 minute unless changed.
+   * Fair shares between partitions. A partition's recent admissions count against it, half as much after each
+   * `halfLife`. `null`: no shares; jobs go by priority, time and age, whatever their partition, and weights have no
+   * effect.
    *
    * `by: "work"` shares the workers' time instead of the number of jobs: a job counts for the seconds it runs. At its
-   * admission that is what the partition's jobs took lately (1 s before any has ended), and its end settles the
-   * difference. For policies whose tenants differ in how long their jobs run. Default: `"jobs"`.
+   * admission it counts as much as the partition's recent jobs (1 s before any has ended), and its end settles the
+   * difference. Use it if some tenants' jobs run longer than others'.
    *
+   * @default `by: "jobs"`, with the preset's `defaults.halfLife`
    * @example
    * definePolicy("report", { partitionBy: "tenant", fairness: { by: "work", halfLife: "5 minutes" } })
    */
   fairness?:
-    | { halfLife: Duration; by?: "jobs" | "work" | undefined }
+    | {
+        /**
+         * After this time, a past admission counts half as much. Longer than 0. Required if `by` is not set.
+         * @default the preset's `defaults.halfLife`
+         */
+        halfLife: Duration;
+        /**
+         * The quantity that is shared: the number of jobs, or the seconds that they run.
+         * @default "jobs"
+         */
+        by?: "jobs" | "work" | undefined;
+      }
     | { halfLife?: Duration | undefined; by: "jobs" | "work" }
     | null
     | undefined;
-  /** The most jobs one tick admits for this policy. A whole number, 1 or more. Default, and null: the preset's, none. */
+  /**
+   * The most jobs one tick admits for this policy. A whole number, 1 or more. `null` means the default.
+   * @default the preset's `defaults.tickAdmissionBudget`
+   */
   tickAdmissionBudget?: number | null | undefined;
-  /** The most jobs one tick admits for one partition. A whole number, 1 or more. Default, and null: the preset's, 100. */
+  /**
+   * The most jobs one tick admits for one partition. A whole number, 1 or more. `null` means the default.
+   * @default the preset's `defaults.admissionBatchSize`
+   */
   admissionBatchSize?: number | null | undefined;
-  /** Defaults for the policy's jobs. */
+  /**
+   * How many jobs of this policy may be in flight beyond the worker slots. A duration: as many as the workers finish in
+   * that time. A whole number, 0 or more: that many. `null`: no bound.
+   * @default the preset's `defaults.ahead`
+   */
+  ahead?: number | Duration | null | undefined;
+  /**
+   * Defaults for the policy's jobs.
+   * @default each option's own
+   */
   job?: JobDefaults | undefined;
   /**
-   * What happens to a job that failed. `"restage"`, the default: it waits in staging, holds no slot, and passes the
-   * gates again. `"bypass"`: Graphile Worker retries it by itself, past the gates.
+   * How a failed job is retried. `"restage"`: it waits in staging, occupies no slot, and passes the gates again.
+   * `"bypass"`: Graphile Worker retries it by itself, past the gates.
+   * @default "restage"
    */
   retries?: "restage" | "bypass" | undefined;
   /**
-   * What happens to a job that was added past the policy: by `graphile_worker.add_job` in a trigger or in another
-   * language, or by the worker's crontab. It is noticed when it starts.
+   * How the package treats a job that was added past the policy: by `graphile_worker.add_job` in a trigger or in
+   * another language, or by the worker's crontab. The package notices such a job at its start. `"enforce"`: it passes
+   * the gates like any other. `"run"`: it runs at once, past the gates. `"reject"`: it is set aside.
    *
-   * - `"enforce"`, the default: it goes on when the gates have room and nobody waits before it; else a copy is staged
-   *   and admitted in its turn, and the original completes without having run (no failure, no lost attempt).
-   * - `"run"`: it runs at once, past the gates, and counts in flight.
-   * - `"reject"`: it is set aside in staging, to be looked at, rescheduled or removed.
+   * With `"enforce"`, the job runs if the gates have room and no job waits before it. Otherwise a copy is staged and
+   * admitted in its turn, and the original completes without having run (no failure, no lost attempt). With `"run"`,
+   * the job counts in flight. With `"reject"`, operators can inspect, reschedule or remove it in staging.
+   *
+   * @default "enforce"
    */
   unmanaged?: "enforce" | "run" | "reject" | undefined;
   /**
-   * When a failed job is due again: `(error, attempt, job) => "30 seconds"`, or `fixed`, `exponential`, `list`. `false`
-   * fails the job for good. Default: Graphile Worker's own, e^attempt seconds.
+   * How long a failed job waits: `(error, attempt, job) => "30 seconds"`, or `fixed`, `exponential`, `list`. A function
+   * that returns `false` fails the job for good.
+   * @default Graphile Worker's own, e^attempt seconds
    */
   backoff?: BackoffFunction | undefined;
   /**
-   * Stops a partition whose jobs keep failing: after `failures` failures within `within` (counted from the first of
-   * them) it is held for `cooldown`. Then one job goes first; when it succeeds the others follow, when it fails the
-   * partition is held for `cooldown` again. Default: none.
+   * Holds a partition for `cooldown` after `failures` failures within `within`, counted from the first of them. Then
+   * one job goes first. If it succeeds, the others follow; if it fails, the partition is held for `cooldown` again.
    *
+   * @default none
    * @example breaker: { failures: 5, within: "1 minute", cooldown: "30 seconds" }
    */
-  breaker?: { failures: number; within: Duration; cooldown: Duration } | undefined;
+  breaker?:
+    | {
+        /** The number of failures of one partition that starts a hold. A whole number, 1 or more. */
+        failures: number;
+        /** The time in which failures count together, from the first of them. Longer than 0. */
+        within: Duration;
+        /** The length of the hold. Longer than 0. */
+        cooldown: Duration;
+      }
+    | undefined;
   /**
-   * Bounds the backlog: at most so many jobs staged, of one `partition` and of the whole `policy` (whole numbers, 1 or
-   * more; at least one of the two). What happens to one more is `whenFull`:
+   * Bounds the backlog: the most staged jobs of one `partition`, and of the whole `policy` (at least one of the two).
+   * `whenFull` says how a full backlog treats a further job.
    *
-   * - `"reject"`, the default: adding it throws {@link BacklogFullError}, in the producer's transaction, and stages none
-   *   of the call's jobs.
-   * - `"drop_newest"`: it is not staged; what `addJob` returns has `dropped: true`.
-   * - `"drop_oldest"`: it is staged, and the job that was staged first is dropped.
+   * The bound does not apply to retries. Each call counts the partition's jobs, which takes longer the higher the bound
+   * is.
    *
-   * Drops are counted (`dropped_total` of the view `partitions`) and told (`dispatchPolicy:drop`). Producers at the same
-   * time may together go past the bound by what they have not committed; with `strict` they wait for each other, per
-   * partition, until their transactions end. Retries are not held to the bound. A partition's jobs are counted at each
-   * call, which takes the longer the more there may be. Default: no bound.
-   *
+   * @default no bound
    * @example maxPending: { partition: 1000, policy: 100_000, whenFull: "drop_oldest" }
    */
   maxPending?:
     | {
+        /**
+         * The most staged jobs of one partition. A whole number, 1 or more.
+         * @default no bound
+         */
         partition?: number | undefined;
+        /**
+         * The most staged jobs of the whole policy. A whole number, 1 or more.
+         * @default no bound
+         */
         policy?: number | undefined;
+        /**
+         * How a full backlog treats a further job. `"reject"`: adding it throws {@link BacklogFullError}.
+         * `"drop_newest"`: it is dropped. `"drop_oldest"`: it is staged, and the job that was staged first is dropped.
+         *
+         * The error is thrown in the producer's transaction, and none of the call's jobs is staged. For a new job that
+         * is dropped, the result of `addJob` has `dropped: true`. Drops are counted (`dropped_total` of the view
+         * `partitions`) and emitted (`dispatchPolicy:drop`).
+         * @default "reject"
+         */
         whenFull?: "reject" | "drop_oldest" | "drop_newest" | undefined;
+        /**
+         * Concurrent producers may exceed the bound by their uncommitted jobs. `true`: they wait for each other until
+         * their transactions end.
+         *
+         * The producers of one partition wait for each other. If `policy` is set, all producers of the policy do.
+         * @default false
+         */
         strict?: boolean | undefined;
       }
     | undefined;
   /**
-   * What happens to jobs that the gates deny when they are looked at. `"wait"`, the default: they stay. `"skip"`: they
-   * are dropped, counted and told as above; for work that is worthless later. A retry waits either way, and so does what
-   * only waits for a worker, for its time, or for the end of a pause.
+   * How a pass treats jobs that the gates deny. `"wait"`: they wait. `"skip"`: they are dropped, counted, and emitted
+   * as `dispatchPolicy:drop`. Use `"skip"` for work that is worthless later.
+   *
+   * Some jobs always wait: retries, and jobs that only wait for a worker, for their time, or for the end of a pause.
+   * @default "wait"
    */
   whenBusy?: "wait" | "skip" | undefined;
   /**
-   * Whether a job that throws `RetryAfter` gets its attempt back: "come back later" is then no failure of the job's, and
-   * it is retried however often it hears so. Needs `retries: "restage"`. Default `false`.
+   * Whether a job that throws `RetryAfter` gets its attempt back. If so, "come back later" uses up no attempt, and the
+   * job is retried any number of times. Needs `retries: "restage"`.
+   * @default false
    */
   giveBackAttempt?: boolean | undefined;
   /**
-   * While old and new processes run side by side, the higher version's definition holds; of equal versions that of the
-   * process which started last. A whole number, 0 or more; default 0. Raise it also when a function's outcome changes
-   * while its text does not, as when it reads a constant from another module.
+   * While old and new processes run side by side, the definition with the higher version is in force; of equal
+   * versions, that of the process that started last. A whole number, 0 or more.
+   *
+   * Raise it also if a function's result changes but not its text, for example because it reads a constant from another
+   * module.
+   * @default 0
    */
   version?: number | undefined;
   /**
-   * After how long a running job gives its slots back though it has not ended, for tasks that may hang. It goes on
-   * running, and counts no longer; its end then gives nothing back. Longer than 0, and longer than any job takes that is
-   * well; a sweep looks, so it may be one `sweepInterval` later. It counts from the job's start, which each of the policy's
-   * jobs notes in the database: a query that other policies' first attempts do not cost. Default: none, a job keeps its
-   * slots until it ends.
+   * For tasks that may hang: a running job gives its slots back after this time, though it has not ended. It goes on
+   * running, but no longer counts. Longer than 0, and longer than any healthy job runs.
+   *
+   * Its end then gives nothing back. A sweep checks the time, so the slots may come back one `sweepInterval` later. The
+   * time counts from the job's start, which each job of the policy records in the database. This costs one query, which
+   * first attempts of other policies do not need. If the worker's heartbeats come late, because the database was away or its
+   * clock was set ahead, the time counts anew.
+   * @default none: a job keeps its slots until it ends
    */
   slotTimeout?: Duration | undefined;
-  /** `false`: jobs are added past the policy, and ticks empty its staging ungated. Default `true`. */
+  /**
+   * `false`: jobs are added past the policy, and ticks admit its staged jobs past the gates. Operators can change it
+   * while the system runs: `utils.disable`, in SQL `switch_policy`.
+   * @default true
+   */
   enabled?: boolean | undefined;
 }

@@ -2,20 +2,20 @@ import { PayloadError, type PayloadIssue } from "../errors.ts";
 import { isThenable } from "./json.ts";
 import type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schema.ts";
 
-/** More issues than this make a message nobody reads; `PayloadError.issues` has them all. */
+/** A message with more issues than this would be too long. `PayloadError.issues` has them all. */
 const ISSUES_IN_MESSAGE = 5;
 
 /**
- * The payload as its schema gives it back, with defaults and coercions.
+ * The payload as its schema returns it, with defaults and coercions.
  *
- * @throws {PayloadError} when the schema refuses it, throws, or is asynchronous
+ * @throws {PayloadError} if the schema refuses it, throws, or is asynchronous
  */
 export function parsePayload(policy: string, schema: StandardSchema, payload: unknown): unknown {
   const result = validate(policy, schema, payload);
   if (isThenable(result))
     throw new PayloadError(
       policy,
-      "its payload schema is asynchronous (it answered with a promise), which cannot be used: jobs are added in one go",
+      "its payload schema is asynchronous (it returned a promise), expected a synchronous one: jobs are added without waiting for it",
     );
   const { value, issues } = result as SchemaResult;
   if (issues === undefined) return value;

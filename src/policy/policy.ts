@@ -30,18 +30,18 @@ export type { PayloadIn, PayloadOut, PayloadPath, PolicyOptions } from "./option
 export type { ResolvedJob, ResolvedPartition } from "./resolve.ts";
 export type { DispatchPolicyHelpers, PolicyJobHelpers, Until } from "./task.ts";
 
-/** A task identifier: the registered ones are suggested, any other is allowed. */
+/** A task identifier. Editors suggest the registered ones; any other is allowed. */
 export type TaskIdentifier = keyof GraphileWorker.Tasks | (string & {});
 
-/** What `definePolicy` gives: hand it to the preset, add jobs with it, make its task with it. Frozen. */
+/** A declared policy, made by `definePolicy`: give it to the preset, add jobs with it, make its task with it. Frozen. */
 export interface Policy<out Id extends string = string, In = any, Out = any, C = any> {
-  /** The policy's name; also the task it governs, unless `tasks` says otherwise. */
+  /** The policy's name. It is also the task that the policy governs, unless `tasks` names others. */
   readonly identifier: Id;
   /**
-   * Makes the Graphile Worker task: `run` gets the payload as its schema gives it back, and `helpers.dispatchPolicy`.
+   * Makes the Graphile Worker task: `run` gets the payload as its schema returns it, and `helpers.dispatchPolicy`.
    *
-   * The task throws {@link UnwrappedTaskError} in a worker that has neither the preset nor wrapped tasks, and
-   * {@link PayloadError} when a job that was added behind the policy's back fails the schema.
+   * The task throws {@link UnwrappedTaskError} in a worker that has neither the preset nor wrapped tasks. It throws
+   * {@link PayloadError} if a job that was added past the policy fails the schema.
    *
    * @example export default fetchEndpoint.task(async (payload, helpers) => { await fetch(payload.url); });
    */
@@ -51,18 +51,19 @@ export interface Policy<out Id extends string = string, In = any, Out = any, C =
   readonly "~policy": { readonly declaration: Declaration; readonly resolver: Resolver };
 }
 
+/** A policy of whatever payload and context. */
 export type AnyPolicy = Policy<string, any, any, any>;
 
-/** What a policy's jobs are added with. */
+/** The type of the payload that a policy's jobs are added with. */
 export type PolicyPayload<P extends AnyPolicy> = NonNullable<P["~types"]>["in"];
 
 /**
- * Declares how the jobs of a task are split into partitions, and what limits them.
+ * Declares how the jobs of a task are split into partitions, and which gates limit them.
  *
  * The first argument is the task's identifier, at most 128 characters, or with `tasks` a name for a policy over several
- * of them. What each option means is said at {@link PolicyOptions}.
+ * tasks. {@link PolicyOptions} describes the options.
  *
- * @throws {PolicyDefinitionError} when an option is missing, unknown or of another form
+ * @throws {PolicyDefinitionError} if an option is missing, unknown or of another form
  * @example
  * export const fetchEndpoint = definePolicy("fetch_endpoint", {
  *   payload: z.object({ endpointId: z.string(), ratePerMinute: z.number() }),
@@ -74,7 +75,7 @@ export type PolicyPayload<P extends AnyPolicy> = NonNullable<P["~types"]>["in"];
  *   ],
  * });
  */
-// One signature, not overloads: with overloads TypeScript 7 reports every wrong option as
+// One signature without overloads: with them TypeScript 7 reports every wrong option as
 // "ZodObject is not assignable to undefined" at `payload`.
 export function definePolicy<
   const Id extends string, // not `keyof GraphileWorker.Tasks | …`: that alone makes a circle in TypeScript 7
@@ -96,14 +97,14 @@ export function isPolicy(value: unknown): value is AnyPolicy {
   return typeof value === "object" && value !== null && "~policy" in value;
 }
 
-/** The task identifiers a policy governs. */
+/** The task identifiers that a policy governs. */
 export function tasksOf(policy: AnyPolicy): readonly string[] {
   return declarationOf(policy).tasks;
 }
 
 const definitions = new WeakMap<Declaration, PolicyDefinition>();
 
-/** A policy as JSON. Made once: it hashes every function's text, and is asked for with each job added. */
+/** A policy as JSON. Made once, because it hashes every function's text and each added job needs it. */
 export function policyDefinition(policy: AnyPolicy): PolicyDefinition {
   const declaration = declarationOf(policy);
   let definition = definitions.get(declaration);
@@ -115,17 +116,16 @@ export function policyDefinition(policy: AnyPolicy): PolicyDefinition {
 }
 
 /**
- * Everything the policy says about a job that is to be added.
+ * Everything that the policy says about a job that is to be added.
  *
- * @throws {PayloadError} when the payload fails the schema, or a function of the policy throws or gives what cannot be
- * used
+ * @throws {PayloadError} if the payload fails the schema, or a function of the policy throws or returns an unusable value
  */
 export function resolveJob(policy: AnyPolicy, payload: unknown, spec: JobSpecification): ResolvedJob {
   return internals(policy).resolver.job(payload, spec);
 }
 
 /**
- * A partition's limits, weight and shard, worked out anew from its stored context.
+ * A partition's limits, weight and shard, worked out again from its stored context.
  *
  * @throws {PayloadError} as {@link resolveJob}
  */
@@ -134,9 +134,9 @@ export function resolveLimits(policy: AnyPolicy, context: JsonObject): ResolvedP
 }
 
 /**
- * When a failed job is due again: `false` never, null as Graphile Worker would have it, for want of a `backoff`.
+ * How long a failed job waits. `false`: it is not retried. Null: the policy has no `backoff`, so Graphile Worker's counts.
  *
- * @throws {PolicyDefinitionError} when `backoff` throws, or answers with something that is no back-off
+ * @throws {PolicyDefinitionError} if `backoff` throws, or returns no back-off
  */
 export function resolveBackoff(
   policy: AnyPolicy,

@@ -5,13 +5,13 @@ import { type AnyPolicy, isPolicy, tasksOf } from "./policy.ts";
 /** The policies of a process, by name and by the task identifiers they govern. */
 export interface Registry {
   readonly policies: readonly AnyPolicy[];
-  /** The policy that governs a task; undefined for tasks without one. */
+  /** The policy that governs a task. Undefined for a task without one. */
   ofTask(identifier: string): AnyPolicy | undefined;
   /** @throws {UnknownPolicyError} listing the known ones */
   named(name: string): AnyPolicy;
 }
 
-/** @throws {ArgumentError} when two policies have one name or govern one task */
+/** @throws {ArgumentError} if two policies have the same name or govern the same task */
 export function makeRegistry(policies: readonly AnyPolicy[]): Registry {
   const byName = new Map<string, AnyPolicy>();
   const byTask = new Map<string, AnyPolicy>();

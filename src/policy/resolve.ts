@@ -15,7 +15,7 @@ import { keyFromPaths, keyText } from "./key.ts";
 import { compileLimits, type ResolvedLimit } from "./limits.ts";
 import { parsePayload } from "./payload.ts";
 
-/** Everything a policy says about one job: what is sent to the database with it. */
+/** Everything that a policy says about one job. It is sent to the database with the job. */
 export interface ResolvedJob {
   readonly policy: string;
   readonly version: number;
@@ -24,7 +24,7 @@ export interface ResolvedJob {
   readonly context: JsonObject;
   readonly weight: number;
   readonly cost: number;
-  /** In the gates' order. Frozen, and one list for all jobs where nothing depends on the context. */
+  /** In the gates' order. Frozen. One list for all jobs if no limit depends on the context. */
   readonly limits: readonly ResolvedLimit[];
 }
 
@@ -60,7 +60,7 @@ export function compileResolver(declaration: Declaration): Resolver {
   };
 }
 
-/** Turns what is wrong with a value into the refusal of the job, which names the policy. */
+/** Turns the error about a value into the refusal of the job, which names the policy. */
 function refusing<T>(policy: string, resolve: () => T): T {
   try {
     return resolve();

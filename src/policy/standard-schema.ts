@@ -1,5 +1,5 @@
 /**
- * What a payload's schema has to be: https://standardschema.dev, which zod 3.24+, zod 4, valibot and arktype all are.
+ * The interface of a payload's schema: https://standardschema.dev. zod 3.24+, zod 4, valibot and arktype have it.
  *
  * Only the types are copied, so that this package needs no schema library and cannot clash with the version of yours.
  * `validate` is written loosely, because the libraries disagree about the type of its second argument.
@@ -13,13 +13,13 @@ export interface StandardSchema<Input = unknown, Output = Input> {
   };
 }
 
-/** What a job is added with. */
+/** The type of the payload that a job is added with. */
 export type SchemaInput<S extends StandardSchema> = NonNullable<S["~standard"]["types"]>["input"];
 
-/** What `context` and the task get: the schema's answer, with its defaults and coercions. */
+/** The type of the payload that `context` and the task get: the schema's output, with its defaults and coercions. */
 export type SchemaOutput<S extends StandardSchema> = NonNullable<S["~standard"]["types"]>["output"];
 
-/** What `validate` answers, synchronously: a value, or issues. */
+/** The synchronous result of `validate`: a value, or issues. */
 export interface SchemaResult {
   readonly value?: unknown;
   readonly issues?: readonly SchemaIssue[] | undefined;

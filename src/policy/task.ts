@@ -4,12 +4,12 @@ import type { Declaration } from "./declaration.ts";
 import { parsePayload } from "./payload.ts";
 
 /**
- * When a hold ends: `until`, a Date, or `forMs`, a number of milliseconds from now by the database's clock. Exactly one of
- * them; undefined counts as not given.
+ * The end of a hold: `until`, a Date, or `forMs`, milliseconds from now by the database's clock. Exactly one of them;
+ * undefined counts as not given.
  */
 export type Until = { until: Date; forMs?: undefined } | { forMs: number; until?: undefined };
 
-/** What a running job of a policy can ask and do about its policy. */
+/** A running job's view of its policy: `helpers.dispatchPolicy`. */
 export interface DispatchPolicyHelpers {
   readonly policy: string;
   /** The key of the job's partition. */
@@ -18,20 +18,20 @@ export interface DispatchPolicyHelpers {
   readonly stagedId: string;
   /** Which run this is: `job.attempts`, 1 for the first. */
   readonly attempt: number;
-  /** When this run was admitted, by the database's clock; null where a job was let in at its start. */
+  /** When this run was admitted, by the database's clock. Null if the job was added past the policy and let in at its start. */
   readonly admittedAt: Date | null;
-  /** The wait in Graphile Worker, in milliseconds, from admission (or `run_at`, if later) to the start; null as above. */
+  /** The wait in Graphile Worker, in milliseconds, from admission (or `run_at`, if later) to the start. Null as above. */
   readonly lagMs: number | null;
   /**
-   * Stops the job's partition until a time, as when a server answered 429. Jobs in flight are left alone.
+   * Stops the job's partition until a time, for example because a server answered 429. Jobs in flight go on.
    *
-   * @throws {ArgumentError} unless either a time or a length is given
+   * @throws {ArgumentError} unless either a time or a length is given, or if the time is past
    * @example await helpers.dispatchPolicy.hold({ forMs: 30_000, reason: "429" });
    */
   hold(options: Until & { reason?: string | undefined }): Promise<void>;
   /**
-   * Takes `cost` tokens (default 1) from one of the policy's throttles, for work beside the job itself. Never waits:
-   * without enough tokens it takes none and says when there will be. The key is the job's own scope unless given.
+   * Takes `cost` tokens (default 1) from one of the policy's throttles, for work beside the job itself. It never waits:
+   * without enough tokens it takes none, and `retryAt` says when there will be enough. Default key: the job's own scope.
    *
    * @example const { taken, retryAt } = await helpers.dispatchPolicy.take({ gate: "all" });
    */
@@ -56,7 +56,7 @@ declare module "graphile-worker" {
 
 export type RunTask<P> = (payload: P, helpers: PolicyJobHelpers) => ReturnType<Task>;
 
-/** Wraps `run` as a Graphile Worker task that parses the payload, and that refuses to run where no gate would hold. */
+/** Wraps `run` as a Graphile Worker task that parses the payload, and that refuses to run without its policy. */
 export function makeTask({ name, tasks, schema }: Declaration, run: RunTask<never>): Task {
   return async (payload, helpers) => {
     if (helpers.dispatchPolicy === undefined) throw new UnwrappedTaskError(name, tasks);

@@ -1,16 +1,16 @@
 export const CHANNEL = "dispatch_policy";
 
-/** What this package's SQL tells the tick loops. */
+/** A message of this package's SQL to the tick loops. */
 export interface Notification {
   readonly schema: string;
   readonly policy: string;
   /** Only the loop of this shard has something to do. */
   readonly shard?: string;
-  /** It has no leader: its leader stepped down, or there was none. */
+  /** The shard has no leader: its leader stepped down, or there was none. */
   readonly vacant?: boolean;
 }
 
-/** Anybody may notify on the channel: what is not ours is undefined. */
+/** Reads a notification. Undefined if it is none of this package's: anybody may use the channel. */
 export function readNotification(payload: string | undefined, schema: string): Notification | undefined {
   try {
     const said = JSON.parse(payload ?? "");

@@ -1,6 +1,6 @@
 /**
- * Does one thing again and again, never twice at a time: `beat` tells after how many milliseconds it is to come again. It
- * does not throw.
+ * Repeats one action, never twice at the same time. `beat` returns the milliseconds until the next one, and must not
+ * reject.
  */
 export function makePulse(beat: () => Promise<number>) {
   let beating: Promise<void> = Promise.resolve();
@@ -15,7 +15,7 @@ export function makePulse(beat: () => Promise<number>) {
     timer = setTimeout(() => void now(), ms);
   }
 
-  /** After the one under way. */
+  /** Beats, after the beat under way. */
   function now(): Promise<void> {
     clearTimeout(timer);
     beating = beating.then(async () => schedule(await beat()));
@@ -25,16 +25,16 @@ export function makePulse(beat: () => Promise<number>) {
   return {
     schedule,
     now,
-    /** Within that time, should it not come sooner anyway. */
+    /** The next beat comes within this time. */
     within(ms: number): void {
       if (dueAt - performance.now() > ms) schedule(ms);
     },
-    /** No more for now; resolves when the one under way has ended. */
+    /** No further beat until one is scheduled. Resolves when the beat under way has ended. */
     rest(): Promise<void> {
       clearTimeout(timer);
       return beating;
     },
-    /** For good. */
+    /** No further beat at all. Resolves when the beat under way has ended. */
     stop(): Promise<void> {
       stopped = true;
       clearTimeout(timer);

@@ -1,13 +1,13 @@
 import type { Job } from "graphile-worker";
 import { timeOf } from "../timestamp.ts";
 
-/** Jobs fetched this long after a silence are asked for as well: two clocks are compared. */
+/** Two clocks are compared, so jobs that were fetched this long after a silence are in doubt as well. */
 const DOUBT_MS = 50;
 
 /**
- * What a worker pool may believe of the jobs it has fetched. When its heartbeats are further apart than `staleAfterMs` (a
- * suspended machine, a blocked event loop, a database that was away) others may have taken it for dead and given its jobs
- * away, also those that waited in a local queue.
+ * Which of its fetched jobs a worker pool may have lost. If its heartbeats are further apart than `staleAfterMs`, others
+ * may have taken it for dead and unlocked its jobs, also those in a local queue. Causes are a suspended machine, a blocked
+ * event loop, or an outage of the database.
  */
 export function makeSilence({
   staleAfterMs,
@@ -16,31 +16,31 @@ export function makeSilence({
   staleAfterMs: number;
   clockBehindMs: number;
 }) {
-  /** By performance.now(): no other takes this pool for dead before. */
+  /** By `performance.now()`: until then no other process takes this pool for dead. */
   let trustedUntil = Number.POSITIVE_INFINITY;
-  /** By the clock that fetches jobs: what was fetched until then may have been given away. */
+  /** By the clock that fetches jobs: others may have those that were fetched until then. */
   let doubtsUntil = Number.NEGATIVE_INFINITY;
   let silences = 0;
   const lasts = (): boolean => performance.now() >= trustedUntil;
 
   return {
-    /** A heartbeat that was sent then has arrived. */
-    heard(sentAt: number): void {
+    /** A heartbeat that was sent at this time has arrived. */
+    arrived(sentAt: number): void {
       if (lasts()) {
         silences++;
         doubtsUntil = Number.POSITIVE_INFINITY;
       }
       trustedUntil = sentAt + staleAfterMs;
     },
-    /** Whether a heartbeat is needed before anything is believed. */
+    /** Whether the pool is silent: no job is certain before the next heartbeat. */
     lasts,
-    /** A job whose time cannot be read may always be one of those. */
+    /** Whether others may have a job. After a silence, that is so for each job whose time cannot be read. */
     doubts(job: Job): boolean {
       const lockedAt = timeOf(job.locked_at) ?? Number.POSITIVE_INFINITY;
       if (lasts() || lockedAt <= doubtsUntil) return true;
       return lockedAt === Number.POSITIVE_INFINITY && doubtsUntil > Number.NEGATIVE_INFINITY;
     },
-    /** Asks the database, between two heartbeats in time. @throws when the job belongs to others now */
+    /** Asks the database whether the job is still this pool's. @throws {Error} if it is not */
     async check(job: Job, ask: () => Promise<{ keeps: boolean; now: Date }>): Promise<void> {
       const silence = silences;
       const { keeps, now } = await ask();
@@ -48,9 +48,11 @@ export function makeSilence({
         doubtsUntil = now.getTime() - clockBehindMs + DOUBT_MS;
       if (keeps) return;
       throw new Error(
-        `This worker was silent for longer than workerStaleAfter (${staleAfterMs} ms), and job ${job.id} was given to ` +
-          "others: it does not run here",
+        `Job ${job.id} was reassigned, because this worker was silent for longer than workerStaleAfter ` +
+          `(${staleAfterMs} ms): it will not run here`,
       );
     },
   };
 }
+
+export type Silence = ReturnType<typeof makeSilence>;

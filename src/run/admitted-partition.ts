@@ -4,9 +4,11 @@ import { type AnyPolicy, resolveJob } from "../policy/policy.ts";
 import { specificationOf } from "./fetched-job.ts";
 
 /**
- * The partition a job was admitted in. Worked out anew it may be another: SQL may have named one, and functions may read
- * more than the payload, or be those of a later release. So it is compared with the mark on the job's ticket, and looked up
- * only where it differs. Undefined where there is no mark.
+ * The partition in which a job was admitted. Undefined if its ticket has no partition mark.
+ *
+ * The policy's functions may give another partition now. SQL may have named one, functions may read more than the payload,
+ * or they may be of a later release. So the result is compared with the mark. Only if it differs, the partition is looked
+ * up.
  */
 export async function admittedPartition(
   policy: AnyPolicy,
@@ -28,7 +30,11 @@ function workedOut(policy: AnyPolicy, job: Job): string | undefined {
   }
 }
 
-/** As `_partition_id` in SQL makes the id, in a database in UTF-8; in any other the partition is looked up. */
+/**
+ * The beginning of the id that `_partition_id` makes in SQL. The rule stands twice because each start compares the mark, and
+ * must not cost a query. `test/features/partition.test.ts` compares both. In a database that is not in UTF-8 the marks may
+ * differ; then the partition is looked up.
+ */
 export function partitionMark(policy: string, key: string): string {
   return hash("md5", `${[...policy].length}:${policy}${key}`, "hex").slice(0, 8);
 }

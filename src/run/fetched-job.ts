@@ -1,21 +1,21 @@
-// What a job that a worker fetched tells of itself.
+// Reads a job that a worker has fetched.
 import type { Job } from "graphile-worker";
 import type { Attempt } from "../db/engine.ts";
 import { RESERVED_FLAG } from "../policy/policy.ts";
 import { timeOf } from "../timestamp.ts";
 
-/** What an admission writes on a job: `dispatch_policy:<staged id>@<admission>#<mark of its partition>`. */
+/** A flag that an admission sets on a job: `dispatch_policy:<staged id>@<admission>#<partition mark>`. */
 export interface Ticket {
   readonly stagedId: string;
   /** The time of the admission's transaction, in microseconds since 1970. */
   readonly admission: string;
-  /** The beginning of the id of the partition it was admitted in; null: an earlier release admitted it. */
+  /** The first eight digits of the id of its partition. Null: an earlier release admitted it. */
   readonly mark: string | null;
 }
 
 const TICKET = /^(\d+)@(\d+)(?:$|#([0-9a-f]{8}$)?)/;
 
-/** Null: it was added past its policy. */
+/** A job's ticket. Null: it was added past its policy. */
 export function ticketOf(job: Job): Ticket | null {
   const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(RESERVED_FLAG));
   const [, stagedId, admission, mark = null] = TICKET.exec(flag?.slice(RESERVED_FLAG.length) ?? "") ?? [];
@@ -23,9 +23,10 @@ export function ticketOf(job: Job): Ticket | null {
 }
 
 /**
- * Whether the row says that nothing has happened to the job since it was admitted: it has not run, and it was neither
- * rescheduled nor replaced under its key, each of which moves `updated_at`. A flag that was copied to another job fails
- * the same test. A date has milliseconds only, the ticket microseconds.
+ * Whether the row is unchanged since the admission: the job has not run, and was neither rescheduled nor replaced under
+ * its key, which would change `updated_at`. A flag that was copied to another job fails this test.
+ *
+ * Times are compared in milliseconds, because a Date has no microseconds.
  */
 export function isAsAdmitted(job: Job, ticket: Ticket): boolean {
   const updatedAt = timeOf(job.updated_at);
@@ -33,12 +34,12 @@ export function isAsAdmitted(job: Job, ticket: Ticket): boolean {
   return Math.abs(updatedAt - Number(ticket.admission) / 1000) < 1;
 }
 
-/** Which run of the job this is, and by which worker pool. */
+/** The run of a job, and its worker pool. */
 export function attemptOf(job: Job): Attempt {
   return { jobId: String(job.id), revision: job.revision, attempt: job.attempts, poolId: job.locked_by };
 }
 
-/** What the job was added with, as far as it still tells. */
+/** The options that a job was added with, as far as the row still has them. */
 export function specificationOf(job: Job) {
   const flags = Object.keys(job.flags ?? {}).filter((flag) => !flag.startsWith(RESERVED_FLAG));
   return {

@@ -10,39 +10,46 @@ import {
 } from "../policy/policy.ts";
 import { specificationOf } from "./fetched-job.ts";
 import { RetryAfter } from "./retry-after.ts";
-import type { RunningJob } from "./wrap-task.ts";
+import type { RunningJob } from "./running-jobs.ts";
 
-/** What the release of a job that ended needs to know; `error` null: it succeeded. */
+/** Describes a job that ended, for its release. `error` is null if it succeeded. */
 export function finishedJob(
   job: Job,
   ended: RunningJob & { error: unknown },
   context: { logger: Logger; events: EventSink },
 ): FinishedJob {
+  if (!ended.ownsSlot) return replacedJob(job, ended.admission);
   const failed = ended.error != null;
-  const byWork = policyDefinition(ended.policy).fairBy === "work";
   const again = job.attempts < job.max_attempts || givesBack(ended);
   return {
-    job: String(job.id), // an application may have pg read a bigint as a BigInt, which JSON refuses
+    job: String(job.id), // the application's pg may read a bigint as a BigInt, which JSON refuses
     admission: ended.admission,
     ok: !failed,
     lagMs: ended.lagMs,
-    durationMs: byWork ? performance.now() - ended.startedAt : undefined,
+    task: job.task_identifier,
+    durationMs: performance.now() - ended.startedAt,
     attempt: job.attempts,
     retry: failed && again ? retryOf(job, ended, context) : null,
   };
 }
 
-/** Whether this run is not to count as an attempt. */
+/** Describes a job with a slot that another one has replaced in its row. Nobody sees the end of the replaced one. */
+export function replacedJob(job: Job, admission: string): FinishedJob {
+  return { job: String(job.id), admission, ok: null, lagMs: null, attempt: null, retry: null };
+}
+
+/** Whether this run does not count as an attempt. */
 function givesBack({ policy, error }: { policy: AnyPolicy; error: unknown }): boolean {
   return error instanceof RetryAfter && policyDefinition(policy).giveBackAttempt;
 }
 
-/** How the job is tried again; null leaves it to Graphile Worker. */
+/** How a failed job is tried again. Null leaves it to Graphile Worker. */
 function retryOf(
   job: Job,
   { policy, error }: { policy: AnyPolicy; error: unknown },
   { logger, events }: { logger: Logger; events: EventSink },
 ): Retry | null {
+  const failed = { attempt: job.attempts, revision: job.revision };
   const { backoff, move } = backoffOf(policy, error, job, logger);
   if (backoff === false) {
     emit(events, "dispatchPolicy:giveUp", {
@@ -50,13 +57,13 @@ function retryOf(
       jobId: String(job.id),
       attempt: job.attempts,
     });
-    return { attempt: job.attempts, giveUp: true };
+    return { ...failed, giveUp: true };
   }
   if (policyDefinition(policy).retries === "bypass") {
-    return backoff ? { attempt: job.attempts, native: true, after: backoff.afterMs / 1000 } : null;
+    return backoff ? { ...failed, native: true, after: backoff.afterMs / 1000 } : null;
   }
   return {
-    attempt: job.attempts,
+    ...failed,
     task: job.task_identifier,
     after: backoff ? backoff.afterMs / 1000 : Math.exp(Math.min(job.attempts, 10)),
     priority: backoff?.priority ?? job.priority,
@@ -71,7 +78,7 @@ interface Answer {
   readonly move?: Move;
 }
 
-/** A back-off that throws is the policy's mistake, not the job's: it is retried as Graphile Worker would. */
+/** If the back-off throws, the policy is wrong, not the job. The job is retried as Graphile Worker would do it. */
 function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger): Answer {
   if (error instanceof RetryAfter) {
     return { backoff: { afterMs: Math.max(error.until.getTime() - Date.now(), 0) } };
@@ -88,7 +95,7 @@ function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger):
   }
 }
 
-/** The retry goes on in another partition, under that partition's limits; under the job's own where that one is new. */
+/** Moves the retry to another partition. If that partition is new, it gets the job's limits. */
 function movedTo(partition: string, policy: AnyPolicy, job: Job): Move {
   const resolved = resolveJob(policy, job.payload, specificationOf(job));
   const { shard, context, weight, cost, limits } = resolved;

@@ -1,233 +1,150 @@
-import type { Logger, WithPgClient } from "graphile-worker";
-import type { Engine, FinishedJob, Queryable } from "../db/engine.ts";
-import { divide, isOfEntries } from "../db/halves.ts";
+import { makeSleeper } from "../admit/sleeper.ts";
+import type { FinishedJob } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
-import { restUntil, SATURATED_FOR_MS } from "./release-rest.ts";
+import { type FlushContext, type Flushed, flush } from "./flush.ts";
+import { makeReleaseRest } from "./release-rest.ts";
+import { BATCH, makeUnreleased, pauseAfter, policiesOf } from "./unreleased.ts";
 
-/** Fresh jobs in one flush at most. */
-const BATCH = 3000;
-/** Jobs that a flush left come again after this, twice as long each time: mostly their end is about to be recorded. */
-const FIRST_PAUSE_MS = 5;
-const LONGEST_PAUSE_MS = 1000;
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
-/** What pg says when nobody can flush any more. */
+/** Who gives these slots back. */
+const LEFT_TO_SWEEP = "the next sweep of any worker, or utils.sweep(), gives their slots back";
+/** pg's error once the host has ended its pool: nobody can flush any more. */
 const POOL_ENDED = "Cannot use a pool after calling end on the pool";
 
-export interface ReleaseContext {
-  readonly withPgClient: WithPgClient;
-  readonly engine: Engine;
+export interface ReleaseContext extends FlushContext {
   readonly events: EventSink;
-  readonly logger: Logger;
-  /** Called after a flush that somebody waits for, staged a retry, or failed: these policies may have something to admit. */
+  /** Called after a flush that somebody waits for, that staged a retry, or that failed: its policies may have jobs to admit. */
   readonly onReleased?: (policies: ReadonlySet<string>) => void;
-  /** Whether what waits for its next try keeps the process alive; false where nobody closes the queue. */
+  /** Whether a pause between tries keeps the process alive. Default true; false if nobody closes the queue. */
   readonly keepsAlive?: boolean;
-  /** Whether flushes may be further apart while workers have enough to do; false where somebody waits for each. */
+  /** Whether flushes may be further apart while workers have enough to do. Default false: somebody waits for each. */
   readonly rests?: boolean;
 }
 
-interface Entry {
-  readonly job: FinishedJob;
-  readonly policy: string;
-  tries: number;
-  /** Tells whoever pushed it that its group was flushed. */
-  readonly flushed: () => void;
-}
+export type ReleaseQueue = ReturnType<typeof makeReleaseQueue>;
 
 /**
- * Collects finished jobs and releases them in groups: whatever finished while the last flush ran, or while nobody needed
- * what they hold, goes with the next. What a flush could not deal with, and a flush that failed, is tried again until it is
- * done or the queue is closed. A job that the database refuses to release is left to a sweep, and holds up no other.
+ * Collects finished jobs and releases them in groups. What finishes while a flush runs, or while nobody needs the slots,
+ * goes with the next one.
+ *
+ * The queue tries again what a flush left or failed to do, until it is closed. A job that the database refuses to release
+ * is left to a sweep, and delays no other. The loop, its pauses and its end read better together.
  */
 export function makeReleaseQueue(context: ReleaseContext) {
-  const { logger, events, keepsAlive = true, rests = false } = context;
-  const fresh: Entry[] = [];
-  let freshPolicies = new Set<string>();
-  const left: Entry[] = [];
-  let leftUntil = 0;
-  /** The last flush began then, with jobs of these policies. */
-  let flushedAt = 0;
-  let flushedPolicies = new Set<string>();
-  /** Of the flush under way, if any. */
-  let flushingPolicies = new Set<string>();
-  let saturatedUntil = 0;
-  let isWaitedFor = true;
-  let hurriedAt = 0;
+  const { logger, keepsAlive = true, rests = false } = context;
+  const unreleased = makeUnreleased();
+  const rest = makeReleaseRest();
+  const sleeper = makeSleeper({ keepsAlive });
   let failures = 0;
   let flushing: Promise<void> | null = null;
   let closesAt = Number.POSITIVE_INFINITY;
-  let wake = (): void => {};
 
-  /** Adds a finished job; resolves when its group was flushed once (not when it was dealt with). */
+  /** Adds a finished job. Resolves when its group was flushed once, also if that left it or failed. */
   function push(job: FinishedJob, policy: string): Promise<void> {
-    const flushed = new Promise<void>((resolve) => fresh.push({ job, policy, tries: 0, flushed: resolve }));
-    freshPolicies.add(policy);
+    const flushed = unreleased.add(job, policy);
     if (performance.now() < closesAt) flushing ??= flushAll();
-    wake();
+    sleeper.wake();
     return flushed;
   }
 
-  /** It is over in the moment that finds nothing to flush: what comes later begins another. */
+  /** Ends in the same moment in which it finds nothing to flush, so that a later job starts another. */
   async function flushAll(): Promise<void> {
     try {
       do {
-        await rest();
-        await flush();
-        if (failures > 0) await pause(pauseAfter(failures), () => false);
-        else if (fresh.length === 0 && left.length > 0)
-          await pause(leftUntil - performance.now(), () => fresh.length > 0);
-      } while (fresh.length + left.length > 0 && performance.now() < closesAt);
+        await resting();
+        failures = (await flushGroup(context, unreleased, rest)) ? 0 : failures + 1;
+        if (failures > 0) await pauseUntil(performance.now() + pauseAfter(failures));
+        else if (unreleased.fresh() === 0 && unreleased.size() > 0)
+          await pauseUntil(unreleased.leftUntil(), () => unreleased.fresh() > 0);
+      } while (unreleased.size() > 0 && performance.now() < closesAt);
     } finally {
       flushing = null;
     }
   }
 
-  /** Ends early where jobs come that make it shorter, or somebody else does. */
-  async function rest(): Promise<void> {
-    for (let until = restsUntil(); until > performance.now(); until = restsUntil())
-      await pause(until - performance.now(), () => restsUntil() < until);
+  /** Also without a rest, jobs that are pushed in the same moment go with the flush. */
+  async function resting(): Promise<void> {
+    while (restsUntil() > performance.now()) await sleeper.sleepUntil(restsUntil);
   }
 
   function restsUntil(): number {
-    if (!rests || fresh.length >= BATCH || closesAt < Number.POSITIVE_INFINITY) return 0;
-    // who waits for what another policy's jobs hold, nobody knows yet
-    if ([...freshPolicies].some((policy) => !flushedPolicies.has(policy))) return 0;
-    return restUntil({ flushedAt, saturatedUntil, isWaitedFor, hurriedAt });
+    const mayRest = rests && unreleased.fresh() < BATCH && closesAt === Number.POSITIVE_INFINITY;
+    return mayRest ? rest.until(unreleased.freshPolicies()) : 0;
   }
 
-  /** What goes now: all that is fresh, and what was left if its time has come or nothing else goes. */
-  function take(): Entry[] {
-    const due = fresh.length === 0 || performance.now() >= leftUntil ? left.splice(0) : [];
-    const taken = [...fresh.splice(0, BATCH), ...due];
-    freshPolicies = policiesOf(fresh);
-    return taken;
-  }
-
-  /** Asks for a client at once, before Graphile Worker does for its next fetch; what finishes until it is there goes too. */
-  async function flush(): Promise<void> {
-    flushedAt = performance.now();
-    let batch: readonly Entry[] = [];
-    /** Those that come again: not released yet, or left. */
-    const again = new Set<Entry>();
-    const saturated: (boolean | null)[] = [];
-    const release = async (client: Queryable, part: readonly Entry[]) => {
-      const released = await context.engine.release(
-        client,
-        part.map(({ job }) => job),
-      );
-      saturated.push(released.saturated);
-      const leftIds = new Set(released.left_ids);
-      for (const entry of part) if (!leftIds.has(entry.job.job)) again.delete(entry);
-    };
-    const takeAll = () => {
-      batch = take();
-      flushingPolicies = policiesOf(batch);
-      for (const entry of batch) again.add(entry);
-    };
-    try {
-      try {
-        await context.withPgClient((client) => {
-          takeAll();
-          return release(client, batch);
-        });
-      } catch (error) {
-        if (!isOfEntries(error)) throw error;
-        const releasePart = (part: readonly Entry[]) =>
-          context.withPgClient((client) => release(client, part));
-        await divide(batch, error, releasePart, (entry, refusal) => {
-          again.delete(entry);
-          leaveToSweep(entry, refusal);
-        });
-      }
-      isWaitedFor = saturated.some((answer) => answer !== null);
-      const isSaturated = isWaitedFor && saturated.every((answer) => answer !== false);
-      if (isWaitedFor) saturatedUntil = isSaturated ? flushedAt + SATURATED_FOR_MS : 0;
-      flushedPolicies = policiesOf(batch);
-      failures = 0;
-      const durationMs = performance.now() - flushedAt;
-      const done = batch.length - again.size;
-      if (done > 0) emit(events, "dispatchPolicy:release", { jobs: done, durationMs });
-      comeAgain([...again]);
-    } catch (error) {
-      failures++;
-      isWaitedFor = true; // its answer may be all that was lost
-      if (batch.length === 0) takeAll(); // there was no client
-      const ended = isPoolEnded(error);
-      const message = error instanceof Error ? error.message : String(error);
-      const next = ended ? "a sweep will do it" : "trying again";
-      logger.warn(`Could not release ${again.size} finished jobs, ${next}: ${message}`, { error });
-      if (!ended) comeAgain([...again]);
-    }
-    // a retry is staged, and due some time
-    if (isWaitedFor || batch.some(({ job }) => job.retry !== null)) context.onReleased?.(policiesOf(batch));
-    for (const { flushed } of batch) flushed();
-  }
-
-  function leaveToSweep({ job, policy }: Entry, error: Error): void {
-    logger.warn(
-      `Could not release job ${job.job} of policy ${policy}, a sweep gives its slot back: ${error.message}`,
-      { error },
-    );
-  }
-
-  /** The newest of those that are left decides when: an older one must not slow down what is about to be done. */
-  function comeAgain(entries: readonly Entry[]): void {
-    if (entries.length === 0) return;
-    for (const entry of entries) entry.tries++;
-    const soonest = performance.now() + pauseAfter(Math.min(...entries.map(({ tries }) => tries)));
-    leftUntil = left.length === 0 ? soonest : Math.min(leftUntil, soonest);
-    left.push(...entries);
-  }
-
-  /** Jobs that come cut it short if `isOver` then, closing does in any case. */
-  function pause(ms: number, isOver: () => boolean): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, Math.max(ms, 0));
-      if (!keepsAlive) timer.unref();
-      wake = () => {
-        if (!isOver() && closesAt === Number.POSITIVE_INFINITY) return;
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-  }
-
-  /** Resolves when nothing is waiting. */
+  /** Resolves when no job waits. */
   async function idle(): Promise<void> {
     while (flushing) await flushing;
   }
 
+  /** Closing the queue ends the pause, and so does a new job after which `isOver`. */
+  function pauseUntil(time: number, isOver = () => false): Promise<void> {
+    const openUntil = closesAt;
+    return sleeper.sleepUntil(() => (closesAt < openUntil || isOver() ? 0 : time));
+  }
+
   return {
     push,
-    /** Somebody has come whom a release might let go: a rest is cut short. */
+    /** A job has come that a release might let go: a rest is cut short. */
     hurry(): void {
-      hurriedAt = performance.now();
-      wake();
+      rest.hurry();
+      sleeper.wake();
     },
-    /** Whether the flush under way, or the last one, has jobs of this policy: `onReleased` tells of it. */
-    isFor: (policy: string | undefined): boolean =>
-      policy !== undefined && (flushingPolicies.has(policy) || flushedPolicies.has(policy)),
+    /** Whether the flush under way, or the last one, has jobs of this policy, so that `onReleased` names it. */
+    isFor: (policy: string | undefined): boolean => policy !== undefined && rest.isFor(policy),
     idle,
-    /** Flushes what is left, trying for a few seconds, and reports what could not be dealt with. */
-    close: async (): Promise<void> => {
+    /** Flushes the remaining jobs, for up to three seconds, and logs how many it could not release. */
+    async close(): Promise<void> {
       closesAt = Math.min(closesAt, performance.now() + LAST_TRIES_MS);
-      wake();
+      sleeper.wake();
       await idle();
-      if (fresh.length + left.length === 0) return;
-      logger.warn(`${fresh.length + left.length} finished jobs were not released; a sweep will do it`);
+      if (unreleased.size() === 0) return;
+      logger.warn(
+        `${unreleased.size()} finished jobs were not released before the pool closed: ${LEFT_TO_SWEEP}`,
+      );
     },
   };
 }
 
-export type ReleaseQueue = ReturnType<typeof makeReleaseQueue>;
-
-function policiesOf(entries: readonly Entry[]): Set<string> {
-  return new Set(entries.map(({ policy }) => policy));
+/** Whether it succeeded. */
+async function flushGroup(
+  context: ReleaseContext,
+  unreleased: ReturnType<typeof makeUnreleased>,
+  rest: ReturnType<typeof makeReleaseRest>,
+): Promise<boolean> {
+  rest.begin();
+  const flushed = await flush(context, () => {
+    const group = unreleased.take();
+    rest.takes(policiesOf(group));
+    return group;
+  });
+  const { group, again, answers, failure } = flushed;
+  const policies = policiesOf(group);
+  if (failure) rest.failed();
+  else rest.succeeded(answers, policies);
+  report(flushed, performance.now() - rest.flushedAt(), context);
+  if (!isPoolEnded(failure?.error)) unreleased.putBack(again);
+  // a retry is staged, and will be due
+  if (rest.isWaitedFor() || group.some(({ job }) => job.retry !== null)) context.onReleased?.(policies);
+  for (const one of group) one.flushed();
+  return failure === undefined;
 }
 
-function pauseAfter(tries: number): number {
-  return Math.min(FIRST_PAUSE_MS * 2 ** (tries - 1), LONGEST_PAUSE_MS);
+function report(
+  { group, again, failure }: Flushed,
+  durationMs: number,
+  { logger, events }: ReleaseContext,
+): void {
+  if (failure === undefined) {
+    const jobs = group.length - again.length;
+    if (jobs > 0) emit(events, "dispatchPolicy:release", { jobs, durationMs });
+    return;
+  }
+  const { error } = failure;
+  const message = error instanceof Error ? error.message : String(error);
+  const next = isPoolEnded(error) ? LEFT_TO_SWEEP : "trying again";
+  logger.warn(`Could not release ${again.length} finished jobs, ${next}: ${message}`, { error });
 }
 
 function isPoolEnded(error: unknown): boolean {

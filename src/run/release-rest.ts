@@ -1,27 +1,76 @@
 /** While workers have enough to do, and nobody waits for anything else, flushes are this far apart. */
-const SATURATED_MS = 250;
-/** And that for this long after a release said so, unless one says otherwise: who waited has just been woken. */
-export const SATURATED_FOR_MS = 500;
-/** This far apart if somebody has come meanwhile whom a release might let go. */
+const REST_MS = 250;
+/** A release's answer that workers have enough to do counts for this long, unless a later one says otherwise. */
+const MAY_REST_FOR_MS = 500;
+/** Flushes are this far apart if a job that a release might let go has come meanwhile. */
 const HURRIED_MS = 50;
-/** While nobody at all waits, they are this far apart, and come at once when somebody does. */
+/** Flushes are this far apart while nobody waits. As soon as somebody does, the next one goes at once. */
 const UNWAITED_MS = 20;
 
-/** What a release queue knows of who waits; times by `performance.now()`, in milliseconds. */
+/** What a release queue knows of who waits. Times are by `performance.now()`, in milliseconds. */
 export interface Waiting {
   /** When the last flush began. */
   readonly flushedAt: number;
   /** Until then workers have enough to do. */
-  readonly saturatedUntil: number;
+  readonly mayRestUntil: number;
   /** Whether somebody waits for what the last flush freed. */
   readonly isWaitedFor: boolean;
-  /** When somebody last came whom a release might let go. */
+  /** When a job last came that a release might let go. */
   readonly hurriedAt: number;
 }
 
-/** Until when the next flush may rest, so that more jobs go with it; 0: it goes at once. */
-export function restUntil({ flushedAt, saturatedUntil, isWaitedFor, hurriedAt }: Waiting): number {
+/** Until when the next flush may rest, so that more jobs go with it. 0: it goes at once. */
+export function restUntil({ flushedAt, mayRestUntil, isWaitedFor, hurriedAt }: Waiting): number {
   const isHurried = hurriedAt > flushedAt;
-  if (flushedAt < saturatedUntil) return flushedAt + (isHurried ? HURRIED_MS : SATURATED_MS);
+  if (flushedAt < mayRestUntil) return flushedAt + (isHurried ? HURRIED_MS : REST_MS);
   return isWaitedFor || isHurried ? 0 : flushedAt + UNWAITED_MS;
+}
+
+type Policies = ReadonlySet<string>;
+const NONE: Policies = new Set<string>();
+
+/** What a release queue learns from its flushes: how long the next one may rest, and which policies they are for. */
+export function makeReleaseRest() {
+  let waiting: Waiting = { flushedAt: 0, mayRestUntil: 0, isWaitedFor: true, hurriedAt: 0 };
+  let lastPolicies = NONE;
+  let currentPolicies = NONE;
+
+  return {
+    /** A flush begins. */
+    begin(): void {
+      waiting = { ...waiting, flushedAt: performance.now() };
+    },
+    /** The flush that began has jobs of these policies. */
+    takes(policies: Policies): void {
+      currentPolicies = policies;
+    },
+    /** It succeeded. `answers` is what the database says of who waits: see `engine.release`. */
+    succeeded(answers: readonly (boolean | null)[], policies: Policies): void {
+      const isWaitedFor = answers.some((answer) => answer !== null);
+      const mayRest = answers.every((answer) => answer !== false);
+      const { flushedAt } = waiting;
+      waiting = { ...waiting, isWaitedFor };
+      if (isWaitedFor) waiting = { ...waiting, mayRestUntil: mayRest ? flushedAt + MAY_REST_FOR_MS : 0 };
+      lastPolicies = policies;
+    },
+    /** It failed. Perhaps only the database's answer was lost, so somebody may wait. */
+    failed(): void {
+      waiting = { ...waiting, isWaitedFor: true };
+    },
+    /** A job has come that a release might let go. */
+    hurry(): void {
+      waiting = { ...waiting, hurriedAt: performance.now() };
+    },
+    /** Until when the next flush, with jobs of these policies, may rest. 0: it goes at once. */
+    until(policies: Policies): number {
+      // nobody has asked the database yet who waits for what another policy's jobs occupy
+      if ([...policies].some((policy) => !lastPolicies.has(policy))) return 0;
+      return restUntil(waiting);
+    },
+    isWaitedFor: (): boolean => waiting.isWaitedFor,
+    /** When the last flush began. */
+    flushedAt: (): number => waiting.flushedAt,
+    /** Whether the flush under way, or the last one, has jobs of this policy. */
+    isFor: (policy: string): boolean => currentPolicies.has(policy) || lastPolicies.has(policy),
+  };
 }

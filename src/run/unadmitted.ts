@@ -6,21 +6,21 @@ import { batchesOf, type JobSpec } from "../stage/stage.ts";
 import { timeOf } from "../timestamp.ts";
 import { attemptOf, specificationOf } from "./fetched-job.ts";
 
-/** On the event and in the log of a job that completed without running, since a copy of it is staged. */
+/** A flag on the event of a job that completed without running, because a copy of it is staged. Logs show it. */
 const TAKEN_OVER = "dispatch_policy:taken_over";
 
 /**
- * Asks the gates for a job that starts without having been admitted, and when they refuse hands it to staging: the
- * caller then completes the original without running it, which costs no attempt and looks like no failure.
+ * Asks the gates about a job that starts without an admission. If they deny it, a copy is staged. The caller then
+ * completes the original without running it: that is no failure, and costs no attempt.
  *
- * @throws {PayloadError} when the policy cannot tell the job's partition: the job then fails, as with any bad payload
+ * @throws {PayloadError} if the policy cannot work out the job's partition: the job fails, as with any bad payload
  */
 export async function catchUnadmitted(
   policy: AnyPolicy,
   job: Job,
   helpers: JobHelpers,
   { engine, events }: { engine: Engine; events: EventSink },
-): Promise<CaughtJob> {
+): Promise<CaughtJob & { partition: string | undefined }> {
   const { retries, unmanaged } = policyDefinition(policy);
   // a retry that bypasses the gates counts as in flight while it runs
   const bypasses = job.attempts > 1 && retries === "bypass";
@@ -28,7 +28,7 @@ export async function catchUnadmitted(
   const [batch] = batchesOf([{ policy, task: job.task_identifier, payload: job.payload, spec }]);
   const caught = await helpers.withPgClient((client) =>
     engine.catchUnadmitted(client, attemptOf(job), {
-      batch,
+      batch: hasInexactIntegers(job.payload) ? { ...batch, inexact: true } : batch,
       unmanaged: bypasses ? "run" : unmanaged,
     }),
   );
@@ -41,10 +41,16 @@ export async function catchUnadmitted(
       setAside: unmanaged === "reject",
     });
   }
-  return caught;
+  return { ...caught, partition: batch?.partitions[0]?.key };
 }
 
-/** The copy keeps its place in the queue, and the attempts that are left: fetching the original took one of them. */
+/** Whether JavaScript may have read other integers than those that are stored: it is exact up to 2^53 only. */
+function hasInexactIntegers(value: unknown): boolean {
+  if (typeof value === "number") return Number.isInteger(value) && !Number.isSafeInteger(value);
+  return typeof value === "object" && value !== null && Object.values(value).some(hasInexactIntegers);
+}
+
+/** The options of the copy. It keeps the job's place, and the remaining attempts: fetching the original used one. */
 function specOf(job: Job): JobSpec {
   const { task: _, ...added } = specificationOf(job);
   const runAt = timeOf(job.run_at);
@@ -60,7 +66,7 @@ async function queueNameOf(job: Job, helpers: JobHelpers): Promise<string | unde
   return (await helpers.getQueueName()) ?? undefined;
 }
 
-/** Says once for each policy that jobs come past it. */
+/** Logs once for each policy that jobs are added past it. */
 export function makeUnadmittedLog() {
   const said = new Set<AnyPolicy>();
   return (policy: AnyPolicy, job: Job, logger: Logger): void => {
@@ -68,13 +74,13 @@ export function makeUnadmittedLog() {
     said.add(policy);
     logger.info(
       `Job ${job.id} of ${job.task_identifier} was added past policy ${policy.identifier} (graphile_worker.add_job, ` +
-        `the crontab), which costs a second hop: ${OUTCOMES[policyDefinition(policy).unmanaged]}. Said once.`,
+        `the crontab), which costs a second hop: ${OUTCOMES[policyDefinition(policy).unmanaged]}. This is logged once.`,
     );
   };
 }
 
 const OUTCOMES = {
-  enforce: "it runs when the gates let it",
+  enforce: "it runs when the gates have room",
   run: "it runs at once and counts in flight",
   reject: "it is set aside",
 } as const;

@@ -1,5 +1,7 @@
 import type { Job, JobHelpers, Task, TaskList } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
+import { rethrowPlainly } from "../db/rethrow-plainly.ts";
+import { ArgumentError } from "../errors.ts";
 import type { EventSink } from "../events.ts";
 import { hold } from "../operate/hold.ts";
 import { take } from "../operate/take.ts";
@@ -15,48 +17,43 @@ import { timeOf } from "../timestamp.ts";
 import { admittedPartition } from "./admitted-partition.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
 import { RetryAfter } from "./retry-after.ts";
+import type { RunningJob } from "./running-jobs.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
 
-/** How long after its fetch a job's row says what is so. */
+/** A fetched row counts as current for this long. Later, the job's slot may have been given back by hand. */
 const BELIEVED_FOR_MS = 1000;
-const WRAPPED = Symbol("wrapped by graphile-worker-dispatch-policy");
-
-/** What the wrapper learned of a running job, for its release. */
-export interface RunningJob {
-  readonly policy: AnyPolicy;
-  /** Of the slot it holds. */
-  readonly admission: string;
-  /** Null: not known, because the attempt before was cut short or the job was let in at its start. */
-  readonly lagMs: number | null;
-  /** By `performance.now()`. */
-  readonly startedAt: number;
-}
+const HANDLED = Symbol("handled by graphile-worker-dispatch-policy");
 
 export type Outcome = { readonly result: Awaited<ReturnType<Task>> } | { readonly error: unknown };
 
-/** How the wrapper tells what it saw; the preset and wrapTaskList do it each in their way. */
+/** What the wrapper asks and reports. The preset and wrapTaskList each have their own. */
 export interface Observer {
   readonly engine: Engine;
   readonly registry: Registry;
   readonly events: EventSink;
-  /** When a job was fetched ahead of its start (localQueue), how long it has waited here since, in milliseconds. */
+  /** How long a job has waited in this process since its fetch, in milliseconds; 0 without a local queue. */
   waitedLocally(job: Job): number;
-  /** How far the clock that fetched this job is behind the database's, in milliseconds; 0 unless it is Node's own. */
+  /** How far the clock that fetched this job is behind the database's, in milliseconds; 0 unless it is Node's clock. */
   clockBehindMs(job: Job): number;
   /**
-   * Before a job of any task runs: null, or where this process was away for so long that its jobs may have been given to
-   * others, resolves once this one is known to be its own still, and rejects where it is not.
+   * Called before a job of any task runs. Null: the job is certainly this pool's. Otherwise the pool was silent for so
+   * long that others may have the job. The promise resolves if it is still this pool's, and rejects if not.
    */
-  comeBack(job: Job): Promise<void> | null;
+  confirm(job: Job): Promise<void> | null;
+  /**
+   * Called before a job of any task runs, with the policy that governs the task. The promise resolves when the job may
+   * run. Null: it may run at once.
+   */
+  prepare?(policy: AnyPolicy | undefined, helpers: JobHelpers): Promise<void> | null;
   /** A job of a policy is about to run. */
   started(job: Job, running: RunningJob): void;
-  /** Its task returned or threw; awaited before the host hears of it. */
+  /** Its task returned or threw. The host learns that after the promise has resolved. */
   returned?(job: Job, running: RunningJob, helpers: JobHelpers, outcome: Outcome): Promise<void>;
-  /** A job of a policy's task starts that was never admitted. */
+  /** A job starts without an admission, although its task has a policy. */
   unadmitted(job: Job, policy: AnyPolicy, helpers: JobHelpers): void;
 }
 
-/** Gives the observer of a running job; undefined leaves the job alone. */
+/** Gives the observer of a running job. Undefined: the job is not observed. */
 export type ObserverOf = (helpers: JobHelpers) => Observer | undefined;
 
 /** Wraps every task of a list in place, once. */
@@ -66,27 +63,29 @@ export function wrapTasks(tasks: TaskList, observerOf: ObserverOf): void {
   }
 }
 
-/** A task that is to be left as it is. */
-export function unwrapped(task: Task): Task {
-  return Object.assign(task, { [WRAPPED]: true });
+/** Marks a task that is wrapped, or must not be. */
+export function markHandled(task: Task): Task {
+  return Object.assign(task, { [HANDLED]: true });
 }
 
-export function isWrapped(task: object): boolean {
-  return WRAPPED in task;
+/** Whether a task is wrapped, or must not be. */
+export function isHandled(task: object): boolean {
+  return HANDLED in task;
 }
 
-/** The task with policy-aware helpers and, where a policy governs it, its start and end observed. */
+/** The task with helpers that stage jobs. If a policy governs it, its start and its end are observed. */
 function wrapTask(identifier: string, task: Task, observerOf: ObserverOf): Task {
-  if (isWrapped(task)) return task;
-  return unwrapped((payload, helpers) => {
+  if (isHandled(task)) return task;
+  return markHandled((payload, helpers) => {
     const observer = observerOf(helpers);
     if (!observer) return task(payload as never, helpers);
     makePolicyAware(helpers, observer);
     const policy = observer.registry.ofTask(identifier);
     const runs = () =>
       policy ? runGoverned(policy, task, payload, helpers, observer) : task(payload as never, helpers);
-    const back = observer.comeBack(helpers.job);
-    return back === null ? runs() : back.then(runs);
+    const confirmed = observer.confirm(helpers.job);
+    const prepared = observer.prepare?.(policy, helpers) ?? null;
+    return confirmed === null && prepared === null ? runs() : Promise.all([confirmed, prepared]).then(runs);
   });
 }
 
@@ -98,7 +97,9 @@ async function runGoverned(
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
   const { job, withPgClient } = helpers;
-  const start = await startOf(policy, helpers, observer);
+  const start = await startOf(policy, helpers, observer).catch((error) => {
+    rethrowPlainly(error, observer.engine.schemaName);
+  });
   const { admission, mark = null } = start;
   const scopeOf: ScopeOf = (gate) => withPgClient((client) => observer.engine.scopeOf(client, job.id, gate));
   const partition =
@@ -106,7 +107,8 @@ async function runGoverned(
     (await admittedPartition(policy, job, mark, async () => (await scopeOf(null))?.partition));
   const own = describe(policy, helpers, { ...start, partition }, scopeOf, observer);
   const lagMs = start.resumed ? null : own.lagMs;
-  const running = admission === null ? null : { policy, admission, lagMs, startedAt: performance.now() };
+  const slot = admission === null ? null : { admission, ownsSlot: start.ownsSlot };
+  const running = slot && { policy, ...slot, lagMs, startedAt: performance.now() };
   if (running) observer.started(job, running);
   if (start.runs) helpers.dispatchPolicy = own;
   const outcome = start.runs ? await runTask(task, payload, helpers, own) : { result: undefined };
@@ -115,32 +117,36 @@ async function runGoverned(
   return outcome.result;
 }
 
-/** Where the running job belongs, and with a gate the scope key it counts under there. */
+/** The partition of the running job, and with a gate its scope key there. */
 type ScopeOf = (gate: string | null) => ReturnType<Engine["scopeOf"]>;
 
-/** How a job comes to start. */
+/** How a job starts. */
 interface Start {
-  /** False: it is not to run here and now, and completes. */
+  /** False: the task does not run, and the job completes. */
   readonly runs: boolean;
   readonly stagedId: string | null;
-  /** Of the slot it holds; null: none, because its policy is switched off or it does not run. */
+  /** The owner of the slot that it occupies. Null: none, because its policy is switched off or it does not run. */
   readonly admission: string | null;
-  /** When a tick admitted it, if that is not the admission that has its slot by now: see {@link HeldSlot}. */
+  /** False: it occupies the slot of the job that it replaced. */
+  readonly ownsSlot: boolean;
+  /** When it was admitted, if another admission owns the slot by now: see `OccupiedSlot`. */
   readonly admitted?: string;
-  /** Where it was looked up: a retry may have been moved. */
+  /** Its partition, if that was looked up, because a retry may have moved, or worked out for a job that was let in. */
   readonly partition?: string | undefined;
-  /** Of the partition it was admitted in, where that was not looked up. */
+  /** The mark of its partition, if that was not looked up. */
   readonly mark?: string | null;
-  /** By a tick; false: let in at its start. */
+  /** Whether it was admitted before this start. False: it was let in at its start. */
   readonly byTick: boolean;
-  /** The attempt before was cut short, and how long this one has waited is not known. */
+  /** The attempt before was interrupted, so it is not known how long this one has waited. */
   readonly resumed?: boolean;
 }
 
 /**
- * A first attempt that is as it was admitted costs no query. One that was fetched some time ago is asked about: its slot
- * may have been given back meanwhile by hand. So is each of a policy with a `slotTimeout`, which counts from the start that
- * is noted here: nobody here knows how long the answer to a fetch was under way.
+ * A first attempt whose row is unchanged costs no query. But the database is asked about a job that was fetched some time
+ * ago, because an operator may have given its slot back since.
+ *
+ * It is also asked about each job of a policy with a `slotTimeout`, to record the start from which the timeout counts. The
+ * time of the fetch would not do, because its answer may have been under way for long.
  */
 async function startOf(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
   const { job, withPgClient } = helpers;
@@ -148,13 +154,17 @@ async function startOf(policy: AnyPolicy, helpers: JobHelpers, observer: Observe
   const ticket = ticketOf(job);
   const isFresh = observer.waitedLocally(job) < BELIEVED_FOR_MS;
   const isBelieved = isFresh && policyDefinition(policy).slotTimeoutSeconds === null;
-  if (ticket && isBelieved && isAsAdmitted(job, ticket)) return { runs: true, byTick: true, ...ticket };
-  const held = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
-  if (held) return { runs: true, byTick: true, ...held };
+  if (ticket && isBelieved && isAsAdmitted(job, ticket))
+    return { runs: true, ownsSlot: true, byTick: true, ...ticket };
+  const slot = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
+  if (slot) return { runs: true, ownsSlot: true, byTick: true, ...slot };
   if (!ticket) observer.unadmitted(job, policy, helpers);
-  const { verdict, stagedId, admission } = await catchUnadmitted(policy, job, helpers, { engine, events });
+  const { verdict, stagedId, admission, partition } = await catchUnadmitted(policy, job, helpers, {
+    engine,
+    events,
+  });
   const runs = verdict === "admitted" || verdict === "ungoverned";
-  return { runs, byTick: false, stagedId, admission };
+  return { runs, ownsSlot: verdict === "admitted", byTick: false, stagedId, admission, partition };
 }
 
 async function runTask(
@@ -171,11 +181,17 @@ async function runTask(
   }
 }
 
-/** The task's own error is what the host is to hear of, also when the partition cannot be held. */
+/**
+ * Holds the partition. If the time has passed already, one job goes first all the same, as after a hold. If that fails, the
+ * host still gets the task's own error.
+ */
 async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: JobHelpers): Promise<void> {
   try {
     const { forMs, until, reason } = retry;
-    await own.hold({ ...(forMs === undefined ? { until } : { forMs }), reason });
+    await own.hold({ ...(forMs === undefined ? { until } : { forMs }), reason }).catch((error) => {
+      if (forMs !== undefined || !(error instanceof ArgumentError)) throw error;
+      return own.hold({ forMs: 0, reason });
+    });
   } catch (error) {
     helpers.logger.warn(
       `Could not hold the partition of job ${helpers.job.id}: ${(error as Error).message}`,
@@ -185,15 +201,15 @@ async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: J
 }
 
 /**
- * The wait in Graphile Worker: from admission (or `run_at`, if later) to the start, both by the database's clock, with
- * no query of its own. Fetching wrote `locked_at`. Null where the application's pg makes something of these times that nobody
- * can read.
+ * The wait in Graphile Worker, in milliseconds: from admission (or `run_at`, if later) to the start, both by the
+ * database's clock. It needs no query, because the fetch wrote `locked_at`. Null if the times cannot be read, because the
+ * application has replaced pg's parsers.
  */
 function lagOf(job: Job, admittedAtMs: number, observer: Observer): number | null {
   const behind = observer.clockBehindMs(job);
   const [runAt, lockedAt] = [job.run_at, job.locked_at].map(timeOf);
   if (runAt == null) return null;
-  // admission set it for the clock that is furthest behind
+  // the admission set `run_at` for the clock that is furthest behind
   const readyAt = Math.max(runAt + Math.max(behind, 0), admittedAtMs);
   if (job.locked_at === null) return observer.waitedLocally(job);
   if (lockedAt == null) return null;
@@ -229,7 +245,7 @@ function describe(
   };
 }
 
-/** Makes helpers, which Graphile Worker makes for each job, stage the jobs of tasks that have a policy. */
+/** Changes a job's helpers so that they stage the jobs of tasks with a policy. Each job has helpers of its own. */
 function makePolicyAware(helpers: JobHelpers, { engine, registry }: Observer): void {
   const adder = makeAdder(engine, registry, helpers.withPgClient);
   helpers.addJob = adder.addJob as JobHelpers["addJob"];

@@ -5,7 +5,7 @@ import type { Registry } from "../policy/registry.ts";
 import { addJobs, type JobSpec, modeOf, onlyTask } from "./stage.ts";
 import type { AddedJob } from "./staged-job.ts";
 
-/** addJob and addJobs with Graphile Worker's signatures, over a registry of policies. */
+/** addJob and addJobs with Graphile Worker's signatures. The database knows the policies that the registry lacks. */
 export function makeAdder(engine: Engine, registry: Registry, withPgClient: WithPgClient) {
   return {
     async addJob(task: string | AnyPolicy, payload: unknown, spec: JobSpec = {}): Promise<AddedJob> {

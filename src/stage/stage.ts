@@ -1,4 +1,5 @@
 import type { AddJobsJobSpec, TaskSpec } from "graphile-worker";
+import { check, checkOptions, type Rule } from "../checks/options.ts";
 import {
   type Engine,
   type JobKeyMode,
@@ -8,9 +9,11 @@ import {
   type StageBatch,
   type StageJob,
 } from "../db/engine.ts";
-import { ArgumentError, BacklogFullError } from "../errors.ts";
+import { BACKLOG_FULL, BAD_ARGUMENT, BAD_KEY } from "../db/sqlstates.ts";
+import { ArgumentError, BacklogFullError, PayloadError } from "../errors.ts";
 import {
   type AnyPolicy,
+  isPolicy,
   type PolicyPayload,
   policyDefinition,
   readSpecification,
@@ -19,12 +22,51 @@ import {
   tasksOf,
 } from "../policy/policy.ts";
 import { schemaOf } from "../settings.ts";
+import { flawOfPayload } from "./payload-flaw.ts";
 import { type AddedJob, type StagedJob, toJob } from "./staged-job.ts";
 
 export type { Queryable } from "../db/engine.ts";
 
-/** Graphile Worker's TaskSpec, kind to exactOptionalPropertyTypes: `{ runAt: maybeDate }` compiles. */
-export type JobSpec = { [K in keyof TaskSpec]: TaskSpec[K] | undefined };
+/** Graphile Worker's TaskSpec, in which undefined is allowed: `{ runAt: maybeDate }` compiles. */
+export interface JobSpec {
+  /**
+   * Jobs of one queue run one after the other, even if their policies differ. At most 128 characters.
+   * @default the policy's `job.queueName`, else none
+   */
+  queueName?: string | undefined;
+  /**
+   * When the job is due. Before that time it waits in staging.
+   * @default now
+   */
+  runAt?: Date | undefined;
+  /**
+   * Jobs with a lower number run first. A whole number, −32768 to 32767.
+   * @default the policy's `job.priority`, else 0
+   */
+  priority?: number | undefined;
+  /**
+   * How many times the job may start. A whole number, 1 to 32767.
+   * @default the policy's `job.maxAttempts`, else 25
+   */
+  maxAttempts?: number | undefined;
+  /**
+   * A new job replaces an older one of the same key, unless that one has started. At most 512 characters.
+   * @default none
+   */
+  jobKey?: string | undefined;
+  /**
+   * The effect of `jobKey`. `"replace"`: the new job replaces the old one. `"preserve_run_at"`: the same, but the old
+   * one's `runAt` stays. `"unsafe_dedupe"`: the new job is not added if there is an old one, even a running or failed
+   * one. Not for `addPolicyJobs` and `addJobs`.
+   * @default "replace"
+   */
+  jobKeyMode?: "replace" | "preserve_run_at" | "unsafe_dedupe" | undefined;
+  /**
+   * Graphile Worker's flags. Those that begin with `dispatch_policy:` are reserved.
+   * @default the policy's `job.flags`, else none
+   */
+  flags?: string[] | undefined;
+}
 
 /** `addJob("task", payload)` is Graphile Worker's own signature; `addJob(policy, payload)` is typed by the policy. */
 export interface AddJob {
@@ -35,14 +77,24 @@ export interface AddJob {
     spec?: JobSpec,
   ): Promise<AddedJob>;
 }
+/**
+ * Graphile Worker's `addJobs`: jobs of any tasks, in one call. With `jobKeyPreserveRunAt`, a job that is replaced by its key
+ * keeps its `runAt`; default false.
+ */
 export type AddJobs = <TSpecs extends readonly AddJobsJobSpec[]>(
   jobSpecs: TSpecs,
   jobKeyPreserveRunAt?: boolean,
 ) => Promise<ReadonlyArray<AddedJob>>;
 
-export type PolicyJobSpec<P extends AnyPolicy> = { policy: P; payload: PolicyPayload<P> } & JobSpec;
+/** A job for `addPolicyJobs`. */
+export type PolicyJobSpec<P extends AnyPolicy> = {
+  /** The policy, made by `definePolicy`. It governs one task. */
+  policy: P;
+  /** The job's payload, as the policy's schema takes it. */
+  payload: PolicyPayload<P>;
+} & JobSpec;
 
-/** One job on its way to be staged: its policy, or none to pass it on. */
+/** One job to be added. Without a policy the database decides: its task may have one that this process does not know. */
 export interface JobToAdd {
   readonly policy: AnyPolicy | undefined;
   readonly task: string;
@@ -51,11 +103,15 @@ export interface JobToAdd {
 }
 
 /**
- * Stages one job of a policy. A client inside a transaction joins it; a pool gives the call a transaction of its own.
+ * Stages one job of a policy. With a client inside a transaction, the job belongs to that transaction. With a pool, the
+ * call has a transaction of its own.
  *
  * @param options `schema`: this package's schema, default "dispatch_policy"
- * @throws {PayloadError} when the payload fails the policy's schema or one of its functions; nothing is written
- * @throws {BacklogFullError} when the policy's `maxPending` is reached and it rejects
+ * @throws {PayloadError} if JSON cannot hold the payload, or it fails the policy's schema or one of its functions; nothing
+ * is written
+ * @throws {BacklogFullError} if the policy's `maxPending` is reached and it rejects
+ * @throws {ArgumentError} if the client is none, or an option is unknown
+ * @throws {SchemaVersionError} if this package's schema is not set up
  * @example await addPolicyJob(client, fetchEndpoint, { endpointId: "ep1", ratePerMinute: 60 }, { priority: 5 });
  */
 export async function addPolicyJob<P extends AnyPolicy>(
@@ -63,25 +119,30 @@ export async function addPolicyJob<P extends AnyPolicy>(
   policy: P,
   payload: PolicyPayload<P>,
   spec: JobSpec = {},
-  options: { schema?: string } = {},
+  options: { schema?: string | undefined } = {},
 ): Promise<StagedJob> {
+  checkCall("addPolicyJob", client, options);
+  check("addPolicyJob: policy", policy, aPolicy);
   const job = { policy, task: onlyTask(policy), payload, spec };
   const [added] = await addJobs(makeEngine(schemaOf(options.schema)), client, [job], modeOf(spec));
   return added as StagedJob;
 }
 
 /**
- * Stages jobs of one or several policies in one call and one transaction; the result is in the order of the input.
+ * Stages jobs of one or several policies in one call and one transaction. The result is in the order of the input.
  *
- * @throws {PayloadError} as {@link addPolicyJob}; then none of the jobs is staged
+ * @throws {PayloadError} as {@link addPolicyJob}; none of the jobs is staged then
  * @example await addPolicyJobs(client, endpoints.map((payload) => ({ policy: fetchEndpoint, payload })));
  */
 export async function addPolicyJobs<const Ps extends readonly AnyPolicy[]>(
   client: Queryable,
   jobs: { readonly [K in keyof Ps]: PolicyJobSpec<Ps[K]> },
-  options: { schema?: string } = {},
+  options: { schema?: string | undefined } = {},
 ): Promise<StagedJob[]> {
-  const list = (jobs as readonly PolicyJobSpec<AnyPolicy>[]).map(({ policy, payload, ...spec }) => {
+  checkCall("addPolicyJobs", client, options);
+  check("addPolicyJobs: jobs", jobs, listOfJobs);
+  const list = (jobs as readonly PolicyJobSpec<AnyPolicy>[]).map(({ policy, payload, ...spec }, n) => {
+    check(`addPolicyJobs: jobs[${n}].policy`, policy, aPolicy);
     if (spec.jobKeyMode !== undefined) {
       throw new ArgumentError(
         "jobKeyMode is not for addPolicyJobs, as in Graphile Worker's addJobs: use addPolicyJob",
@@ -90,6 +151,28 @@ export async function addPolicyJobs<const Ps extends readonly AnyPolicy[]>(
     return { policy, task: onlyTask(policy), payload, spec };
   });
   return (await addJobs(makeEngine(schemaOf(options.schema)), client, list, "replace")) as StagedJob[];
+}
+
+const aClient: Rule = {
+  expects:
+    "a Pool, Client or PoolClient of pg, or an adapter with query(text, values); the policy comes after it",
+  accepts: (value) => typeof (value as { query?: unknown } | null | undefined)?.query === "function",
+};
+const aPolicy: Rule = { expects: "a policy made by definePolicy", accepts: isPolicy };
+const listOfJobs: Rule = {
+  expects: "an array of { policy, payload, ...options }",
+  accepts: (value) => Array.isArray(value) && value.every((one) => typeof one === "object" && one !== null),
+};
+
+/** @throws {ArgumentError} naming what is not a client, or the unknown option */
+function checkCall(what: string, client: unknown, options: object): void {
+  // a text is probably a connection string, which may have a password
+  if (typeof client === "string")
+    throw new ArgumentError(
+      `${what}: client must be ${aClient.expects}, got a string: for a connection string, make a pool of it`,
+    );
+  check(`${what}: client`, client, aClient);
+  checkOptions(`${what} (its last argument)`, options, ["schema"]);
 }
 
 /** Resolves and stages jobs in one statement. */
@@ -107,26 +190,30 @@ export async function addJobs(
   return added;
 }
 
-/** What SQL raises when a backlog is full. */
-const BACKLOG_FULL = "DPFUL";
-
 function rethrow(error: unknown): never {
-  const { code, message, detail } = error as { code?: string; message: string; detail?: string };
-  if (code === "22P05" || (code === "22P02" && detail?.includes("surrogate"))) {
+  const { code, message } = error as { code?: string; message: string };
+  // what JSON.stringify wrote is refused for nothing else; the detail would say so, but some drivers leave it out
+  if (code === "22P05" || (code === "22P02" && message.includes("json"))) {
     throw new ArgumentError(
-      "a payload holds \\u0000 or half of a surrogate pair, which PostgreSQL cannot work with; none of the jobs was added",
+      "a payload has \\u0000 or half of a surrogate pair, which PostgreSQL cannot store; none of the jobs was added",
       { cause: error },
     );
   }
-  if (code !== BACKLOG_FULL) throw error;
-  throw new BacklogFullError(message.replace(/^dispatch_policy: /, ""), { cause: error });
+  const said = message.replace(/^dispatch_policy: /, "");
+  if (code === BACKLOG_FULL) throw new BacklogFullError(said, { cause: error });
+  // SQL works out keys only of tasks whose policy this process does not know
+  const [, policy, flaw] = /^policy "(.*?)": (the payload .*)$/s.exec(said) ?? [];
+  if (code === BAD_KEY && policy !== undefined && flaw !== undefined)
+    throw new PayloadError(policy, flaw, { cause: error });
+  if (BAD_ARGUMENT.has(code)) throw new ArgumentError(said, { cause: error });
+  throw error;
 }
 
 export function modeOf(spec: JobSpec): JobKeyMode {
   return spec.jobKey ? (spec.jobKeyMode ?? "replace") : "replace";
 }
 
-/** Resolves jobs into what one staging statement takes. */
+/** Resolves jobs into the batches of one staging statement. */
 export function batchesOf(jobs: readonly JobToAdd[]): StageBatch[] {
   checkKeys(jobs);
   const batches = new Map<AnyPolicy | undefined, OpenBatch>();
@@ -141,7 +228,7 @@ export function batchesOf(jobs: readonly JobToAdd[]): StageBatch[] {
   return [...batches.values()].map(({ places: _p, defaults: _d, ...batch }) => batch);
 }
 
-/** A batch that is being filled: where each partition stands, and what the policy's jobs have by default. */
+/** A batch that is being filled, with the place of each partition and the defaults of the policy's jobs. */
 interface OpenBatch extends StageBatch {
   readonly partitions: PartitionState[];
   readonly jobs: StageJob[];
@@ -163,6 +250,7 @@ function openBatch(policy: AnyPolicy | undefined): OpenBatch {
 
 function addToBatch(batch: OpenBatch, job: JobToAdd, n: number): void {
   const { policy, task, payload } = job;
+  checkPayload(policy, task, payload);
   const spec: TaskSpec = { ...batch.defaults, ...readSpecification(job.spec) };
   const { jobKeyMode: _, ...stored } = spec;
   const staged: StageJob = { ...stored, n, task, payload: payload ?? {} };
@@ -188,20 +276,29 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number): void {
   batch.jobs.push(staged);
 }
 
+/** @throws {PayloadError} if JSON would refuse or empty a value; without a policy {@link ArgumentError} */
+function checkPayload(policy: AnyPolicy | undefined, task: string, payload: unknown): void {
+  const flaw = flawOfPayload(payload);
+  if (flaw === undefined) return;
+  const message = `${flaw}, expected values that JSON can hold: make it a string, a number, an array or a plain object`;
+  if (policy) throw new PayloadError(policy.identifier, message);
+  throw new ArgumentError(`a job of ${task}: ${message}`);
+}
+
 function checkKeys(jobs: readonly JobToAdd[]): void {
   const keys = new Set<string>();
   for (const { spec } of jobs) {
     if (!spec.jobKey) continue;
     if (keys.has(spec.jobKey)) {
       throw new ArgumentError(
-        `two jobs of one call have the jobKey ${JSON.stringify(spec.jobKey)}; add them apart`,
+        `two jobs of one call have the jobKey ${JSON.stringify(spec.jobKey)}; add them in two calls`,
       );
     }
     keys.add(spec.jobKey);
   }
 }
 
-/** The task a job of a policy is for, where the policy governs one. */
+/** The task of a policy. @throws {ArgumentError} if it governs several */
 export function onlyTask(policy: AnyPolicy): string {
   const tasks = tasksOf(policy);
   if (tasks.length > 1) {

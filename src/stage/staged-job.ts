@@ -1,32 +1,35 @@
 import type { Job } from "graphile-worker";
 import type { StagedRow } from "../db/engine.ts";
 
-/** A Graphile Worker Job in every field, so that code written for addJob's result keeps working. */
+/** A staged job. It has every field of Graphile Worker's Job, so that code for addJob's result keeps working. */
 export interface StagedJob extends Job {
   staged: true;
   /**
-   * There only where nothing was staged, and `id` is null: the policy's backlog is full and drops the newest, or (with
+   * True if nothing was staged; `id` is null then. Either the policy's backlog is full and drops the newest, or (with
    * `unsafe_dedupe`) a job outside the policy has the job key.
    */
   dropped?: true;
+  /** The name of its policy. */
   policy: string;
-  /** Null while only a process that has the policy can tell. */
+  /** Its partition's key; null until a process that has the policy works it out. */
   partition: string | null;
+  /** Its partition's shard; null as `partition`. */
   shard: string | null;
 }
 /** A job that was passed on to Graphile Worker: its task has no policy, or the policy is switched off. */
 export interface PlainJob extends Job {
   staged: false;
 }
+/** A job that was added: `staged` says which of the two it is. */
 export type AddedJob = StagedJob | PlainJob;
 
-/** What Graphile Worker's addJob returns, with an honest value in every field. */
+/** The result of Graphile Worker's addJob, with a true value in every field. */
 export function toJob(row: StagedRow, payload: unknown): AddedJob {
   if (!row.staged) {
     return {
       ...(row.job as unknown as Job),
       ...datesOf(row),
-      payload: row.job?.payload ?? payload ?? {}, // not told where the policy is switched off
+      payload: row.job?.payload ?? payload ?? {}, // SQL does not return it if the policy is switched off
       task_identifier: row.task_identifier,
       staged: false,
     };
@@ -34,7 +37,7 @@ export function toJob(row: StagedRow, payload: unknown): AddedJob {
   return {
     id: row.id as string,
     job_queue_id: null,
-    task_id: null as unknown as number, // Graphile Worker's own number for the task: not known before admission
+    task_id: null as unknown as number, // Graphile Worker's own number for the task, unknown before admission
     payload: payload ?? {},
     priority: row.priority,
     run_at: row.run_at,
@@ -58,7 +61,7 @@ export function toJob(row: StagedRow, payload: unknown): AddedJob {
   };
 }
 
-/** JSON carried the passed-on job's timestamps as text. */
+/** The timestamps of a job that was passed on. JSON has them as texts. */
 function datesOf(row: StagedRow): Partial<Job> {
   const date = (key: string) => {
     const value = row.job?.[key];

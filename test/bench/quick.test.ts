@@ -64,6 +64,38 @@ test("tenants of long and of short jobs have their shares, by jobs and by work",
   t.regex(stdout, /^work +short /m);
 });
 
+test("a quiet, a heavy and a double tenant's jobs start beside others, and how soon is measured", async (t) => {
+  const { stdout, figures } = await smallest(t, "--ahead");
+  const { found, crowds } = figures.ahead;
+  t.is(found.length, 1);
+  t.true(found[0].pace > 0 && found[0].waits.length === 2 && found[0].share > 0);
+  t.true(Number.isFinite(found[0].ramp));
+  t.deepEqual(
+    crowds.map(({ who }: { who: string }) => who),
+    ["had a job", "fresh", "due at one time"],
+  );
+  for (const { heavy } of crowds) t.is(heavy.length, 2);
+  t.regex(stdout, /^5\.00 +due at one time .*(met|missed)$/m);
+});
+
+test("what ends while a deployment goes through is held against its target", async (t) => {
+  const { stdout, figures } = await smallest(t, "--rollout");
+  const { found, verdict } = figures.rollout;
+  t.deepEqual(Object.keys(found), ["all governed", "half without the package"]);
+  const [governed, mixed] = Object.values<{ ended: number }>(found);
+  t.is(verdict.ratio, mixed!.ended / governed!.ended);
+  t.is(verdict.target, 0.8);
+  t.is(verdict.met, verdict.ratio >= 0.8);
+  t.regex(stdout, /target >= 0\.8: (met|missed)$/m);
+});
+
+test("jobs that wait in Graphile Worker are adopted, by the verb and by a worker", async (t) => {
+  const { stdout, figures } = await smallest(t, "--adoption");
+  const [found] = figures.adoption.found;
+  for (const name of ["byVerb", "byWorker", "pace", "p50"]) t.true(found[name] > 0, name);
+  t.regex(stdout, /^500 /m);
+});
+
 test("jobs go through, and what they leave behind is measured", async (t) => {
   const { stdout, figures } = await smallest(t, "--bloat");
   const { bloat } = figures;

@@ -6,11 +6,12 @@ import pg from "pg";
 import { addPolicyJobs, makePolicyUtils } from "../../src/index.ts";
 import { silent } from "../helpers/silent.ts";
 import { chance, isTrouble, judge, orders, repeat, tell } from "./member.ts";
-import { accounts, call, type Payload, policies, type TaskName, work } from "./world.ts";
+import { accounts, type Payload, policiesOf, type TaskName } from "./world.ts";
 
 const MOST_STAGED = 150;
 const PAUSE_MS = 250;
 const LONGEST_OPEN_MS = 60;
+const { work, call } = policiesOf(orders.life);
 interface Job {
   readonly task: TaskName;
   readonly payload: Payload;
@@ -65,7 +66,7 @@ async function isFull(): Promise<boolean> {
 }
 
 async function byUtils(): Promise<Stage> {
-  const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work, call], logger: silent });
   return async (jobs) => {
     await utils.addJobs(jobs.map(({ task, payload }) => ({ identifier: task, payload })));
     return "staged";

@@ -6,7 +6,7 @@ import { until } from "../helpers/until.ts";
 import type { Judge, Suspect } from "./judge.ts";
 import type { Command, News, Orders, Role } from "./messages.ts";
 
-export const SIZES = { worker: 4, ticker: 3, enqueuer: 3, meddler: 1 } as const;
+export const SIZES = { worker: 4, ticker: 3, enqueuer: 3, meddler: 1, outsider: 1 } as const;
 const ENDS_WITHIN_MS = 8000;
 
 export class Member implements Suspect {
@@ -17,6 +17,7 @@ export class Member implements Suspect {
   diedAt: number | undefined;
   longStops: { from: number; to: number | undefined }[] = [];
   readonly unrecorded: number[] = [];
+  readonly buried: number[] = [];
   ready = false;
   stopped = false;
   openTicks = 0;
@@ -43,6 +44,8 @@ export class Fleet {
   readonly lives: Member[] = [];
   /** What processes met: lost connections, refused serializations … */
   readonly met: Record<string, number> = {};
+  /** The ids by which outsiders locked jobs. */
+  readonly outsiders: string[] = [];
   #respawns = true;
 
   constructor(url: string, judge: Judge, random: Random) {
@@ -161,13 +164,14 @@ export class Fleet {
       this.#judge.ended(member, news.end.n, news.end.ok);
       member.send({ noted: news.end.n });
     } else if ("unrecorded" in news) member.unrecorded.push(Date.now());
+    else if ("pool" in news) this.outsiders.push(news.pool);
     else if ("swept" in news) this.#judge.swept(news.swept);
     else if ("tick" in news) member.openTicks += news.tick === "open" ? 1 : -1;
     else if ("intends" in news) this.#judge.intends(news.intends);
     else if ("staged" in news) this.#judge.staged(news.staged);
     else if ("rolledBack" in news) this.#judge.rolledBack(news.rolledBack);
     else if ("met" in news) this.#meets(news.met);
-    else if ("failure" in news) this.#judge.fail(`failed: ${news.failure}`);
+    else if ("failure" in news) this.#judge.fail("failed", news.failure);
     else member.ready = true;
   }
 }

@@ -22,6 +22,8 @@ export interface Suspect {
   readonly longStops: readonly { readonly from: number; readonly to: number | undefined }[];
   /** Each time that Graphile Worker could not record how a job ended there. */
   readonly unrecorded: readonly number[];
+  /** Each time that its pool counted as dead, because it had been silent for too long. */
+  readonly buried: number[];
 }
 
 /** A job that was not run, but copied. */
@@ -44,7 +46,20 @@ interface Run extends Execution {
   counts: boolean;
 }
 
+/** The kinds of problem. Each text that `fail` records begins with one. */
+export type Problem =
+  | "overrun"
+  | "lost"
+  | "unasked"
+  | "duplicate"
+  | "leak"
+  | "stalled"
+  | "failed"
+  /** The run was too gentle to show anything. */
+  | "weak";
+
 export class Judge {
+  readonly #now: () => number;
   readonly #runs = new Map<string, Run[]>();
   readonly #running = new Map<Suspect, Map<number, Run>>();
   readonly #inScope = new Map<string, number>();
@@ -54,6 +69,8 @@ export class Judge {
   readonly #rolledBack = new Set<string>();
   /** Staged ids of copies, and the jobs they are copies of. */
   readonly #copies = new Map<string, string>();
+  /** Who made each copy. */
+  readonly #takeOvers = new Map<string, TakeOver>();
   /** Staged ids of copies that a process made after it was stopped for long, of jobs it had fetched before. */
   readonly #lateCopies = new Set<string>();
   /** Staged ids of jobs that were taken over, by job. */
@@ -65,6 +82,11 @@ export class Judge {
   failedAt = Number.POSITIVE_INFINITY;
   executions = 0;
   duplicates = 0;
+
+  /** `now`: the time in milliseconds; tests give their own clock. */
+  constructor(now: () => number = Date.now) {
+    this.#now = now;
+  }
 
   get stagedCount(): number {
     return this.#staged.size;
@@ -82,8 +104,9 @@ export class Judge {
     return this.#most.get(scope) ?? 0;
   }
 
-  fail(problem: string): void {
-    this.failedAt = Math.min(this.failedAt, Date.now());
+  fail(kind: Problem, what: string): void {
+    const problem = `${kind}: ${what}`;
+    this.failedAt = Math.min(this.failedAt, this.#now());
     this.#problems.set(problem, (this.#problems.get(problem) ?? 0) + 1);
   }
 
@@ -99,26 +122,54 @@ export class Judge {
     for (const id of ids) this.#rolledBack.add(id);
   }
 
-  tookOver({ job, staged, copy, by, at }: TakeOver): void {
+  tookOver(takeOver: TakeOver): void {
+    const { job, staged, copy, by, at } = takeOver;
     this.#copies.set(copy, job);
+    this.#takeOvers.set(copy, takeOver);
     if (staged !== null) this.#stagedOf.set(job, staged);
     if (by?.longStops.some(({ from }) => from <= at)) this.#lateCopies.add(copy);
   }
 
   swept(repaired: Repaired): void {
     for (const [what, count] of Object.entries(repaired)) {
-      if (count > 0 && !SWEPT_BY_DESIGN.has(what)) this.fail(`leak: a sweep repaired ${what}`);
+      if (count > 0 && !SWEPT_BY_DESIGN.has(what)) this.fail("leak", `a sweep repaired ${what}`);
     }
+  }
+
+  /** The sweep after everything ended: by then it has nothing to repair. */
+  sweptAtTheEnd(repaired: Repaired): void {
+    for (const [what, count] of Object.entries(repaired)) {
+      if (count > 0) this.fail("leak", `the last sweep repaired ${what}`);
+    }
+  }
+
+  /** What is left in the tables after everything ended. */
+  left(leftovers: Readonly<Record<string, number>>): void {
+    for (const [what, count] of Object.entries(leftovers)) {
+      if (count !== 0) this.fail("leak", `${count} ${what} left`);
+    }
+  }
+
+  /** Nothing has moved for long, and there are jobs left. */
+  stalled(leftovers: Readonly<Record<string, number>>, why: object): void {
+    const left = `left: ${JSON.stringify(leftovers)}; ${JSON.stringify(why)}`;
+    this.fail("stalled", `${this.missing.length} jobs never ran; ${left}`);
+  }
+
+  /** How many kills hit a running job or an open tick. */
+  hit(hits: number, expected: number): void {
+    if (hits >= expected) return;
+    this.fail("weak", `${hits} kills hit a running job or an open tick, expected ${expected}`);
   }
 
   started(of: Suspect, execution: Execution): void {
     this.executions++;
-    const startedAt = of.diedAt ?? Date.now(); // what it said before it died comes late
+    const startedAt = of.diedAt ?? this.#now(); // what it said before it died comes late
     const run: Run = { ...execution, of, startedAt, counts: false };
     getOr(this.#runs, run.id, () => []).push(run);
     if (of.diedAt !== undefined) return;
     getOr(this.#running, of, () => new Map()).set(run.n, run);
-    if (!isGivenAway(run)) this.#enter(run);
+    if (!run.outside && !isGivenAway(run)) this.#enter(run);
   }
 
   ended(of: Suspect, n: number, ok: boolean): void {
@@ -126,7 +177,7 @@ export class Judge {
     if (!run) return; // it died in between: its job runs again
     this.#running.get(of)?.delete(n);
     this.#leave(run);
-    run.endedAt = Date.now();
+    run.endedAt = this.#now();
     run.ok = ok;
     if (ok) this.done.add(run.id);
   }
@@ -146,21 +197,23 @@ export class Judge {
   conclude(): void {
     const { missing } = this;
     if (missing.length > 0)
-      this.fail(`lost: ${missing.length} jobs never ran to their end: ${some(missing)}`);
+      this.fail("lost", `${missing.length} jobs never ran to their end: ${some(missing)}`);
     const ran = [...this.#runs.keys()];
     const unasked = ran.filter((id) => !this.#intended.has(id) || this.#rolledBack.has(id));
     if (unasked.length > 0)
-      this.fail(`unasked: ${unasked.length} jobs ran that were not staged: ${some(unasked)}`);
+      this.fail("unasked", `${unasked.length} jobs ran that were not staged: ${some(unasked)}`);
     for (const runs of this.#runs.values()) this.#judgeRepeats(runs);
     this.judgeRates();
   }
 
   judgeRates(): void {
-    const calls = [...this.#runs.values()].map((runs) => runs[0]!).filter(({ task }) => task === "call");
+    const calls = [...this.#runs.values()]
+      .map((runs) => runs[0]!)
+      .filter(({ task, outside }) => task === "call" && !outside);
     const aheadMs = THROTTLED_STEP_MS + STEPPED_PASS_MS;
     const check = (scope: string, runs: readonly Run[], rate: (typeof RATES)[keyof typeof RATES]) => {
       const over = excess(runs.map(chargeOf), rate, aheadMs);
-      if (over > 0.01) this.fail(`overrun: ${over.toFixed(2)} tokens too many of ${scope}`);
+      if (over > 0.01) this.fail("overrun", `${over.toFixed(2)} tokens too many of ${scope}`);
     };
     check("call all", calls, RATES.all);
     for (const [account, runs] of Map.groupBy(calls, (run) => run.account)) {
@@ -175,7 +228,7 @@ export class Judge {
       const now = (this.#inScope.get(scope) ?? 0) + 1;
       this.#inScope.set(scope, now);
       this.#most.set(scope, Math.max(this.most(scope), now));
-      if (now > cap) this.fail(`overrun: more than ${cap} at once of ${scope}`);
+      if (now > cap) this.fail("overrun", `more than ${cap} at once of ${scope}`);
     }
   }
 
@@ -189,15 +242,23 @@ export class Judge {
   /** Whether a run may be followed by another of its job: it failed, or its process died or gave up with the job in hand. */
   #explains(before: Run, after: Run): boolean {
     const same = before.job === after.job;
+    if (this.#isLeftOriginal(after, before) || this.#isLeftOriginal(before, after)) return true;
     if (same && isGivenAway(after)) return true; // fetched first, started late
-    if (same ? after.attempt <= before.attempt : !this.#isCopy(after.staged, before.job)) return false;
+    // after an uninstall a copy is a job like any other
+    if (same ? after.attempt <= before.attempt : !after.outside && !this.#isCopy(after.staged, before.job))
+      return false;
     if (before.ok === false || isGivenAway(before) || this.#lateCopies.has(after.staged)) return true;
-    const inHand = (before.endedAt ?? Number.POSITIVE_INFINITY) + COMPLETED_WITHIN_MS;
-    const { diedAt, longStops, unrecorded } = before.of;
-    const ends = [diedAt, ...longStops.map(({ from }) => from), ...unrecorded].filter(
-      (at) => at !== undefined,
-    );
-    return ends.some((at) => at >= before.startedAt && at <= Math.min(inHand, after.startedAt));
+    return isInTrouble(before.of, before.startedAt, before.endedAt, after.startedAt);
+  }
+
+  /**
+   * An original that a worker without the package runs beside its copy: the process that took it over died, or gave up,
+   * before it could complete it.
+   */
+  #isLeftOriginal(original: Run, copy: Run): boolean {
+    const takeOver = this.#takeOvers.get(copy.staged);
+    if (!original.outside || takeOver?.job !== original.job || !takeOver.by) return false;
+    return isInTrouble(takeOver.by, takeOver.at, takeOver.at, original.startedAt);
   }
 
   /** Whether it is a copy of the job, or of a copy that was itself taken over. */
@@ -216,7 +277,7 @@ export class Judge {
       const earlier = runs.slice(0, place);
       if (earlier.some(({ ok }) => ok !== false)) this.duplicates++;
       const unexplained = earlier.find((before) => !this.#explains(before, run));
-      if (unexplained) this.fail(`duplicate: ${run.id} ran again: ${tell(unexplained)}, then ${tell(run)}`);
+      if (unexplained) this.fail("duplicate", `${run.id} ran again: ${tell(unexplained)}, then ${tell(run)}`);
     });
   }
 }
@@ -224,6 +285,16 @@ export class Judge {
 /** Fetched before its process was stopped for long: when it went on, the job's slot belonged to another run. */
 function isGivenAway({ of, lockedAt }: Run): boolean {
   return of.longStops.some(({ to }) => to === undefined || lockedAt <= to);
+}
+
+/** Whether a process died or gave up with a job in hand: from its start until it must have told the end, and before `until`. */
+function isInTrouble(of: Suspect, from: number, endedAt: number | undefined, until: number): boolean {
+  const inHand = (endedAt ?? Number.POSITIVE_INFINITY) + COMPLETED_WITHIN_MS;
+  const { diedAt, longStops, unrecorded, buried } = of;
+  const ends = [diedAt, ...longStops.map((stop) => stop.from), ...unrecorded, ...buried].filter(
+    (at) => at !== undefined,
+  );
+  return ends.some((at) => at >= from && at <= Math.min(inHand, until));
 }
 
 function scopesOf({ task, account }: Execution): [scope: string, cap: number][] {

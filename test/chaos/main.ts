@@ -1,4 +1,5 @@
-// npm run test:chaos -- [--seconds 600] [--seed S] [--fault NAME] [--verbose]
+// npm run test:chaos -- [--seconds 600] [--seed S] [--fault NAME] [--out] [--verbose]
+// With --out it ends with an uninstall, and plain Graphile Worker runs what is left.
 // Prints its seed first and one JSON line of totals last; exits with 1 when anything went wrong.
 import { parseArgs } from "node:util";
 import { FAULTS, type FaultName } from "../races/race/faults.ts";
@@ -9,6 +10,7 @@ const { values } = parseArgs({
     seconds: { type: "string", default: "600" },
     seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 31)) },
     fault: { type: "string" },
+    out: { type: "boolean", default: false },
     verbose: { type: "boolean", default: false },
   },
 });
@@ -24,7 +26,7 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(sign
 const started = performance.now();
 console.error(`# chaos for ${seconds} s, --seed ${seed}`);
 const verdict = await chaos({
-  ...{ seconds, seed, fault },
+  ...{ seconds, seed, fault, out: values.out },
   say: (what) => {
     if (values.verbose) console.error(`# ${((performance.now() - started) / 1000).toFixed(1)} ${what}`);
   },

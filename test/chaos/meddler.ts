@@ -1,9 +1,9 @@
-// Other hands on the jobs: Graphile Worker's own verbs, jobs added with the flags of others, and an application that leaves
-// transactions open with whatever it has touched.
+// Other hands on the jobs: Graphile Worker's own verbs, jobs added with the flags of others, many jobs added past a policy
+// at once, an operator who adopts, and an application that leaves transactions open with whatever it has touched.
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
-import { chance, isTrouble, judge, orders, repeat, tell } from "./member.ts";
-import { accounts, type Payload } from "./world.ts";
+import { chance, judge, orders, repeat, tell } from "./member.ts";
+import { accounts, type Payload, TASKS } from "./world.ts";
 
 const PAUSE_MS = 300;
 const LONGEST_OPEN_MS = 2500;
@@ -12,10 +12,15 @@ let session: pg.Client | undefined;
 
 tell({ ready: true });
 await repeat(async () => {
-  await chance.pick([native, native, copyFlags, leaveOpen])();
+  await chance.pick([native, native, copyFlags, leaveOpen, flood, adopt])();
   await delay(chance.between(0, PAUSE_MS));
 });
 process.exit(0);
+
+/** An order of jobs that the seed repeats: random() of PostgreSQL has a seed of its own in each session. */
+function shuffled(): string {
+  return `md5(id::text || '${chance.below(2 ** 31)}')`;
+}
 
 /** Puts waiting jobs off or forward, also failed ones that are parked. */
 async function native(): Promise<void> {
@@ -23,7 +28,7 @@ async function native(): Promise<void> {
   const change = chance.pick(["run_at => now()", "run_at => now() + interval '300 ms'", "priority => 1"]);
   await run(
     `select count(*) from ${schema}.reschedule_jobs(array(
-       select id from graphile_worker.jobs where locked_at is null order by random() limit 2), ${change})`,
+       select id from graphile_worker.jobs where locked_at is null order by ${shuffled()} limit 2), ${change})`,
   );
 }
 
@@ -35,16 +40,35 @@ async function copyFlags(): Promise<void> {
   const added = await run(
     `select graphile_worker.add_job('work', $1, flags => array(
        select jsonb_object_keys(flags) from (
-         select flags from graphile_worker.jobs where flags is not null order by random() limit 1) x))`,
+         select flags from graphile_worker.jobs where flags is not null order by ${shuffled()} limit 1) x))`,
     [JSON.stringify(payload)],
   );
   if (added) tell({ staged: [id] });
 }
 
+/** As many as make a worker adopt by itself. */
+async function flood(): Promise<void> {
+  if (!chance.chance(0.2)) return;
+  const payloads = Array.from({ length: 20 }, (): Payload => {
+    const id = `m${orders.place}.${orders.life}.${jobsMade++}`;
+    return { id, account: chance.pick(accounts), ms: chance.between(0, 100), failures: 0 };
+  });
+  const ids = payloads.map(({ id }) => id);
+  tell({ intends: ids });
+  const text = `select count(*) from json_array_elements($1) p
+    cross join lateral graphile_worker.add_job('${chance.pick(TASKS)}', p.value)`;
+  if (await run(text, [JSON.stringify(payloads)])) tell({ staged: ids });
+}
+
+async function adopt(): Promise<void> {
+  await run(`select * from dispatch_policy.adopt('${chance.pick(TASKS)}', count => ${1 + chance.below(20)})`);
+}
+
 async function leaveOpen(): Promise<void> {
   const touch = chance.pick([
-    "select graphile_worker.add_job('unknown', queue_name => 'q' || floor(random() * 1000))",
-    "select count(*) from graphile_worker.reschedule_jobs(array(select id from graphile_worker.jobs order by random() limit 1), priority => 1)",
+    `select graphile_worker.add_job('unknown', queue_name => 'q${chance.below(1000)}')`,
+    `select count(*) from graphile_worker.reschedule_jobs(array(
+       select id from graphile_worker.jobs order by ${shuffled()} limit 1), priority => 1)`,
     `select * from dispatch_policy.hold('work', '${chance.pick(accounts)}', "for" => '100 ms')`,
     `select * from dispatch_policy.take('call', 'all')`,
   ]);
@@ -63,9 +87,8 @@ async function run(text: string, values: unknown[] = []): Promise<boolean> {
   } catch (error) {
     await session?.end().catch(() => {});
     session = undefined;
-    const { code, message } = error as { code?: string; message: string };
+    const { code } = error as { code?: string };
     if (code === "55P03" || code === "40P01") tell({ met: "lock of a meddler" });
-    else if (!isTrouble(error) && /no throttle .* has key/.test(message)) tell({ met: "no bucket yet" });
     else judge(error);
     return false;
   }

@@ -2,7 +2,7 @@
 import type { Repaired } from "../../src/index.ts";
 import type { TaskName } from "./world.ts";
 
-export type Role = "worker" | "ticker" | "enqueuer" | "meddler" | "hoarder";
+export type Role = "worker" | "ticker" | "enqueuer" | "meddler" | "outsider" | "hoarder";
 
 export interface Orders {
   readonly role: Role;
@@ -30,6 +30,8 @@ export interface Execution {
   readonly admittedAt: number | null;
   /** When its worker fetched it. */
   readonly lockedAt: number;
+  /** It runs in a worker without the package, which knows no limits. */
+  readonly outside: boolean;
 }
 
 export type News =
@@ -38,6 +40,8 @@ export type News =
   | { readonly end: { readonly n: number; readonly ok: boolean } }
   /** Graphile Worker could not record how a job ended, and shuts down. */
   | { readonly unrecorded: true }
+  /** The id by which an outsider locks jobs: nobody unlocks them when it has died. */
+  | { readonly pool: string }
   | { readonly swept: Repaired }
   | { readonly tick: "open" | "closed" }
   /** Ids that a transaction is about to stage; what becomes of it follows. */

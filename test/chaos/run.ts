@@ -7,11 +7,13 @@ import { type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { random } from "../helpers/random.ts";
 import { silent } from "../helpers/silent.ts";
 import { type FaultName, plant } from "../races/race/faults.ts";
+import { logBurials, tellBurials } from "./burials.ts";
 import { Conductor, type Deeds } from "./conductor.ts";
 import { Fleet } from "./fleet.ts";
 import { Judge } from "./judge.ts";
 import { leftovers, whatWaits } from "./leftovers.ts";
 import { logTakeOvers, takeOvers } from "./take-overs.ts";
+import { unlockOutsiders, wayOut } from "./way-out.ts";
 import { policies } from "./world.ts";
 
 /** Less than the server's connections, so that they can be taken. */
@@ -30,6 +32,8 @@ export interface Course {
   readonly seconds: number;
   readonly seed: number;
   readonly fault?: FaultName | undefined;
+  /** Whether it ends with an uninstall. */
+  readonly out: boolean;
   readonly say: (what: string) => void;
 }
 
@@ -67,11 +71,12 @@ async function inDatabase(
   database: TestDatabase,
   serverUrl: string,
   restart: () => Promise<void>,
-  { seconds, seed, fault, say }: Course,
+  { seconds, seed, fault, out, say }: Course,
 ): Promise<Verdict> {
   await database.pool.query("create table chaos_application as select 1 as id, 0 as jobs");
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent }); // declares the policies
   await logTakeOvers(database.pool);
+  await logBurials(database.pool);
   if (fault) await plant(database, fault);
   const numbers = random(seed);
   const judge = new Judge();
@@ -84,7 +89,10 @@ async function inDatabase(
     await fleet.start();
     const end = Date.now() + seconds * 1000;
     await conductor.play(() => Date.now() > Math.min(end, judge.failedAt + GOES_ON_MS));
-    if (judge.problems.length === 0) drainedInSeconds = await calm(utils, database, fleet, judge, say);
+    if (judge.problems.length === 0)
+      drainedInSeconds = out
+        ? await wayOut({ database, fleet, judge, random: numbers, say })
+        : await calm(utils, database, fleet, judge, say);
   } finally {
     await fleet.killAll();
     await utils.release();
@@ -95,8 +103,7 @@ async function inDatabase(
   else judge.judgeRates();
   const { deeds } = conductor;
   const enough = Math.floor(seconds / SECONDS_PER_HIT);
-  if (drainedInSeconds !== null && deeds.hits < enough)
-    judge.fail(`weak: ${deeds.hits} kills hit a running job or an open tick, expected ${enough}`);
+  if (drainedInSeconds !== null) judge.hit(deeds.hits, enough);
   const { problems, executions, duplicates } = judge;
   return {
     ...{ seed, seconds, problems, jobs: judge.stagedCount, executions, duplicates, deeds, met: fleet.met },
@@ -120,16 +127,13 @@ async function calm(
   await fleet.end([...fleet.members].filter(({ role }) => role !== "worker"));
   say("all workers are killed");
   for (const worker of [...fleet.members]) fleet.kill(worker);
+  await unlockOutsiders(database.pool, fleet);
   if (!(await drained(database, utils, judge))) return null;
   const seconds = (Date.now() - started) / 1000;
   await fleet.end([...fleet.members]);
-  const { repaired } = await utils.sweep();
-  for (const [what, count] of Object.entries(repaired)) {
-    if (count > 0) judge.fail(`leak: the last sweep repaired ${what}`);
-  }
-  for (const [what, count] of Object.entries(await leftovers(database.pool))) {
-    if (count !== 0) judge.fail(`leak: ${count} ${what} left`);
-  }
+  judge.sweptAtTheEnd((await utils.sweep()).repaired);
+  judge.left(await leftovers(database.pool));
+  await tellBurials(database.pool, fleet.lives);
   for (const one of await takeOvers(database.pool, fleet.lives)) judge.tookOver(one);
   return seconds;
 }
@@ -147,8 +151,7 @@ async function drained({ pool }: TestDatabase, utils: PolicyUtils, judge: Judge)
     if (judge.problems.length > 0) return false;
     await hurry(pool, utils);
     if (Date.now() - movedAt > STALLED_AFTER_MS) {
-      const why = JSON.stringify(await whatWaits(pool));
-      judge.fail(`stalled: ${judge.missing.length} jobs never ran; left: ${JSON.stringify(left)}; ${why}`);
+      judge.stalled(left, await whatWaits(pool));
       return false;
     }
     await delay(200);

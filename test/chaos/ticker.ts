@@ -4,10 +4,11 @@ import pg from "pg";
 import { makePolicyUtils, runTickLoop } from "../../src/index.ts";
 import { silent } from "../helpers/silent.ts";
 import { chance, isOver, isTrouble, judge, onCommand, orders, repeat, tell } from "./member.ts";
-import { policies, STEP_MS, STEPPED_PASS_MS, TASKS, THROTTLED_STEP_MS } from "./world.ts";
+import { policiesOf, STEP_MS, STEPPED_PASS_MS, TASKS, THROTTLED_STEP_MS } from "./world.ts";
 
 const PAUSE_MS = 40;
 const LONGEST_OPEN_MS = 50;
+const policies = Object.values(policiesOf(orders.life));
 const options = { connectionString: orders.url, policies, logger: silent };
 let session: pg.Client | undefined;
 

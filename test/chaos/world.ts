@@ -26,38 +26,47 @@ const REGIONS = 3;
 export const accounts = Array.from({ length: ACCOUNTS }, (_, n) => `a${n}`);
 export const regionOf = (account: string) => `r${Number(account.slice(1)) % REGIONS}`;
 
+/** Half of the processes have narrower limits. Of two definitions, the one whose process started last is in force. */
+export function policiesOf(life: number) {
+  const narrow = life % 2 === 1;
+  return { work: workOf(narrow), call: callOf(narrow) };
+}
+
 /** Three scopes that overlap; its key needs JavaScript. */
-export const work = definePolicy("work", {
-  context: (payload) => {
-    const { account } = payload as Payload;
-    return { account, region: regionOf(account) };
-  },
-  partitionBy: (ctx) => ctx.account,
-  gates: ({ concurrency }) => [
-    concurrency({ max: CAPS.account }),
-    concurrency({ name: "region", scope: (ctx) => ctx.region, max: CAPS.region }),
-    concurrency({ name: "all", scope: "policy", max: CAPS.all }),
-  ],
-  backoff: fixed("100 ms"),
-});
+const workOf = (narrow: boolean) =>
+  definePolicy("work", {
+    context: (payload) => {
+      const { account } = payload as Payload;
+      return { account, region: regionOf(account) };
+    },
+    partitionBy: (ctx) => ctx.account,
+    gates: ({ concurrency }) => [
+      concurrency({ max: narrow ? CAPS.account - 1 : CAPS.account }),
+      concurrency({ name: "region", scope: (ctx) => ctx.region, max: CAPS.region }),
+      concurrency({ name: "all", scope: "policy", max: CAPS.all }),
+    ],
+    backoff: fixed("100 ms"),
+  });
 
 /** Throttles, which SQL can work out alone. */
-export const call = definePolicy("call", {
-  partitionBy: "account",
-  gates: ({ throttle }) => [
-    throttle({ rate: RATES.account.rate, burst: RATES.account.capacity, per: "1 second" }),
-    throttle({
-      name: "all",
-      scope: "policy",
-      rate: RATES.all.rate,
-      burst: RATES.all.capacity,
-      per: "1 second",
-    }),
-  ],
-  backoff: fixed("100 ms"),
-});
+const callOf = (narrow: boolean) =>
+  definePolicy("call", {
+    partitionBy: "account",
+    gates: ({ throttle }) => [
+      throttle({ rate: RATES.account.rate, burst: RATES.account.capacity, per: "1 second" }),
+      throttle({
+        name: "all",
+        scope: "policy",
+        rate: narrow ? RATES.all.rate / 2 : RATES.all.rate,
+        burst: RATES.all.capacity,
+        per: "1 second",
+      }),
+    ],
+    backoff: fixed("100 ms"),
+  });
 
-export const policies = [work, call];
+/** Those of the conductor, which declares them first. */
+export const policies = Object.values(policiesOf(0));
 
 export const STALE_AFTER_MS = 5000;
 export const SETTINGS = {

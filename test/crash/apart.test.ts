@@ -79,7 +79,7 @@ test("a pool of 2 that is exhausted and a tick that waits for a lock stop no hea
   await small.end();
   await until("its connection is closed", async () => {
     const text = `select from pg_stat_activity where datname = current_database()
-      and strpos(query, '_worker_gone') > 0 and pid <> pg_backend_pid()`;
+      and strpos(query, '_worker_ended') > 0 and pid <> pg_backend_pid()`;
     return (await pool.query(text)).rows.length === 0;
   });
 });

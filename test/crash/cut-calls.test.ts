@@ -12,6 +12,7 @@ const BACKENDS = "select count(*)::int from pg_stat_activity where pid = $1";
 async function armed(t: ExecutionContext): Promise<Engine> {
   const world = await engine(t, {
     gates: [concurrency(2), throttle(100, { name: "all", scope: "policy" })],
+    keyPath: "key",
   });
   await world.pool.query(`create sequence public.rows_written;
     create function public.cut() returns trigger language plpgsql as $$
@@ -51,6 +52,16 @@ const CALLS: Record<
   routing: async (world) => {
     await world.stage(["a", "b", "a", "a"]);
     return (as) => world.route(as);
+  },
+  adoption: async (world) => {
+    await world.stage("a", { jobKey: "b" });
+    await world.pool.query(
+      `select graphile_worker.add_job('p', '{"key": "a"}', job_key => k) from unnest(array[null, 'a', 'b', 'c']) k`,
+    );
+    await world.pool.query(
+      "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where key = 'c'",
+    );
+    return (as) => as.query("select * from dispatch_policy.adopt('p')");
   },
   admission: async (world) => {
     await world.stage(["a", "b", "a", "a"]);

@@ -146,7 +146,7 @@ test("a fetch that was on its way when its pool ended leaves no job locked", asy
   await fetching.query(
     "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'other', attempts = 1",
   );
-  await world.pool.query("select dispatch_policy._worker_gone('other')");
+  await world.pool.query("select dispatch_policy._worker_ended('other')");
   t.deepEqual((await world.pool.query("select pool_id from dispatch_policy.workers")).rows, [
     { pool_id: "judge" },
   ]);
@@ -161,7 +161,7 @@ test("a fetch that was on its way when its pool ended leaves no job locked", asy
 
   await away(world, "11 minutes", ["other"]);
   await world.pool.query(
-    "update dispatch_policy._private_workers set buried_at = now() - interval '11 minutes' where gone",
+    "update dispatch_policy._private_workers set buried_at = now() - interval '11 minutes' where ended",
   );
   await sweep(world);
   t.is(

@@ -1,13 +1,20 @@
 // Worker processes that die, or are paused for so long that they count as dead.
 import test, { type ExecutionContext } from "ava";
+import { durationMs } from "../../src/duration.ts";
 import { addPolicyJobs } from "../../src/index.ts";
-import { TABLES, work } from "../fixtures/crash/work.ts";
+import { SETTINGS, TABLES, work } from "../fixtures/crash/work.ts";
 import { type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { until } from "../helpers/until.ts";
 import { startProcess, type WorkerProcess } from "../helpers/worker-process.ts";
 
 /** Far more than the time after which a silent pool is dead and a sweep comes; far less than Graphile Worker's 4 hours. */
 const RECOVERED = { withinMs: 60_000 };
+const STALE_AFTER_MS = durationMs(SETTINGS.workerStaleAfter);
+const SWEEP_MS = durationMs(SETTINGS.sweepInterval);
+/** A sweep may be under way when a pool turns stale, and starting the jobs takes a moment. */
+const MARGIN_SWEEPS = 2;
+/** The same as a time, for a machine on which sweeps come late. */
+const MARGIN_MS = 10 * SWEEP_MS;
 const MODES = ["plain", "localQueue"] as const;
 
 interface Run {
@@ -47,6 +54,11 @@ async function runs({ pool }: TestDatabase): Promise<Run[]> {
 
 async function running(database: TestDatabase, { pid }: WorkerProcess): Promise<Run[]> {
   return (await runs(database)).filter((run) => run.pid === pid && run.finished_at === null);
+}
+
+async function isAlive({ pool }: TestDatabase, { pid }: WorkerProcess): Promise<boolean> {
+  const { rows } = await pool.query("select from dispatch_policy.workers where pid = $1 and alive", [pid]);
+  return rows.length > 0;
 }
 
 function go({ pool }: TestDatabase, pid: number): Promise<unknown> {
@@ -94,7 +106,17 @@ for (const mode of MODES) {
     t.deepEqual(locks, [{ by_pool: true }], "Graphile Worker locks jobs by the pool's id");
     first.signal("SIGKILL");
     await first.gone;
-    await until("its jobs run again", async () => (await running(database, second)).length === 2, RECOVERED);
+    const killedAt = performance.now();
+    await until("its pool is stale", async () => !(await isAlive(database, first)), {
+      withinMs: STALE_AFTER_MS + MARGIN_MS,
+    });
+    const sweeps = second.said("swept");
+    await until("its jobs run again", async () => (await running(database, second)).length === 2, {
+      withinMs: STALE_AFTER_MS + SWEEP_MS + MARGIN_MS - (performance.now() - killedAt),
+    });
+    const swept = second.said("swept") - sweeps;
+    t.log(`after ${Math.round(performance.now() - killedAt)} ms, ${swept} sweeps after its pool was stale`);
+    t.true(swept <= 1 + MARGIN_SWEEPS, `${swept} sweeps`);
     t.deepEqual(await counts(database), { staged: 3, in_flight: 2, counted: 2, jobs: 2 });
     await go(database, 0);
     await everythingIsDone(database);

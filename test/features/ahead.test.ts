@@ -63,6 +63,116 @@ for (const [jobMs, ahead] of [
   );
 }
 
+/** The most of these times, in ms and in order, that fall within 100 ms of each other. */
+function mostIn100Ms(times: number[]): number {
+  let [most, first] = [0, 0];
+  times.forEach((at, n) => {
+    while (at - (times[first] as number) > 100) first++;
+    most = Math.max(most, n - first + 1);
+  });
+  return most;
+}
+
+/** How many starts show the pace, by the length of the jobs. */
+const SEEN: Readonly<Record<string, number>> = {
+  ...{ 0: 2000, 5: 1000, 20: 500, 200: 60, 1000: 25 },
+  ...(FULL ? { 10000: 15 } : {}),
+};
+
+for (const [jobMs, seen] of Object.entries(SEEN)) {
+  test.serial(
+    `scenario 32: a job of a tenant that was quiet starts within half a second of others' starts, jobs of ${jobMs} ms`,
+    async (t) => {
+      t.timeout(300_000);
+      const it = await scenario(t);
+      const starts: { key: string; at: number }[] = [];
+      const ends: number[] = [];
+      const task: Task = async (payload) => {
+        starts.push({ key: String((payload as Payload).key), at: performance.now() });
+        if (jobMs !== "0") await new Promise((resolve) => setTimeout(resolve, Number(jobMs)));
+        ends.push(performance.now());
+      };
+      for (let n = 0; n < 2; n++) await it.stage("10000@loud");
+      await it.worker({ tasks: { p: task }, slots: SLOTS });
+      await until("the loud ones are under way", async () => starts.length >= seen, { withinMs: 60_000 });
+      const places: number[] = [];
+      for (let n = 0; n < 5; n++) {
+        await it.stage(`1@quiet${n}`);
+        const added = performance.now();
+        const startOf = () => starts.findIndex(({ key }) => key === `quiet${n}`);
+        await until("the quiet one has started", async () => startOf() >= 0, { withinMs: 60_000 });
+        const freedAt = ends.find((at) => at > added) ?? Number.POSITIVE_INFINITY;
+        places.push(starts.slice(0, startOf()).filter(({ at }) => at > freedAt).length);
+      }
+      const [first, last] = [starts[0], starts.at(-1)] as [{ at: number }, { at: number }];
+      const perSecond = ((starts.length - 1) / (last.at - first.at)) * 1000;
+      // on a machine that stalls, jobs start by fits, and a pass goes by the pace of the last tenth of a second
+      const atMost = 5 * mostIn100Ms(starts.map(({ at }) => at));
+      t.log(
+        `${Math.round(perSecond)} starts a second, at most ${atMost} in half a second; ${places.join(", ")} of them before a quiet one's`,
+      );
+      places.sort((a, b) => a - b);
+      // SLOTS: a pass that was under way may have filled them all
+      t.true((places[2] as number) <= perSecond / 2 + SLOTS, `half of them: ${places}`);
+      t.true((places[4] as number) <= atMost + SLOTS, `all of them: ${places}`);
+      await it.utils.remove({ policy: "p" });
+    },
+  );
+}
+
+for (const where of ["the preset", "the policy"] as const) {
+  for (const [ahead, jobMs, more] of [
+    ["2 seconds", 700, true],
+    ["100 milliseconds", 200, false],
+  ] as const) {
+    test.serial(`ahead: "${ahead}" in ${where} counts for jobs of ${jobMs} ms`, async (t) => {
+      t.timeout(120_000);
+      const it =
+        where === "the preset"
+          ? await scenario(t, {}, { settings: { defaults: { ahead } } })
+          : await scenario(t, { ahead }, { settings: { defaults: { ahead: more ? 0 : "1 minute" } } });
+      let started = 0;
+      const task: Task = async () => {
+        started++;
+        await new Promise((resolve) => setTimeout(resolve, jobMs));
+      };
+      await it.stage("1000@k");
+      await it.worker({ tasks: { p: task }, slots: SLOTS });
+      let most = 0;
+      await until(
+        more ? "more are in Graphile Worker than run" : "many have started",
+        async () => {
+          const [row] = await it.rows("select count(*)::int as n from graphile_worker.jobs");
+          most = Math.max(most, row.n);
+          return more ? most > SLOTS : started >= 10 * SLOTS;
+        },
+        { withinMs: 60_000 },
+      );
+      // "500 milliseconds", the default, has none ahead of the longer jobs, and some ahead of the shorter ones
+      if (!more) t.true(most <= SLOTS, `${most}`);
+      await it.utils.remove({ policy: "p" });
+      t.pass();
+    });
+  }
+}
+
+test.serial("a tenant of weight 2 has its share of the starts of long jobs from the first on", async (t) => {
+  t.timeout(120_000);
+  const it = await scenario(t);
+  const starts: string[] = [];
+  const task: Task = async (payload) => {
+    starts.push(String((payload as Payload).key));
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  };
+  await it.stage("300@single");
+  await it.stage("300@double", { weight: 2 });
+  await it.worker({ tasks: { p: task }, slots: SLOTS });
+  await until("200 have started", async () => starts.length >= 200, { withinMs: 90_000 });
+  const share = starts.slice(0, 200).filter((key) => key === "double").length / 200;
+  t.true(share >= 0.6 && share <= 0.73, `${share}`);
+  await it.utils.remove({ policy: "p" });
+});
+
 test("scenario 33: one policy over two tasks has one cap over both", async (t) => {
   const it = await scenario(
     t,

@@ -52,7 +52,7 @@ for (const via of ["utils", "sql"] as const) {
       const error = await t.throwsAsync(it.stage("2@b 2@a"), { instanceOf: BacklogFullError });
       t.is(
         error.message,
-        "the backlog of policy 'p' is full: partition 'a' has no room for 1 of these jobs, 2 of 3 at most are pending",
+        "the backlog of policy 'p' is full: 1 of these jobs do not fit into partition 'a': 2 of at most 3 are pending",
       );
       t.is(error.code, "backlog_full");
     }
@@ -125,7 +125,7 @@ for (const whenFull of ["reject", "drop_newest", "drop_oldest"] as const) {
     await add(it, "b", 1, 2);
     const more = add(it, "c", 1);
     if (whenFull === "reject")
-      await t.throwsAsync(more, { message: /no room for \d+ of these jobs, 4 of 4 at most are pending/ });
+      await t.throwsAsync(more, { message: /\d+ of these jobs do not fit.*: 4 of at most 4 are pending/ });
     else await more;
     t.deepEqual(
       await keysOf(it),

@@ -158,6 +158,7 @@ test("an unknown policy in an operator's call: an error that lists the known one
     hold: () => it.utils.hold({ policy, partition: "k", forMs: 1000 }),
     admit: () => it.utils.admit({ policy, count: 1 }),
     remove: () => it.utils.remove({ policy }),
+    handBack: () => it.utils.handBack({ policy }),
     setLimit: () => it.utils.setLimit({ policy, gate: "concurrency", set: { max: 1 } }),
     clearLimit: () => it.utils.clearLimit({ policy, gate: "concurrency" }),
     take: () => it.utils.take({ policy, gate: "throttle" }),
@@ -174,7 +175,7 @@ test("an unknown policy in an operator's call: an error that lists the known one
     t.regex(error.message, /quite_different.*p.*zebra/s, verb);
     t.true(error instanceof UnknownPolicyError, verb);
   }
-  for (const call of ["pause($1)", "tick($1)", "admit($1, 1)", "remove(policy => $1)"])
+  for (const call of ["pause($1)", "tick($1)", "admit($1, 1)", "remove(policy => $1)", "hand_back($1)"])
     await t.throwsAsync(it.rows(`select * from dispatch_policy.${call}`, [policy]), {
       message: /unknown.*'p'.*'zebra'/,
     });
@@ -200,8 +201,19 @@ test("an operator's call that is wrong otherwise says what is right", async (t) 
     [() => it.utils.setLimit({ ...limit, set: { max: 1 }, from: new Date(2), until: new Date(1) }), /from/],
     [() => it.utils.take({ ...limit, gate: "concurrency", key: "k" }), /throttle/],
     [() => it.utils.hold({ policy: "p", partition: "k", forMs: -1 }), /forMs/],
+    [
+      () => it.utils.hold({ policy: "p", partition: "k", until: new Date(0) }),
+      /^hold: until is 1970-.*, expected a time to come: by the database's clock it is 20.*; to end a hold, resume/,
+    ],
+    [
+      () => it.utils.pause({ policy: "p", until: new Date(0) }),
+      /^pause: until is 1970-.*, expected a time to come: by the database's clock it is 20.*; to end a pause, call resume/,
+    ],
+    [() => it.utils.pause({ policy: "p", partition: "k", until: new Date(0) }), /^pause: until is 1970-/],
     [() => it.utils.tick({ now: new Date(Number.NaN) }), /now/],
     [() => it.utils.remove({} as never), /ids/],
+    [() => it.utils.handBack({} as never), /handBack: policy/],
+    [() => it.utils.uninstall({ force: "yes" } as never), /uninstall: force/],
     [() => it.utils.remove({ ids: ["abc"] }), /remove: ids must be an array of job ids/],
     [
       () => it.utils.pause({ policy: "p", partition: null } as never),
@@ -239,6 +251,10 @@ test("an operator's call that is wrong otherwise says what is right", async (t) 
   ] as [() => Promise<unknown>, RegExp][]) {
     await t.throwsAsync(call, { instanceOf: ArgumentError, message });
   }
+  await t.throwsAsync(it.rows(`select dispatch_policy.hold('p', 'k', "for" => '-1 second')`), {
+    code: "DPARG",
+    message: /hold: until is .*expected a time to come/,
+  });
 });
 
 test("what Graphile Worker would refuse is not staged", async (t) => {
@@ -422,7 +438,7 @@ test("payloads that no policy has to read arrive as by Graphile Worker; those of
     { key: "k", text: "a\0b" },
     { key: "k", text: "half \ud83d" },
   ]) {
-    const message = /a payload holds \\u0000 or half of a surrogate pair/;
+    const message = /a payload has \\u0000 or half of a surrogate pair/;
     await t.throwsAsync(it.utils.addJob("p", bad as never), { instanceOf: ArgumentError, message });
     await t.throwsAsync(addPolicyJob(it.pool, it.own, bad as never), { instanceOf: ArgumentError, message });
     const specs = [

@@ -25,7 +25,7 @@ async function graphileJob(it: Scenario) {
   return job;
 }
 
-test("what they return is a job as Graphile Worker's is, staged or admitted", async (t) => {
+test("the verbs return jobs in Graphile Worker's form, staged or admitted", async (t) => {
   const it = await scenario(t);
   const staged = await it.utils.addJob("p", { key: "k" }, spec);
   const at = new Date(Date.now() + 60_000);
@@ -115,7 +115,7 @@ test("a job is rescheduled before its partition is routed", async (t) => {
   t.is((await it.tickNow()).admitted, 1);
 });
 
-test("to a better priority", async (t) => {
+test("a job is rescheduled to a better priority", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
   const [, second] = await it.stage("3@k");
   await it.utils.rescheduleJobs([second?.id ?? ""], { priority: -5 });

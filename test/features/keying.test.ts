@@ -32,6 +32,15 @@ for (const [what, say, stored] of [
     const [row] = (await worker.pool.query("select reason, error from dispatch_policy.staged_jobs")).rows;
     t.is(row.reason, "waiting_key");
     t.regex(row.error, stored);
+    const { rows } = await worker.pool.query("select id from dispatch_policy.staged_jobs");
+    const warned = await until("it is warned about", () =>
+      worker.log.find(({ level, message }) => level === "warning" && message.startsWith("Policy p set ")),
+    );
+    t.is(
+      warned.message,
+      `Policy p set 1 jobs aside whose partition it cannot work out. The first is ${rows[0].id}: ${row.error}. They are ` +
+        "tried again later. Correct or remove them: staged_jobs.error says what is wrong with each",
+    );
   });
 }
 

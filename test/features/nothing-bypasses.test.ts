@@ -3,6 +3,7 @@ import test, { type ExecutionContext } from "ava";
 import type { Job, Task, WorkerEvents } from "graphile-worker";
 import { concurrency } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
+import { random as randomNumbers, seedOf } from "../helpers/random.ts";
 import { type Ctx, type Payload, type Scenario, scenario } from "../helpers/scenario.ts";
 
 const JOBS = 100;
@@ -10,6 +11,7 @@ const CAP = 3;
 
 /** How each run of a job went, the most at once, and what Graphile Worker said of failures. */
 async function watch(it: Scenario, crontab = "") {
+  const random = randomNumbers(seedOf(it.t));
   const runs: { note: string; attempt: number }[] = [];
   let running = 0;
   let most = 0;
@@ -20,7 +22,7 @@ async function watch(it: Scenario, crontab = "") {
   }
   const task: Task = async (payload, { job }) => {
     most = Math.max(most, ++running);
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * 10));
+    await new Promise((resolve) => setTimeout(resolve, random.between(0, 10)));
     const { note, _cron } = payload as { note: string; _cron?: { ts: string } };
     runs.push({ note: `${note} ${_cron?.ts ?? ""}`, attempt: job.attempts });
     running--;

@@ -87,7 +87,9 @@ test("a process that starts beside a pause that is not committed says what it wa
   });
   const policies = [definePolicy("work", { partitionBy: "k" })];
   const utils = makePolicyUtils({ pgPool: worker.pool, policies, logger });
-  await until("it says so", () => warnings.some((message) => /"work".*has it locked/.test(message)));
+  await until("it says so", () =>
+    warnings.some((message) => /"work".*another transaction has locked it/.test(message)),
+  );
   await app.query("rollback");
   await (await utils).release();
   t.pass();

@@ -59,3 +59,51 @@ test("a first attempt knows the partition that SQL named", async (t) => {
   await until("both ran", () => seen.length === 2);
   t.deepEqual(seen.toSorted(), ["b", "named"]);
 });
+
+test("a context may read queue and time: each way in and each attempt has the partition that they give", async (t) => {
+  const seen: string[] = [];
+  const byJob = definePolicy("p", {
+    context: (_payload, { queueName, runAt }) => ({
+      queue: queueName ?? "none",
+      day: runAt?.toISOString().slice(0, 10),
+    }),
+    partitionBy: ({ queue, day }) => `${queue} ${day}`,
+    backoff: () => "10 ms",
+    gates: [concurrency({ max: 3 })],
+  });
+  const worker = await startWorker(t, {
+    policies: [byJob],
+    tasks: {
+      p: async (payload, { job, dispatchPolicy, query }) => {
+        const { rows } = await query(
+          "select partition from dispatch_policy.in_flight_jobs where job_id = $1",
+          [job.id],
+        );
+        seen.push(`${(payload as { by: string }).by} ${job.attempts}: ${dispatchPolicy!.partition}`);
+        t.is(rows[0]!.partition, dispatchPolicy!.partition);
+        if (job.attempts === 1) throw new Error("the first time");
+      },
+    },
+  });
+  await worker.utils.addJob("p", { by: "code" }, { queueName: "q1", runAt: new Date("2020-01-01T12:00Z") });
+  await worker.utils.addJob("p", { by: "default" });
+  await worker.pool.query(`select dispatch_policy.add_job('p', '{"by": "sql"}', 'q2', '2020-01-02 12:00Z')`);
+  await worker.pool.query(`select graphile_worker.add_job('p', '{"by": "past"}', 'q3', '2020-01-03 12:00Z')`);
+  await until(
+    "all succeeded",
+    () => worker.happened.filter(({ event }) => event === "job:success").length === 4,
+    {
+      seen: () => worker.happened.map(({ event, payload, error }) => [event, payload, error]),
+    },
+  );
+  t.deepEqual(seen.toSorted(), [
+    "code 1: q1 2020-01-01",
+    "code 2: q1 2020-01-01",
+    "default 1: none undefined",
+    "default 2: none undefined",
+    "past 1: q3 2020-01-03",
+    "past 2: q3 2020-01-03",
+    "sql 1: q2 2020-01-02",
+    "sql 2: q2 2020-01-02",
+  ]);
+});

@@ -1,14 +1,19 @@
 // Tick loops that lead different shards of a policy, whose partitions share limiters.
+import { fork } from "node:child_process";
+import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
-import test from "ava";
+import { fileURLToPath } from "node:url";
+import test, { type ExecutionContext } from "ava";
 import type { Job, WithPgClient } from "graphile-worker";
 import type pg from "pg";
 import { makeEngine } from "../../src/db/engine.ts";
 import { noEvents } from "../../src/events.ts";
-import { definePolicy, policyEvents } from "../../src/index.ts";
+import { definePolicy, makePolicyUtils, policyEvents } from "../../src/index.ts";
 import { makeWorkerPool } from "../../src/pool/worker-pool.ts";
 import { readSettings } from "../../src/settings.ts";
+import * as shardedCap from "../fixtures/sharded-cap/policy.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { concurrency, engine } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
@@ -140,6 +145,86 @@ test("the loops of one process share the room of the whole policy, and stay", as
   );
 });
 
+/** A worker process: which jobs it runs now, and who leads what. */
+async function startProcess(
+  t: ExecutionContext,
+  url: string,
+  counts: (news: shardedCap.News) => Promise<void>,
+) {
+  const file = fileURLToPath(new URL("../fixtures/sharded-cap/worker.ts", import.meta.url));
+  const child = fork(file, [url], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
+  const gone = once(child, "exit");
+  const running = new Set<number>();
+  const leads: Record<string, boolean[]> = {};
+  let isReady = false;
+  child.on("message", (news: shardedCap.News) => {
+    if (news === "ready") {
+      isReady = true;
+      return;
+    }
+    if ("shard" in news) {
+      leads[news.shard] = [...(leads[news.shard] ?? []), news.leads];
+      return;
+    }
+    if ("started" in news) running.add(news.started);
+    else running.delete(news.ended);
+    void counts(news).then(() => child.send("counted", () => {})); // it may be gone
+  });
+  const kill = async () => {
+    child.kill("SIGKILL");
+    await gone;
+    running.clear();
+  };
+  t.teardown(kill);
+  await until("it is ready", () => isReady);
+  return { running, leads, kill };
+}
+
+test("two worker processes share four shards and one cap, and if one is killed the other finishes", async (t) => {
+  const { CAP, SHARDS, policy } = shardedCap;
+  const { url, pool } = await testDatabase(t);
+  const ended = new Set<number>();
+  const workers: Awaited<ReturnType<typeof startProcess>>[] = [];
+  let most = 0;
+  const reached = Promise.withResolvers<void>();
+  const counts = (news: shardedCap.News) => {
+    most = Math.max(
+      most,
+      workers.reduce((sum, { running }) => sum + running.size, 0),
+    );
+    if (typeof news === "object" && "ended" in news) ended.add(news.ended);
+    if (most >= CAP) reached.resolve();
+    return reached.promise; // the first jobs last until so many run
+  };
+  for (let n = 0; n < 2; n++) workers.push(await startProcess(t, url, counts));
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
+  t.teardown(() => utils.release());
+  const addJobs = (from: number, count: number) =>
+    utils.addJobs(
+      Array.from({ length: count }, (_, i) => {
+        return { identifier: "p", payload: { n: from + i, shard: SHARDS[i % 4] } };
+      }),
+    );
+  const leadership = () => workers.map(({ leads }) => leads);
+  const seen = () => ({ ended: ended.size, most, leadership: leadership() });
+
+  await addJobs(0, 400);
+  await until("all ran", () => ended.size === 400, { seen });
+  t.is(most, CAP);
+  const turns = leadership().flatMap((leads) => Object.values(leads).flat());
+  t.false(turns.includes(false), JSON.stringify(leadership()));
+  t.deepEqual([...new Set(leadership().flatMap(Object.keys))].toSorted(), [...SHARDS, "default"]);
+
+  await addJobs(400, 400);
+  await until("some of them ran", () => ended.size >= 450, { seen });
+  const [killed, survivor] = Object.keys(workers[0]!.leads).length > 0 ? workers : workers.toReversed();
+  await killed!.kill();
+  await until("all of them ran", () => ended.size === 800, { seen });
+  t.is(most, CAP);
+  t.deepEqual(Object.keys(survivor!.leads).toSorted(), [...SHARDS, "default"]);
+  t.false(Object.values(survivor!.leads).flat().includes(false));
+});
+
 test("a worker pool passes on what its own backends say of single shards, to their loops alone", async (t) => {
   const { pool } = await testDatabase(t);
   const real = makeEngine("dispatch_policy");
@@ -150,7 +235,8 @@ test("a worker pool passes on what its own backends say of single shards, to the
     oneShot: false,
     slots: 1,
     tasks: ["p"],
-    clockBehindMs: 0,
+    fetching: { stop: () => {}, resume: () => {} },
+    clock: { behindMs: 0, atMostMs: 0 },
     withPgClient: withClientOf(pool),
     pgPool: pool,
     engine: {
@@ -171,16 +257,18 @@ test("a worker pool passes on what its own backends say of single shards, to the
     await runtime.close();
   });
   await until("both loops have looked", () => routed.includes("eu") && routed.includes("us"));
-  const ended = { policy: noGates, admission: "0", lagMs: null, startedAt: 0 };
+  const ended = { policy: noGates, admission: "0", ownsSlot: true, lagMs: null, startedAt: 0 };
   await runtime.release({ id: "1", attempts: 1, max_attempts: 25 } as Job, ended, null);
-  for (let seen = -1; seen !== routed.length; await delay(100)) seen = routed.length; // until they rest
+  // The beat that starts the loops nudges them as well, and a loop that is nudged may wait for a connection before it
+  // routes. On a busy machine that took more than 100 ms.
+  for (let seen = -1; seen !== routed.length; await delay(500)) seen = routed.length; // until they rest
   routed.length = 0;
 
-  runtime.hear({ policy: "p" }, own); // its release would have nudged all loops, had anybody waited
-  runtime.hear({ policy: "p", shard: "us" }, own);
+  runtime.onNotification({ policy: "p" }, own); // its release would have nudged all loops, had anybody waited
+  runtime.onNotification({ policy: "p", shard: "us" }, own);
   await until("it has looked", () => routed.length > 0);
-  runtime.hear({ policy: "other" }, own);
-  runtime.hear({ policy: "p", shard: "eu" }, own);
+  runtime.onNotification({ policy: "other" }, own);
+  runtime.onNotification({ policy: "p", shard: "eu" }, own);
   await until("the other one has looked", () => routed.length > 1);
   t.deepEqual(routed, ["us", "eu"]);
 });
@@ -194,4 +282,21 @@ function withClientOf(pool: pg.Pool): WithPgClient {
       client.release();
     }
   };
+}
+
+for (const [when, isRouted] of [
+  ["at once with it", false],
+  ["before it", true],
+] as const) {
+  test(`a hold that is routed ${when} leaves a partition its first job's shard`, async (t) => {
+    const it = await engine(t, { gates: [concurrency(1)], shardOf: () => "s1" });
+    await it.pool.query(`select from dispatch_policy.hold('p', 'a', "for" => '1 ms')`);
+    if (isRouted) await it.route();
+    await it.stage("a");
+    await it.route();
+    t.is((await it.partition("a")).shard, "s1");
+    await it.stage("a", { shard: "s2" });
+    await it.route();
+    t.is((await it.partition("a")).shard, "s1");
+  });
 }

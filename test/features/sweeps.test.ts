@@ -3,7 +3,12 @@ import { EventEmitter } from "node:events";
 import test, { type ExecutionContext } from "ava";
 import type { WorkerEvents } from "graphile-worker";
 import { makeEngine } from "../../src/db/engine.ts";
-import { makePolicyUtils, policyEvents } from "../../src/index.ts";
+import {
+  type DispatchPolicyOptions,
+  dispatchPolicyPreset,
+  makePolicyUtils,
+  policyEvents,
+} from "../../src/index.ts";
 import { sweepOnce } from "../../src/operate/sweep.ts";
 import { concurrency, type Engine, engine } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
@@ -38,6 +43,7 @@ function sweep(it: Engine, events: WorkerEvents = new EventEmitter()) {
     engine: makeEngine("dispatch_policy"),
     events,
     partitionInactiveAfterMs: 1e9,
+    keepAuditForMs: 1e9,
   });
 }
 
@@ -89,4 +95,24 @@ test("a job that is gone and cannot be released holds up none of the others that
     failed.map(({ step, error }) => `${step}: ${error.message}`),
     [`release of job ${bad}, which is gone: it is bad`],
   );
+});
+
+test("a sweep deletes audit rows older than keepAuditFor, and keeps the others", async (t) => {
+  const it = await engine(t, { gates: [] });
+  await it.pool.query(`insert into dispatch_policy._private_audit (at, verb, matched, changed)
+    select now() - interval '91 days', 'old', 1, 1 from generate_series(1, 20001);
+    insert into dispatch_policy._private_audit (at, verb, matched, changed) values (now() - interval '89 days', 'kept', 1, 1),
+      (now() - interval '2 days', 'new', 1, 1)`);
+  const verbs = async () =>
+    (await it.pool.query("select verb from dispatch_policy.audit order by id")).rows.map(({ verb }) => verb);
+  const sweepWith = async (options: Partial<DispatchPolicyOptions>) => {
+    const preset = { extends: [dispatchPolicyPreset({ policies: [], ...options })] };
+    const utils = await makePolicyUtils({ preset, pgPool: it.pool, logger: silent });
+    await utils.sweep();
+    await utils.release();
+  };
+  await sweepWith({});
+  t.deepEqual(await verbs(), ["kept", "new"], "90 days by default");
+  await sweepWith({ keepAuditFor: "3 days" });
+  t.deepEqual(await verbs(), ["new"]);
 });

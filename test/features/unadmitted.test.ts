@@ -115,6 +115,44 @@ test("what goes along: queue, priority, run_at, key, flags and the attempts that
   t.true("mine" in (copy.flags ?? {}));
 });
 
+for (const localQueue of [undefined, { size: 3 }]) {
+  test(`the copy keeps integers beyond 2^53, and the worker its jobs${localQueue ? ", with a local queue" : ""}`, async (t) => {
+    const { worker, running, past } = await world(t, "enforce", localQueue ? { worker: { localQueue } } : {});
+    await past(1);
+    await until("the first runs", () => running.has(1));
+    const payload = '{"account": "a", "n": 2, "ids": [9007199254740993, {"x": 12345678901234567890.5}, 1e2]}';
+    const lossless = '{"account": "a", "n": 3, "ids": [9007199254740991]}';
+    for (const [text, key] of [
+      [payload, null],
+      [payload.replace("2,", "4,"), "k"],
+      [lossless, null],
+    ])
+      await worker.pool.query("select graphile_worker.add_job('work', $1, job_key => $2)", [text, key]);
+    await worker.sees("job:success", 3);
+    const staged = await worker.pool.query(
+      "select payload::text as text from dispatch_policy.staged_jobs order by 1",
+    );
+    t.deepEqual(
+      staged.rows.map(({ text }) => text),
+      [payload, payload.replace("2,", "4,"), JSON.stringify(JSON.parse(lossless))],
+    );
+    const locked = await worker.row(
+      "select count(*)::int as n from graphile_worker.jobs where locked_at is not null",
+    );
+    t.is(locked.n, 1, "the first one is still the worker's");
+    for (const n of [1, 2, 4]) {
+      await until(`job ${n} runs`, () => running.has(n) && n);
+      if (n > 1) {
+        const { text } = await worker.row(
+          "select payload::text as text from graphile_worker._private_jobs where locked_at is not null",
+        );
+        t.regex(text, /9007199254740993.*12345678901234567890\.5/);
+      }
+      running.get(n)!();
+    }
+  });
+}
+
 test("run: at once, past the gates, and counted", async (t) => {
   const { worker, running, past } = await world(t, "run");
   await past(1);

@@ -37,7 +37,7 @@ for (const [how, removal] of Object.entries({
   complete_jobs: "complete_jobs(array[$1::bigint])",
   permanently_fail_jobs: "permanently_fail_jobs(array[$1::bigint])",
 })) {
-  test(`a job staged from SQL that ${how} removed before its key was worked out holds none up`, async (t) => {
+  test(`a job staged from SQL that ${how} removed before its key was worked out does not delay other jobs`, async (t) => {
     const it = await scenario(t, {});
     const add = `select (dispatch_policy.add_job('p', '{"key":"a"}', job_key => 'k')).id`;
     const [{ id }] = await it.rows(add);
@@ -50,7 +50,7 @@ for (const [how, removal] of Object.entries({
   });
 }
 
-test("nor does one that was replaced from JavaScript", async (t) => {
+test("a job staged from SQL and replaced from JavaScript does not delay other jobs", async (t) => {
   const it = await scenario(t, {});
   await it.rows(`select dispatch_policy.add_job('p', '{"key":"a"}', job_key => 'k')`);
   await it.utils.addJob("p", { key: "b" } as never, { jobKey: "k" });
@@ -61,7 +61,7 @@ test("nor does one that was replaced from JavaScript", async (t) => {
   t.is((await it.rows("select from dispatch_policy.in_flight_jobs")).length, 2);
 });
 
-test("one that could not be worked out and was replaced is tried anew at once", async (t) => {
+test("a job whose key could not be worked out is tried again at once when it is replaced", async (t) => {
   const it = await scenario(t, {});
   await it.rows(`select dispatch_policy.add_job('p', '{}', job_key => 'k')`);
   await it.tickNow();
@@ -78,7 +78,7 @@ test("a cap past PostgreSQL's integers is refused, and nothing is staged", async
   t.is((await it.rows("select from dispatch_policy._private_staged_jobs")).length, 0);
 });
 
-test("the greatest batch and budget there may be", async (t) => {
+test("a policy accepts the greatest batch and the greatest budget", async (t) => {
   const it = await scenario(t, {
     gates: [concurrency<Ctx>({ max: 2 ** 31 - 1 })],
     admissionBatchSize: 2 ** 30,
@@ -90,7 +90,7 @@ test("the greatest batch and budget there may be", async (t) => {
   t.is((await it.rows("select changed from dispatch_policy.admit('p', 2147483647)"))[0].changed, 3);
 });
 
-test("a hold does not speak over whoever paused", async (t) => {
+test("a hold keeps the author and the reason of a pause", async (t) => {
   const it = await scenario(t);
   await it.stage("1@a");
   await it.tickNow();
@@ -155,7 +155,7 @@ for (const [name, release] of Object.entries({
   });
 }
 
-test("release_slots says what it lacks, under either name", async (t) => {
+test("release_slots without a job id is refused, under both of its names", async (t) => {
   const it = await scenario(t);
   for (const name of ["release_slots", "release"]) {
     await t.throwsAsync(it.rows(`select * from dispatch_policy.${name}(null)`), {
@@ -165,7 +165,7 @@ test("release_slots says what it lacks, under either name", async (t) => {
   }
 });
 
-test("a time that is undefined is one that was not given", async (t) => {
+test("an undefined time counts as not given", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
   await it.stage("1@a");
   await it.utils.pause({ policy: "p", until: undefined });
@@ -178,7 +178,7 @@ test("a time that is undefined is one that was not given", async (t) => {
   t.like((await it.utils.limits())[0], { from: null, until: null });
 });
 
-test("a hold in a task says what is wrong with it", async (t) => {
+test("a hold in a task with wrong options names the wrong option", async (t) => {
   const it = await scenario(t);
   const refused: unknown[] = [];
   await it.worker({
@@ -205,7 +205,7 @@ test("a hold in a task says what is wrong with it", async (t) => {
   t.is((await it.partition("k")).held_until, null);
 });
 
-test("runTickLoop refuses what it could not end, or would tick for nobody", async (t) => {
+test("runTickLoop refuses to start without a signal, or for an unknown policy", async (t) => {
   const it = await scenario(t);
   const options = { preset: it.preset, pgPool: it.connections(2), logger: silent };
   await t.throwsAsync(runTickLoop({ ...options, signal: undefined as never }), {

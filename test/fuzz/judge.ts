@@ -1,10 +1,14 @@
-// What runs at once, as the jobs themselves say: knows nothing of the engine's counters.
+// What runs at once and what is charged: knows nothing of the engine's counters.
+import { type Charge, excess } from "../chaos/rates.ts";
+import { makeLedger } from "./ledger.ts";
 
 /** A job that runs now. */
 export interface Run {
+  /** Graphile Worker's. */
   readonly id: string;
+  readonly admission: string;
   readonly partition: string;
-  /** False once its slot was given back by hand: it runs on, and counts no longer. */
+  /** False if it was admitted past its gates, or once its slot was given back: it counts no longer. */
   counts: boolean;
 }
 
@@ -15,9 +19,27 @@ export interface Cap {
   keyOf(partition: string): string;
 }
 
-export function makeJudge(caps: readonly Cap[]) {
+/** A limit on how many jobs of one scope key are admitted in a time. */
+export interface Rate {
+  readonly gate: string;
+  /** A second. */
+  readonly rate: number;
+  readonly capacity: number;
+  /** No time of this length admits more than `capacity`. Null: it is a bucket. */
+  readonly windowMs: number | null;
+  keyOf(partition: string): string;
+}
+
+/** An admission, or a `take`, by its scope keys. */
+export interface Charged extends Charge {
+  keyOf(rate: Rate): string | null;
+}
+
+export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
   const runs = new Set<Run>();
   const problems: string[] = [];
+  /** Slots that were given back, by job and admission. */
+  const givenBack = new Set<string>();
 
   function count({ keyOf }: Cap, key: string): number {
     return [...runs].filter((run) => run.counts && keyOf(run.partition) === key).length;
@@ -25,10 +47,12 @@ export function makeJudge(caps: readonly Cap[]) {
 
   return {
     problems,
-    runs,
+    ledger: makeLedger(problems),
     /** A job begins: its caps must have had room for it. */
     starts(run: Run): void {
+      if (givenBack.has(slotOf(run))) run.counts = false;
       runs.add(run);
+      if (!run.counts) return;
       for (const cap of caps) {
         const key = cap.keyOf(run.partition);
         const n = count(cap, key);
@@ -40,7 +64,31 @@ export function makeJudge(caps: readonly Cap[]) {
     excuse(id: string): void {
       for (const run of runs) if (run.id === id) run.counts = false;
     },
+    /** Before a sweep gives back the slot of this admission, and of no other. */
+    excuseAdmission(slot: Pick<Run, "id" | "admission">): void {
+      givenBack.add(slotOf(slot));
+      for (const run of runs) if (slotOf(run) === slotOf(slot)) run.counts = false;
+    },
+    /** Once nothing is charged any more. */
+    judgeRates(charges: readonly Charged[]): void {
+      for (const rate of rates) {
+        for (const [key, some] of Map.groupBy(charges, (charge) => charge.keyOf(rate))) {
+          if (key === null) continue;
+          const over = rate.windowMs === null ? excess(some, rate, 0) : windowExcess(some, rate);
+          if (over > 0.01) problems.push(`${over.toFixed(2)} tokens too many of ${rate.gate} ${key}`);
+        }
+      }
+    },
   };
+}
+
+const slotOf = ({ id, admission }: Pick<Run, "id" | "admission">) => `${id}@${admission}`;
+
+/** By how many tokens a window has more than it may, at the worst moment. */
+function windowExcess(charges: readonly Charge[], { windowMs, capacity }: Rate): number {
+  const within = (from: number) =>
+    charges.filter((charge) => charge.from >= from && charge.to < from + windowMs!).length;
+  return Math.max(...charges.map(({ from }) => within(from))) - capacity;
 }
 
 export type Judge = ReturnType<typeof makeJudge>;

@@ -1,170 +1,285 @@
-// What applications, operators and others do at any time, each as one call.
+// What applications, operators and others do at any time, each as one call or in a transaction that stays open.
 import { setTimeout as delay } from "node:timers/promises";
 import type pg from "pg";
 import { addPast } from "../helpers/native.ts";
 import type { Judge } from "./judge.ts";
+import { Done } from "./ledger.ts";
 import type { World } from "./world.ts";
 
 /** More than this many staged jobs, and nobody adds any. */
 const ENOUGH = 120;
-const KEYS = 8;
+/** How many keys are in use at a time, of each kind, and for how long: then others are. */
+const KEYS = 3;
+const KEYS_LAST_MS = 400;
 
 type As = pg.Pool | pg.PoolClient;
+/** One call, whose effect stands in `done` once it is committed. */
+type Operation = (as: As, done: Done) => Promise<unknown>;
 
 export function makeOperations(world: World, judge: Judge) {
-  const { it, pool, random, partitions, gates } = world;
-  const key = () => `key${random.below(KEYS)}`;
-  const call = (text: string, values: unknown[] = [], as: As = pool) =>
+  const { it, pool, random, partitions, gates, variant } = world;
+  const { ledger } = judge;
+  /** No verb may end a witness, and each must run: so each of its keys has a newest job that nobody excuses. */
+  const key = (witness: boolean) =>
+    `${witness ? "kept" : "key"}${Math.floor(performance.now() / KEYS_LAST_MS)}.${random.below(KEYS)}`;
+  /** An order that the seed repeats: random() of PostgreSQL has a seed of its own in each session. */
+  const shuffled = (column: string) => `md5((${column})::text || '${random.below(2 ** 31)}')`;
+  const call = (as: As, text: string, values: unknown[] = []) =>
     as.query(`select * from dispatch_policy.${text}`, values);
-  const native = (text: string, values: unknown[] = [], as: As = pool) =>
-    as.query(`select count(*) from graphile_worker.${text}`, values);
+  const native = (as: As, text: string, values: unknown[] = []) =>
+    as.query(`select * from graphile_worker.${text}`, values);
 
-  async function add(as: As = pool): Promise<void> {
+  const add: Operation = async (as, done) => {
     if ((await it.number("select count(*)::int from dispatch_policy._private_staged_jobs")) > ENOUGH) return;
     const keyed = random.chance(0.4);
+    const witness = random.chance(0.3);
     const keys = keyed ? [random.pick(partitions)] : [random.pick(partitions), random.pick(partitions)];
+    const jobKey = keyed ? key(witness) : null;
     const options = {
       priority: random.below(3),
-      ...(keyed && { jobKey: key() }),
+      ...(jobKey && { jobKey }),
       ...(random.chance(0.2) && { runAt: new Date(Date.now() + random.between(0, 300)) }),
     };
     const batch = it.batch(keys, options) as { jobs: object[] };
-    const jobs = batch.jobs.map((job, n) => ({ ...job, payload: { k: keys[n] } }));
+    const jobs = batch.jobs.map((job, n) => ({
+      ...job,
+      payload: payloadOf(keys[n]!, jobKey, witness, done),
+    }));
     await as.query("select id from dispatch_policy._stage($1, 'replace')", [
       JSON.stringify([{ ...batch, jobs }]),
     ]);
-  }
+  };
 
   /** Past the policy: with a key of others, with flags of others, of a task without a policy. */
-  async function addNative(as: As = pool): Promise<void> {
+  const addNative: Operation = async (as, done) => {
     const flags = random.chance(0.3) ? await someFlags() : undefined;
     const task = random.chance(0.2) ? "plain" : it.policy;
-    const payload = { k: random.pick(partitions) };
-    await addPast(it, {
-      task,
-      payload,
-      as,
-      ...(random.chance(0.6) && { key: key() }),
-      ...(flags && { flags }),
-    });
+    const witness = random.chance(0.3);
+    const jobKey = random.chance(0.6) ? key(witness) : null;
+    const payload = payloadOf(random.pick(partitions), jobKey, witness, done);
+    await addPast(it, { task, payload, as, ...(jobKey && { key: jobKey }), ...(flags && { flags }) });
+  };
+
+  function payloadOf(k: string, jobKey: string | null, witness: boolean, done: Done): object {
+    const id = ledger.adds(jobKey, witness);
+    done.added.push(id);
+    return { k, id, ...(witness && { witness }) };
   }
 
   async function someFlags(): Promise<string[] | undefined> {
     const { rows } = await pool.query(
-      "select flags from graphile_worker.jobs where flags is not null order by random() limit 1",
+      `select flags from graphile_worker.jobs where flags is not null order by ${shuffled("id")} limit 1`,
     );
     return rows[0] && Object.keys(rows[0].flags);
   }
 
-  /** Staged ids and Graphile Worker's. */
-  async function ids(limit = 2): Promise<string[]> {
+  /** Staged jobs and Graphile Worker's. Those that a verb may end are no witnesses. */
+  async function some(limit = 2, mayEnd = false): Promise<{ id: string; payload_id: string; key: string }[]> {
     const { rows } = await pool.query(
-      `select id from (select id from dispatch_policy._private_staged_jobs
-         union all select staged_id from dispatch_policy._private_in_flight_jobs
-         union all select id from graphile_worker._private_jobs) x order by random() limit $1`,
-      [limit],
+      `select id, payload ->> 'id' as payload_id, key from (
+         select id, payload, job_key as key from dispatch_policy._private_staged_jobs where parked_job_id is null
+         union all select s.id, j.payload, j.key from dispatch_policy._private_staged_jobs s
+           join graphile_worker._private_jobs j on j.id = s.parked_job_id
+         union all select f.staged_id, j.payload, j.key from dispatch_policy._private_in_flight_jobs f
+           join graphile_worker._private_jobs j on j.id = f.job_id
+         union all select id, payload, key from graphile_worker._private_jobs) x
+       where payload ->> 'witness' is null or not $2 order by ${shuffled("id")} limit $1`,
+      [limit, mayEnd],
+    );
+    return rows;
+  }
+  const ids = async (limit = 2) => (await some(limit)).map(({ id }) => id);
+
+  async function nativeIds(mayEnd = false): Promise<string[]> {
+    const { rows } = await pool.query(
+      `select id from graphile_worker._private_jobs
+       where payload ->> 'witness' is null or not $1 order by ${shuffled("id")} limit 2`,
+      [mayEnd],
     );
     return rows.map(({ id }) => id);
   }
 
-  async function nativeIds(): Promise<string[]> {
-    const { rows } = await pool.query("select id from graphile_worker.jobs order by random() limit 2");
-    return rows.map(({ id }) => id);
+  /** Verbs that answer with the jobs they ended. A row's next job has the same key, so it is no witness either. */
+  function ends(verb: string, rest = ""): Operation {
+    return async (as, done) => {
+      const list = verb.startsWith("graphile")
+        ? await nativeIds(true)
+        : (await some(2, true)).map(({ id }) => id);
+      const { rows } = await as.query(`select payload from ${verb}($1${rest})`, [list]);
+      done.ended.push(...rows.map(({ payload }) => payload.id));
+    };
   }
 
-  /** By hand, or since it ran for too long. */
-  async function giveSlotBack(): Promise<void> {
+  const remove: Operation = async (as, done) => {
+    const jobs = await some(2, true);
+    const { rows } = await call(as, "remove(ids => $1)", [jobs.map(({ id }) => id)]);
+    if (rows[0].changed === 0) return;
+    done.ended.push(...jobs.map(({ payload_id }) => payload_id));
+    done.endedKeys.push(...jobs.map((job) => job.key).filter((one) => one !== null));
+  };
+
+  function removeJob(schema: string): Operation {
+    return async (as, done) => {
+      const jobKey = key(false);
+      const { rows } = await as.query(`select id from ${schema}.remove_job($1)`, [jobKey]);
+      if (rows[0].id !== null) done.endedKeys.push(jobKey);
+    };
+  }
+
+  /** By hand. */
+  const giveSlotBack: Operation = async (as) => {
     const { rows } = await pool.query(
-      "select job_id from dispatch_policy._private_in_flight_jobs order by random() limit 1",
+      `select job_id from dispatch_policy._private_in_flight_jobs order by ${shuffled("job_id")} limit 1`,
     );
     if (!rows[0]) return;
     judge.excuse(rows[0].job_id);
-    await call("release($1)", [rows[0].job_id]);
+    await call(as, "release_slots($1)", [rows[0].job_id]);
     judge.excuse(rows[0].job_id);
+  };
+
+  /** In one transaction, so that nobody else sees the policy switched off. */
+  async function handBack(): Promise<void> {
+    await inTransaction(async (client) => {
+      await call(client, "switch_policy('p', false)");
+      await call(client, "hand_back('p', $1)", [1 + random.below(4)]);
+      await call(client, "switch_policy('p', true)");
+      return true;
+    });
   }
 
-  const verbs: (() => Promise<unknown>)[] = [
-    () => call(`hold('p', $1, "for" => '80 ms')`, [random.pick(partitions)]),
-    () =>
-      call("pause('p', partition => $1, until => clock_timestamp() + interval '100 ms')", [
+  const takeSomething: Operation = async (as, done) => {
+    const { rows } = await pool.query(
+      `select gate, scope_key as key from dispatch_policy.limiters where kind = 'throttle'
+       order by ${shuffled("gate || scope_key")} limit 1`,
+    );
+    if (!rows[0]) return;
+    const { gate, key: scopeKey } = rows[0];
+    const from = Date.now();
+    const answer = await call(as, "take('p', $1, $2)", [gate, scopeKey]);
+    if (answer.rows[0].taken) done.charges.push({ gate, key: scopeKey, from, to: Date.now() + 1 });
+  };
+
+  /** Others may see which jobs passed no gate: see `logCharges`. */
+  async function force(): Promise<void> {
+    await inTransaction(async (client) => {
+      await client.query("set local fuzz.forced = 'on'");
+      const partition = random.chance(0.5) ? random.pick(partitions) : null;
+      await call(client, "admit('p', 2, partition => $1)", [partition]);
+      return random.chance(0.9);
+    });
+  }
+
+  const setLimit =
+    (lasts: string): Operation =>
+    (as) => {
+      const { name, values } = random.pick(gates);
+      return call(as, `set_limit('p', $1, $2, ${lasts})`, [name, values(random)]);
+    };
+
+  /** Also in transactions that stay open. */
+  const operations: Record<string, Operation> = {
+    hold: (as) => call(as, `hold('p', $1, "for" => '80 ms')`, [random.pick(partitions)]),
+    pause: (as) =>
+      call(as, "pause('p', partition => $1, until => clock_timestamp() + interval '100 ms')", [
         random.pick(partitions),
       ]),
-    () => call("resume('p', partition => $1)", [random.pick(partitions)]),
-    async () => call("remove(ids => $1)", [await ids()]),
-    async () => call("complete_jobs($1)", [await ids()]),
-    async () => call("permanently_fail_jobs($1, 'x')", [await ids()]),
-    async () =>
-      call("reschedule_jobs($1, run_at => clock_timestamp() + $2::interval, attempts => $3)", [
+    resume: (as) => call(as, "resume('p', partition => $1)", [random.pick(partitions)]),
+    remove,
+    "complete jobs": ends("dispatch_policy.complete_jobs"),
+    "fail jobs": ends("dispatch_policy.permanently_fail_jobs", ", 'x'"),
+    reschedule: async (as) =>
+      call(as, "reschedule_jobs($1, run_at => clock_timestamp() + $2::interval, attempts => $3)", [
         await ids(),
         random.pick(["50 ms", "0", "2 s"]),
         random.pick([null, 0]),
       ]),
-    () => call("remove_job($1)", [key()]),
-    async () => native("complete_jobs($1)", [await nativeIds()]),
-    async () => native("permanently_fail_jobs($1, 'x')", [await nativeIds()]),
-    async () => native("reschedule_jobs($1, run_at => now(), attempts => 0)", [await nativeIds()]),
-    async () => native("reschedule_jobs($1, run_at => now() + interval '100 ms')", [await nativeIds()]),
-    () => pool.query("select graphile_worker.remove_job($1)", [key()]),
-    () => addNative(),
-    () => addNative(),
-    giveSlotBack,
-  ];
-  const overriding: (() => Promise<unknown>)[] = [
-    () => call("admit('p', 2, partition => $1)", [random.chance(0.5) ? random.pick(partitions) : null]),
-    () =>
-      call("set_limit('p', $1, $2, until => clock_timestamp() + interval '150 ms')", [
-        random.pick(gates),
-        { max: random.below(5) },
-      ]),
-    () => call("set_limit('p', $1, $2)", [random.pick(gates), { max: 1 + random.below(4) }]),
-    () => call("clear_limit('p', $1)", [random.pick(gates)]),
-  ];
+    "remove a job": removeJob("dispatch_policy"),
+    "complete natively": ends("graphile_worker.complete_jobs"),
+    "fail natively": ends("graphile_worker.permanently_fail_jobs", ", 'x'"),
+    "run again natively": async (as) =>
+      native(as, "reschedule_jobs($1, run_at => now(), attempts => 0)", [await nativeIds()]),
+    "put off natively": async (as) =>
+      native(as, "reschedule_jobs($1, run_at => now() + interval '100 ms')", [await nativeIds()]),
+    "remove natively": removeJob("graphile_worker"),
+    "add natively": addNative,
+    take: takeSomething,
+    adopt: (as) => call(as, "adopt('p', $1)", [1 + random.below(4)]),
+    "give a slot back": giveSlotBack,
+  };
+  const overriding: Record<string, Operation> = {
+    "set a limit for a moment": setLimit("until => clock_timestamp() + interval '150 ms'"),
+    "set a limit": setLimit("reason => 'fuzz'"),
+    "clear a limit": (as) => call(as, "clear_limit('p', $1)", [random.pick(gates).name]),
+  };
+  /** Only in transactions that stay open. */
+  const touches: Record<string, Operation> = {
+    add,
+    "new queue": (as) =>
+      native(as, "add_job('plain', queue_name => $1)", [`queue${random.below(99)}.${Date.now()}`]),
+    "new task": (as) => native(as, "add_job($1)", [`task${random.below(99)}.${Date.now()}`]),
+  };
+  const verbs = { ...operations, ...(variant.overrides && overriding) };
+  const alone: Record<string, () => Promise<unknown>> = {
+    ...Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, () => atOnce(verb)])),
+    "add natively, again": () => atOnce(addNative),
+    "hand back": handBack,
+    ...(variant.forced && { force, "force again": force }),
+  };
+  const open = { ...verbs, ...touches };
 
-  /** Leaves a transaction open, with whatever it has touched. */
-  async function openTransaction(): Promise<void> {
+  async function atOnce(operation: Operation): Promise<void> {
+    const done = new Done();
+    let committed = false;
+    try {
+      await operation(pool, done);
+      committed = true;
+    } finally {
+      ledger.settle(done, committed);
+    }
+  }
+
+  /** `act` says whether it commits. */
+  async function inTransaction(act: (client: pg.PoolClient, done: Done) => Promise<boolean>): Promise<void> {
     const client = await pool.connect();
+    const done = new Done();
+    let committed = false;
     try {
       await client.query("begin");
-      await random.pick(touches)(client);
-      await delay(random.between(20, 400));
-      await client.query(random.chance(0.7) ? "commit" : "rollback");
+      const commits = await act(client, done);
+      await client.query(commits ? "commit" : "rollback");
+      committed = commits;
     } catch (error) {
       await client.query("rollback");
       throw error;
     } finally {
+      ledger.settle(done, committed);
       client.release();
     }
   }
 
-  const touches: ((as: pg.PoolClient) => Promise<unknown>)[] = [
-    add,
-    addNative,
-    (as) =>
-      as.query("select graphile_worker.add_job('plain', queue_name => $1)", [`queue${random.below(99)}`]),
-    async (as) => native("reschedule_jobs($1, priority => 1)", [await nativeIds()], as),
-    (as) => call(`hold('p', $1, "for" => '50 ms')`, [random.pick(partitions)], as),
-    async (as) => call("complete_jobs($1)", [await ids(1)], as),
-    async (as) => call("reschedule_jobs($1, run_at => now())", [await ids(1)], as),
-    takeSomething,
-    ...(world.variant.overrides
-      ? [(as: As) => call("set_limit('p', $1, $2)", [random.pick(gates), { max: 1 + random.below(4) }], as)]
-      : []),
-  ];
-
-  async function takeSomething(as: As): Promise<void> {
-    const { rows } = await pool.query(
-      "select gate, scope_key from dispatch_policy.limiters where kind = 'throttle' order by random() limit 1",
-    );
-    if (rows[0]) await call("take('p', $1, $2)", [rows[0].gate, rows[0].scope_key], as);
-  }
+  const pick = (list: Record<string, unknown>) => random.pick(Object.keys(list));
 
   return {
-    add: () => add(),
-    operate: () => random.pick(world.variant.overrides ? [...verbs, ...overriding] : verbs)(),
-    openTransaction,
+    add: () => atOnce(add),
+    /** One call of a verb, with its name. */
+    operate(): { readonly name: string; act(): Promise<unknown> } {
+      const name = pick(alone);
+      return { name, act: alone[name]! };
+    },
+    /** Leaves a transaction open, with whatever it has touched. */
+    openTransaction(): { readonly name: string; act(): Promise<unknown> } {
+      const name = pick(open) as keyof typeof open;
+      const act = () =>
+        inTransaction(async (client, done) => {
+          await open[name]!(client, done);
+          await delay(random.between(20, 300));
+          return random.chance(0.7);
+        });
+      return { name: `open: ${name}`, act };
+    },
     /** Takes back what would hold the last jobs up for ever. */
     async calm(): Promise<void> {
-      for (const gate of gates) await call("clear_limit('p', $1)", [gate]);
+      for (const { name } of gates) await call(pool, "clear_limit('p', $1)", [name]);
     },
   };
 }

@@ -12,8 +12,11 @@ const FETCH = `update graphile_worker._private_jobs set attempts = attempts + 1,
     order by priority, run_at limit 1 for update skip locked)
   returning *, (select identifier from graphile_worker._private_tasks t where t.id = task_id) as task_identifier`;
 
+const LONGEST_RUN_MS = 80;
+
 export function makeWorker(world: World, judge: Judge, poolId: string) {
   const { it, pool, random } = world;
+  const { ledger } = judge;
   let pending: object[] = [];
 
   /** Fetches one job and brings it to its end. False: there was none. */
@@ -27,7 +30,10 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
   }
 
   /** A job of a task without a policy may have replaced an admitted one under its key. */
-  async function workUngoverned(job: Fetched): Promise<void> {
+  async function workUngoverned(job: Fetched & Job): Promise<void> {
+    const { id } = partOf(job.payload);
+    if (id !== undefined) ledger.starts(id); // a queue or a task that is new has a job without one
+    if (id !== undefined) ledger.finishes(id, "well");
     await complete(job);
     const { rows } = await pool.query("select dispatch_policy._replaced_admission($1, $2) as admission", [
       job.id,
@@ -38,22 +44,26 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
   }
 
   async function workGoverned(job: Fetched & Job): Promise<void> {
-    const { k } = partOf(job.payload);
+    const { k, id } = partOf(job.payload);
     const admission = await admissionOf(job, k);
     if (admission === null) return;
-    const run: Run = { id: job.id, partition: k, counts: true };
+    const run: Run = { id: job.id, admission, partition: k, counts: !(await world.isForced(job.id)) };
     judge.starts(run);
-    await delay(random.between(0, 20));
+    ledger.starts(id!);
+    await delay(random.chance(0.1) ? random.between(0, LONGEST_RUN_MS) : random.between(0, 20));
     judge.ends(run);
     const end = { job: job.id, admission, attempt: job.attempts, durationMs: random.between(1, 50) };
-    if (random.chance(0.65)) await succeed(job, end);
-    else await fail(job, end);
+    if (random.chance(0.65)) {
+      ledger.finishes(id!, "well");
+      await succeed(job, end);
+    } else await fail(job, end);
   }
 
   /** Null: it is not to run, and was completed. */
   async function admissionOf(job: Fetched & Job, partition: string): Promise<string | null> {
     const ticket = ticketOf(job);
-    if (ticket && isAsAdmitted(job, ticket)) return ticket.admission;
+    const asks = world.variant.slotTimeout !== undefined; // each start is recorded: the time-out counts from it
+    if (ticket && !asks && isAsAdmitted(job, ticket)) return ticket.admission;
     const start = await startJob(it, job, { partition, payload: job.payload as object, poolId, as: pool });
     if (start.verdict === "held" || start.verdict === "admitted") return start.admission;
     await complete(job);
@@ -74,7 +84,9 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
   async function fail(job: Fetched & Job, end: object): Promise<void> {
     const late = random.chance(0.5);
     if (!late) await record(job);
-    pending.push({ ...end, ok: false, retry: retryOf(job) });
+    const retry = retryOf(job);
+    if (retry === null || "giveUp" in retry) ledger.finishes(partOf(job.payload).id!, "given up");
+    pending.push({ ...end, ok: false, retry });
     if (!late) return;
     await delay(random.between(0, 40));
     await record(job);
@@ -124,6 +136,6 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
 }
 
 /** A batch's parts are of one partition. */
-function partOf(payload: unknown): { k: string } {
-  return (Array.isArray(payload) ? payload[0] : payload) as { k: string };
+function partOf(payload: unknown): { k: string; id?: string } {
+  return (Array.isArray(payload) ? payload[0] : payload) as { k: string; id?: string };
 }

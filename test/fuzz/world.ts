@@ -9,11 +9,12 @@ import {
   type EngineOptions,
   engine,
   sliding,
+  smooth,
   type TestGate,
   throttle,
 } from "../helpers/engine.ts";
 import { type Random, random } from "../helpers/random.ts";
-import type { Cap } from "./judge.ts";
+import type { Cap, Charged, Judge, Rate } from "./judge.ts";
 
 const numberOf = (partition: string) => Number(partition.slice(1));
 const account = (partition: string) => `account${numberOf(partition) % 3}`;
@@ -33,10 +34,25 @@ const RATES: readonly TestGate[] = [
   adaptive(6, { name: "all", max: 9, scope: "policy" }),
 ];
 
+const SMOOTH: readonly TestGate[] = [
+  concurrency(2),
+  smooth(30, { name: "account", scope: account }),
+  concurrency(4, { name: "host", scope: host }),
+  smooth(60, { name: "all", scope: "policy" }),
+];
+const FORCED: readonly TestGate[] = [
+  concurrency(2),
+  throttle(40, { name: "account", burst: 4, scope: account }),
+  concurrency(4, { name: "host", scope: host }),
+  concurrency(7, { name: "all", scope: "policy" }),
+];
+
 export interface Variant extends EngineOptions {
   readonly name: string;
-  /** Operators change limits and admit past them: what runs at once is not judged. */
+  /** Operators change limits. Judged by the highest that they may set. */
   readonly overrides?: boolean;
+  /** An operator admits past the gates. Those jobs are judged by no limit. */
+  readonly forced?: boolean;
 }
 
 const BREAKER = { breaker: { failures: 4, withinSeconds: 1, cooldownSeconds: 0.2 } };
@@ -48,7 +64,16 @@ export const VARIANTS: readonly Variant[] = [
   { name: "rates, a breaker and shares of the work", gates: RATES, batchSize: 3, ...BREAKER, fairBy: "work" },
   { name: "caps and operators", gates: CAPS, batchSize: 3, overrides: true },
   { name: "rates and operators", gates: RATES, batchSize: 3, overrides: true },
+  { name: "smooth rates in two shards", gates: SMOOTH, batchSize: 3, shardOf: host },
+  { name: "forced admissions", gates: FORCED, batchSize: 3, forced: true },
+  { name: "slots that time out", gates: CAPS, batchSize: 3, slotTimeout: 0.03 },
 ];
+
+/** A gate whose limit an operator may change. */
+export interface OverridableGate {
+  readonly name: string;
+  values(random: Random): Record<string, number>;
+}
 
 export interface World {
   readonly it: Engine;
@@ -57,23 +82,38 @@ export interface World {
   readonly random: Random;
   readonly variant: Variant;
   readonly partitions: readonly string[];
-  /** Of which gates an operator may change the limit. */
-  readonly gates: readonly string[];
+  readonly gates: readonly OverridableGate[];
+  readonly shards: readonly string[];
   /** Completes jobs whose partition only JavaScript can work out, as a process that has the policy does. */
   keyJobs(): Promise<void>;
   /** What a retry that moves is told of its partition; mostly where it is. */
   partitionState(partition: string): object;
+  /** Whether an operator has admitted this job in flight past its gates. */
+  isForced(jobId: string): Promise<boolean>;
+  /** What was charged by admissions, but for those past the gates. */
+  charges(): Promise<Charged[]>;
 }
 
 export async function makeWorld(t: ExecutionContext, variant: Variant, seed: number): Promise<World> {
   const it = await engine(t, variant);
   const pool = quietPool(it.url, { max: 16 });
   t.teardown(() => pool.end());
+  await logCharges(it);
   const partitions = Array.from({ length: 9 }, (_, n) => `k${n}`);
   return {
     ...{ it, pool, variant, partitions, random: random(seed) },
-    gates: variant.gates.filter(({ kind }) => kind === "concurrency").map(({ name }) => name),
+    gates: variant.gates.map(({ name, ...gate }) => ({ name, values: (numbers) => valuesOf(gate, numbers) })),
+    shards: [...new Set(partitions.map((partition) => variant.shardOf?.(partition) ?? "default"))],
     partitionState: (partition) => stateOf(it, partition),
+    async isForced(jobId) {
+      if (!variant.forced) return false;
+      const text = "select forced from public.fuzz_charges where job_id = $1 order by n desc limit 1";
+      return (await pool.query(text, [jobId])).rows[0]?.forced === true;
+    },
+    async charges() {
+      const { rows } = await pool.query("select partition, at from public.fuzz_charges where not forced");
+      return rows.map(({ partition, at }) => ({ from: at, to: at, keyOf: ({ keyOf }) => keyOf(partition) }));
+    },
     async keyJobs() {
       const client = await pool.connect();
       try {
@@ -94,17 +134,66 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
   };
 }
 
-function stateOf(it: Engine, partition: string): object {
-  const { partitions: states } = it.batch([partition]) as { partitions: [{ limits: object }] };
-  return { key: partition, shard: "default", context: {}, weight: 1, cost: 1, limits: states[0].limits };
+/** A row for each job that is put in flight, or moved to another partition there: it is charged. */
+async function logCharges({ pool }: Engine): Promise<void> {
+  await pool.query(`
+    create table public.fuzz_charges (
+      n bigint generated always as identity, job_id bigint, partition text, at float8, forced boolean);
+    create index on public.fuzz_charges (job_id, n);
+    create function public.fuzz_log_charge() returns trigger language plpgsql as $$
+    begin
+      insert into public.fuzz_charges (job_id, partition, at, forced)
+      select new.job_id, p.key, extract(epoch from new.admitted_at) * 1000,
+        coalesce(current_setting('fuzz.forced', true), '') = 'on'
+      from dispatch_policy._private_partitions p where p.id = new.partition_id;
+      return null;
+    end $$;
+    create trigger fuzz_log_charge after insert on dispatch_policy._private_in_flight_jobs
+      for each row execute function public.fuzz_log_charge();
+    create trigger fuzz_log_move after update of partition_id on dispatch_policy._private_in_flight_jobs
+      for each row when (new.partition_id <> old.partition_id) execute function public.fuzz_log_charge();`);
 }
 
-/** The caps that hold whatever happens. */
+function stateOf(it: Engine, partition: string): object {
+  const { partitions: states } = it.batch([partition]) as { partitions: [object] };
+  return { ...states[0], key: partition, context: {}, weight: 1, cost: 1 };
+}
+
+/** By how much an operator may raise a cap, and by what factor a rate. */
+const RAISE = 2;
+const FACTOR = 1.5;
+
+function valuesOf({ kind, numbers }: Omit<TestGate, "name">, random: Random): Record<string, number> {
+  if (kind === "throttle") return { rate: numbers.rate! * random.between(0.3, FACTOR) };
+  if (kind === "concurrency") return { max: random.below(numbers.max! + RAISE + 1) };
+  return { max: 1 + random.below(numbers.max! + RAISE) };
+}
+
+/** The highest caps that may be in force. */
 export function capsOf({ gates, overrides }: Variant): Cap[] {
-  if (overrides) return [];
   return gates.flatMap(({ name, kind, numbers, keyOf }) =>
-    kind === "throttle"
-      ? []
-      : [{ gate: name, max: (numbers.max as number | null) ?? Number.POSITIVE_INFINITY, keyOf }],
+    kind === "throttle" ? [] : [{ gate: name, max: numbers.max! + (overrides ? RAISE : 0), keyOf }],
   );
+}
+
+/** The highest rates that may be in force. */
+export function ratesOf({ gates, overrides }: Variant): Rate[] {
+  return gates.flatMap((gate) => {
+    if (gate.kind !== "throttle") return [];
+    const { name, numbers, keyOf } = gate;
+    const per = numbers.per!;
+    const most = numbers.rate! * (overrides ? FACTOR : 1);
+    const rate = most / per;
+    // a smooth bucket fills on: see gates/_throttle_tokens.sql
+    const capacity = gate.smooth ? 1 + Math.min(rate * 0.25, 0.9) : (numbers.burst ?? most);
+    return [{ gate: name, rate, capacity, windowMs: gate.sliding ? per * 1000 : null, keyOf }];
+  });
+}
+
+/** All that was charged: by admissions, and by `take`. */
+export async function chargesOf(world: World, { ledger }: Judge): Promise<Charged[]> {
+  const taken = ledger.taken.map(({ gate, key, from, to }) => {
+    return { from, to, keyOf: (rate: Rate) => (rate.gate === gate ? key : null) };
+  });
+  return [...(await world.charges()), ...taken];
 }

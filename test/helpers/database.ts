@@ -31,7 +31,7 @@ export async function testDatabase(
   const name = `test_${randomBytes(6).toString("hex")}`;
   await asAdmin(async (admin) => {
     const template = migrated ? await currentTemplate(admin) : "template0";
-    await admin.query(`create database ${name} template ${template}`);
+    await admin.query(`create database ${name} template ${template} ${await byFileCopy(admin)}`);
   });
 
   const url = urlOf(name);
@@ -45,6 +45,14 @@ export async function testDatabase(
   };
   t?.teardown(drop);
   return { url, pool, drop };
+}
+
+/** Twice as fast as by the write-ahead log, without fsync. PostgreSQL 14 knows no other way, and no word for it. */
+async function byFileCopy(admin: pg.Client): Promise<string> {
+  const { rows } = await admin.query<{ version: number }>(
+    "select current_setting('server_version_num')::int as version",
+  );
+  return rows[0]!.version >= 150_000 ? "strategy file_copy" : "";
 }
 
 const LEAVE_MS = 2000;
@@ -77,7 +85,15 @@ async function currentTemplate(admin: pg.Client): Promise<string> {
   return template;
 }
 
+let hashOfSources: string | undefined;
+
+/** Read once: sources do not change while tests run. */
 function sourcesHash(): string {
+  hashOfSources ??= readSourcesHash();
+  return hashOfSources;
+}
+
+function readSourcesHash(): string {
   const hash = createHash("sha256");
   const files = ["package-lock.json", ...globSync("{sql/**/*.sql,src/db/**/*.ts}", { cwd: ROOT }).sort()];
   for (const file of files)

@@ -85,8 +85,16 @@ export interface EngineOptions {
   readonly budget?: number | null;
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
   readonly maxPending?: object;
-  /** Keeps the passes to the ahead bound. Default: gates alone decide. */
-  readonly ahead?: number;
+  /** Keeps the passes to the ahead bound: a number of jobs, or a time. Default: gates alone decide. */
+  readonly ahead?: number | { readonly seconds: number };
+  /** Tasks beside the one of the policy's name. */
+  readonly otherTasks?: readonly string[];
+  /** In seconds. */
+  readonly slotTimeout?: number;
+  /** The shard of a partition. Default: all are in one. */
+  shardOf?(partition: string): string;
+  /** Where the payload has the partition key, so that SQL can work it out. Default: JavaScript must. */
+  readonly keyPath?: string;
 }
 
 export interface StageOptions {
@@ -94,8 +102,11 @@ export interface StageOptions {
   readonly as?: Queryable;
   /** Limits other than the policy's. */
   readonly gates?: readonly TestGate[];
+  /** Default: the one of the policy's name. */
+  readonly task?: string;
   readonly jobKey?: string;
   readonly queueName?: string;
+  readonly flags?: readonly string[];
   readonly runAt?: Date;
   readonly priority?: number;
   readonly cost?: number;
@@ -114,7 +125,7 @@ export interface Finished {
   readonly job: string;
   readonly ok?: boolean | null;
   readonly lagMs?: number;
-  readonly durationMs?: number;
+  readonly durationMs?: number | null;
   readonly retry?: object;
 }
 
@@ -148,7 +159,7 @@ export class Engine {
 
   async declare(): Promise<void> {
     const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
-    const { breaker = null, maxPending = null, fairBy = "jobs" } = this.#options;
+    const { breaker = null, maxPending = null, fairBy = "jobs", ahead, keyPath } = this.#options;
     const gates = this.#options.gates.map(({ name, kind, scope, numbers, sliding, smooth }, position) => {
       const values = { ...numbers, ...(sliding && { sliding }), ...(smooth && { smooth }) };
       const overrides = Object.values(overridableFields)
@@ -157,13 +168,21 @@ export class Engine {
       return { name, kind, scope, position, values, overrides: Object.fromEntries(overrides) };
     });
     const definition = {
-      ...{ name: this.policy, tasks: [this.policy], version: 0, enabled: true, gates },
-      ...{ weight: 1, cost: 1, shard: null, partitionPaths: null, resolvesInSql: false },
+      ...{
+        name: this.policy,
+        tasks: [this.policy, ...(this.#options.otherTasks ?? [])],
+        version: 0,
+        enabled: true,
+        gates,
+      },
+      ...{ weight: 1, cost: 1, shard: null, partitionPaths: keyPath ? [keyPath] : null },
+      resolvesInSql: keyPath !== undefined,
       ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, functions: {} },
+      slotTimeoutSeconds: this.#options.slotTimeout ?? null,
     };
     const settings = {
       ...{ halfLifeSeconds, admissionBatchSize: batchSize, tickAdmissionBudget: budget },
-      ...{ ahead: this.#options.ahead ?? null, aheadAuto: false },
+      ...{ ahead: { jobs: null, seconds: null, ...(typeof ahead === "number" ? { jobs: ahead } : ahead) } },
     };
     await this.pool.query("select dispatch_policy._declare_policy($1, $2, $3, clock_timestamp())", [
       JSON.stringify(definition),
@@ -187,11 +206,13 @@ export class Engine {
       gates = this.#options.gates,
       jobKey,
       queueName,
+      flags,
+      task = this.policy,
       runAt,
       priority,
       cost,
       weight = 1,
-      shard = "default",
+      shard,
     } = options;
     const keys = [...new Set(partitions)];
     const place = new Map(keys.map((key, index) => [key, index]));
@@ -199,10 +220,11 @@ export class Engine {
       policy: this.policy,
       version: 0,
       partitions: keys.map((key) => {
-        return { key, shard, context: {}, weight, limits: limitsOf(gates, key) };
+        const of = shard ?? this.#options.shardOf?.(key) ?? "default";
+        return { key, shard: of, context: {}, weight, limits: limitsOf(gates, key) };
       }),
       jobs: partitions.map((key, n) => {
-        return { n, task: this.policy, p: place.get(key), jobKey, queueName, runAt, priority, cost };
+        return { n, task, p: place.get(key), jobKey, queueName, flags, runAt, priority, cost };
       }),
     };
   }
@@ -359,7 +381,7 @@ export class Engine {
 
   /** Passes and releases wait for locks for as long as a test takes: on a busy machine longer than they would. */
   async waitsLong(): Promise<void> {
-    for (const name of ["_hand_over_what_passes", "_lock_limiters_soon", "_release"])
+    for (const name of ["_adopt", "_hand_over_what_passes", "_lock_limiters_soon", "_release"])
       await this.pool.query(`alter function dispatch_policy.${name} set lock_timeout = 0`);
   }
 

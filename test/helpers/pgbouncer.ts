@@ -25,8 +25,16 @@ function isExecutable(file: string): boolean {
   }
 }
 
-/** The test database behind a pooler that gives each transaction any of two connections. Returns its url. */
-export async function pgBouncer(t: ExecutionContext, program: string, url: string): Promise<string> {
+/**
+ * The test database behind a pooler that gives each transaction any of two connections. `more` are lines of its settings,
+ * which replace those. Returns its url.
+ */
+export async function pgBouncer(
+  t: ExecutionContext,
+  program: string,
+  url: string,
+  { more = "" }: { readonly more?: string } = {},
+): Promise<string> {
   const target = new URL(url);
   const folder = mkdtempSync(path.join(os.tmpdir(), "pgbouncer-"));
   const port = await freePort();
@@ -46,6 +54,7 @@ auth_file = ${users}
 pool_mode = transaction
 default_pool_size = 2
 server_round_robin = 1
+${more}
 `,
   );
   const user = unprivileged();

@@ -1,3 +1,14 @@
+import type { ExecutionContext } from "ava";
+
+/** Repeats the random choices of tests; without TEST_SEED it comes from the clock. */
+const SEED = Number(process.env.TEST_SEED ?? Date.now() % 2 ** 31);
+
+/** The seed of a test's random choices; the test logs it. `TEST_SEED` sets it. */
+export function seedOf(t: ExecutionContext): number {
+  t.log(`TEST_SEED=${SEED}`);
+  return SEED;
+}
+
 /** Numbers that a seed repeats. */
 export interface Random {
   /** 0 ≤ n < 1. */

@@ -357,7 +357,10 @@ export class Hands {
     await until(`${count} jobs run`, async () => this.running(key).length >= count);
   }
 
-  /** Ends the jobs that have run longest, each well or by an error; resolves once their slots are back. */
+  /**
+   * Ends the jobs that have run longest, each well or by an error. Resolves once their slots are back and Graphile Worker
+   * has recorded their ends: it does so beside the release, and may be later.
+   */
   async end(count: number, how: "well" | "badly" = "well", key?: string): Promise<void> {
     await this.run(count, key);
     const ending = this.running(key).slice(0, count);
@@ -366,6 +369,15 @@ export class Hands {
     await until("their slots are back", async () => {
       const left = await this.#world.inFlight();
       return !left.some(({ job_id }) => ending.some((job) => job.id === job_id));
+    });
+    await until("Graphile Worker has recorded their ends", async () => {
+      const locked = await this.#world.rows(
+        `select from graphile_worker.jobs j
+         join unnest($1::bigint[], $2::int[]) ended (id, attempt) on ended.id = j.id and ended.attempt = j.attempts
+         where j.locked_at is not null`,
+        [ending.map((job) => job.id), ending.map((job) => job.attempts)],
+      );
+      return locked.length === 0;
     });
   }
 }

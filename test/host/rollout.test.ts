@@ -1,4 +1,7 @@
 // A new definition of a policy that has partitions already.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { Logger, run, WorkerPreset } from "graphile-worker";
 import {
@@ -8,9 +11,10 @@ import {
   makePolicyUtils,
   throttle,
 } from "../../src/index.ts";
-import { testDatabase } from "../helpers/database.ts";
+import { type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
+import { startWorker } from "../helpers/worker.ts";
 
 type Tenant = { k: string; plan?: { rate: number } };
 
@@ -86,4 +90,117 @@ test("what can be worked out again is, the rest keeps its limits until its next 
   await utils.addJob(after, { k: "c", plan: { rate: 9 } });
   await utils.tick({ policy: "p" });
   t.deepEqual((await limits()).c, now);
+});
+
+/** The caps of the partitions, in order of their ids. */
+async function capsOf({ pool }: TestDatabase): Promise<number[]> {
+  const { rows } = await pool.query(
+    `select (l.numbers).max from dispatch_policy._private_partitions q
+     join dispatch_policy._private_limiters l on l.id = q.limiter_ids[1] order by q.id`,
+  );
+  return rows.map(({ max }) => max);
+}
+
+const DECLARER = fileURLToPath(new URL("../fixtures/crash/declarer.ts", import.meta.url));
+
+/** A process that starts with this cap, and ends. Gives the signal that ended it. */
+async function starts(
+  { url }: TestDatabase,
+  { max, version = 0, diesAfter = "" }: { max: number; version?: number; diesAfter?: string },
+): Promise<string | null> {
+  const env = { DATABASE_URL: url, MAX: `${max}`, VERSION: `${version}`, DIES_AFTER: diesAfter };
+  const child = spawn(process.execPath, [DECLARER], {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  const [code, signal] = await once(child, "exit");
+  if (signal === null && code !== 0) throw new Error(`the declarer ended with ${code}`);
+  return signal;
+}
+
+const all = (max: number) => Array(5).fill(max);
+
+async function isResolving({ pool }: TestDatabase): Promise<boolean> {
+  return (await pool.query("select resolving from dispatch_policy.policies")).rows[0].resolving;
+}
+
+test("a process is killed as it brings a new definition: the next one works the limits out", async (t) => {
+  const database = await world(t);
+  t.is(await starts(database, { max: 7, diesAfter: "_declare_policy" }), "SIGKILL");
+  t.true(await isResolving(database));
+  t.deepEqual(await capsOf(database), all(5));
+  await starts(database, { max: 7 });
+  t.deepEqual(await capsOf(database), all(7));
+  t.false(await isResolving(database));
+});
+
+test("it goes on from the page where the killed one was", async (t) => {
+  const database = await world(t);
+  await starts(database, { max: 6 });
+  await database.pool.query(`insert into dispatch_policy._private_resolutions
+    select p.name, p.definition_hash, (select id from dispatch_policy._private_partitions order by id limit 1 offset 1)
+    from dispatch_policy._private_policies p`);
+  const caps = "update dispatch_policy._private_limiters set numbers.max = 5 where kind = 'concurrency'";
+  await database.pool.query(caps);
+  await starts(database, { max: 6 });
+  t.deepEqual(await capsOf(database), [5, 5, 6, 6, 6]);
+});
+
+test("two that go on at once: each page is taken in once, and a third definition ends both", async (t) => {
+  const { pool } = await world(t);
+  await pool.query("insert into dispatch_policy._private_resolutions values ('p', 'hash', null)");
+  const page = (hash: string, after: string | null, last: string | null) =>
+    pool.query("select dispatch_policy._resolve_again('p', $1, $2, $3, '[]') as goes_on", [
+      hash,
+      after,
+      last,
+    ]);
+  const goesOn = async (...args: Parameters<typeof page>) => (await page(...args)).rows[0].goes_on;
+  const [first, second] = ["00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"];
+  t.deepEqual((await Promise.all([goesOn("hash", null, first), goesOn("hash", null, first)])).toSorted(), [
+    false,
+    true,
+  ]);
+  t.true(await goesOn("hash", first, second));
+  await pool.query("update dispatch_policy._private_resolutions set definition_hash = 'other', after = null");
+  t.false(await goesOn("hash", second, null));
+  t.true(await goesOn("other", null, null));
+});
+
+test("a deployment back and forth: of one version the process that started last is in force", async (t) => {
+  const database = await world(t);
+  for (const max of [7, 5, 7]) {
+    await starts(database, { max });
+    t.deepEqual(await capsOf(database), all(max));
+  }
+});
+
+test("a lower version changes nothing, whenever its process starts, and a higher one does", async (t) => {
+  const database = await world(t);
+  await starts(database, { max: 8, version: 2 });
+  t.deepEqual(await capsOf(database), all(8));
+  await starts(database, { max: 7, version: 1 });
+  t.deepEqual(await capsOf(database), all(8));
+  await starts(database, { max: 9, version: 3 });
+  t.deepEqual(await capsOf(database), all(9));
+});
+
+test("two live definitions of one version show in the status, and the second worker warns of them", async (t) => {
+  const capped = (max: number, version = 0) =>
+    definePolicy("p", { version, partitionBy: "k", gates: [concurrency({ max })] });
+  const tasks = { p: async () => {} };
+  const first = await startWorker(t, { policies: [capped(5)], tasks });
+  const live = (count: number) =>
+    until(`${count} live`, async () => (await first.utils.status()).policies[0]?.liveDefinitions === count);
+  await live(1);
+  const second = await startWorker(t, { policies: [capped(6)], tasks, database: first.database });
+  await live(2);
+  await until("it warns", () =>
+    second.log.some(
+      ({ level, message }) => level === "warning" && message.includes('two definitions of policy "p"'),
+    ),
+  );
+  await second.stop();
+  await live(1);
+  t.pass();
 });

@@ -5,7 +5,7 @@ import test from "ava";
 import { runMigrations } from "graphile-worker";
 import pg from "pg";
 import { migrate } from "../../src/db/migrate.ts";
-import { makePolicyUtils, SchemaVersionError } from "../../src/index.ts";
+import { ArgumentError, makePolicyUtils, SchemaVersionError } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { greet } from "../helpers/policies.ts";
 import { silent } from "../helpers/silent.ts";
@@ -160,6 +160,34 @@ test("functions of a later release are left alone by an older process", async (t
   await migrate(client, names);
   const { rows } = await client.query("select dispatch_policy._breadth('policy') as breadth");
   t.is(rows[0].breadth, 7);
+});
+
+test("a second schema of Graphile Worker needs a second one of this package, and changes nothing without", async (t) => {
+  const { url, pool } = await testDatabase(t);
+  const options = { connectionString: url, policies: [greet], logger: silent };
+  const before = await describeSchema(pool, "dispatch_policy");
+  for (const hash of ["as it is", "of a later release"]) {
+    if (hash !== "as it is")
+      await pool.query(
+        "update dispatch_policy._private_migrations set routines_hash = $1, routines_version = '{999,0,0}'",
+        [hash],
+      );
+    await t.throwsAsync(makePolicyUtils({ ...options, schema: "second_worker" }), {
+      instanceOf: ArgumentError,
+      message:
+        'schema "dispatch_policy" serves Graphile Worker\'s schema "graphile_worker", got "second_worker": give each schema ' +
+        'of Graphile Worker its own of this package, by the option "schema" of dispatchPolicyPreset, "policySchema" of ' +
+        "makePolicyUtils, or DISPATCH_POLICY_SCHEMA",
+    });
+  }
+  t.deepEqual(await describeSchema(pool, "dispatch_policy"), before);
+  const second = { ...options, schema: "second_worker", policySchema: "second_policy" };
+  const both = [await makePolicyUtils(options), await makePolicyUtils(second)];
+  for (const utils of both) await utils.addJob("greet", { name: "Ana" });
+  for (const utils of both) t.is((await utils.tick()).admitted, 1);
+  for (const schema of ["graphile_worker", "second_worker"])
+    t.is((await pool.query(`select from ${schema}.jobs`)).rows.length, 1, schema);
+  for (const utils of both) await utils.release();
 });
 
 test("the command migrates an empty database", async (t) => {

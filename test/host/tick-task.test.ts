@@ -118,6 +118,44 @@ test("for: ends when the worker stops", async (t) => {
   t.is(worker.happened.at(-1)?.event, "job:success");
 });
 
+test("beside loops for some policies and shards, it keeps to the ahead bound there, and admits all of the others", async (t) => {
+  const [one, two] = ["one", "two"].map((name) =>
+    definePolicy(name, {
+      context: (payload) => payload as { shard: string },
+      partitionBy: "shard",
+      shardBy: (ctx) => ctx.shard,
+      ahead: 0,
+    }),
+  ) as [typeof work, typeof work];
+  const over = Promise.withResolvers<void>();
+  const endless = { one: () => over.promise, two: () => over.promise };
+  const loop = { policies: ["one"], shards: ["eu"] };
+  const led = await startWorker(t, {
+    policies: [one, two],
+    tasks: endless,
+    preset: { loop },
+    worker: { concurrentJobs: 2 },
+  });
+  const jobs = ["one", "two"].flatMap((identifier) =>
+    ["eu", "us"].flatMap((shard) => Array.from({ length: 10 }, () => ({ identifier, payload: { shard } }))),
+  );
+  t.teardown(over.resolve);
+  await led.utils.addJobs(jobs);
+  await led.sees("job:start", 2);
+  const ticking = await startWorker(t, {
+    ...noLoop,
+    database: led.database,
+    policies: [one, two],
+    tasks: {},
+  });
+  await tick(ticking, {});
+  await ticking.sees("job:success");
+  const { rows } = await led.pool.query(
+    "select policy || ' ' || partition as of, count(*)::int as n from dispatch_policy.staged_jobs group by 1",
+  );
+  t.deepEqual(rows, [{ of: "one eu", n: 8 }]);
+});
+
 test("a user's own task of that name is kept, and warned about once", async (t) => {
   let ran = 0;
   const own = { ...tasks, [TICK]: async () => void ran++ };

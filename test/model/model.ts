@@ -60,6 +60,8 @@ export interface Partition {
   /** After a hold one job goes at a time, until one has succeeded; and which one is out. */
   probing: boolean;
   probe: string | undefined;
+  /** Since when it has had work, and nothing of it was admitted. */
+  waitsSince: number | undefined;
 }
 
 export interface Override {
@@ -106,6 +108,8 @@ interface Flight {
 const CLOSE = 1e-9;
 const SECOND = 1000;
 const DAY = 86_400 * SECOND;
+/** Those who wait for longer may go before their turn. */
+const LONG = 10 * SECOND;
 
 export class Model {
   readonly settings: Settings;
@@ -161,6 +165,20 @@ export class Model {
     }
     this.#probesEnded = [];
     this.#settleWork(now);
+    for (const partition of this.partitions.values())
+      partition.waitsSince = this.#hasWork(partition)
+        ? Math.min(partition.waitsSince ?? now, now)
+        : undefined;
+  }
+
+  #hasWork({ key }: Partition): boolean {
+    return [...this.staged.values()].some(({ partition }) => partition === key);
+  }
+
+  /** Which of those who do may go before their turn is the engine's choice. */
+  waitsLong(key: string, now: number): boolean {
+    const { waitsSince } = this.partitions.get(key)!;
+    return this.settings.halfLifeSeconds !== null && waitsSince !== undefined && waitsSince <= now - LONG;
   }
 
   /** What ended since counts for what it took, and moves the mean a fifth of the way each. */
@@ -313,20 +331,31 @@ export class Model {
       if (keys.includes(job.partition) && job.runAt <= now) job.due = true;
   }
 
-  /** The jobs one pass over these partitions admits. `decayed` may give the decayed admits to their last bit. */
-  admissible(keys: readonly string[], now: number, decayed?: ReadonlyMap<string, number>): Job[] {
+  /**
+   * The jobs one pass over these partitions admits. `decayed` may give the decayed admits to their last bit. The next
+   * jobs of `first` go before others.
+   */
+  admissible(
+    keys: readonly string[],
+    now: number,
+    decayed?: ReadonlyMap<string, number>,
+    first: ReadonlySet<string> = new Set(),
+  ): Job[] {
     let candidates = keys.flatMap((key) => {
       const partition = this.partitions.get(key)!;
       return this.line(key)
         .slice(0, Math.min(this.settings.batchSize, this.#mostOf(partition, now)))
         .map((job, index): Candidate => {
-          const virtualTime = this.#virtualTime(partition, index + 1, now, decayed?.get(key));
+          const virtualTime =
+            index === 0 && first.has(key)
+              ? Number.NEGATIVE_INFINITY
+              : this.#virtualTime(partition, index + 1, now, decayed?.get(key));
           return { job, partition, virtualTime };
         });
     });
     const end = Math.min(...keys.map((key) => this.#goesOnAt(key, now, decayed?.get(key))));
     candidates = candidates.filter(({ virtualTime }) => virtualTime <= end);
-    candidates.sort((a, b) => a.virtualTime - b.virtualTime || inLine(a.job, b.job));
+    candidates.sort((a, b) => compare(a.virtualTime, b.virtualTime) || inLine(a.job, b.job));
     for (const scope of ["partition", "key", "policy"] as const) {
       const refused = new Set(
         [...this.limiters.values()]
@@ -338,10 +367,17 @@ export class Model {
     return candidates.slice(0, this.settings.budget ?? undefined).map(({ job }) => job);
   }
 
+  /** What partitions are claimed by, smallest first: the virtual time of the next job. By age, without a half-life. */
+  fairKey(partition: Partition, now: number): number {
+    return this.settings.halfLifeSeconds === null ? now / SECOND : this.#virtualTime(partition, 1, now);
+  }
+
   #virtualTime(partition: Partition, position: number, now: number, decayed?: number): number {
     if (this.settings.halfLifeSeconds === null) return 0;
     const work = this.#workOf(partition);
-    return ((decayed ?? this.decayedOf(partition, now)) / work + position) / (partition.weight / work);
+    const jobs = (decayed ?? this.decayedOf(partition, now)) / work;
+    // a trace of old admissions counts as nothing
+    return ((jobs < 0.001 ? 0 : jobs) + position) / (partition.weight / work);
   }
 
   /** By work: when it is the turn of the job that the batch leaves for the next pass, for which others wait. */
@@ -420,6 +456,7 @@ export class Model {
       partition.decayed = this.decayedOf(partition, now) + jobs.length * this.#workOf(partition);
       if (partition.probing) partition.probe ??= jobs[0]?.id;
       partition.decayedAt = laterMark(partition.decayedAt, now);
+      if (jobs.length > 0) partition.waitsSince = now;
       if (partition.pausedUntil <= now) partition.pausedUntil = Number.NEGATIVE_INFINITY;
       if (partition.heldUntil <= now) partition.heldUntil = Number.NEGATIVE_INFINITY;
     }
@@ -520,6 +557,7 @@ function newPartition(key: string, now: number): Partition {
     heldUntil: never,
     probing: false,
     probe: undefined,
+    waitsSince: undefined,
   };
 }
 
@@ -603,6 +641,11 @@ function learn(
 
 function between(value: number, least: number, most: number | null | undefined): number {
   return Math.min(Math.max(value, least), most ?? Number.POSITIVE_INFINITY);
+}
+
+/** Infinities are equal to themselves. */
+function compare(a: number, b: number): number {
+  return a === b ? 0 : a - b;
 }
 
 function inLine(a: Job, b: Job): number {

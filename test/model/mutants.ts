@@ -90,7 +90,7 @@ export const MUTANTS = {
   "a bucket fills twice for the same seconds": {
     shownBy: 8,
     of: "_charge_limiters",
-    from: /[\w."]+_throttle_mark\(l\.refilled_at, p_now\)/,
+    from: /[\w."]+_throttle_filled_at\(l\.refilled_at, p_now\)/,
     to: "l.refilled_at",
     shows: /tokens: the engine says/,
   },
@@ -166,11 +166,39 @@ export const MUTANTS = {
     forced: true,
     shows: /tokens: the engine says/,
   },
-  "who waits for a limiter is never told": {
+  "partitions are claimed by their age": {
+    shownBy: 131,
+    of: "_claim",
+    from: /order by c\.fair_key, c\.eligible_at limit p_claim/,
+    to: "order by c.eligible_at limit p_claim",
+    shows: /was claimed before one of/,
+  },
+  "a weight counts for nothing in the order of claims": {
+    shownBy: 1,
+    of: "_fair_key",
+    from: /\) \/ weight end/,
+    to: ") end",
+    shows: /fair key of|was claimed before one of/,
+  },
+  "who has waited for longest is ranked as all others": {
+    shownBy: 31,
+    of: "_rank",
+    from: /when p\.goes_first and s\.pos = 1 then '-Infinity'/,
+    to: "",
+    shows: ADMITS,
+  },
+  "who has not waited for long goes before its turn": {
+    shownBy: 193,
+    of: "_long_since",
+    from: /10 seconds/,
+    to: "0 seconds",
+    shows: /goes before its turn|was claimed before one of/,
+  },
+  "who waits for a limiter is never woken": {
     shownBy: 51,
     of: "_wake",
-    from: /v_limiter_ids := array\(/,
-    to: "return 0; v_limiter_ids := array(",
+    from: /v_ticked := /,
+    to: "return 0; v_ticked := ",
     shows: /wait although they could go/,
   },
 } as const satisfies Record<string, Mutant>;

@@ -3,6 +3,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine } from "../helpers/engine.ts";
+import { type Random, random as randomNumbers, seedOf } from "../helpers/random.ts";
 
 const JOBS = Number(process.env.HARD_JOBS ?? 300);
 const PARTITIONS = Math.ceil(JOBS / 12);
@@ -10,8 +11,7 @@ const STALLED_AFTER_MS = 10_000;
 const MINUTES = 60_000;
 
 const number = (partition: string) => Number(partition.slice(1));
-const random = (below: number) => Math.floor(Math.random() * below);
-const randomPartition = () => `k${random(PARTITIONS)}`;
+const partitionOf = (random: Random) => `k${random.below(PARTITIONS)}`;
 
 async function world(t: ExecutionContext, cap: number): Promise<Engine> {
   t.timeout((2 + JOBS / 1000) * MINUTES);
@@ -34,6 +34,7 @@ for (const { cap, pauses } of [
   const title = `at cap ${cap}${pauses ? ", with partitions paused and resumed," : ""} nothing stalls, overruns or leaks`;
 
   test.serial(title, async (t) => {
+    const random = randomNumbers(seedOf(t));
     const it = await world(t, cap);
     const seen = { overruns: 0, passes: 0, visits: 0, admitted: 0, failures: {} as Record<string, number> };
     const end = new AbortController();
@@ -55,7 +56,7 @@ for (const { cap, pauses } of [
     };
     const release = async () => {
       const jobs = await it.inFlight();
-      if (jobs.length > 0) await it.finish(jobs.sort(() => Math.random() - 0.5).slice(0, 8));
+      if (jobs.length > 0) await it.finish(shuffled(random, jobs).slice(0, 8));
       else await delay(1);
     };
     const watch = async () => {
@@ -67,16 +68,16 @@ for (const { cap, pauses } of [
       await delay(3);
     };
     const pause = async () => {
-      const partition = randomPartition();
+      const partition = partitionOf(random);
       await it.pool.query("select dispatch_policy.pause('p', partition => $1)", [partition]);
-      await delay(20 + random(60));
+      await delay(20 + random.below(60));
       await it.pool.query("select dispatch_policy.resume('p', partition => $1)", [partition]);
     };
     const background = [tick, tick, tick, release, release, watch, ...(pauses ? [pause, pause] : [])];
     const running = background.map(repeat);
 
     const started = Date.now();
-    await Promise.all([stageSome(it, JOBS / 2), stageSome(it, JOBS / 2)]);
+    await Promise.all([stageSome(it, random, JOBS / 2), stageSome(it, random, JOBS / 2)]);
     await untilDone(it);
     const ms = Date.now() - started;
     end.abort();
@@ -92,16 +93,23 @@ for (const { cap, pauses } of [
   });
 }
 
+function shuffled<T>(random: Random, list: readonly T[]): T[] {
+  return list
+    .map((one) => ({ one, place: random.unit() }))
+    .sort((a, b) => a.place - b.place)
+    .map(({ one }) => one);
+}
+
 /** Stages `jobs` jobs in transactions of up to 30, some of which stay open for a while. */
-async function stageSome(it: Engine, jobs: number): Promise<void> {
+async function stageSome(it: Engine, random: Random, jobs: number): Promise<void> {
   for (let left = Math.ceil(jobs); left > 0; ) {
-    const keys = Array.from({ length: Math.min(left, 1 + random(30)) }, randomPartition);
+    const keys = Array.from({ length: Math.min(left, 1 + random.below(30)) }, () => partitionOf(random));
     left -= keys.length;
     const app = await it.pool.connect();
     try {
       await app.query("begin");
       await it.stage(keys, { as: app });
-      if (random(10) === 0) await delay(30);
+      if (random.chance(0.1)) await delay(30);
       await app.query("commit");
     } finally {
       app.release();

@@ -230,12 +230,16 @@ test("the operator has the verbs, and leaves its name in the audit", async (t) =
   await operator.query("select dispatch_policy.permanently_fail_jobs($1)", [[jobs[2].job_id]]);
   await operator.query("select dispatch_policy.remove(policy => 'p')");
   await operator.query("select dispatch_policy.remove_job('none')");
+  await operator.query("select dispatch_policy.switch_policy('p', false)");
+  await operator.query("select dispatch_policy.hand_back('p')");
   await operator.query("select dispatch_policy.switch_policy('p', true)");
 
   const { rows: audit } = await pool.query("select distinct by from dispatch_policy.audit");
   t.deepEqual(audit, [{ by: nameOf("app_operator") }]);
   await denied(operator, `select dispatch_policy.add_job('p', '{"key": "k"}')`);
   await denied(operator, `select dispatch_policy._audit('x', 'p', '', '', '', '{}', '', '', 1, 1)`);
+  await denied(operator, "select dispatch_policy.uninstall()");
+  await denied(operator, "select dispatch_policy.uninstall(true)");
   for (const table of await relations(pool)) await denied(operator, `delete from ${table}`);
 });
 

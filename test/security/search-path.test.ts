@@ -155,7 +155,7 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
   t.deepEqual((await engine.release(pool, finished)).left_ids, []);
   t.is((await utils.tick()).admitted, 1, "the retry");
   await engine.stepDown(pool, "pool");
-  await engine.workerGone(pool, "pool");
+  await engine.workerEnded(pool, "pool");
   await utils.sweep();
   for (const view of [
     "policies",

@@ -11,6 +11,7 @@ import {
   type TestGate,
   throttle,
 } from "../helpers/engine.ts";
+import { random as randomNumbers, seedOf } from "../helpers/random.ts";
 
 const LIMIT = 7;
 /** So slow that no token comes back while a test runs. */
@@ -66,6 +67,7 @@ for (const [title, { gate, zero }] of Object.entries(GATES)) {
   });
 
   test(`${title}: whatever comes and goes, nothing is exceeded and nothing negative`, async (t) => {
+    const { below: random } = randomNumbers(seedOf(t));
     const { world, at } = await staged(t, 60, { gates: [gate] });
     let admitted = 0;
     let released = 0;
@@ -186,10 +188,6 @@ async function hasNextTime(t: ExecutionContext, world: Engine, now: Date): Promi
   t.true(REASONS.includes(denied_reason), denied_reason);
   if (denied_until === Number.POSITIVE_INFINITY) t.not(blocked_on, null);
   else t.true(denied_until > now);
-}
-
-function random(below: number): number {
-  return Math.floor(Math.random() * below);
 }
 
 test("throttle: fractions of a token are kept", async (t) => {
@@ -414,29 +412,6 @@ test("a weight or a cost that would overflow is refused, and nothing is staged",
   t.is(await it.number("select count(*)::int from dispatch_policy._private_staged_jobs"), 0);
 });
 
-test("by default the ahead bound follows what the workers finish, also within the first second", async (t) => {
-  const it = await engine(t, { gates: [], ahead: 0 });
-  await it.pool.query("update dispatch_policy._private_policies set ahead = null, ahead_auto = true");
-  const cap = async (slots: number, perSecond: number, since: number) => {
-    const alive = "select dispatch_policy._worker_alive('pool', $1, $2, 'host', 1, '1 hour', '0')";
-    await it.pool.query(alive, [slots, [it.policy]]);
-    await it.pool.query(
-      `update dispatch_policy._private_limiters
-       set finished_per_second = $1, released = 1000 + $2, sampled_released = 1000 where kind = 'ahead'`,
-      [perSecond, since],
-    );
-    return it.number(
-      "select dispatch_policy._ahead_cap(l) from dispatch_policy._private_limiters l where kind = 'ahead'",
-    );
-  };
-  t.is(await cap(10, 0, 0), 10 + 100);
-  t.is(await cap(80, 0, 0), 80 + 160);
-  t.is(await cap(10, 1234.5, 0), 10 + 1235);
-  t.is(await cap(10, 0, 180), 10 + 180);
-  t.is(await cap(10, 0, 5000), 10 + 250, "what no whole second confirms counts so far only");
-  t.is(await cap(10, 1234.5, 5000), 10 + 1235);
-});
-
 test("a thousand lags of 0 after one that was not fail no release", async (t) => {
   const it = await engine(t, { gates: [adaptive(1200)], batchSize: 1200 });
   await it.stage(Array(1101).fill("a"));
@@ -475,15 +450,6 @@ test("an average that has underflowed already, and lags that are none, fail no r
   t.is(await average("Infinity", "0"), 5e14);
 });
 
-/** Numbers from 0 to 1, the same each time. */
-function randomNumbers(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
-    return state / 2 ** 31;
-  };
-}
-
 /** When jobs go, in milliseconds, if each pass comes up to so late after it is due. */
 async function goesAt(
   t: ExecutionContext,
@@ -493,7 +459,7 @@ async function goesAt(
   const it = await engine(t, { gates: [gate], halfLifeSeconds: null });
   await it.stage(Array(2 * seconds * gate.numbers.rate! + 10).fill("a"));
   await it.route();
-  const random = randomNumbers(7);
+  const late = randomNumbers(7);
   const from = Date.now() + 60_000;
   const starts: number[] = [];
   for (let now = from; now < from + seconds * 1000; ) {
@@ -503,7 +469,7 @@ async function goesAt(
     );
     for (let job = 0; job < rows[0].admitted; job++) starts.push(now - from);
     const next = await it.number("select dispatch_policy._next_eligible_at('p', null)");
-    now = Math.max(Math.ceil(Number(next)), now + 1) + Math.floor(random() * lateMs);
+    now = Math.max(Math.ceil(Number(next)), now + 1) + late.below(lateMs);
   }
   return starts;
 }

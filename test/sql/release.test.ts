@@ -5,24 +5,26 @@ import { concurrency, type Engine, engine } from "../helpers/engine.ts";
 /** Null: nobody waits. */
 async function saturates(it: Engine, job: string | undefined): Promise<boolean | null> {
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
-  const { rows } = await it.pool.query("select saturated from dispatch_policy._release($1, null)", [
+  const { rows } = await it.pool.query("select may_rest from dispatch_policy._release($1, null)", [
     JSON.stringify([{ job }]),
   ]);
-  return rows[0].saturated;
+  return rows[0].may_rest;
 }
 
-/** Two slots, and room for two jobs more; one at a time of each partition. */
+/** Two slots, and room for three jobs more; one at a time of each partition. */
 async function bounded(t: Parameters<typeof engine>[0]): Promise<Engine> {
-  const it = await engine(t, { gates: [concurrency(1)], ahead: 2 });
+  const it = await engine(t, { gates: [concurrency(1)], ahead: 3 });
   await it.pool.query("select dispatch_policy._worker_alive('pool', 2, $1, 'host', 1, '1 hour', '0')", [
     [it.policy],
   ]);
   return it;
 }
 
+/** The two slots finish so many jobs in a second. */
 function finishes(it: Engine, perSecond: number): Promise<unknown> {
-  const text = "update dispatch_policy._private_limiters set finished_per_second = $1 where kind = 'ahead'";
-  return it.pool.query(text, [perSecond]);
+  const text = `update dispatch_policy._private_limiters set finished_per_second = 1e6,
+    durations = array[row($2, $1::float8)::dispatch_policy._private_task_duration] where kind = 'ahead'`;
+  return it.pool.query(text, [2 / perSecond, it.policy]);
 }
 
 test("a release that nobody waits for does not say whether the next one may wait", async (t) => {
@@ -36,28 +38,30 @@ test("a release that nobody waits for does not say whether the next one may wait
 
 test("the next release may wait where the workers have work for as long", async (t) => {
   const it = await bounded(t);
-  await it.stage(["a", "b", "c", "d", "e", "f"]);
-  t.is(await it.passes(2), 4);
-  t.is((await it.partition("f")).denied_reason, "ahead_full");
-  const [first, second, third] = await it.inFlight();
-  t.false(await saturates(it, first), "nobody knows yet how much they do in a second");
-  await finishes(it, 4);
-  t.true(await saturates(it, second));
-  await finishes(it, 5);
-  t.false(await saturates(it, third), "they do more");
+  await it.stage(["a", "b", "c", "d", "e", "f", "g", "h"]);
+  t.is(await it.passes(2), 5);
+  t.is((await it.partition("h")).denied_reason, "ahead_full");
+  await finishes(it, 2 / 0.15 - 0.1);
+  t.true(await saturates(it, (await it.inFlight())[0]), "two are ahead");
+  t.is(await it.passes(2), 1);
+  await finishes(it, 2 / 0.15 + 0.1);
+  t.false(await saturates(it, (await it.inFlight())[0]), "they do more than two in that time");
+  await finishes(it, 2 / 0.15 - 0.1);
+  t.false(await saturates(it, (await it.inFlight())[0]), "one is ahead");
 });
 
 test("a release is not to wait where a gate is waited for, whatever the workers have to do", async (t) => {
   const it = await bounded(t);
-  await it.stage(["a", "a", "b", "c", "d", "e"]);
+  await it.stage(["a", "a", "b", "c", "d", "e", "f"]);
   await it.passes(2);
   await finishes(it, 4);
   t.deepEqual(
-    [(await it.partition("a")).denied_reason, (await it.partition("e")).denied_reason],
+    [(await it.partition("a")).denied_reason, (await it.partition("f")).denied_reason],
     ["concurrency_full", "ahead_full"],
   );
   const [ofA] = await it.inFlight("a");
   t.false(await saturates(it, ofA));
+  t.is(await it.passes(2), 1);
   const [ofB] = await it.inFlight("b");
-  t.true(await saturates(it, ofB));
+  t.true(await saturates(it, ofB), "two are ahead, and nobody waits for what it frees but they");
 });

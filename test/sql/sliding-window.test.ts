@@ -1,6 +1,7 @@
 // A sliding window against the plain definition of one: what went in any time of its length.
 import test, { type ExecutionContext } from "ava";
 import { type Engine, type EngineOptions, engine, sliding, throttle } from "../helpers/engine.ts";
+import { seedOf } from "../helpers/random.ts";
 
 const ARRIVALS = Number(process.env.SLIDING_ARRIVALS ?? 50_000);
 
@@ -44,6 +45,7 @@ for (const [rate, per, costs] of [
     t.timeout(120_000 + ARRIVALS);
     const session = await (await engine(t, { gates: [] })).session();
     await session.query(WENT + RANDOM_ARRIVALS);
+    await session.query("select setseed($1)", [seedOf(t) / 2 ** 31]);
     const { rows } = await session.query("select pg_temp.arrivals($1, $2, $3, $4) as entries", [
       ...[Math.ceil(ARRIVALS / 3), rate, per, costs],
     ]);

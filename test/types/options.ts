@@ -1,7 +1,9 @@
+import type { TaskSpec } from "graphile-worker";
 import { z } from "zod";
 import { concurrency } from "../../src/gates/index.ts";
 import { exponential, fixed, list } from "../../src/policy/backoff.ts";
 import { type AnyPolicy, definePolicy, type JobInfo, type PolicyPayload } from "../../src/policy/policy.ts";
+import type { JobSpec } from "../../src/stage/stage.ts";
 
 const payload = z.object({
   accountId: z.string(),
@@ -22,6 +24,7 @@ export const everything = definePolicy("everything", {
   fairness: null,
   tickAdmissionBudget: null,
   admissionBatchSize: undefined,
+  ahead: "1 second",
   retries: "bypass",
   backoff: exponential({ base: 30, power: 5 }),
   version: 3,
@@ -46,7 +49,10 @@ definePolicy("undefined", {
   enabled: undefined,
   tasks: undefined,
   tickAdmissionBudget: undefined,
+  ahead: undefined,
 });
+definePolicy("unbounded", { partitionBy: "x", ahead: null });
+definePolicy("counted", { partitionBy: "x", ahead: 20 });
 
 definePolicy("bad_path", {
   payload,
@@ -99,3 +105,8 @@ export const task = everything.task(async (parsed, helpers) => {
   await helpers.dispatchPolicy.hold({ reason: "429" });
 });
 ({ accountId: "a", endpoint: { id: 1, tags: [] } }) satisfies PolicyPayload<typeof everything>;
+
+// a job's options are Graphile Worker's, all of them, and each may be undefined
+type LooseTaskSpec = { [K in keyof TaskSpec]: TaskSpec[K] | undefined };
+export const fromGraphileWorker: (spec: Required<LooseTaskSpec>) => Required<JobSpec> = (spec) => spec;
+export const toGraphileWorker: (spec: Required<JobSpec>) => Required<LooseTaskSpec> = (spec) => spec;

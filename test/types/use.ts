@@ -89,6 +89,7 @@ await utils.resume({ policy: "fetch_endpoint", partition: "acct:1" });
 await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", forMs: 30_000, reason: "429" });
 await utils.admit({ policy: "fetch_endpoint", partition: "acct:1", count: 5 });
 await utils.admit({ policy: "fetch_endpoint", drain: true, dryRun: true });
+const adopted: number = (await utils.adopt({ task: "fetch_endpoint", dryRun: true, by: "ana" })).changed;
 await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, until: new Date(), by: "ana" });
 await utils.explain({ id: a.id }); await utils.explain({ policy: "fetch_endpoint", partition: "acct:1" });
 // a time that is undefined is one that was not given
@@ -96,6 +97,15 @@ await utils.pause({ policy: "fetch_endpoint", until: maybe });
 await utils.setLimit({ policy: "fetch_endpoint", gate: "all", set: { rate: 1 }, from: maybe, until: maybe });
 await utils.tick({ now: maybe }); await tickAt(utils, new Date()); await admitUntilIdle(utils, { now: maybe });
 await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", forMs: 30_000, until: undefined });
+// and so is any other option
+const absent = undefined;
+await utils.admit({ policy: "fetch_endpoint", partition: absent, drain: true, dryRun: absent, reason: absent });
+await utils.adopt({ task: "fetch_endpoint", dryRun: absent }); await utils.handBack({ policy: "fetch_endpoint", dryRun: absent });
+await utils.remove({ ids: [a.id], dryRun: absent }); await utils.uninstall({ force: absent });
+const removing: RemovePolicyOptions = { policy: "old", into: absent, dryRun: absent }; await utils.removePolicy(removing);
+await utils.setLimit({ policy: "x", gate: "all", set: { rate: absent, per: absent, burst: absent, max: absent, initialMax: absent, targetLagMs: absent, min: absent } });
+await utils.rescheduleJobs([a.id], { runAt: absent, priority: absent, attempts: absent, maxAttempts: absent });
+await addPolicyJob(pool, fetchEndpoint, ok, {}, { schema: absent }); await addPolicyJobs(pool, [], { schema: absent });
 // @ts-expect-error one end, not two
 await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", forMs: 30_000, until: new Date() });
 // @ts-expect-error a hold's end may not be missing
@@ -111,7 +121,7 @@ await utils.hold({ policy: "x", partition: "y" });
 // @ts-expect-error hold needs a partition
 await utils.hold({ policy: "x", forMs: 1 });
 
-import { policyEvents, RetryAfter } from "../../src/index.ts";
+import { policyEvents, type RemovePolicyOptions, RetryAfter } from "../../src/index.ts";
 
 const runner = await run({ preset, taskList: {} });
 policyEvents(runner.events).on("dispatchPolicy:deny", (e) => { e.reason satisfies string; });

@@ -86,10 +86,13 @@ const REFUSED: [() => unknown, string][] = [
   [throttleWith({ smooth: 1 }), "throttle: smooth must be true or false, got 1"],
   [throttleWith({ smooth: true, burst: 2 }), "throttle: smooth means a burst of 1, leave one of the two out"],
   [throttleWith({ window: "fixed" }), 'throttle: window must be "sliding", got "fixed"'],
-  [throttleWith({ window: "sliding", burst: 2 }), "throttle: a sliding window holds rate, leave burst out"],
+  [
+    throttleWith({ window: "sliding", burst: 2 }),
+    "throttle: a sliding window has rate tokens, leave burst out",
+  ],
   [
     throttleWith({ name: "all", window: "sliding", smooth: true }),
-    'throttle "all": a sliding window holds rate, leave smooth out',
+    'throttle "all": a sliding window has rate tokens, leave smooth out',
   ],
   [
     throttleWith({ rate: undefined }),

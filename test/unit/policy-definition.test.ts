@@ -47,7 +47,7 @@ const CHANGES: Record<string, object> = {
   maxPending: { maxPending: { partition: 3 } },
   "maxPending of the policy": { maxPending: { policy: 3 } },
   "maxPending: whenFull": { maxPending: { partition: 3, whenFull: "drop_newest" } },
-  whenBusy: { whenBusy: "skip" },
+  whenBusy: { gates: [concurrency({ max: 1 })], whenBusy: "skip" },
   breaker: { breaker: { failures: 3, within: "1 minute", cooldown: "10 seconds" } },
   "the breaker's cooldown": { breaker: { failures: 3, within: "1 minute", cooldown: "20 seconds" } },
   giveBackAttempt: { giveBackAttempt: true },

@@ -5,6 +5,7 @@ import {
   DispatchPolicyError,
   PayloadError,
   PolicyDefinitionError,
+  RemovalError,
   SchemaVersionError,
   UnknownPolicyError,
   UnwrappedTaskError,
@@ -23,6 +24,7 @@ test("every error is ours, has a name and a code, and keeps its cause", (t) => {
       "SchemaVersionError",
       "schema_version",
     ],
+    [new RemovalError("m", { cause }), "RemovalError", "not_removed"],
   ];
   for (const [error, name, code] of errors) {
     t.true(error instanceof DispatchPolicyError && error instanceof Error);
@@ -47,9 +49,9 @@ test("a database that is missing, older or newer is told apart", (t) => {
     new SchemaVersionError({ schema: "dispatch_policy", found, expected: 5 }).message;
   t.regex(
     message(null),
-    /^database schema "dispatch_policy" has not been set up, this package needs 5: run .*migrate"$/,
+    /^database schema "dispatch_policy" has not been set up for this release, this package needs 5: run .*migrate", .*as the role/,
   );
-  t.regex(message(3), /is at migration 3, this package needs 5: run .*migrate"$/);
+  t.regex(message(3), /is at migration 3, this package needs 5: run .*migrate", .*as the role/);
   t.regex(message(6), /is at migration 6, this package knows 5 at most: upgrade/);
 });
 

@@ -30,6 +30,7 @@ test("a policy with nothing but partitionBy", (t) => {
     fairBy: "jobs",
     tickAdmissionBudget: undefined,
     admissionBatchSize: undefined,
+    ahead: undefined,
     weight: 1,
     cost: 1,
     shard: "default",
@@ -60,6 +61,7 @@ test("every option finds its way into the definition", (t) => {
     fairness: { halfLife: "90 seconds", by: "work" },
     tickAdmissionBudget: 200,
     admissionBatchSize: 50,
+    ahead: "2 seconds",
     job: { queueName: "q", priority: -3, maxAttempts: 5, flags: ["slow"] },
     retries: "bypass",
     slotTimeout: "90 seconds",
@@ -97,6 +99,7 @@ test("every option finds its way into the definition", (t) => {
     fairBy: "work",
     tickAdmissionBudget: 200,
     admissionBatchSize: 50,
+    ahead: { jobs: null, seconds: 2 },
     weight: 2.5,
     cost: 0,
     shard: "default",
@@ -218,7 +221,7 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   [with_({ partitionBy: ["a", null] }), `policy "fetch": partitionBy must be ${PATHS}, got null`],
   [
     with_({ partitionBy: () => "x" }),
-    'policy "fetch": partitionBy must be a path into the payload where there is no context, got a function: it would always see {}',
+    'policy "fetch": partitionBy must be a path into the payload if there is no context, got a function: it would always get {}',
   ],
   [
     with_({ payload: { parse: () => {} } }),
@@ -300,6 +303,11 @@ const REFUSED: [() => unknown, string | RegExp][] = [
     with_({ admissionBatchSize: 1.5 }),
     'policy "fetch": admissionBatchSize must be a whole number, 1 to 1073741824, got 1.5',
   ],
+  [
+    with_({ ahead: -1 }),
+    /^policy "fetch": ahead must be a whole number, 0 to 1073741824, a duration such as .*, or null, got -1$/,
+  ],
+  [with_({ ahead: "soon" }), /^policy "fetch": ahead must be a whole number.*, got "soon"$/],
   [with_({ job: { queue: "x" } }), /^policy "fetch": unknown option "queue" of job/],
   [
     with_({ job: { priority: 40_000 } }),
@@ -336,9 +344,13 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   ],
   [
     with_({ retries: "bypass", giveBackAttempt: true }),
-    /giveBackAttempt must be false where retries is "bypass", got true/,
+    /giveBackAttempt must be false if retries is "bypass", got true/,
   ],
   [with_({ backoff: "5 minutes" }), 'policy "fetch": backoff must be a function, got "5 minutes"'],
+  [
+    with_({ gates: [], whenBusy: "skip" }),
+    'policy "fetch": whenBusy must be "wait" without gates, got "skip": it drops jobs that gates deny, and there are none',
+  ],
   [with_({ version: -1 }), 'policy "fetch": version must be a whole number, 0 to 2147483647, got -1'],
   [with_({ version: "2" }), 'policy "fetch": version must be a whole number, 0 to 2147483647, got "2"'],
   [with_({ enabled: 1 }), 'policy "fetch": enabled must be true or false, got 1'],

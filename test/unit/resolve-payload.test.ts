@@ -65,7 +65,7 @@ test("a long list of issues is cut in the message, not in the error", (t) => {
 });
 
 test("an asynchronous schema is refused, and its rejection does not end the process", (t) => {
-  const message = /^policy "fetch": its payload schema is asynchronous \(it answered with a promise\)/;
+  const message = /^policy "fetch": its payload schema is asynchronous \(it returned a promise\)/;
   t.throws(
     () =>
       resolveJob(

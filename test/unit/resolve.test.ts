@@ -177,8 +177,8 @@ const REFUSED: [ReturnType<typeof fetch>, string][] = [
   [ctxOf({ n: Number.NaN }), "context must return JSON values: context.n is NaN"],
   [ctxOf({ n: 5n }), "context must return JSON values: context.n is the bigint 5n"],
   [ctxOf({ f: () => 1 }), "context must return JSON values: context.f is a function"],
-  [ctxOf({ s: "a\0" }), "context must return JSON values: context.s holds a NUL or half a surrogate pair"],
-  [ctxOf({ s: "\ud83d" }), "context must return JSON values: context.s holds a NUL or half a surrogate pair"],
+  [ctxOf({ s: "a\0" }), "context must return JSON values: context.s has a NUL or half a surrogate pair"],
+  [ctxOf({ s: "\ud83d" }), "context must return JSON values: context.s has a NUL or half a surrogate pair"],
   [
     ctxOf({ "a\0": 1 }),
     'context must return JSON values: context has a key with a NUL or half a surrogate pair: "a\\u0000"',

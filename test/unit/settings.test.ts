@@ -11,7 +11,7 @@ for (const option of ["metricsRetention", "throughputTarget"]) {
       error?.message,
       `unknown option "${option}" of dispatchPolicyPreset (known options: policies, schema, enabled, loop, defaults, ` +
         "partitionBatchSize, tickMaxDuration, minTickInterval, loopHeartbeat, workerHeartbeatInterval, " +
-        "workerStaleAfter, sweepInterval, partitionInactiveAfter)",
+        "workerStaleAfter, sweepInterval, partitionInactiveAfter, keepAuditFor)",
     );
   });
 }

@@ -1,7 +1,7 @@
 // A worker that counts the jobs it starts, and notes how long those took from adding to start that say when they were
 // added. Its answer is what it noted since the last one.
 import type { TaskList } from "graphile-worker";
-import { openPolicy, TASK } from "../jobs.ts";
+import { OTHER_TASK, openPolicy, TASK } from "../jobs.ts";
 import { moment } from "../moment.ts";
 import { quantile } from "../statistics.ts";
 import { readOrders, serve } from "./parent.ts";
@@ -19,12 +19,16 @@ export interface Noted {
 let started = 0;
 let latencies: number[] = [];
 
+const noteLatency = (payload: unknown) => {
+  const { addedAt } = payload as { addedAt?: number };
+  if (addedAt !== undefined) latencies.push(moment() - addedAt);
+};
 const tasks: TaskList = {
   [TASK]: (payload) => {
     started++;
-    const { addedAt } = payload as { addedAt?: number };
-    if (addedAt !== undefined) latencies.push(moment() - addedAt);
+    noteLatency(payload);
   },
+  [OTHER_TASK]: noteLatency,
 };
 // a day by default: half an hour would show nothing but growth where partitions come and go
 const options = { partitionInactiveAfter: "2 minutes" } as const;

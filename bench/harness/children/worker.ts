@@ -12,11 +12,12 @@ export interface WorkerOrders {
   readonly side: SideName;
   readonly url: string;
   readonly tuned: boolean;
+  readonly slots?: number;
 }
 
 /** A worker as the README sets it up, governed by a policy or without this package. */
 export function startWorker(
-  { side, url, tuned }: WorkerOrders,
+  { side, url, tuned, slots = SLOTS }: WorkerOrders,
   policy: AnyPolicy,
   taskList: TaskList,
   options: Omit<DispatchPolicyOptions, "policies"> = {},
@@ -30,8 +31,8 @@ export function startWorker(
       ],
       worker: {
         connectionString: url,
-        concurrentJobs: SLOTS,
-        maxPoolSize: SLOTS + 1,
+        concurrentJobs: slots,
+        maxPoolSize: slots + 1,
         logger,
         ...(tuned ? TUNED : {}),
       },

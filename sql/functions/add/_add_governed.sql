@@ -1,6 +1,6 @@
--- Works out policy and partition of jobs added from SQL, and stages them in the order they were given, with the rights
--- of the schema's owner. Those of tasks without a policy it leaves alone: `staged` null, `job` as _stage_plain takes it, with
--- the place of its payload among the specs.
+-- Works out policy and partition of jobs added from SQL, and stages them in the order given, with the rights of the
+-- schema's owner. It leaves jobs of tasks without a policy to the caller: `staged` is null, and `job` is as _stage_plain
+-- takes it, with the place of its payload among the specs.
 create or replace function :DISPATCH_POLICY_SCHEMA._add_governed(
   p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[]
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
@@ -17,11 +17,11 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._check_key(k.key) from unnest(p_partition_keys) k (key);
   perform :DISPATCH_POLICY_SCHEMA._check_specs(p_specs);
   if exists (select from unnest(p_specs) s where s.flags is not null and exists (
-    select from unnest(s.flags) f where f like 'dispatch\_policy:%')) then
+    select from unnest(s.flags) f where :DISPATCH_POLICY_SCHEMA._is_own_flag(f))) then
     raise exception 'dispatch_policy: flags that begin with "dispatch_policy:" are reserved' using errcode = 'DPARG';
   end if;
   with spec as (
-    -- side by side: an array subscript walks the array for each job
+    -- unnested side by side, because an array subscript walks the array for each job
     select s.* from rows from (unnest(p_specs), unnest(coalesce(p_partition_keys, '{}'))) with ordinality
       s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, partition_key, n)
   ),
@@ -62,7 +62,7 @@ begin
   into v_batches, v_plain from (
     select j.policy, case when j.policy is null then json_agg(j.job order by j.n) end as jobs,
       case when j.policy is not null then json_build_object('policy', j.policy, 'version', p.version,
-        -- asked once a policy: grouped by, it was sorted with each job, gigabytes of it
+        -- asked once a policy: in the group by, it was sorted with each job, gigabytes of it
         'partitions', coalesce((select k.partitions from partition k where k.policy = j.policy), '[]'),
         'jobs', json_agg(j.job order by j.n)) end as batch
     from job j

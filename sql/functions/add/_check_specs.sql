@@ -1,4 +1,5 @@
--- Graphile Worker's own bounds: a job that it would refuse must not be staged.
+-- Raises for a job that Graphile Worker would refuse, because such a job must not be staged. The bounds are Graphile
+-- Worker's own.
 create or replace function :DISPATCH_POLICY_SCHEMA._check_specs(p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[])
 returns void language plpgsql as $$
 declare

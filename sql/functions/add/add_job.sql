@@ -1,6 +1,8 @@
--- Graphile Worker's add_job, same parameters in the same order, ours last: stages the job where its task has a policy,
--- passes it on where not. `partition_key` names the partition outright; without it a policy whose partitionBy is a
--- path is worked out here, any other by the next tick of a process that has the policy.
+-- Graphile Worker's add_job, with the same parameters in the same order and ours last. Stages the job if its task has a
+-- policy, else passes it on.
+--
+-- `partition_key` names the partition. Without it, this function works the key out if the policy's partitionBy is a path.
+-- Any other key is worked out by the next tick of a process that has the policy.
 --
 --   select dispatch_policy.add_job('fetch_endpoint', '{"endpointId": "ep1"}');
 create or replace function :DISPATCH_POLICY_SCHEMA.add_job(

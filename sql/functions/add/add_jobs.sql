@@ -1,4 +1,4 @@
--- Graphile Worker's add_jobs; `partition_keys` beside `specs`, null where a key is to be worked out.
+-- Graphile Worker's add_jobs, with `partition_keys` beside `specs`: null if a key is to be worked out.
 create or replace function :DISPATCH_POLICY_SCHEMA.add_jobs(
   specs :GRAPHILE_WORKER_SCHEMA.job_spec[], job_key_preserve_run_at boolean default false, partition_keys text[] default null
 ) returns setof :DISPATCH_POLICY_SCHEMA.added_job language sql volatile

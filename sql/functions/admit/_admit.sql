@@ -1,19 +1,21 @@
--- One admission pass over one shard of a policy: claim, lock, allocate, hand over, charge. One transaction and the
--- same number of statements whatever the number of partitions.
+-- One admission pass over one shard of a policy: claim, lock, allocate, hand over, charge. It is one transaction with the
+-- same number of statements for any number of partitions.
 --
--- Passes that keep to the ahead bound come one after the other, each with all that are eligible: what a second one claimed
--- beside the first would be ranked alone, and take all the room there is once the first lets go of the bound.
+-- Passes that keep to the ahead bound run one after another, each with all eligible partitions. A second one beside the
+-- first would rank its claim alone, and take all the room there is once the first lets go of the bound.
 --
--- A limiter that an application's transaction has locked stops those who use it, and nobody else: after a short wait their
+-- If an application's transaction has a limiter locked, only those who use it are stopped. After a short wait their
 -- partitions are put off for a moment, and the others go on in the same pass.
 --
--- Lock order, here and everywhere: partitions (skipped when locked, never waited for), limiters ascending, staged
--- rows (skipped), Graphile Worker's job rows, in-flight rows.
+-- Locks: the turn "admit" if it keeps to the ahead bound, partitions (locked ones are skipped), limiters ascending, staged
+-- rows (locked ones are skipped), Graphile Worker's job rows, in-flight rows. The order of all is in docs/engine.md.
 --
 --   p_shard    null: all shards          p_claim    most partitions to look at
---   p_now      null: the database clock. It is read after the locks: a wait for a lock had let a throttle overrun.
+--   p_now      null: the database clock, read after the locks: when it was read before, a wait let a throttle overrun
 --   p_bounded  keep the policy's jobs in flight just ahead of its workers
---   to_route   arrivals or notes of room wait for the router
+--   to_route   arrivals or freed rows wait for the router
+--
+-- It is longer than others, because a pass that meets a locked limiter rolls back and repeats one block: claim to charge.
 create or replace function :DISPATCH_POLICY_SCHEMA._admit(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
   out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz,
@@ -21,7 +23,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._admit(
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
-set lock_timeout = '2s'                     -- an application transaction that left a new queue name open blocks add_jobs
+set lock_timeout = '2s'                     -- an open transaction with a new queue name blocks add_jobs
 as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
@@ -29,8 +31,9 @@ declare
   v_partition_ids uuid[];
   v_limiter_ids bigint[];
   v_busy jsonb;
-  v_held bigint[] := '{}';
+  v_locked bigint[] := '{}';
   v_locking boolean := false;
+  v_stopped record;
   v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
 begin
@@ -50,37 +53,37 @@ begin
       select u.busy from :DISPATCH_POLICY_SCHEMA._private_turns u
       where u.policy_id = v_policy.id and u.step = 'admit' and u.place = 0);
   end if;
-  -- which all partitions use
+  -- all partitions use this one
   if v_busy ? v_policy.ahead_limiter_id::text
-    and :DISPATCH_POLICY_SCHEMA._held_limiters(array[v_policy.ahead_limiter_id]) <> '{}' then
+    and :DISPATCH_POLICY_SCHEMA._locked_limiters(array[v_policy.ahead_limiter_id]) <> '{}' then
     next_eligible_at := v_now + interval '100 milliseconds';
     to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
     return;
   end if;
   if v_policy.paused_until <= v_now then
-    -- twice only where a limiter was not to be had. A subtransaction around all of it: a row that is locked outside and
+    -- Twice only if a limiter could not be locked. One subtransaction has all of it: a row that is locked outside and
     -- changed inside of one costs a multixact.
     for v_attempt in 1..2 loop
       begin
-        v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy.id, p_shard, p_claim, v_now);
+        v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy, p_shard, p_claim, v_now);
         exit when v_partition_ids is null;
         claimed := cardinality(v_partition_ids);
         if v_busy <> '{}' or v_attempt = 2 then
-          v_held := case when v_attempt = 2
+          v_locked := case when v_attempt = 2
             then :DISPATCH_POLICY_SCHEMA._lock_available_limiters(
               :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids)) else '{}' end;
-          -- all use this one: they stay as they are, and other passes may be the reason
-          if v_policy.ahead_limiter_id = any(v_held) then
+          -- all partitions use this one, and another pass may have it locked: they stay as they are
+          if v_policy.ahead_limiter_id = any(v_locked) then
             claimed := 0;
             v_partition_ids := '{}';
           end if;
           v_partition_ids := :DISPATCH_POLICY_SCHEMA._put_off(
-            v_policy.id, v_partition_ids, v_busy, v_held, p_bounded, v_now);
+            v_policy.id, v_partition_ids, v_busy, v_locked, p_bounded, v_now);
           exit when v_partition_ids = '{}';
         end if;
         perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
         if v_attempt = 2 then
-          v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids);   -- which it has locked
+          v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids);   -- they are locked by now
         else
           v_locking := true;
           v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(v_partition_ids);
@@ -98,6 +101,12 @@ begin
         v_candidates := case when v_policy.enabled
           then :DISPATCH_POLICY_SCHEMA._allocate(v_policy, v_partition_ids, v_limiters, v_now)
           else array(select c from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, v_policy.batch_size, null) c) end;
+        if v_policy.enabled and p_bounded then
+          v_stopped := :DISPATCH_POLICY_SCHEMA._stop_at_long_jobs(
+            v_policy, v_now, v_candidates, v_limiters);
+          v_candidates := v_stopped.candidates;
+          v_limiters := v_stopped.limiters;
+        end if;
         select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
         from :DISPATCH_POLICY_SCHEMA._admit_claimed(
           v_policy, v_partition_ids, v_limiters, v_candidates, v_now, not v_policy.enabled) a;
@@ -110,7 +119,7 @@ begin
       end;
     end loop;
   end if;
-  next_eligible_at := case when v_policy.ahead_limiter_id = any(v_held) then v_now + interval '100 milliseconds'
+  next_eligible_at := case when v_policy.ahead_limiter_id = any(v_locked) then v_now + interval '100 milliseconds'
     else :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null) end;
   to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
 end

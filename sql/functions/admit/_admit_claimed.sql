@@ -1,5 +1,5 @@
--- The second half of an admission, for partitions and limiters the caller has locked: hand the chosen jobs over, and
--- charge what Graphile Worker took.
+-- The second half of a pass, for partitions and limiters that the caller has locked: it hands the chosen jobs over, and
+-- charges those that Graphile Worker took.
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],

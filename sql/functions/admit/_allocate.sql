@@ -1,13 +1,13 @@
--- Which due jobs of the claimed partitions go now, and one more of each partition than it may admit: what is left of
--- them tells whether it drains.
+-- Chooses the due jobs of the claimed partitions that go now. It returns one job more of each partition than may go,
+-- because that one tells whether the partition drains.
 --
--- A first ranking reads only as many jobs of each partition as the fairest share of what the broad limiters have left
--- could give it: with room for 100 jobs, 50 deep partitions have 200 candidates, not 5,000 (120 ms, now 15). Where
--- others had fewer jobs than their share, or a narrow limit left room unused, and a partition that got all of its share
--- could have more, all are ranked.
+-- A first ranking reads only as many jobs of each partition as the fairest share of the broad limiters' room could give it:
+-- with room for 100 jobs, 50 deep partitions have 200 candidates, not 5,000 (120 ms, now 15). If others had fewer jobs than
+-- their share, or a narrow limit left room unused, and a partition that got all of its share could have more, all are
+-- ranked.
 --
--- Arrays count as ten rows when they are planned: left to choose, 5,000 jobs were joined by nested loops. Planned anew
--- at each call, as a function in SQL is before PostgreSQL 18, it took 8 ms where running it for one job takes 0.2.
+-- The planner counts an array as ten rows. Left to choose, it joined 5,000 jobs by nested loops. Before PostgreSQL 18 a
+-- function in SQL is planned at each call: that took 8 ms, where running it for one job takes 0.2.
 create or replace function :DISPATCH_POLICY_SCHEMA._allocate(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_now timestamptz

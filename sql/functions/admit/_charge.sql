@@ -1,14 +1,14 @@
--- Charges what moved, and says for every claimed partition when it is looked at next. Counters, tokens, waiting and
--- decayed admits follow the jobs Graphile Worker returned, not those chosen. A job key that replaced a waiting,
--- already admitted job counts once.
+-- Charges what was handed over, and decides for each claimed partition when it is looked at next. Counters, tokens, waiting
+-- and decayed admits follow the jobs that Graphile Worker returned, not those that were chosen. A job that replaced a
+-- waiting, already admitted one under its key counts once.
 --
 --   p_forced    tokens stop at zero
 --   saturated   a cap over all of the policy is reached, so nothing goes until a job ends. 'workers': only because they
 --     have enough to do.
 --
--- Its steps pass on one row for each limiter and each partition: only the first and _leftovers read one for each job. One
--- plan, made once, holds for one job and for 5,000 (see _allocate). It has hash joins only. So that they read no whole
--- table, every table's ids are named beside the join.
+-- Its steps pass on one row for each limiter and each partition. Only the first step and _leftovers read one for each job.
+-- One plan, made once, holds for one job and for 5,000 (see _allocate), with hash joins only. So that no step reads a whole
+-- table, each table's ids stand beside the join.
 create or replace function :DISPATCH_POLICY_SCHEMA._charge(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
@@ -18,21 +18,22 @@ create or replace function :DISPATCH_POLICY_SCHEMA._charge(
 ) language plpgsql volatile
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
-  v_takings :DISPATCH_POLICY_SCHEMA._private_taking[];
+  v_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[];
   v_left :DISPATCH_POLICY_SCHEMA._private_limiter_left[];
   v_leftovers :DISPATCH_POLICY_SCHEMA._private_leftover[];
   v_lacks :DISPATCH_POLICY_SCHEMA._private_lack[];
   v_verdicts :DISPATCH_POLICY_SCHEMA._private_verdict[];
 begin
-  v_takings := :DISPATCH_POLICY_SCHEMA._put_in_flight(
+  v_admitted := :DISPATCH_POLICY_SCHEMA._put_in_flight(
     p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions, p_now);
-  v_left := :DISPATCH_POLICY_SCHEMA._left_after(p_limiters, p_partition_ids, v_takings, p_now, p_forced);
+  v_left := :DISPATCH_POLICY_SCHEMA._left_after(p_limiters, p_partition_ids, v_admitted, p_now, p_forced);
   v_leftovers := :DISPATCH_POLICY_SCHEMA._leftovers(
-    p_policy, p_partition_ids, p_candidates, p_admissions, v_takings, p_now);
+    p_policy, p_partition_ids, p_candidates, p_admissions, v_admitted, p_now);
   v_lacks := :DISPATCH_POLICY_SCHEMA._lacks(v_leftovers, v_left, p_now);
   v_verdicts := :DISPATCH_POLICY_SCHEMA._verdicts(p_policy, v_leftovers, v_lacks, p_now);
   perform :DISPATCH_POLICY_SCHEMA._charge_limiters(
-    (p_policy).id, p_partition_ids, v_left, v_lacks, v_verdicts, p_now);
+    (p_policy).id, p_partition_ids, v_left, v_lacks, v_verdicts, p_now,
+    exists (select from unnest(p_admissions) a where a.waits_elsewhere));
   perform :DISPATCH_POLICY_SCHEMA._mark_partitions(p_policy, p_partition_ids, v_verdicts, p_now, p_tick);
   denied := (
     select coalesce(jsonb_object_agg(d.reason, d.n), '{}') from (
@@ -42,8 +43,8 @@ begin
     select case when bool_and((v.lack).kind = 'ahead') and bool_and(a.is_enough) then 'workers' else 'gate' end
     from unnest(v_verdicts) v
     left join (
-      select :DISPATCH_POLICY_SCHEMA._is_enough((l.now).in_flight + l.jobs, (l.now).finished_per_second) as is_enough
-      from unnest(v_left) l where (l.now).id = (p_policy).ahead_limiter_id
+      select :DISPATCH_POLICY_SCHEMA._is_enough(l, p_now) as is_enough
+      from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = (p_policy).ahead_limiter_id
     ) a on true
     where (v.lack).breadth >= 2 and not (v.lack).by_tokens and v.blocked_on is not null having count(*) > 0);
 end

@@ -1,8 +1,8 @@
--- The first due jobs of each partition, all chosen, whatever its gates say: for force-admission and for policies that
--- are switched off. One row more than `p_per_partition`, not chosen, tells whether the partition drains.
+-- The first due jobs of each partition, all chosen, whatever its gates say: for admission by an operator, and for policies
+-- that are switched off. One row more than `p_per_partition`, not chosen, tells whether the partition drains.
 create or replace function :DISPATCH_POLICY_SCHEMA._first_due(p_partition_ids uuid[], p_per_partition int, p_total int)
 returns setof :DISPATCH_POLICY_SCHEMA._private_candidate language sql stable as $$
-  select c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost,
+  select c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost, 0, false,
     c.pos <= p_per_partition and (p_total is null or c.overall <= p_total)
   from (
     select s.*, u.id as partition_id,

@@ -1,13 +1,14 @@
--- Hands the chosen jobs over. Where Graphile Worker refuses them as a whole they go in halves, each for good, down to the
--- single job: what passes is admitted, whatever the rest. A job that is refused alone is set aside, still staged, with
--- the error, and is tried again after a growing back-off.
+-- Hands the chosen jobs over. If Graphile Worker refuses them together, it tries halves, down to the single job: what
+-- passes is admitted, whatever the rest. A job that is refused alone is set aside with the error, still staged, and is
+-- tried again after a growing back-off.
 --
--- A job that waits for another transaction (one that has just added a job of its key, or made its queue, and has not
--- committed) is set aside as well, for moments. The limiters are locked by now, so nobody waits for long: the whole
--- for 50 ms, its parts for 5. A job without a key waits for its queue, or for its task: the others of that wait as well.
+-- A job may wait for another transaction that has just added a job of its key or made its queue, and has not committed. It
+-- is set aside as well, for a moment. The limiters are locked by now, so nobody waits for long: all together 50 ms, each
+-- part 5 ms. A job without a key waits for its queue or its task, so the others of that queue or task are set aside with
+-- it.
 --
--- After 400 refusals, or 40 waits, what was not tried yet stays as it is, for the next pass. When not one job passes, and
--- Graphile Worker's own schema is what fails, the error is raised: the jobs are not to blame.
+-- After 400 refusals or 40 waits, jobs that were not tried stay as they are for the next pass. If no job passes, and
+-- Graphile Worker's own schema fails, the error is raised: the jobs are not to blame.
 create or replace function :DISPATCH_POLICY_SCHEMA._hand_over_what_passes(
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], p_now timestamptz,
   out admissions :DISPATCH_POLICY_SCHEMA._private_admission[], out set_aside bigint[]
@@ -36,7 +37,7 @@ begin
   end;
   admissions := '{}';
   perform set_config('lock_timeout', '5ms', true);
-  -- those first that cannot wait for anybody, all at once
+  -- first all those together that cannot wait for anybody
   v_chosen := array(
     select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id = any(array(select c.staged_id from unnest(p_candidates) c where c.chosen))

@@ -1,5 +1,9 @@
--- Whether the workers have enough to do while releases rest (a quarter of a second) and a pass makes up for them.
-create or replace function :DISPATCH_POLICY_SCHEMA._is_enough(p_in_flight int, p_finished_per_second float8)
-returns boolean language sql immutable as $$
-  select p_finished_per_second > 0 and p_in_flight >= p_finished_per_second * 0.3;
+-- Whether the workers have enough to do for 0.15 s beside the jobs that run: until the next pass has brought more. `ahead`
+-- is the policy's ahead bound. While a job of a long task waits for a slot, the next pass brings no more.
+create or replace function :DISPATCH_POLICY_SCHEMA._is_enough(
+  ahead :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
+) returns boolean language sql stable as $$
+  select p.pace > 0 and ahead.in_flight - s.assumed >= p.pace * 0.15 and ahead.long_waits_until <= p_now
+  from :DISPATCH_POLICY_SCHEMA._worker_slots(ahead.policy_id) s
+  cross join lateral (select :DISPATCH_POLICY_SCHEMA._pace(ahead, s.slots, p_now) as pace) p;
 $$;

@@ -1,7 +1,9 @@
--- Whether Graphile Worker's row still has the job that was parked in it. The next job of its key may have got the row, and
--- then it has a later revision and no error; somebody may have had it retried, and then it has a time.
+-- Whether a row of Graphile Worker is still the parked job of this staged job. If somebody had the job retried, the row
+-- has a time. If the next job of the key has got the row, it has a later revision, no error, and not the flag of the
+-- staged job. The revision alone does not show that: a job that was only deduplicated (unsafe_dedupe) raises it too.
 create or replace function :DISPATCH_POLICY_SCHEMA._is_parked(
-  parked_revision int, run_at timestamptz, revision int, last_error text
+  staged_id bigint, parked_revision int, run_at timestamptz, revision int, last_error text, flags jsonb
 ) returns boolean language sql immutable as $$
-  select run_at = 'infinity' and (revision = parked_revision or last_error is not null);
+  select run_at = 'infinity' and (
+    last_error is not null or :DISPATCH_POLICY_SCHEMA._is_row_of(parked_revision, staged_id, revision, flags));
 $$;

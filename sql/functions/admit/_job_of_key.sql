@@ -1,12 +1,15 @@
--- The job Graphile Worker has under a key, as far as the next one of that key is concerned.
+-- The job that Graphile Worker has under a key, as far as a staged job of that key is concerned.
 --
---   is_kept    the next one gets its row: it waits. One that runs, or has failed for good, keeps its row without the key
---   is_native   it came past this package, and has not failed for good. A staged job is older than such a one, unless it
---     was added when that one was there. By times it cannot be told: rescheduling a row changes them
-create or replace function :DISPATCH_POLICY_SCHEMA._job_of_key(p_key text)
-returns table (id bigint, revision int, is_kept boolean, is_native boolean) language sql stable rows 1 as $$
-  select j.id, j.revision, j.locked_at is null and j.attempts < j.max_attempts,
+--   p_known_*      the job that Graphile Worker had under the key when the staged one was added
+--   next_revision  that the next job of the key gets. If this job waits, the next one gets its row. If it runs or has failed
+--     for good, the next one gets a row of its own.
+--   is_newer       it came past this package after the staged job was added, and has not failed for good. Times do not tell,
+--     because rescheduling a row changes them
+create or replace function :DISPATCH_POLICY_SCHEMA._job_of_key(p_key text, p_known_job_id bigint, p_known_revision int)
+returns table (id bigint, next_revision int, is_newer boolean) language sql stable rows 1 as $$
+  select j.id, case when j.locked_at is null and j.attempts < j.max_attempts then j.revision + 1 else 0 end,
     not :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)
       and not (j.locked_at is null and j.attempts >= j.max_attempts)
+      and (j.id, j.revision) is distinct from (p_known_job_id, p_known_revision)
   from :GRAPHILE_WORKER_SCHEMA.jobs j where j.key = p_key limit 1;
 $$;

@@ -1,4 +1,4 @@
--- Which limiters have no room for the partitions' next jobs, and when each may have.
+-- The limiters that have no room for the partitions' next jobs, and when each may have room.
 create or replace function :DISPATCH_POLICY_SCHEMA._lacks(
   p_leftovers :DISPATCH_POLICY_SCHEMA._private_leftover[], p_left :DISPATCH_POLICY_SCHEMA._private_limiter_left[],
   p_now timestamptz
@@ -9,7 +9,7 @@ begin
         p.partition_id, u.ord, l.id, l.breadth, l.kind, l.tokens is not null,
         case when l.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
             l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, p.head_cost, p_now)
-          -- Graphile Worker notifies nobody when it has recorded an end
+          -- nobody is notified when Graphile Worker has recorded an end
           when l.ending > 0 then p_now + interval '10 milliseconds' end,
         case when l.id is null then 'concurrency_full'
           when l.tokens is not null then case when l.rate <= 0 then 'rate_zero' else 'throttle_empty' end

@@ -1,7 +1,7 @@
--- What these limiters have left after a pass that took `p_takings`. `p_forced`: tokens stop at zero.
+-- What these limiters have left after a pass that put `p_admitted` in flight. `p_forced`: tokens stop at zero.
 create or replace function :DISPATCH_POLICY_SCHEMA._left_after(
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_partition_ids uuid[],
-  p_takings :DISPATCH_POLICY_SCHEMA._private_taking[], p_now timestamptz, p_forced boolean
+  p_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], p_now timestamptz, p_forced boolean
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiter_left[] language plpgsql stable as $$   -- planned as _charge
 begin
   return array(
@@ -13,13 +13,13 @@ begin
     from unnest(p_limiters) l
     left join (
       select u.id, sum(n.jobs)::int as jobs, sum(n.cost) as cost
-      from unnest(p_takings) n
+      from unnest(p_admitted) n
       join :DISPATCH_POLICY_SCHEMA._private_partitions p on p.id = n.partition_id
       cross join unnest(p.limiter_ids) u (id)
       where n.jobs > 0 and p.id = any(p_partition_ids) group by u.id
     ) n on n.id = l.id
     cross join lateral (
-      -- a cap has no tokens, which is null: greatest and least would make a 0 of it, and the cap would look full
+      -- a cap's tokens are null: greatest and least would make them 0, and the cap would look full
       select case when p_forced and l.tokens is not null then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
         else l.tokens - coalesce(n.cost, 0) end as tokens_left
     ) t);

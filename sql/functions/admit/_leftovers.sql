@@ -1,9 +1,9 @@
--- What a pass leaves of each claimed partition: its share, its probe, and the next of its jobs.
+-- What a pass leaves of each claimed partition: its share, its probe, and its next job.
 create or replace function :DISPATCH_POLICY_SCHEMA._leftovers(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[],
-  p_takings :DISPATCH_POLICY_SCHEMA._private_taking[], p_now timestamptz
+  p_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_leftover[] language plpgsql stable as $$   -- planned as _charge
 begin
   return array(
@@ -19,7 +19,7 @@ begin
           where s.partition_id = p.id and not s.due
         ) end):::DISPATCH_POLICY_SCHEMA._private_leftover
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
-    left join unnest(p_takings) n on n.partition_id = p.id
+    left join unnest(p_admitted) n on n.partition_id = p.id
     left join (
       select distinct on (c.partition_id) c.* from unnest(p_candidates) c
       where (c.staged_id in (select a.staged_id from unnest(p_admissions) a)) is not true

@@ -2,6 +2,9 @@
 -- one is null. At a rate of zero or less nothing goes, whatever the bucket has. A caller that decides by it has locked the
 -- limiters in an earlier statement.
 --
+-- It repeats which override _override_at takes, because it looks all overrides up at once. With a call of _override_at for
+-- each limiter, a pass of 1,000 jobs over 50 partitions took a sixth more processor time.
+--
 --   p_bounded    false: the ahead bound does not count. An explicit tick is not kept just ahead of the workers.
 --   spent        of a sliding window, whose tokens are what it has left; else null
 --   measured     how many jobs of the policy finished in a second, if it is time to measure anew
@@ -15,8 +18,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     select o.*, p_now < o.until_at as in_force
     from :DISPATCH_POLICY_SCHEMA._overrides_by(p_policy_id, p_now) o
   ),
-  effective as materialized (   -- what it works out is used more than once
-    select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.by_tokens,
+  effective as materialized (   -- materialized, because it is used more than once
+    select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.admitted, l.by_tokens,
       case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
       case when l.by_tokens and (l.numbers).sliding is not true and exists (
           select from override x
@@ -24,12 +27,12 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
             and (x.began_at > l.refilled_at or (x.until_at > l.refilled_at and not x.in_force)))
         then :DISPATCH_POLICY_SCHEMA._throttle_settled(l, p_now) end as settled,
       case when l.longest_until > p_now then l.longest end as longest,
-      l.tokens, l.refilled_at, l.spent, l.finished_per_second, l.numbers as own_numbers, n.numbers,
+      l.tokens, l.refilled_at, l.spent, l.numbers as own_numbers, n.numbers,
       (n.numbers).sliding is true as sliding,
-      -- every second
+      -- once a second
       case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
         (l.released - l.sampled_released) / greatest(extract(epoch from p_now - l.sampled_at)::float8, 1), 0) end as measured,
-      case when l.kind <> 'ahead' or p_bounded then :DISPATCH_POLICY_SCHEMA._gate_cap(l, n.numbers) end as cap,
+      case when l.kind <> 'ahead' or p_bounded then :DISPATCH_POLICY_SCHEMA._gate_cap(l, n.numbers, p_now) end as cap,
       case when l.kind = 'ahead' and p_bounded
         then cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending)) else 0 end as ending
     from :DISPATCH_POLICY_SCHEMA._private_limiters l
@@ -45,7 +48,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     case when e.sliding then :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers) else (e.numbers).per end,
     case when e.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.numbers) end,
     case when e.by_tokens then case
-      when (e.numbers).rate <= 0 and not e.sliding then coalesce((e.settled).tokens, e.tokens)   -- a halt takes nothing
+      when (e.numbers).rate <= 0 and not e.sliding then coalesce((e.settled).tokens, e.tokens)   -- a halted bucket keeps its tokens
       when e.sliding then :DISPATCH_POLICY_SCHEMA._window_left(e.spent, e.numbers, p_now)
       else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
         coalesce((e.settled).tokens, e.tokens), coalesce((e.settled).refilled_at, e.refilled_at), e.numbers, p_now)
@@ -60,9 +63,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now
         and e.reserved_until <= p_now + greatest(p_now - q.waiting_since, '1 second') + interval '1 second'),
-    e.reserved_until, e.ending, e.finished_per_second, e.measured,
+    e.reserved_until, e.ending, e.measured,
     case when e.sliding then greatest(
       :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers), :DISPATCH_POLICY_SCHEMA._window_seconds(e.own_numbers),
-      e.longest) end
+      e.longest) end,
+    e.admitted
   from effective e;
 $$;

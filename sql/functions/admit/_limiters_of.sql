@@ -1,4 +1,4 @@
--- All limiters of these partitions. In PL/pgSQL a session plans it once, not at each call.
+-- All limiters of these partitions. It is in PL/pgSQL, so that a session plans it once and not at each call.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_of(p_partition_ids uuid[]) returns bigint[]
 language plpgsql stable as $$
 begin

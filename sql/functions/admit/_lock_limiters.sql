@@ -1,5 +1,5 @@
--- Locks every limiter of these partitions, ascending, and returns their ids. What they hold must be read in a later
--- statement: a lock does not refresh the snapshot of the statement that waited for it.
+-- Locks every limiter of these partitions, ascending, and returns their ids. A lock does not refresh the snapshot of the
+-- statement that waited for it. So their numbers must be read in a later statement.
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_limiters(p_partition_ids uuid[])
 returns bigint[] language plpgsql as $$
 declare

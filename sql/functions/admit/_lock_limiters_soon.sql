@@ -1,5 +1,5 @@
--- _lock_limiters for passes: after 100 ms it raises lock_not_available. A release or another pass holds a limiter for a few
--- milliseconds; an application's transaction for as long as it likes.
+-- _lock_limiters for passes: after 100 ms it raises lock_not_available. A release or another pass has a limiter locked for
+-- a few milliseconds, an application's transaction for as long as it likes.
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(p_partition_ids uuid[])
 returns bigint[] language plpgsql set lock_timeout = '100ms' as $$
 begin

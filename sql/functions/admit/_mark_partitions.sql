@@ -1,27 +1,44 @@
 -- Writes to each claimed partition what was admitted, the place of its next job, and when it is looked at again.
+--
+-- A partition is in line while only others stand before it. What it waits for its own gates does not count. Of those that
+-- the budget left, the ones that have been in line for longest may go first in the next pass.
 create or replace function :DISPATCH_POLICY_SCHEMA._mark_partitions(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_verdicts :DISPATCH_POLICY_SCHEMA._private_verdict[], p_now timestamptz, p_tick bigint
 ) returns void language plpgsql volatile as $$   -- planned as _charge
+declare
+  v_first uuid[] := '{}';
 begin
+  if (p_policy).admission_budget is not null and exists (select from unnest(p_verdicts) v where v.reason = 'tick_budget') then
+    v_first := array(
+      select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p
+      where p.id = any(array(
+          select (v.leftover).partition_id from unnest(p_verdicts) v
+          where v.reason = 'tick_budget' and (v.leftover).admitted = 0))
+        and p.ready and p.in_line_since <= :DISPATCH_POLICY_SCHEMA._long_since(p_now)
+      order by p.in_line_since, p.id
+      limit (select :DISPATCH_POLICY_SCHEMA._longest_first(p_policy, l.admitted, (p_policy).admission_budget)
+        from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = (p_policy).ahead_limiter_id));
+  end if;
   update :DISPATCH_POLICY_SCHEMA._private_partitions p set
     decayed_admits = s.decayed,
-    decayed_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(p.decayed_at, p_now),
-    fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(s.decayed, s.weight, (p_policy).half_life, p_now),
+    decayed_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(p.decayed_at, p_now),
+    fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, s.decayed, p.mean_work, s.weight, p_now),
+    looked_at = p_now,
     admitted_total = p.admitted_total + s.admitted,
     admitted_at = case when s.admitted > 0 then p_now else p.admitted_at end,
     due_at = case
-      -- due, and promoted by nobody: another session holds the row
+      -- it is due, but another session has its row locked
       when s.head_id is null and s.admitted = 0 and s.next_run_at <= p_now then p_now + interval '50 milliseconds'
       when s.head_id is null then coalesce(s.next_run_at, 'infinity')
       when v.reason = 'tick_budget' then s.due_at
-      -- by a time ahead it would not be looked at again before that time has come
+      -- with a time ahead it would not be looked at before that time
       else least(p_now, clock_timestamp()) end,
-    head_priority = coalesce(s.head_priority, 32767),
-    head_run_at = coalesce(s.head_run_at, 'infinity'),
-    head_id = coalesce(s.head_id, 9223372036854775807),
+    head_priority = coalesce(s.head_priority, n.priority),
+    head_run_at = coalesce(s.head_run_at, n.run_at),
+    head_id = coalesce(s.head_id, n.id),
     head_cost = coalesce(s.head_cost, 1),
-    -- a paused or held partition waits for its operator, for no limiter
+    -- a paused or held partition waits for no limiter
     denied_until = case when p.held_until <= p_now and p.paused_until <= p_now
       then coalesce(v.denied_until, '-infinity') else '-infinity' end,
     blocked_on = case when p.held_until <= p_now and p.paused_until <= p_now then v.blocked_on end,
@@ -30,9 +47,15 @@ begin
     denied_reason = v.reason,
     waiting_since = case when s.head_id is null then null when s.admitted > 0 then p_now
       else least(s.waiting_since, p_now) end,
+    in_line_since = case
+      when s.head_id is null or s.probe_job_id is not null or (v.lack).breadth = 0 then null
+      when s.admitted > 0 then p_now
+      else least(case when p.ready then p.in_line_since end, p_now) end,
+    goes_first = p.id = any(v_first),
     probe_job_id = s.probe_job_id,
     visited = p_tick
   from unnest(p_verdicts) v cross join lateral (select (v.leftover).*) s
+    cross join :DISPATCH_POLICY_SCHEMA._no_head() n
   where p.id = s.partition_id and p.id = any(p_partition_ids);
 end
 $$;

@@ -1,6 +1,6 @@
--- When something may be admitted next: the first partition, the next token of a shared bucket somebody waits for, the
--- start or end of an override that waiters are to be told of, the end of a pause of the whole policy. Null: nothing until something happens.
--- `p_saturated`: no partition may go, however eligible, until a job ends.
+-- When something may be admitted next. The first partition is eligible then, or a shared bucket that somebody waits for
+-- gets its next token. Or an override starts or ends that concerns waiters, or the pause of the whole policy ends. Null:
+-- not before something happens. `p_saturated`: no partition may go, however eligible, until a job ends.
 create or replace function :DISPATCH_POLICY_SCHEMA._next_eligible_at(
   p_policy text, p_shard text, p_saturated boolean default false
 )
@@ -13,9 +13,12 @@ begin
     (select min(x.eligible_at) from unnest(
         case when p_saturated then '{}' when p_shard is null then :DISPATCH_POLICY_SCHEMA._shards(p.id) else array[p_shard] end) s (shard)
       cross join lateral (
-        select q.eligible_at from :DISPATCH_POLICY_SCHEMA._private_partitions q
-        where q.policy_id = p.id and q.shard = s.shard and q.eligible_at < 'infinity'
-        order by q.eligible_at, q.visited limit 1
+        (select q.eligible_at from :DISPATCH_POLICY_SCHEMA._private_partitions q
+          where q.policy_id = p.id and q.shard = s.shard and q.eligible_at < 'infinity' and not q.ready
+          order by q.eligible_at, q.visited limit 1)
+        union all
+        (select q.eligible_at from :DISPATCH_POLICY_SCHEMA._private_partitions q
+          where q.policy_id = p.id and q.shard = s.shard and q.ready order by q.fair_key limit 1)
       ) x),
     (select l.wake_at from :DISPATCH_POLICY_SCHEMA._private_limiters l
       where l.policy_id = p.id and l.wake_at is not null order by l.wake_at limit 1),

@@ -2,9 +2,9 @@
 --
 --   p_all   all that may go; else only as many as the partition's share could be
 --
--- The share: with room for n jobs over k partitions, the n smallest virtual times are below the level at which n + k
--- jobs would be, had every partition enough of them, and that level is the least of (n + k + admits) / weight, summed
--- over the partitions with the smallest admits / weight.
+-- The share: let there be room for n jobs over k partitions. The n smallest virtual times are below the level at which n +
+-- k jobs would be, if every partition had enough. That level is the least of (n + k + admits) / weight, summed over the
+-- partitions with the smallest admits / weight.
 --
 -- If fairness is by work, a partition's admits and weight are in its own jobs. Both are divided by what one of them counts
 -- for, which leaves admits / weight as it is.
@@ -19,22 +19,26 @@ begin
     select u.partition_id, count(u.limiter_id) as known, min(u.jobs) as jobs,
       min(u.jobs) filter (where u.breadth >= 2) as broad_jobs,
       coalesce(min(u.tokens) filter (where u.breadth = 0), 'Infinity') as bucket,
-      coalesce(min(u.tokens) filter (where u.breadth = 0 and u.tokens < u.capacity - 1e-9), 'Infinity')
-        as unfilled_bucket
+      coalesce(min(u.tokens) filter (
+        where u.breadth = 0 and not :DISPATCH_POLICY_SCHEMA._is_full(u.tokens, u.capacity)), 'Infinity') as unfilled_bucket
     from unnest(p_uses) u group by u.partition_id
   ),
   part as materialized (
     select p.id, p.head_priority, p.head_run_at, p.head_id, p.weight / e.work as weight,
-      :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) / e.work as decayed,
+      case when d.decayed < e.work / 1000 then 0 else d.decayed / e.work end as decayed,   -- as _fair_key
       greatest(0, least((p_policy).batch_size,
         case when r.known < cardinality(p.limiter_ids) then 0 else r.jobs end,
         case when p.probing then case when p.probe_job_id is null then 1 else 0 end end))::int as allow,
       (p_policy).fair_by_work and r.jobs > (p_policy).batch_size and not p.probing as goes_on,
+      (p_policy).half_life is not null and p.admitted_at < p_now - interval '1 second' as is_new,
+      p.goes_first,
       coalesce(r.broad_jobs, 1e6) as broad_jobs,
       coalesce(r.bucket, 'Infinity') as bucket, coalesce(r.unfilled_bucket, 'Infinity') as unfilled_bucket
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     left join room r on r.partition_id = p.id
     cross join lateral (select coalesce(:DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work), 1) as work) e
+    cross join lateral (
+      select :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) as decayed) d
     where p.id = any(p_partition_ids)
   ),
   total as materialized (
@@ -54,7 +58,7 @@ begin
       case when p.allow = 0 then 0 else greatest(1, least(p.allow::float8,
         case when not p_all and (p_policy).half_life is null then t.jobs end,
         floor(v.vt * p.weight - p.decayed + 1e-6)))::int end,
-      p.bucket, p.unfilled_bucket, p.goes_on):::DISPATCH_POLICY_SCHEMA._private_offer),
+      p.bucket, p.unfilled_bucket, p.goes_on, p.is_new, p.goes_first):::DISPATCH_POLICY_SCHEMA._private_offer),
     min(t.jobs)
   into offers, most
   from part p cross join total t cross join level v;

@@ -1,5 +1,5 @@
--- Jobs of the claimed partitions whose time has come enter the admission index; rows another session holds come
--- later. The head of a partition moves down to them. At most 1,000 per partition and pass.
+-- Marks jobs of the claimed partitions as due whose time has come. It skips locked rows. The head of a partition moves down
+-- to them. At most 1,000 per partition and pass.
 create or replace function :DISPATCH_POLICY_SCHEMA._promote(p_partition_ids uuid[], p_now timestamptz)
 returns void language plpgsql as $$
 begin

@@ -1,24 +1,27 @@
--- Puts those of the claimed partitions off that use a limiter which another transaction has locked, and returns the others.
--- These limiters are `p_held`, and of those that passes have found locked before, which `p_busy` names, the ones that still
--- are: so only the first pass waits for one. A partition is put off for as long as its limiter has been locked, a tenth of a second
--- at least and a second at most.
+-- Puts off the claimed partitions that use a limiter which another transaction has locked, and returns the others. Without
+-- `p_busy`, each pass would wait for the limiter again.
+--
+--   p_locked   limiters that this pass found locked
+--   p_busy     limiters that earlier passes found locked, with the time; those that still are count as well
+--
+-- A partition is put off for as long as its limiter has been locked, at least a tenth of a second and at most a second.
 create or replace function :DISPATCH_POLICY_SCHEMA._put_off(
-  p_policy_id int, p_partition_ids uuid[], p_busy jsonb, p_held bigint[], p_remember boolean, p_now timestamptz
+  p_policy_id int, p_partition_ids uuid[], p_busy jsonb, p_locked bigint[], p_remember boolean, p_now timestamptz
 ) returns uuid[] language plpgsql as $$
 declare
-  v_held bigint[] := p_held || :DISPATCH_POLICY_SCHEMA._held_limiters(array(
-    select k::bigint from jsonb_object_keys(p_busy) k where k::bigint <> all (p_held)));
+  v_locked bigint[] := p_locked || :DISPATCH_POLICY_SCHEMA._locked_limiters(array(
+    select k::bigint from jsonb_object_keys(p_busy) k where k::bigint <> all (p_locked)));
   v_busy jsonb;
   v_put_off uuid[];
 begin
   v_busy := (
     select coalesce(jsonb_object_agg(u.id, coalesce(p_busy -> u.id::text, to_jsonb(p_now))), '{}')
-    from unnest(v_held) u (id));
+    from unnest(v_locked) u (id));
   if p_remember and v_busy <> p_busy then
     update :DISPATCH_POLICY_SCHEMA._private_turns t set busy = v_busy
     where t.policy_id = p_policy_id and t.step = 'admit' and t.place = 0;
   end if;
-  if v_held = '{}' then
+  if v_locked = '{}' then
     return p_partition_ids;
   end if;
   with put_off as (
@@ -26,8 +29,8 @@ begin
       blocked_on = null,
       denied_until = p_now + least(greatest(interval '100 milliseconds', (
         select max(p_now - (v_busy ->> u.id::text)::timestamptz)
-        from unnest(p.limiter_ids) u (id) where u.id = any(v_held))), interval '1 second')
-    where p.id = any(p_partition_ids) and p.limiter_ids && v_held
+        from unnest(p.limiter_ids) u (id) where u.id = any(v_locked))), interval '1 second')
+    where p.id = any(p_partition_ids) and p.limiter_ids && v_locked
     returning p.id
   )
   select array_agg(o.id) into v_put_off from put_off o;

@@ -1,14 +1,20 @@
--- One ranking. A candidate's virtual time is (decayed admits + its position in its partition) / weight. It goes when its
+-- Ranks candidates. A candidate's virtual time is (decayed admits + its position in its partition) / weight. It goes if its
 -- rank by virtual time is within what is left of every limiter it uses. For a throttle the rank is the running sum of
--- costs. Narrow scopes come first, so that what a narrow scope refuses takes nothing from a broad one. The budget then
--- takes the smallest virtual times. Over all candidates that is max-min fair, and uses the whole budget.
+-- costs.
+--
+-- Narrow scopes come first, so that a job which a narrow scope refuses takes nothing from a broad one. The budget then
+-- takes the smallest virtual times. Over all candidates this is max-min fair, and uses the whole budget.
 --
 --   p_most       what all partitions together may have
 --   wants_more   a partition got all it was offered, and could have more
 --
--- If fairness is by work, and the batch takes only the first jobs of a partition, those of all others that come behind its
--- next job wait, because the next pass follows at once. Else long jobs took what room its short ones, a batch at a time,
--- left.
+-- The next job of a partition that goes first has the least virtual time of all, see _longest_first.
+--
+-- If fairness is by work, the batch may take only the first jobs of a partition. Then the jobs of all others that come
+-- behind its next job wait, because the next pass follows at once. Otherwise long jobs took the room that its short jobs
+-- left, a batch at a time.
+--
+-- It is longer than others: its steps narrow one set of candidates, breadth by breadth, and each step reads all of it.
 create or replace function :DISPATCH_POLICY_SCHEMA._rank(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_uses :DISPATCH_POLICY_SCHEMA._private_use[],
   p_offers :DISPATCH_POLICY_SCHEMA._private_offer[], p_most float8,
@@ -16,11 +22,13 @@ create or replace function :DISPATCH_POLICY_SCHEMA._rank(
 ) language plpgsql stable as $$   -- planned as _allocate
 begin
   with cand as materialized (
-    select s.*, p.partition_id, p.goes_on, p.offer, p.bucket, p.unfilled_bucket,
-      case when (p_policy).half_life is null then 0 else (p.decayed + s.pos) / p.weight end as vt
+    select s.*, p.partition_id, p.goes_on, p.is_new, p.offer, p.bucket, p.unfilled_bucket,
+      case when (p_policy).half_life is null then 0
+        when p.goes_first and s.pos = 1 then '-Infinity'
+        else (p.decayed + s.pos) / p.weight end as vt
     from unnest(p_offers) p
     cross join lateral (
-      -- numbered within each partition, in the index's order: no sort
+      -- numbered within each partition, in the index's order, without a sort
       select s.*, row_number() over in_order as pos, sum(s.cost) over in_order as used
       from (
         select s.ctid as ct, s.id, s.priority, s.run_at, s.cost
@@ -33,7 +41,7 @@ begin
       window in_order as (order by s.priority, s.run_at, s.id rows unbounded preceding)
     ) s
   ),
-  -- each pass drops what one breadth of scopes refuses
+  -- each pass drops the candidates that one breadth of scopes refuses
   narrow as materialized (
     select c.id, c.partition_id, c.pos, c.cost, c.vt, c.priority, c.run_at from cand c
     where c.pos <= c.offer and (
@@ -56,7 +64,7 @@ begin
           r.tokens, case when r.rank = 1 then r.capacity else 'Infinity' end, r.used)
     )
   ),
-  -- a broad limiter that could take every candidate refuses none: not ranked (a third of the time of 5,000 jobs)
+  -- A broad limiter that could take every candidate refuses none. So it is not ranked (a third of the time of 5,000 jobs).
   demand as materialized (select count(*) as jobs, sum(c.cost) as cost from keyed c),
   broad as materialized (
     select c.* from keyed c where c.id not in (
@@ -81,7 +89,7 @@ begin
     select c.vt, c.priority, c.run_at, c.id from cand c where c.id in (select chosen.id from chosen)
     order by c.vt desc, c.priority desc, c.run_at desc, c.id desc limit 1
   ),
-  -- partitions that got all they were offered, and whose next job might have gone: there is room, or it is before the last
+  -- partitions that got all they were offered, and whose next job might have gone: there is room, or it ranks before the last
   eager as (
     select from cand n
     join unnest(p_offers) p on p.partition_id = n.partition_id and p.offer < p.allow and n.pos = p.offer + 1
@@ -92,7 +100,7 @@ begin
     where (select count(*) from chosen) < p_most
       or (n.vt, n.priority, n.run_at, n.id) < (select l.vt, l.priority, l.run_at, l.id from last l)
   )
-  select array_agg(row(c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost,
+  select array_agg(row(c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost, c.vt, c.is_new and c.pos = 1,
       c.id in (select chosen.id from chosen)):::DISPATCH_POLICY_SCHEMA._private_candidate),
     exists (select from eager)
   into candidates, wants_more

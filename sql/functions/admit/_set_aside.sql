@@ -1,9 +1,9 @@
--- Sets a job aside, still staged, and where it waits for another transaction all of `p_among` that wait for the same.
--- Returns which.
+-- Sets a job aside, still staged. If it waits for another transaction, all of `p_among` are set aside that wait for the
+-- same. Returns which.
 create or replace function :DISPATCH_POLICY_SCHEMA._set_aside(
   p_staged_id bigint, p_among bigint[], p_error text, p_locks boolean, p_now timestamptz
 ) returns bigint[] language sql volatile as $$
-  -- those that another session has locked stay as they are: this is done while an error is handled, and must not fail
+  -- It leaves jobs that another session has locked: it runs while an error is handled, and must not fail.
   with same as materialized (
     select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     join :DISPATCH_POLICY_SCHEMA._private_staged_jobs x on x.id = p_staged_id

@@ -1,4 +1,4 @@
--- `whenBusy: "skip"`: a partition that its gates deny loses what is due by now, parked jobs apart.
+-- Drops the due jobs of partitions whose gates deny them, except for parked jobs (`whenBusy: "skip"`).
 create or replace function :DISPATCH_POLICY_SCHEMA._skip_denied(p_policy text, p_partition_ids uuid[])
 returns void language plpgsql as $$
 declare
@@ -17,13 +17,13 @@ begin
       for update skip locked)
     returning s.partition_id
   ),
-  noted as (
+  recorded as (
     insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, key, reason, jobs)
     select p_policy, d.id, d.key, 'busy', count(*) from skipped s join denied d on d.id = s.partition_id
     group by d.id, d.key
   ),
-  -- nothing waits any more; what is left (another session's, or parked) is found when it looks again
-  told as (
+  -- The partition waits no longer. Jobs that stay (locked, or parked) are found when it is looked at again.
+  woken as (
     update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null
     where q.id in (select s.partition_id from skipped s)
   )

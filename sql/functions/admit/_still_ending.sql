@@ -1,5 +1,5 @@
--- Which of these jobs, released as they ended, Graphile Worker still has as they were then. One that runs again counts as
--- in flight.
+-- Those of these released jobs that Graphile Worker still has as they were at their end. A job that runs again counts as in
+-- flight.
 create or replace function :DISPATCH_POLICY_SCHEMA._still_ending(p_job_ids bigint[]) returns bigint[]
 language plpgsql stable as $$
 begin

@@ -6,7 +6,7 @@ begin
   return array(
     select row(
         p.id, l.id, l.breadth,
-        -- a slot that is reserved for a partition outside the claim is not there
+        -- a slot that is reserved for a partition outside the claim does not count
         l.slots - case when l.reserved_for <> all (p_partition_ids) then 1 else 0 end,
         l.tokens, l.capacity, l.reserved_for,
         case

@@ -1,5 +1,5 @@
--- What becomes of each claimed partition: why it keeps due jobs, on which limiter it waits, and when it is looked at again
--- if nobody wakes it. It waits for the first limiter, narrow scopes first, that has no room for its next job.
+-- Decides about each claimed partition: why due jobs stay, which limiter it waits for, and when it is looked at again if
+-- nobody wakes it. It waits for the first limiter, narrow scopes first, that has no room for its next job.
 create or replace function :DISPATCH_POLICY_SCHEMA._verdicts(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_leftovers :DISPATCH_POLICY_SCHEMA._private_leftover[],
   p_lacks :DISPATCH_POLICY_SCHEMA._private_lack[], p_now timestamptz
@@ -9,7 +9,7 @@ begin
     select row(
         p, k,
         case when p.head_id is null then null
-          when p.probe_job_id is not null then 'breaker_open'
+          when p.probe_job_id is not null then 'probing'
           when k.partition_id is not null then w.last_reason
           when p.head_chosen is true then null
           when p.admitted >= (p_policy).batch_size then 'batch'
@@ -21,8 +21,8 @@ begin
           when k.limiter_id is null then p_now + interval '1 second'
           when k.by_tokens then least(
             case when k.breadth = 0 then w.own_ready_at else 'infinity' end, (
-              -- a job that comes before its next one may cost less, and is not due yet: it is looked at when it is. Of
-              -- the first twenty that become due; after them the partition is looked at again.
+              -- A job that is not due yet may come before its next one, and cost less. So the partition is looked at when
+              -- it is due. Of the first twenty; after them the partition is looked at again.
               select min(greatest(x.at, p_now + interval '50 milliseconds')) from (
                 select y.*, row_number() over () as place from (
                   select coalesce(s.retry_at, s.run_at) as at, s.priority, s.run_at, s.id
@@ -32,13 +32,13 @@ begin
               ) x
               where (x.priority, x.run_at, x.id) < (p.head_priority, p.head_run_at, p.head_id) or x.place = 20))
           else 'infinity' end,
-        -- also on a bucket of its own, whose time is known: other numbers change it
+        -- also on a bucket of its own, whose time is known, because other numbers change that time
         case when p.head_id is null or p.probe_job_id is not null then null
           when k.breadth = 0 and k.by_tokens then w.own_id
           else k.limiter_id end):::DISPATCH_POLICY_SCHEMA._private_verdict
     from unnest(p_leftovers) p
     left join (
-      -- of its own buckets, the one that is ready last; of all that lack room, the reason of the last
+      -- of its own buckets, the one that is ready last; of all limiters without room, the reason of the last
       select distinct on (x.partition_id) x.partition_id, x as lack,
         first_value(x.ready_at) over own as own_ready_at,
         first_value(x.limiter_id) over own as own_id,

@@ -1,5 +1,5 @@
--- What a job counts for where fairness is by work: the seconds that those of its partition ran lately; a second where none
--- has ended yet. Null where each job counts for one.
+-- What a job counts for if fairness is by work: the seconds that its partition's jobs ran lately; one second if none has
+-- ended yet. Null if each job counts for one.
 create or replace function :DISPATCH_POLICY_SCHEMA._work_of(
   policy :DISPATCH_POLICY_SCHEMA._private_policies, mean_work float8
 ) returns float8 language sql immutable as $$

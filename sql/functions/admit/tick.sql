@@ -1,5 +1,5 @@
--- One admission pass from SQL: routes what arrived, then admits. Gates decide alone: it is not held to the ahead
--- bound. Without a policy: every policy, in one transaction (a process that has the package takes one each).
+-- One routing and one admission pass from SQL. Gates alone decide: it does not keep to the ahead bound. Without a policy it
+-- ticks every policy in one transaction. (A process that has the package uses one transaction for each.)
 --
 --   select * from dispatch_policy.tick('fetch_endpoint');
 create or replace function :DISPATCH_POLICY_SCHEMA.tick(
@@ -24,7 +24,7 @@ begin
     claimed := claimed + v_pass.claimed;
     admitted := admitted + v_pass.admitted;
     denied := :DISPATCH_POLICY_SCHEMA._sum_counts(denied, v_pass.denied);
-    dropped := dropped + (select coalesce(sum(d.jobs), 0) from :DISPATCH_POLICY_SCHEMA._take_drops(v_policy) d);
+    dropped := dropped + (select coalesce(sum(d.jobs), 0) from :DISPATCH_POLICY_SCHEMA._consume_drops(v_policy) d);
     next_eligible_at := least(next_eligible_at, v_pass.next_eligible_at);
   end loop;
   if not found and tick.policy is not null then

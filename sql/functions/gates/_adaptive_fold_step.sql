@@ -1,4 +1,4 @@
--- Folds finished jobs into an adaptive limiter, in the order they finished: one _adaptive_observe for each.
+-- One step of _adaptive_fold: an _adaptive_observe of the limiter as the jobs before left it.
 create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_fold_step(
   state :DISPATCH_POLICY_SCHEMA._private_limiters, limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
   lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
@@ -6,11 +6,3 @@ create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_fold_step(
   select :DISPATCH_POLICY_SCHEMA._adaptive_observe(
     coalesce(state, limiter), lag_ms, succeeded, admitted_at, was_in_flight, now);
 $$;
-
-create or replace aggregate :DISPATCH_POLICY_SCHEMA._adaptive_fold(
-  limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
-  lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz
-) (
-  sfunc = :DISPATCH_POLICY_SCHEMA._adaptive_fold_step,
-  stype = :DISPATCH_POLICY_SCHEMA._private_limiters
-);

@@ -1,11 +1,14 @@
--- Folds finished jobs, in the order they finished, into an adaptive limiter. Per job: the lag's EWMA; a failure
--- multiplies the cap by failure_decrease_factor; an EWMA over target by overload_decrease_factor; else it grows by
--- one. It grows only while the cap was binding (in flight at least half of it), and shrinks at most once per round:
--- jobs admitted before the last decrease saw the old cap and say nothing about the new one. (A decrease ahead of now is a
--- wrong clock's, and ends no round.)
+-- Folds finished jobs into an adaptive limiter, in the order they finished.
 --
--- A lag that is not known, or cannot be one, leaves the average as it is. An average of nearly nothing is nothing:
--- PostgreSQL raises an error where a product underflows, and after 1,075 lags of 0 no release succeeded any more.
+-- Each job moves the lag's EWMA. A failure multiplies the cap by failure_decrease_factor, an EWMA over target by
+-- overload_decrease_factor; otherwise the cap grows by one. It grows only while the cap was binding (in flight at least
+-- half of it).
+--
+-- It shrinks at most once per round: jobs admitted before the last decrease saw the old cap, and say nothing about the new
+-- one. (A decrease ahead of now comes from a wrong clock, and ends no round.)
+--
+-- A lag that is unknown or impossible leaves the average as it is. An average of nearly nothing is nothing: PostgreSQL
+-- raises an error if a product underflows, and after 1,075 lags of 0 no release succeeded any more.
 create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_observe(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
   lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz

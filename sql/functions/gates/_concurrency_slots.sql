@@ -1,4 +1,4 @@
--- Slots left under a cap; a cap lowered below what is in flight leaves none, and nothing negative.
+-- The slots left under a cap, never negative: a cap that was lowered below the number in flight leaves none.
 create or replace function :DISPATCH_POLICY_SCHEMA._concurrency_slots(max int, in_flight int)
 returns int language sql immutable as $$
   select greatest(max - in_flight, 0);

@@ -1,13 +1,14 @@
--- How many jobs may be in flight at once under this gate, by `numbers` (its own, or an override's); null: no bound, which
--- is so of gates that count tokens. A new kind of cap is a line here.
+-- How many jobs may be in flight at once under this gate, by `numbers` (its own, or an override's). Null: no bound, as for
+-- gates that count tokens. A new kind of cap is a line here.
 create or replace function :DISPATCH_POLICY_SCHEMA._gate_cap(
-  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers
+  limiter :DISPATCH_POLICY_SCHEMA._private_limiters, numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers,
+  p_now timestamptz
 ) returns int language sql stable as $$
   select case limiter.kind
     when 'concurrency' then (numbers).max
     when 'adaptive_concurrency' then :DISPATCH_POLICY_SCHEMA._adaptive_cap(
       coalesce(limiter.current_max, (limiter.numbers).initial_max), (numbers).min, (numbers).max, (numbers).initial_max,
       limiter.in_flight)
-    when 'ahead' then :DISPATCH_POLICY_SCHEMA._ahead_cap(limiter)
+    when 'ahead' then :DISPATCH_POLICY_SCHEMA._ahead_cap(limiter, p_now)
   end;
 $$;

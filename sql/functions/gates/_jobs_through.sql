@@ -3,5 +3,6 @@ create or replace function :DISPATCH_POLICY_SCHEMA._jobs_through(tokens float8, 
 returns float8 language sql immutable as $$
   select case when cost = 0 and tokens >= 0 then 1e6   -- it needs no token
     else greatest(
-      least(floor((tokens + 1e-9) / greatest(cost, 1e-9)), 1e6), case when tokens >= capacity - 1e-9 then 1 end) end;
+      least(floor((tokens + 1e-9) / greatest(cost, 1e-9)), 1e6),
+      case when :DISPATCH_POLICY_SCHEMA._is_full(tokens, capacity) then 1 end) end;
 $$;

@@ -1,7 +1,9 @@
 -- Whether a throttle lets a job of this cost go: it has as many tokens, or it is full. So a job dearer than a full bucket
--- does not wait for ever; it leaves the bucket in debt. `capacity` infinite: only tokens count, for jobs that go behind
--- another one. 1e-9 is for sums that were rounded. An expression, so that it is inlined.
+-- does not wait for ever; it leaves the bucket in debt.
+--
+-- `capacity` infinite: only tokens count, for jobs that go behind another one. It is an expression, so that PostgreSQL
+-- inlines it.
 create or replace function :DISPATCH_POLICY_SCHEMA._lets_through(tokens float8, capacity float8, cost float8)
 returns boolean language sql immutable as $$
-  select tokens >= least(cost, capacity) - 1e-9;
+  select :DISPATCH_POLICY_SCHEMA._is_full(tokens, least(cost, capacity));
 $$;

@@ -1,4 +1,4 @@
--- The longest window that a limiter has had, of those that are remembered.
+-- The longest of the remembered windows that a limiter has had.
 create or replace function :DISPATCH_POLICY_SCHEMA._longest_window(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz
 ) returns float8 language sql stable as $$

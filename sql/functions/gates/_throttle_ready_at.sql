@@ -1,5 +1,5 @@
--- When a throttle lets a job of `cost` through: a bucket at that many tokens, or full when the job is dearer than that.
--- `spent` is a sliding window's, null of a bucket.
+-- When a throttle lets a job of `cost` through, by the rule of _lets_through. `spent` is a sliding window's, null for a
+-- bucket.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
   tokens float8, rate float8, per float8, capacity float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
   cost float8, now timestamptz

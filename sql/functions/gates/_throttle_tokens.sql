@@ -1,12 +1,14 @@
 -- What a bucket has now: min(capacity, tokens + elapsed * rate / per), elapsed never negative.
 --
--- A smooth bucket holds one token, so that jobs go evenly. Passes come a little after a token is there, and each time what
--- it would have gained since was lost: at 20 a second up to a sixth of the rate. So it goes on filling, by k: what a quarter
--- of a second brings, nine tenths of a token at most. Then the next job goes by so much earlier than per / rate after
--- the late one, as if that had been in time. Why no second has more than the rate and one: at its beginning the bucket
--- holds 1 + k at most, and it gains rate / per; a job that costs 1 takes 1; so 1 + k + rate / per jobs at most, rounded
--- down, which with k < 1 is one more than rate / per, rounded up. (It is the same for a time of any length and what the
--- bucket gains in it.) And two jobs are never closer than (1 - k) * per / rate.
+-- A smooth bucket has one token, so that jobs go evenly. A pass comes a little after a token is there, and each time the
+-- bucket would lose what it gained since: at 20 a second, up to a sixth of the rate. So it fills on, by k: a quarter of a
+-- second's tokens, nine tenths of a token at most. After a late job, the next one is that much earlier than per / rate, as
+-- if the late one had been in time.
+--
+-- No second has more than the rate and one: at its beginning the bucket has 1 + k at most, and it gains rate / per; a job
+-- of cost 1 takes 1. That makes 1 + k + rate / per jobs at most, rounded down. With k < 1 this is one more than rate / per,
+-- rounded up. (The same holds for a time of any length and what the bucket gains in it.) Two jobs are never closer than (1
+-- - k) * per / rate.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_tokens(
   tokens float8, refilled_at timestamptz, numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers, now timestamptz
 ) returns float8 language sql immutable as $$

@@ -1,4 +1,4 @@
--- What is left of a window.
+-- What a sliding window has left.
 create or replace function :DISPATCH_POLICY_SCHEMA._window_left(
   spent :DISPATCH_POLICY_SCHEMA._private_spending[], numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers, now timestamptz
 ) returns float8 language sql stable as $$

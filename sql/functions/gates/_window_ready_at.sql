@@ -1,11 +1,11 @@
--- When enough has left the window for `cost`; for all of it where the cost is more than the window holds.
+-- When enough has left the window for `cost`, or everything if the cost is more than the capacity: by the rule of
+-- _lets_through.
 create or replace function :DISPATCH_POLICY_SCHEMA._window_ready_at(
   spent :DISPATCH_POLICY_SCHEMA._private_spending[], seconds float8, capacity float8, cost float8, now timestamptz
 ) returns timestamptz language plpgsql stable as $$
-declare
-  v_may_stay float8 := greatest(capacity - cost, 0) + 1e-9;
 begin
-  if :DISPATCH_POLICY_SCHEMA._window_spent(spent, seconds, now) <= v_may_stay then
+  if :DISPATCH_POLICY_SCHEMA._lets_through(
+    capacity - :DISPATCH_POLICY_SCHEMA._window_spent(spent, seconds, now), capacity, cost) then
     return now;
   end if;
   return (
@@ -15,6 +15,6 @@ begin
         as left_then
       from unnest(spent) s where s.at > now - make_interval(secs => seconds)
     ) e
-    where e.left_then <= v_may_stay);
+    where :DISPATCH_POLICY_SCHEMA._lets_through(capacity - e.left_then, capacity, cost));
 end
 $$;

@@ -1,5 +1,9 @@
--- With `cost` spent at `now` (or at the last entry's time, should the clock have gone back since; an entry more than a
--- second ahead is a wrong clock's), and what is older than `remembered` seconds forgotten.
+-- What a window remembers after `cost` was spent at `now`, without what is older than `remembered` seconds. If the clock
+-- has gone back since the last entry, that entry's time counts. An entry more than a second ahead comes from a wrong clock.
+--
+-- A window remembers what was spent in at most 65 entries, oldest first. Spendings of the same 64th of the window are one
+-- entry, with the time of the last of them: it counts for a 64th too long at most, never too short. Older spendings, which
+-- are remembered because a longer window may come back, are 65 entries more, by 64ths of that.
 create or replace function :DISPATCH_POLICY_SCHEMA._window_spend(
   spent :DISPATCH_POLICY_SCHEMA._private_spending[], seconds float8, remembered float8, cost float8, now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_spending[] language plpgsql stable as $$

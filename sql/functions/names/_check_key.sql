@@ -1,4 +1,4 @@
--- The key itself, unless it is too long.
+-- Returns the key, and raises if it is too long.
 create or replace function :DISPATCH_POLICY_SCHEMA._check_key(p_key text) returns text language plpgsql immutable as $$
 begin
   if octet_length(p_key) > 1024 then

@@ -1,5 +1,5 @@
--- The halves of a range of places, for a list of work that is taken from its end: so the second half stands first.
--- If the number of places is odd, the first half has one more. A range of one place has no halves: do not ask for them.
+-- The halves of a range of places, the second half first, for a list of work that is taken from its end. If the number of
+-- places is odd, the first half has one more. A range of one place has no halves: do not call it for one.
 create or replace function :DISPATCH_POLICY_SCHEMA._halves(p_from int, p_to int) returns jsonb
 language sql immutable as $$
   select jsonb_build_array(

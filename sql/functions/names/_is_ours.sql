@@ -1,5 +1,5 @@
--- Whether an admission of ours put a job of Graphile Worker's into its row. One whose row was made after the admission in
--- its flag has the flag of another: somebody copied it.
+-- Whether an admission of ours put a job of Graphile Worker's into its row. If the row was made after the admission in its
+-- flag, somebody copied the flag.
 create or replace function :DISPATCH_POLICY_SCHEMA._is_ours(flags jsonb, created_at timestamptz) returns boolean
 language sql immutable as $$
   select :DISPATCH_POLICY_SCHEMA._staged_id_of(flags) is not null and coalesce((

@@ -1,4 +1,4 @@
--- Wakes the tick loops of these shards alone. Where one has no leader, the worker pools that may lead it bid for it.
+-- Notifies only the tick loops of these shards. If a shard has no leader, the worker pools that may lead it bid for it.
 create or replace function :DISPATCH_POLICY_SCHEMA._notify_shards(p_policy text, p_shards text[]) returns void
 language sql volatile as $$
   select pg_notify('dispatch_policy', json_strip_nulls(json_build_object(

@@ -1,5 +1,5 @@
--- The staged id a job of Graphile Worker's carries as a flag; null: none, or one that somebody else made up. Bare
--- expressions, both of them, so that they are inlined.
+-- The staged id that a job of Graphile Worker's carries as a flag; null: none, or one that somebody made up. Both
+-- expressions are bare, so that PostgreSQL inlines them.
 create or replace function :DISPATCH_POLICY_SCHEMA._staged_id_of(flags jsonb) returns bigint language sql immutable as $$
   select case when :DISPATCH_POLICY_SCHEMA._staged_id_text(flags) ~ '^[0-9]{1,18}$'
     then :DISPATCH_POLICY_SCHEMA._staged_id_text(flags)::bigint end;

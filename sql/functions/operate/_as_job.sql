@@ -1,4 +1,4 @@
--- A row of Graphile Worker's, the columns that it documents; with time and priority of its staged row where it is parked.
+-- A row of Graphile Worker's as its documented columns. A parked job has the time and priority of its staged row.
 create or replace function :DISPATCH_POLICY_SCHEMA._as_job(
   p_job json, p_run_at timestamptz default null, p_priority int default null
 ) returns :DISPATCH_POLICY_SCHEMA.db_job language plpgsql stable as $$

@@ -1,6 +1,5 @@
--- A failed job that waited parked for its retry lost its place to a newer one of its key, and keeps its row for that one.
--- When the newer one leaves staging without running, nothing would ever run or end the parked one: it fails for good.
--- Returns how many did.
+-- Fails replaced parked jobs of these keys for good. Such a job's row was kept for a newer job of its key. If the newer job
+-- leaves staging without running, nothing would ever run or end the row. Returns how many it failed.
 create or replace function :DISPATCH_POLICY_SCHEMA._give_up_replaced(p_job_keys text[]) returns int
 language plpgsql volatile as $$
 declare

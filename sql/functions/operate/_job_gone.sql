@@ -1,5 +1,5 @@
--- Jobs that left Graphile Worker without running: parked ones have nothing left to wait for, and the next sweep gives the
--- others' slots back.
+-- Cleans up after jobs that left Graphile Worker without running. Deletes the staged rows of parked ones, and marks the
+-- slots of the others for the next sweep.
 create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[]) returns void language sql volatile as $$
   with waiting as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
@@ -7,7 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[])
       select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = s.parked_job_id and j.attempts < j.max_attempts)
     returning s.task_identifier, s.parked_job_id, s.priority
   ),
-  -- one that failed for good, and that somebody may run again, does not stay at the last priority
+  -- somebody may run a failed job again, so it must not keep the last priority
   restored as materialized (
     select :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[w.parked_job_id], priority => w.priority) from waiting w
   )

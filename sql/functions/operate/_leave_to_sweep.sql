@@ -1,6 +1,6 @@
--- Marks what these jobs hold, so that the next sweep gives it back. To give it back here would lock limiters until the
--- application's transaction commits, and stop all who use them. The rows are locked in the order in which releases lock
--- them: in another order the two deadlock.
+-- Marks the in-flight rows of these jobs, so that the next sweep gives their slots back. To give them back here would lock
+-- limiters until the application's transaction commits, and stop all who use them. The rows are locked in the order in
+-- which releases lock them, because in another order the two deadlock.
 create or replace function :DISPATCH_POLICY_SCHEMA._leave_to_sweep(p_job_ids bigint[]) returns void
 language sql volatile as $$
   update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set missing_since = '-infinity'

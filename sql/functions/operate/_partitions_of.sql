@@ -1,4 +1,4 @@
--- The partitions of a policy that a verb is for: the one with this key, or all.
+-- The partitions of a policy that a verb applies to: the one with this key, or all.
 create or replace function :DISPATCH_POLICY_SCHEMA._partitions_of(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text
 ) returns setof uuid language sql stable as $$

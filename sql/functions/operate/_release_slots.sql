@@ -1,6 +1,6 @@
 -- Gives back the slots of one in-flight job, by Graphile Worker's id or the staged one, and records it in the audit. If
--- its slot was looked at before, admission and attempt are given: the slot is given back only if it is still of that
--- admission, and of no later attempt. A job that starts in between is released as one that runs.
+-- admission and attempt are given, the slot is given back only if it still belongs to that admission and to no later
+-- attempt. A job that starts in between is released as one that runs.
 create or replace function :DISPATCH_POLICY_SCHEMA._release_slots(
   p_job_id bigint, p_admission bigint, p_attempt int, p_reason text, p_by text
 ) returns table (matched int, changed int) language plpgsql
@@ -14,7 +14,7 @@ begin
     select f.job_id, f.admission, coalesce(f.attempt, 0) as attempt, p.name as policy, q.key as partition,
       case when j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
         and j.revision = f.revision then json_build_object(
-        'task', j.task_identifier, 'queueName', j.queue_name, 'priority', j.priority, 'maxAttempts', j.max_attempts,
+        'revision', j.revision, 'task', j.task_identifier, 'queueName', j.queue_name, 'priority', j.priority, 'maxAttempts', j.max_attempts,
         'after', greatest(extract(epoch from j.run_at - clock_timestamp()), 0)) end as again
     into v_slot
     from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f

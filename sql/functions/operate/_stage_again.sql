@@ -1,12 +1,13 @@
--- Jobs that somebody runs again, and that hold nothing: they failed for good, or gave their slot back. They were
--- admitted once, and would start past their limits; so they are parked, and staged like any retry. One whose partition
--- only JavaScript can work out waits for the next tick of a process that has the policy.
+-- Stages jobs again that somebody runs again, and that have no slot: they failed for good, or gave their slot back. They
+-- were admitted once, and would start past their limits. So they are parked, and staged like any retry. If only JavaScript
+-- can work out the partition, the job waits for the next tick of a process that has the policy.
 --
 -- A job that waits in Graphile Worker, and was put off, gives its slot back with the next sweep.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_again(p_jobs :DISPATCH_POLICY_SCHEMA.db_job[])
 returns void language plpgsql as $$
 declare
   v_job record;
+  v_ids regclass := pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id');
 begin
   perform :DISPATCH_POLICY_SCHEMA._leave_to_sweep(array(
     select j.id from unnest(p_jobs) j
@@ -23,18 +24,24 @@ begin
     where j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
       and :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) is not null
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
-      -- a copy of it was staged, and its worker died before it completed: it has nothing left to do
+      -- if a copy of it was staged, and its worker died before it completed, it has nothing left to do
       and not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = j.id and o.revision = j.revision)
     order by j.id
   loop
     begin
       perform :DISPATCH_POLICY_SCHEMA._stage_parked(
-        v_job.policy, v_job.version, v_job.staged_id, v_job.id, v_job.revision, v_job.task_identifier, v_job.payload,
+        v_job.policy, v_job.version,
+        -- An id that was never given comes from a forged flag, and would be another job's one day. An adopted job has the
+        -- id that it had in Graphile Worker before.
+        case when v_job.staged_id between 1000000000000000 and pg_sequence_last_value(v_ids)
+            or (v_job.staged_id < v_job.id and not exists (
+              select from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = v_job.staged_id))
+          then v_job.staged_id else nextval(v_ids) end, v_job.id, v_job.revision, v_job.task_identifier, v_job.payload,
         v_job.queue_name, v_job.run_at, v_job.priority, v_job.max_attempts, v_job.definition,
         case when v_job.resolves
           then :DISPATCH_POLICY_SCHEMA._path_key(v_job.definition, v_job.payload, v_job.task_identifier) end);
-    exception when sqlstate 'DPKEY' then null;   -- its payload has no key: it fails at its start, with the same words
+    exception when sqlstate 'DPKEY' then null;   -- its payload has no key: it fails at its start with the same message
     end;
   end loop;
 end

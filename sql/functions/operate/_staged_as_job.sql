@@ -1,4 +1,4 @@
--- A staged job in the shape of a row of Graphile Worker's, as its own verbs return jobs.
+-- A staged job with the columns of a row of Graphile Worker's, as Graphile Worker's own verbs return jobs.
 create or replace function :DISPATCH_POLICY_SCHEMA._staged_as_job(p_job :DISPATCH_POLICY_SCHEMA._private_staged_jobs)
 returns :DISPATCH_POLICY_SCHEMA.db_job language sql stable as $$
   select (p_job.id, null, null, p_job.payload, p_job.priority, p_job.run_at, 0,

@@ -1,4 +1,4 @@
--- Pauses or holds one partition: it waits for no limiter meanwhile, and gives up the slots kept for it and its place in
+-- Pauses or holds one partition. It waits for no limiter meanwhile, and gives up the slots reserved for it and its place in
 -- the line of a shared throttle.
 create or replace function :DISPATCH_POLICY_SCHEMA._stop_partition(
   p_policy text, p_partition text, p_paused_until timestamptz, p_held_until timestamptz, p_reason text, p_by text,
@@ -15,7 +15,7 @@ begin
     paused_until = coalesce(p_paused_until, q.paused_until), held_until = greatest(q.held_until, p_held_until),
     probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null, denied_reason = null,
     waiting_since = null,
-    -- a hold, which may be a job's, does not speak over whoever paused
+    -- a hold, which may be a job's, does not replace the reason of an operator's pause
     stopped_by = case when p_held_until is not null and q.paused_until > clock_timestamp() then q.stopped_by
       else coalesce(p_by, session_user) end,
     stop_reason = case when p_held_until is not null and q.paused_until > clock_timestamp() then q.stop_reason

@@ -1,4 +1,4 @@
--- The policies a verb is meant for: one, or all when that was said in so many words.
+-- The policies that a verb applies to: one, or all if the caller said so explicitly.
 create or replace function :DISPATCH_POLICY_SCHEMA._targets(p_policy text, p_all boolean)
 returns setof :DISPATCH_POLICY_SCHEMA._private_policies language plpgsql as $$
 #variable_conflict use_column

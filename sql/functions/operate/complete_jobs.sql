@@ -19,12 +19,16 @@ begin
   )
   select j.* from completed c cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(c) j
   where (select count(*) from counted) >= 0;
-  v_ids := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);   -- asked now: one may have waited for its admission
+  v_ids := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);   -- looked up now, because this may have waited for a job's admission
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
   perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
   perform :DISPATCH_POLICY_SCHEMA._give_up_replaced(v_keys) where v_keys <> '{}';
+  v_ids := :DISPATCH_POLICY_SCHEMA._adopted_ids(job_ids);
+  if v_ids <> '{}' then
+    return query select j.* from :DISPATCH_POLICY_SCHEMA.complete_jobs(v_ids) j;
+  end if;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.complete_jobs from public;

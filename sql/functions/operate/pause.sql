@@ -1,5 +1,5 @@
--- Stops a policy, one of its partitions, or all policies, until resumed or `until`. What is in flight goes on. A
--- partition that does not exist yet is paused when its first job comes.
+-- Stops a policy, one of its partitions, or all policies, until resume or `until`. Jobs in flight go on. A partition that
+-- does not exist yet is paused when its first job comes. An end that has passed is refused.
 --
 --   select * from dispatch_policy.pause('fetch_endpoint', partition => 'ep1', until => now() + interval '1 hour');
 create or replace function :DISPATCH_POLICY_SCHEMA.pause(
@@ -11,6 +11,7 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_until timestamptz := coalesce(pause.until, 'infinity');
 begin
+  perform :DISPATCH_POLICY_SCHEMA._check_until('pause', v_until, clock_timestamp(), 'to end a pause, call resume');
   if pause.partition is not null then
     select s.matched, s.changed into matched, changed from :DISPATCH_POLICY_SCHEMA._stop_partition(
       pause.policy, pause.partition, v_until, null, pause.reason, pause.by) s;

@@ -1,9 +1,10 @@
--- Fails jobs for good. A staged job is handed to Graphile Worker as failed, so that it is kept and seen there.
+-- Fails jobs for good. A staged job is handed to Graphile Worker as failed, so that it is kept and shown there.
 create or replace function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(job_ids bigint[], error_message text default null)
 returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_handed_ids bigint[];
+  v_is_raced boolean;
   v_ids bigint[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
@@ -14,14 +15,28 @@ begin
   counted as materialized (
     select :DISPATCH_POLICY_SCHEMA._count_removed(array(select m.task_identifier from moved m))
   )
-  select array_agg(a.id) filter (where (select count(*) from counted) >= 0) into v_handed_ids
-  from moved m cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
-    m.task_identifier, m.payload, m.queue_name, 'infinity', m.max_attempts::int, m.job_key, m.priority::int, m.flags) a;
+  select array_agg(a.id) filter (where (select count(*) from counted) >= 0),
+    bool_or(a.key is not null and :DISPATCH_POLICY_SCHEMA._is_raced(k.id, k.next_revision, a.id, a.revision))
+  into v_handed_ids, v_is_raced
+  from moved m
+  left join lateral :DISPATCH_POLICY_SCHEMA._job_of_key(m.job_key, m.known_job_id, m.known_revision) k on true
+  cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
+    m.task_identifier, m.payload, m.queue_name, 'infinity', m.max_attempts::int,
+    -- Graphile Worker may have a newer job under its key, which would be failed in its place
+    case when k.is_newer is not true then m.job_key end, m.priority::int, m.flags) a;
+  if v_is_raced then
+    raise exception 'dispatch_policy: a job of this key was added meanwhile: call permanently_fail_jobs again'
+      using errcode = 'lock_not_available';
+  end if;
   v_ids := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids) || v_handed_ids;
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
   perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
+  v_ids := :DISPATCH_POLICY_SCHEMA._adopted_ids(job_ids);
+  if v_ids <> '{}' then
+    return query select j.* from :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(v_ids, error_message) j;
+  end if;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs from public;

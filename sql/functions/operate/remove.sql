@@ -1,5 +1,5 @@
--- Removes staged jobs, by id, by job key, or all of a policy or partition. Admitted jobs stay; rows another session
--- holds are skipped. A parked job waits inside Graphile Worker, which keeps it as failed for good.
+-- Removes staged jobs: by id, by job key, or all of a policy or partition. Admitted jobs stay, and locked rows are skipped.
+-- A parked job waits inside Graphile Worker, which keeps it as failed for good.
 create or replace function :DISPATCH_POLICY_SCHEMA.remove(
   ids bigint[] default null, job_key text default null, policy text default null, partition text default null,
   reason text default null, by text default null, dry_run boolean default false
@@ -29,7 +29,7 @@ begin
         union all
         select n.id from :GRAPHILE_WORKER_SCHEMA.jobs j
         join :DISPATCH_POLICY_SCHEMA._private_staged_jobs n on n.parked_job_id = j.id where j.key = remove.job_key)))
-      -- what was just staged has no partition yet, only its id
+      -- a job that was just staged has only its partition's id
       and (remove.policy is null or p.name = remove.policy or (q.id is null and s.task_identifier in (
         select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
         join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = t.policy_id where x.name = remove.policy)))
@@ -47,7 +47,8 @@ begin
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
     where s.parked_job_id is not null and s.id = any(v_ids)
-      and :DISPATCH_POLICY_SCHEMA._is_parked(s.parked_revision, j.run_at, j.revision, j.last_error);
+      and :DISPATCH_POLICY_SCHEMA._is_parked(
+        s.id, s.parked_revision, j.run_at, j.revision, j.last_error, j.flags);
     if v_parked_ids <> '{}' then
       v_parked_ids := :DISPATCH_POLICY_SCHEMA._lock_in_revision(v_parked_ids, v_revisions);
       perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[j.id], j.last_error)

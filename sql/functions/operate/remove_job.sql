@@ -1,5 +1,3 @@
--- Graphile Worker's own admin functions, for jobs that are staged as well as for its own.
-
 -- Removes the job of this key wherever it is: staged, or Graphile Worker's by its own remove_job.
 create or replace function :DISPATCH_POLICY_SCHEMA.remove_job(job_key text)
 returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql strict
@@ -18,8 +16,13 @@ begin
   end if;
   select j.id, j.run_at, j.max_attempts, j.key, j.priority, j.created_at into v_job
   from :GRAPHILE_WORKER_SCHEMA.remove_job(remove_job.job_key) j;
+  if v_job.id is null and v_removed.id is null and exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key
+  ) then   -- it was adopted between the two looks
+    return :DISPATCH_POLICY_SCHEMA.remove_job(remove_job.job_key);
+  end if;
   if v_job.id is not null then
-    perform :DISPATCH_POLICY_SCHEMA._before_change(array[v_job.id]);   -- parked, perhaps
+    perform :DISPATCH_POLICY_SCHEMA._before_change(array[v_job.id]);   -- it may be parked
     perform :DISPATCH_POLICY_SCHEMA._job_gone(array[v_job.id]);
     if v_removed.id is null then
       v_removed := row(v_job.id, false, null, null, v_job.run_at, v_job.max_attempts::int, v_job.key,

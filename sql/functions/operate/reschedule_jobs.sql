@@ -1,5 +1,5 @@
--- Changes when and how jobs run. A staged job keeps waiting for its gates; `attempts` means nothing to one that never ran.
--- A job that was admitted before passes its gates again.
+-- Changes when and how jobs run. A staged job keeps waiting for its gates; `attempts` has no effect on a job that never
+-- ran. A job that was admitted before passes its gates again.
 create or replace function :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
   job_ids bigint[], run_at timestamptz default null, priority int default null, attempts int default null,
   max_attempts int default null
@@ -9,6 +9,7 @@ declare
   v_moved :DISPATCH_POLICY_SCHEMA._private_staged_jobs[];
   v_parked_ids bigint[];
   v_rescheduled :DISPATCH_POLICY_SCHEMA.db_job[];
+  v_adopted_ids bigint[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
   with moved as (
@@ -21,15 +22,18 @@ begin
       max_attempts = coalesce(reschedule_jobs.max_attempts::smallint, s.max_attempts), retry_at = null
     where s.id = any(job_ids) or s.parked_job_id = any(job_ids) returning s.*
   ),
-  note as (
+  arrived as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
     select a.* from moved m
     cross join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(m.partition_id) k
     cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
       k.policy, m.partition_id, k.key, null, 0, null, null, null, m.run_at, m.cost, m.due, m.priority, m.run_at, m.id) a
   )
-  select array_agg(m), array_agg(m.parked_job_id) filter (where m.parked_job_id is not null)
-  into v_moved, v_parked_ids from moved m;
+  select array_agg(m) into v_moved from moved m;
+  -- the next job of its key may have got the row of a parked one: that job is rescheduled like any other
+  v_parked_ids := array(
+    select j.id from unnest(v_moved) m join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = m.parked_job_id
+    where :DISPATCH_POLICY_SCHEMA._is_parked(m.id, m.parked_revision, j.run_at, j.revision, j.last_error, j.flags));
   return query
   select j.* from unnest(v_moved) m cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(m) j
   where m.parked_job_id is null;
@@ -47,6 +51,13 @@ begin
     v_parked_ids, attempts => reschedule_jobs.attempts, max_attempts => reschedule_jobs.max_attempts) j
   join unnest(v_moved) m on m.parked_job_id = j.id
   cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j), m.run_at, m.priority) x;
+  v_adopted_ids := :DISPATCH_POLICY_SCHEMA._adopted_ids(
+    array(select unnest(job_ids) except select m.id from unnest(v_moved) m));
+  if v_adopted_ids <> '{}' then
+    return query select j.* from :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
+      v_adopted_ids, reschedule_jobs.run_at, reschedule_jobs.priority, reschedule_jobs.attempts,
+      reschedule_jobs.max_attempts) j;
+  end if;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.reschedule_jobs from public;

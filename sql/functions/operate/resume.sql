@@ -1,4 +1,5 @@
--- Lifts a pause; for a partition also a hold, and the probing after it. A policy's resume leaves pauses of single partitions alone.
+-- Ends a pause; for a partition also a hold, and the probe after it. To resume a policy does not end the pauses of single
+-- partitions.
 --
 --   select * from dispatch_policy.resume('fetch_endpoint', partition => 'ep1');
 create or replace function :DISPATCH_POLICY_SCHEMA.resume(
@@ -16,12 +17,12 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._policy(resume.policy);
     perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
     v_known := found;
-    -- a pause of a partition that no job has made yet: where a router is at it, this waits for that router, which never
-    -- waits for us (it passes by a note that is locked)
+    -- The partition may not exist yet, and its pause may be an arrival. If a router has it locked, this waits for the
+    -- router, which never waits for this: it skips arrivals that are locked.
     delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id;
     get diagnostics v_notes = row_count;
-    if not v_known then   -- it may be there by now, and paused
+    if not v_known then   -- it may exist by now, and be paused
       perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
     end if;
     with target as materialized (

@@ -1,5 +1,5 @@
--- Switches a policy off or on at run time. Off: jobs are added past it, and ticks empty its staging ungated; the next
--- one wakes whoever waits.
+-- Switches a policy off or on at run time. If it is off, jobs are added past it, and the next tick wakes its partitions and
+-- admits staged jobs without gates.
 create or replace function :DISPATCH_POLICY_SCHEMA.switch_policy(
   policy text, enabled boolean, reason text default null, by text default null
 ) returns table (matched int, changed int) language plpgsql

@@ -1,6 +1,8 @@
--- Draws from a throttle for code outside jobs. Never waits for tokens: says whether it took, and if not, when to ask
--- again. So it does where another transaction has the throttle locked for longer than a moment: this one keeps it locked
--- too, until it ends, and stops all who use that throttle. `key` is the scope key ('' or null for a policy-wide gate).
+-- Draws tokens from a throttle for code outside jobs. It never waits for tokens: it answers whether it took them, and if
+-- not, when to ask again. It answers the same if another transaction has the throttle locked for longer than a moment.
+--
+-- Its own transaction keeps the throttle locked until it ends, and stops all who use it. `key` is the scope key ('' or null
+-- for a gate over the policy). A key that no job has used has a full bucket, if the gate's numbers are constants.
 create or replace function :DISPATCH_POLICY_SCHEMA.take(
   policy text, gate text, key text default null, cost float8 default 1, now timestamptz default null
 ) returns table (taken boolean, retry_at timestamptz) language plpgsql
@@ -19,16 +21,12 @@ begin
       using errcode = 'DPARG';
   end if;
   begin
-    select l.id into v_id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.policy_id = v_policy.id and l.gate = take.gate and l.scope_key = coalesce(take.key, '') for no key update;
+    v_id := :DISPATCH_POLICY_SCHEMA._lock_bucket(v_policy, take.gate, take.key, take.now);
     v_now := coalesce(take.now, clock_timestamp());
     select * into v_limiter from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false);
     if v_limiter.slots is not null then
       raise exception 'dispatch_policy: take: gate % of policy % is no throttle', quote_literal(take.gate),
         quote_literal(take.policy) using errcode = 'DPARG';
-    elsif v_limiter.id is null then
-      raise exception 'dispatch_policy: take: no throttle % of policy % has key % yet', quote_literal(take.gate),
-        quote_literal(take.policy), quote_literal(coalesce(take.key, '')) using errcode = 'DPARG';
     end if;
     taken := :DISPATCH_POLICY_SCHEMA._lets_through(v_limiter.tokens, v_limiter.capacity, take.cost)
       and (v_limiter.rate > 0 or take.cost = 0);
@@ -38,14 +36,14 @@ begin
         spent = case when v_limiter.spent is not null
           then :DISPATCH_POLICY_SCHEMA._window_spend(
             l.spent, v_limiter.per, v_limiter.remembered, take.cost, v_now) else l.spent end,
-        refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, v_now)
+        refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_now)
       where l.id = v_id;
     else
       retry_at := :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
         v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, v_limiter.spent,
         take.cost, v_now);
     end if;
-  exception when lock_not_available then
+  exception when lock_not_available or deadlock_detected then
     taken := false;
     retry_at := coalesce(take.now, clock_timestamp()) + interval '250 milliseconds';
   end;

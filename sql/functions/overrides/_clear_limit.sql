@@ -6,7 +6,7 @@ declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(p_policy);
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, p_gate, null);
-  perform :DISPATCH_POLICY_SCHEMA._take_turn(v_policy.id, 'limits');
+  perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
   changed := :DISPATCH_POLICY_SCHEMA._end_overrides(
     v_policy.id, p_gate, p_key, null, null, coalesce(p_now, clock_timestamp()));
   matched := changed;

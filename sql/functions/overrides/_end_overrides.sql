@@ -1,5 +1,5 @@
--- Ends the overrides of a key, or of all of them, from `p_from` on; null: at once. Those to come stay where they begin at
--- `p_until` or later. Returns how many it ended that were in force or to come.
+-- Ends the overrides of a key, or of all keys, from `p_from` on; null: at once. An override that begins at `p_until` or
+-- later stays. Returns how many it ended that were in force or to come.
 create or replace function :DISPATCH_POLICY_SCHEMA._end_overrides(
   p_policy_id int, p_gate text, p_key text, p_from timestamptz, p_until timestamptz, p_now timestamptz
 ) returns int language plpgsql as $$

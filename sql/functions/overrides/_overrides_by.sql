@@ -1,5 +1,5 @@
--- The overrides of a policy that a tick at `p_now` knows of: those in force, and those that are over. One that was set
--- for at once began when it was set; by a clock that is behind, it is in force all the same.
+-- The overrides of a policy that a tick at `p_now` uses: those in force, and those that have ended. An override that was
+-- set for at once is in force from then on, even by a clock that is behind.
 create or replace function :DISPATCH_POLICY_SCHEMA._overrides_by(p_policy_id int, p_now timestamptz)
 returns table (id bigint, gate text, scope_key text, set jsonb, began_at timestamptz, until_at timestamptz)
 language sql stable as $$

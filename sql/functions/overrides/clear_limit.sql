@@ -1,4 +1,4 @@
--- Takes what was set for a key, or for all of them, back: what is in force, and what is to come.
+-- Takes back the overrides of a key, or of all keys: the one in force, and those to come.
 create or replace function :DISPATCH_POLICY_SCHEMA.clear_limit(
   policy text, gate text, key text default null, reason text default null, by text default null
 ) returns table (matched int, changed int) language sql

@@ -1,10 +1,12 @@
--- An operator's temporary limit for one scope key of a gate, or for all of them (`key` null), in the caller's
--- transaction: in force from its commit (or `from`) until `until` or clear_limit. From its beginning it replaces what was
--- set for the same key, or for all of them, before; also what was to begin before its end. `matched` counts the limiters
--- that have the key by now: 0 for one that is still to come (the limit holds then), or that is misspelt.
+-- Sets an operator's temporary limit for one scope key of a gate, or for all of them (`key` null). It is in force from the
+-- commit of the caller's transaction, or from `from`, until `until` or clear_limit.
 --
--- It locks no limiter: an open transaction would stop all who use it. The router tells those who wait. Only another change
--- of the policy's limits waits for this one.
+-- From its beginning it replaces what was set before for the same key, or for all of them, and whatever would begin before
+-- its end. `matched` counts the limiters that have the key now. 0: the key is still to come, and then the limit applies as
+-- well, or it is misspelt.
+--
+-- It locks no limiter, because an open transaction would stop all who use it. The router wakes those who wait. Only another
+-- change of the policy's limits waits for this one.
 --
 --   select * from dispatch_policy.set_limit('fetch_endpoint', 'account', '{"max": 0}', key => 'acct:1');
 create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
@@ -22,12 +24,10 @@ begin
     raise exception 'dispatch_policy: set_limit: from % is not before until %', set_limit."from", set_limit.until
       using errcode = 'DPARG';
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._take_turn(v_policy.id, 'limits');
+  perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
   v_now := clock_timestamp();
-  if set_limit.until <= v_now then
-    raise exception 'dispatch_policy: set_limit: until is %, expected a time to come: by the database''s clock it is %',
-      set_limit.until, v_now using errcode = 'DPARG', hint = 'clear_limit ends what is in force.';
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._check_until(
+    'set_limit', set_limit.until, v_now, 'clear_limit ends what is in force');
   perform :DISPATCH_POLICY_SCHEMA._end_overrides(
     v_policy.id, set_limit.gate, set_limit.key, set_limit."from", set_limit.until, v_now);
   insert into :DISPATCH_POLICY_SCHEMA._private_overrides (

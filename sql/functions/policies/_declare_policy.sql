@@ -1,15 +1,16 @@
--- Records a policy as a process declares it. A higher version wins; at equal versions the process that started last. A
--- process whose clock is ahead counts as started now: else later processes were refused until its time had come.
--- Returns whether this definition is now in force, and whether it differs from the one before (then partitions are
--- resolved anew from their stored contexts).
+-- Records a policy as a process declares it. The higher version wins; of equal versions, the process that started last. A
+-- process whose clock is ahead counts as started now: otherwise later processes would be refused until that time.
 --
---   p_settings   { "halfLifeSeconds", "admissionBatchSize", "tickAdmissionBudget", "ahead", "aheadAuto", "enabled" };
---     what a process does not know (it has the policy, but no preset) it leaves out: that stays as it is
+-- Returns whether this definition is now in force, and whether limits are to be worked out again from the stored contexts
+-- of the partitions: it differs from the one before, or a process that began was killed.
+--
+--   p_settings   { "halfLifeSeconds", "admissionBatchSize", "tickAdmissionBudget", "ahead": { "jobs", "seconds" },
+--     "enabled" }. A process without a preset leaves out the settings that it does not know. They stay as they are.
 create or replace function :DISPATCH_POLICY_SCHEMA._declare_policy(
   p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz
-) returns table (in_force boolean, changed boolean) language plpgsql
+) returns table (in_force boolean, to_resolve boolean) language plpgsql
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '2s'                     -- somebody may leave a pause or a switch of it open: it comes again
+set lock_timeout = '2s'                     -- an open transaction may have paused or switched it: declared again later
 as $$
 #variable_conflict use_column
 declare
@@ -19,17 +20,18 @@ declare
   v_limiter_id bigint;
 begin
   -- declarations of several processes at once, one after the other
-  perform :DISPATCH_POLICY_SCHEMA._take_turn(0, 'declare');
+  perform :DISPATCH_POLICY_SCHEMA._lock_turn(0, 'declare');
   select p.definition_hash, p.max_pending_in_all into v_before from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_name;
   insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
-    ahead_auto, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
+    ahead_seconds, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
     max_pending_in_all, when_full, strict_pending, when_busy, fair_by_work, declared_enabled)
   values (
     v_name, (p_definition ->> 'version')::int, p_definition, p_hash, least(p_started_at, clock_timestamp()),
     case when p_settings ? 'halfLifeSeconds' then (p_settings ->> 'halfLifeSeconds')::float8 else 60 end,
     coalesce((p_settings ->> 'admissionBatchSize')::int, 100), (p_settings ->> 'tickAdmissionBudget')::int,
-    (p_settings ->> 'ahead')::int, coalesce((p_settings ->> 'aheadAuto')::boolean, true),
+    (p_settings #>> '{ahead,jobs}')::int,
+    case when p_settings ? 'ahead' then (p_settings #>> '{ahead,seconds}')::float8 else 0.5 end,
     p_definition ->> 'retries', (p_definition ->> 'slotTimeoutSeconds')::float8,
     (p_definition #>> '{breaker,failures}')::int, (p_definition #>> '{breaker,withinSeconds}')::float8,
     (p_definition #>> '{breaker,cooldownSeconds}')::float8,
@@ -50,8 +52,8 @@ begin
     batch_size = case when p_settings ? 'admissionBatchSize' then excluded.batch_size else p.batch_size end,
     admission_budget =
       case when p_settings ? 'tickAdmissionBudget' then excluded.admission_budget else p.admission_budget end,
-    ahead = case when p_settings ? 'aheadAuto' then excluded.ahead else p.ahead end,
-    ahead_auto = case when p_settings ? 'aheadAuto' then excluded.ahead_auto else p.ahead_auto end,
+    ahead = case when p_settings ? 'ahead' then excluded.ahead else p.ahead end,
+    ahead_seconds = case when p_settings ? 'ahead' then excluded.ahead_seconds else p.ahead_seconds end,
     declared_enabled = case when p_settings ? 'enabled' then excluded.declared_enabled else p.declared_enabled end
   where (excluded.version, excluded.declared_at) >= (p.version, p.declared_at)
   returning p.id into v_id;
@@ -65,7 +67,7 @@ begin
   returning id into v_limiter_id;
   if p_definition #>> '{maxPending,policy}' is not null
     and (v_before.max_pending_in_all is null or v_before.definition_hash is distinct from p_hash) then
-    perform :DISPATCH_POLICY_SCHEMA._sweep_pending();   -- what was staged before it had a bound
+    perform :DISPATCH_POLICY_SCHEMA._sweep_pending();   -- jobs that were staged before it had a bound
   end if;
   if v_limiter_id is not null then
     update :DISPATCH_POLICY_SCHEMA._private_policies p set ahead_limiter_id = v_limiter_id where p.id = v_id;
@@ -75,6 +77,11 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_policy_tasks as t (task_identifier, policy_id)
   select x.task, v_id from jsonb_array_elements_text(p_definition -> 'tasks') x (task)
   on conflict (task_identifier) do update set policy_id = excluded.policy_id where t.policy_id <> excluded.policy_id;
-  return query select true, v_before.definition_hash is distinct from p_hash;
+  if v_before.definition_hash <> p_hash then
+    insert into :DISPATCH_POLICY_SCHEMA._private_resolutions as r (policy, definition_hash) values (v_name, p_hash)
+    on conflict (policy) do update set definition_hash = excluded.definition_hash, after = null;
+  end if;
+  return query select true, exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_resolutions r where r.policy = v_name and r.definition_hash = p_hash);
 end
 $$;

@@ -2,7 +2,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._make_turns(p_policy_id int, p_strict boolean)
 returns void language sql volatile as $$
   insert into :DISPATCH_POLICY_SCHEMA._private_turns (policy_id, step)
-  select p_policy_id, s.step from unnest(array['route', 'admit', 'limits']) s (step)
+  select p_policy_id, s.step from unnest(array['route', 'admit', 'limits', 'adopt']) s (step)
   on conflict do nothing;
   insert into :DISPATCH_POLICY_SCHEMA._private_turns (policy_id, step, place)
   select p_policy_id, 'pending', n from generate_series(0, 1024) n

@@ -1,4 +1,4 @@
--- Raises for a policy nobody declared, naming those that were.
+-- Raises for a policy that nobody has declared. The message names those that were declared.
 create or replace function :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy text) returns void language plpgsql as $$
 begin
   raise exception 'dispatch_policy: unknown policy %; known: %', coalesce(quote_literal(p_policy), 'null'), coalesce(

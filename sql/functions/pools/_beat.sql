@@ -1,5 +1,5 @@
--- A pool's heartbeat and its leases in one statement. `busy`: something is staged or in flight, or a pool is silent or has
--- ended lately, so that a sweep has something to look at.
+-- A pool's heartbeat and its leases in one statement. `busy`: a sweep has something to check, because jobs are staged or in
+-- flight, or because a pool is silent or has ended lately.
 create or replace function :DISPATCH_POLICY_SCHEMA._beat(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
   p_policies text[], p_shards text[], p_ttl interval, p_bid boolean, p_clock_behind interval default '0'
@@ -17,7 +17,7 @@ begin
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs)
     or exists (
       select from :DISPATCH_POLICY_SCHEMA._private_workers w
-      where w.stale_at < clock_timestamp() and (w.gone or w.buried_at is null))
+      where w.stale_at < clock_timestamp() and (w.ended or w.buried_at is null))
   from :DISPATCH_POLICY_SCHEMA._lease(p_pool_id, p_policies, p_shards, p_ttl, p_bid) l;
 end
 $$;

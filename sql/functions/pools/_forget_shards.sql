@@ -1,4 +1,4 @@
--- A shard that no partition is of needs no leader any more. Called when partitions were removed.
+-- Deletes the leases of shards that have no partition any more. Called after partitions were deleted.
 create or replace function :DISPATCH_POLICY_SCHEMA._forget_shards() returns void language sql volatile as $$
   delete from :DISPATCH_POLICY_SCHEMA._private_leases l
   where l.shard <> 'default'

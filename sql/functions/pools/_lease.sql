@@ -1,7 +1,8 @@
--- Takes or renews the leases of a tick loop, and says for each what the loop needs to know before it sleeps: whether
--- it leads, until when the leader's lease runs, when something becomes eligible, and whether arrivals or notes wait.
--- One statement, so that an idle process asks little. A lease that another session keeps locked is not waited for: this
--- is part of a heartbeat. One that runs for longer than any lease does is of a clock that was ahead, and void.
+-- Bids for or renews the leases of a tick loop. For each it returns what the loop must know before it sleeps: whether it
+-- leads, until when the leader's lease runs, when a partition becomes eligible, and whether arrivals or freed rows wait.
+--
+-- It is one statement, so that an idle process costs little. It is part of a heartbeat, so it does not wait for a lease
+-- that another session has locked. A lease that runs for longer than any lease does is void: a clock was ahead.
 create or replace function :DISPATCH_POLICY_SCHEMA._lease(
   p_holder text, p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
 ) returns table (
@@ -27,21 +28,20 @@ begin
       on conflict on constraint _private_leases_pkey do update
       set holder = excluded.holder, expires_at = excluded.expires_at
       where l.holder = excluded.holder or l.expires_at <= v_now or l.expires_at > v_now + greatest(p_ttl, '30 seconds');
-    exception when lock_not_available then null;   -- as it stands, then
+    exception when lock_not_available then null;   -- then it stays as it is
     end;
   end if;
   return query
   select w.policy, w.shard, coalesce(l.holder = p_holder and l.expires_at > v_now, false),
     case when l.expires_at <= v_now + greatest(p_ttl, '30 seconds') then (extract(epoch from l.expires_at - v_now) * 1000)::float8 end,
-    -- each of them a number first: before PostgreSQL 17 there is no difference between a time and infinity
+    -- each is made a number first: before PostgreSQL 17, infinity cannot be subtracted from a time
     (extract(epoch from :DISPATCH_POLICY_SCHEMA._next_eligible_at(w.policy, w.shard)) - extract(epoch from v_now))::float8
       * 1000,
     :DISPATCH_POLICY_SCHEMA._is_to_route(w.policy_id, w.policy)
-      or exists (select from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
-        where k.policy = w.policy and k.retry_at <= v_now)
-      or :DISPATCH_POLICY_SCHEMA._waits_in_vain(w.policy_id, w.ahead_limiter_id)
+      or :DISPATCH_POLICY_SCHEMA._is_to_key(w.policy)
+      or :DISPATCH_POLICY_SCHEMA._waits_in_vain(w.policy_id, w.ahead_limiter_id, v_now)
   from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards, p_bid) w
   left join :DISPATCH_POLICY_SCHEMA._private_leases l on l.policy = w.policy and l.shard = w.shard
-  order by w.policy, w.shard;   -- who leads the first one sweeps: of all loops there is always one that does
+  order by w.policy, w.shard;   -- the leader of the first one sweeps, so exactly one loop does
 end
 $$;

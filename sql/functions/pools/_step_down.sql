@@ -1,4 +1,5 @@
--- Stepping down: the next loop need not wait for the lease to run out. The row stays, so that it knows of the shard.
+-- Ends a pool's leases, so that the next loop need not wait until they run out. The rows stay, because the next loop learns
+-- of the shards from them.
 create or replace function :DISPATCH_POLICY_SCHEMA._step_down(p_holder text) returns void language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 declare

@@ -1,6 +1,8 @@
--- A worker pool's heartbeat: its slots count towards the ahead bound until `p_stale_after`. One that comes later than half
--- of that breaks the row of heartbeats: something was away, the database perhaps, and then others were silent as well.
--- Slots that were not there before raise the ahead bound: the tick loops are told.
+-- Records a worker pool's heartbeat. For the time `p_stale_after`, the pool is alive and its slots count for the ahead
+-- bound. If the pool has more slots than before, the ahead bound rises, and this notifies the tick loops.
+--
+-- A heartbeat that comes later than half of that time restarts `unbroken_since`. The database may have been away, and
+-- then other pools were silent as well.
 create or replace function :DISPATCH_POLICY_SCHEMA._worker_alive(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
   p_clock_behind interval
@@ -16,7 +18,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._worker_alive(
   values (p_pool_id, p_slots, p_tasks, p_host, p_pid, p_stale_after, clock_timestamp() + p_stale_after, p_clock_behind)
   on conflict (pool_id) do update set
     slots = excluded.slots, tasks = excluded.tasks, heartbeat_at = clock_timestamp(),
-    stale_after = excluded.stale_after, stale_at = excluded.stale_at, buried_at = null, gone = false,
+    stale_after = excluded.stale_after, stale_at = excluded.stale_at, buried_at = null, ended = false,
     clock_behind = excluded.clock_behind,
     unbroken_since = case when w.heartbeat_at + w.stale_after / 2 < clock_timestamp() then clock_timestamp()
       else w.unbroken_since end;

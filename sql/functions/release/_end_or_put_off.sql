@@ -1,5 +1,5 @@
--- Failed jobs that are given up fail for good, with Graphile Worker's own message of the failure; a retry past the gates
--- waits in Graphile Worker, under the policy's own back-off. Returns those that another transaction is at.
+-- Ends failed jobs that are given up, with Graphile Worker's own message of the failure. Puts off a retry that goes past
+-- the gates, by the policy's back-off. Returns the jobs that another transaction has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._end_or_put_off(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
 ) returns bigint[] language plpgsql
@@ -11,8 +11,10 @@ begin
   for v_job in
     select j.id, j.revision, j.last_error, (f.retry)."giveUp" is true as gives_up, (f.retry).after as seconds
     from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
+    left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs h on h.job_id = f.job
     where j.locked_at is null
-      -- the next job of its key may have got the row: it has not failed
+      -- the next job of its key may have got the row, and may have failed as well
+      and :DISPATCH_POLICY_SCHEMA._is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)
       and j.attempts = (f.retry).attempt and j.last_error is not null
       and ((f.retry)."giveUp" or ((f.retry).native and j.attempts < j.max_attempts))
   loop

@@ -1,21 +1,26 @@
--- Deletes the in-flight rows of these jobs and gives their limiters back what they took; feeds adaptive limiters, and
--- leaves a note where somebody waits. Rows whose limiters are not all locked by now (the job was admitted again under
--- others meanwhile) stay for the next flush; rows that a later attempt has taken over, or that a later admission got with
--- Graphile Worker's row, stay for its release.
+-- Deletes the in-flight rows of these jobs, and gives their slots back. It feeds adaptive limiters, and leaves a freed row
+-- if a partition waits.
 --
---   p_ending    those whose end Graphile Worker is recording just now: the ahead bound still counts them
+-- A row stays for the next flush if its limiters are not all locked by the caller, because the job was admitted again under
+-- others meanwhile. A row stays for another release if a later attempt has the slot, or the next admission in Graphile
+-- Worker's row.
+--
+--   p_ending    jobs whose end Graphile Worker is recording: the ahead bound still counts them
 --   left_ids    the jobs that stay
---   saturated   what was freed is waited for by nobody but the workers' next jobs, and they have enough to do for a
---     while; null: nobody waits for it
+--   may_rest    the next flush may wait, because the only ones that wait are the workers' next jobs, and the workers have
+--     enough to do for a while; null: nobody waits
+--   is_recorded   the start of one of these jobs was recorded with its worker pool
+--
+-- It is longer than others: its steps read better in their order, and share the rows that the first ones deleted.
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
-  p_now timestamptz, out left_ids bigint[], out saturated boolean
+  p_now timestamptz, out left_ids bigint[], out may_rest boolean, out is_recorded boolean
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
 declare
-  v_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[];
-  -- mostly there are none, and no limiter is asked about apart
+  v_deleted :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[];
+  -- mostly there are none, and then no limiter needs a look-up
   v_overridden boolean := exists (select from :DISPATCH_POLICY_SCHEMA._private_overrides);
   v_reports boolean := exists (
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
@@ -23,24 +28,24 @@ declare
     or exists (
       select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null or p.fair_by_work);
 begin
-  with held as materialized (
+  with locked as materialized (
     select f.job_id, f.attempt, f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(p_job_ids) order by f.job_id for update
   ),
-  -- ends of other holders than those that have the slots now: mostly there are none, and no job's ends are counted
-  stale as materialized (
-    select h.job_id, count(*) as ends from held h join unnest(p_jobs) f on f.job = h.job_id
-    where f.admission <> h.admission or coalesce(f.attempt, 32767) < h.attempt
+  -- ends of others than those that have the slots now: mostly there are none
+  late_ends as materialized (
+    select h.job_id, count(*) as ends from locked h join unnest(p_jobs) f on f.job = h.job_id
+    where not :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, h.admission, h.attempt)
     group by h.job_id
   ),
-  taken_over as materialized (
-    select s.job_id from stale s join unnest(p_jobs) f on f.job = s.job_id
+  late as materialized (
+    select s.job_id from late_ends s join unnest(p_jobs) f on f.job = s.job_id
     group by s.job_id, s.ends having count(*) = s.ends
   ),
-  gone as (
+  deleted as (
     delete from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(array(
-        select h.job_id from held h where h.job_id not in (select o.job_id from taken_over o)))
+        select h.job_id from locked h where h.job_id not in (select o.job_id from late o)))
       -- by hash: with "<@" each job of many partitions was compared with the limiters of all
       and not exists (
         select from unnest(f.limiter_ids) u (id) where (u.id in (select unnest(p_limiter_ids))) is not true)
@@ -48,21 +53,22 @@ begin
   ),
   per_limiter as materialized (
     select u.id, sum(g.jobs)::int as jobs
-    from (select g.limiter_ids, count(*) as jobs from gone g group by g.limiter_ids) g
+    from (select g.limiter_ids, count(*) as jobs from deleted g group by g.limiter_ids) g
     cross join unnest(g.limiter_ids) u (id) group by u.id
   ),
   adaptive as materialized (
     select l.id, case when v_overridden then :DISPATCH_POLICY_SCHEMA._with_override(l, p_now) else l end as limiter
     from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(p_limiter_ids) and l.current_max is not null   -- that learn
+    where l.id = any(p_limiter_ids) and l.current_max is not null   -- adaptive ones
   ),
   adapted as materialized (
     select l.id, :DISPATCH_POLICY_SCHEMA._adaptive_fold(
       l.limiter, f.lag_ms, f.ok, g.admitted_at, (l.limiter).in_flight, p_now order by f.ordinality) as state
-    from gone g
+    from deleted g
     cross join unnest(g.limiter_ids) u (id)
     join adaptive l on l.id = u.id
     join unnest(p_jobs) f on f.job = g.job_id and f.ok is not null
+      and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
     where exists (select from adaptive)
     group by l.id
   ),
@@ -71,33 +77,36 @@ begin
       in_flight = l.in_flight - n.jobs,
       released = l.released + n.jobs,
       ending = case when l.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._still_ending(l.ending) || array(
-        select g.job_id from gone g where g.policy_id = l.policy_id and g.job_id = any(p_ending)) else l.ending end,
+        select g.job_id from deleted g where g.policy_id = l.policy_id and g.job_id = any(p_ending)) else l.ending end,
+      durations = case when l.kind = 'ahead'
+        then :DISPATCH_POLICY_SCHEMA._durations_after(l.policy_id, l.durations, p_jobs) else l.durations end,
       current_max = coalesce((a.state).current_max, l.current_max),
       lag_ewma_ms = coalesce((a.state).lag_ewma_ms, l.lag_ewma_ms),
       decreased_at = coalesce((a.state).decreased_at, l.decreased_at)
     from per_limiter n left join adapted a on a.id = n.id
     where l.id = n.id and l.id = any(p_limiter_ids)
-    returning l.id, l.policy_id, l.kind, l.in_flight, l.finished_per_second,
+    returning l as limiter, l.id, l.policy_id, l.kind,
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1) is true as waited
   ),
-  noted as (
+  announced as (
     insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
     select f.policy_id, f.id from freed f where f.waited
   ),
-  told as materialized (
+  notified as materialized (
     select p.id, :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
     where p.id = any(array(select f.policy_id from freed f where f.waited))
   )
   select
-    array(select h.job_id from held h
-      where h.job_id not in (select g.job_id from gone g) and h.job_id not in (select o.job_id from taken_over o)),
-    (select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(f.in_flight, f.finished_per_second))
-      from freed f join told p on p.id = f.policy_id where f.waited),
-    array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from gone g where v_reports)
-  into left_ids, saturated, v_gone;
-  if v_reports and :DISPATCH_POLICY_SCHEMA._report_ends(v_gone, p_jobs) then
-    saturated := false;
+    array(select h.job_id from locked h
+      where h.job_id not in (select g.job_id from deleted g) and h.job_id not in (select o.job_id from late o)),
+    (select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(f.limiter, p_now))
+      from freed f join notified p on p.id = f.policy_id where f.waited),
+    array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g where v_reports),
+    exists (select from deleted g where g.pool_id is not null)
+  into left_ids, may_rest, v_deleted, is_recorded;
+  if v_reports and :DISPATCH_POLICY_SCHEMA._report_ends(v_deleted, p_jobs) then
+    may_rest := false;
   end if;
 end
 $$;

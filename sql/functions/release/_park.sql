@@ -1,7 +1,8 @@
--- Parks these jobs, except those that another transaction is at: it tries in halves, for some 40 waits at most,
--- because limiters are locked by now. So they come in an order drawn by lot: the same ones first each time, 60 that are
--- locked would keep the others waiting. One that was replaced under its key since it was read, in this revision, is left as
--- it is. Returns those it has parked.
+-- Parks these jobs, and returns those it has parked. It leaves jobs that another transaction has locked, and jobs that were
+-- replaced under their key since they were read in this revision.
+--
+-- Limiters are locked by now, so it tries in halves, and waits some 40 times at most. The caller draws the order by lot: if
+-- the same 60 locked jobs came first each time, the others would never be parked.
 create or replace function :DISPATCH_POLICY_SCHEMA._park(p_job_ids bigint[], p_revisions int[])
 returns bigint[] language plpgsql
 set lock_timeout = '50ms' as $$

@@ -1,5 +1,5 @@
--- How a probe ended, what a breaker counts, how long jobs ran: the router is told, which alone may change a partition.
--- Returns whether a breaker or a probe waits to hear it.
+-- Reports ends to the router, which alone may change a partition: how a probe ended, failures for a breaker, how long jobs
+-- ran. Returns whether a breaker or a probe waits for it.
 create or replace function :DISPATCH_POLICY_SCHEMA._report_ends(
   p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[], p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[]
 ) returns boolean language plpgsql volatile as $$
@@ -23,6 +23,7 @@ begin
           sum(f.duration_ms) / 1000 as worked, coalesce(sum(g.work) filter (where f.duration_ms is not null), 0) as charged
         from unnest(p_gone) g
         join unnest(p_jobs) f on f.job = g.job_id
+          and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
         join :DISPATCH_POLICY_SCHEMA._private_partitions x
           on x.id = g.partition_id and x.id = any(array(select y.partition_id from unnest(p_gone) y))
         join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = g.policy_id

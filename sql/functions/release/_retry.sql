@@ -1,7 +1,9 @@
--- Failed jobs, once Graphile Worker has recorded their failure (events, last_error and attempts are its own): park
--- them inside Graphile Worker (run_at infinity, the last priority: parked at 0 they slowed every fetch of a later
--- priority) and stage a row that refers to each, due at its back-off time. Returns the jobs that come again: those still
--- locked, whose failure is about to be recorded, and those that another transaction is at.
+-- Parks failed jobs in Graphile Worker, once it has recorded their failure, and stages a row that refers to each, due at
+-- its back-off time. Events, last_error and attempts stay Graphile Worker's own.
+--
+-- A parked job has run_at infinity and the last priority: at priority 0, parked jobs slowed every fetch of a later one.
+-- Returns the jobs that the next flush must send again: those still locked, because their failure is about to be recorded,
+-- and those that another transaction has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._retry(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
 ) returns bigint[] language plpgsql as $$
@@ -18,16 +20,17 @@ begin
   from (
     select j.id, j.revision, j.locked_at is not null as is_locked, j.locked_at is null
       and (j.attempts < j.max_attempts
-        -- one that was removed meanwhile has used up its attempts, and lost its key
+        -- a job that was removed meanwhile has used up its attempts, and lost its key
         or ((f.retry)."giveBack" and j.attempts = (f.retry).attempt
           and j.key is not distinct from (f.retry)."jobKey"))
       and (f.retry).after is not null and (f.retry).native is not true
-      -- a job that holds nothing (its row was swept, or it was retried past the gates) could not be admitted again
-      and exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs i where i.job_id = j.id) as parks,
+      -- A job without a slot was swept, or retried past the gates: it could not be admitted again.
+      and h.job_id is not null as parks,
       random() as lot
     from unnest(p_jobs) f
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-    where f.retries
+    left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs h on h.job_id = f.job
+    where f.retries and :DISPATCH_POLICY_SCHEMA._is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)
   ) x;
   v_parked := :DISPATCH_POLICY_SCHEMA._park(v_tried, v_revisions);
   v_locked := v_locked || array(select unnest(v_tried) except select unnest(v_parked));
@@ -36,7 +39,7 @@ begin
   ),
   due as materialized (
     select f.job, k.revision, i.policy_id,
-      -- a copy of the job, flags and all, may be staged under its id
+      -- a copy of the job, with its flags, may be staged under its id
       case when exists (
           select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
           where s.id = i.staged_id and s.parked_job_id is distinct from f.job)
@@ -60,14 +63,14 @@ begin
       d.run_at, (d.retry)."maxAttempts", d.priority,
       coalesce(((d.retry).move).cost, d.cost), d.run_at <= p_now, d.job, d.revision
     from due d
-    -- parked by the flush before, which left what it holds; or retried by hand since, and failed again
+    -- the flush before parked it and left its slot; or somebody retried it by hand, and it failed again
     on conflict (parked_job_id) where parked_job_id is not null do update set
       partition_id = excluded.partition_id, run_at = excluded.run_at, max_attempts = excluded.max_attempts,
       priority = excluded.priority, cost = excluded.cost, due = excluded.due, parked_revision = excluded.parked_revision,
       retry_at = null, failures = 0, error = null
     returning *, (xmax = 0) as fresh
   ),
-  told as materialized (
+  notified as materialized (
     select :DISPATCH_POLICY_SCHEMA._notify(d.policy), :DISPATCH_POLICY_SCHEMA._count_pending(d.policy, d.jobs)
     from (
       select d.policy, (count(*) filter (where s.fresh))::int as jobs from staged s join due d on d.job = s.parked_job_id
@@ -78,14 +81,14 @@ begin
   select a.* from staged s join due d on d.job = s.parked_job_id
   cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
     d.policy, s.partition_id, d.key, coalesce(((d.retry).move).shard, d.shard),
-    -- of a job that moves, context and limits count for a partition that is new: no other arrival is older
+    -- If the job moves, its context and limits count only for a new partition: this version makes the arrival the oldest.
     case when ((d.retry).move).key is null then 0 else -2147483648 end, ((d.retry).move).context,
     ((d.retry).move).weight, ((d.retry).move).limits, s.run_at, s.cost, s.due, s.priority, s.run_at, s.id) a
-  where (select count(*) from told) >= 0;
-  -- a run that was told to come back later was no attempt
+  where (select count(*) from notified) >= 0;
+  -- a run that asked to come back later does not count as an attempt
   perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
   from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-  where (f.retry)."giveBack" and j.id = any(v_parked);
+  where (f.retry)."giveBack" and j.id = any(v_parked) and j.attempts = (f.retry).attempt;   -- once only, though the flush may come again
   return v_locked || :DISPATCH_POLICY_SCHEMA._end_or_put_off(p_jobs, p_now);
 end
 $$;

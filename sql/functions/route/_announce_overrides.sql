@@ -1,6 +1,7 @@
--- The start, the end or the taking back of an override may make room: a note for every limiter of its gate that is waited
--- for. A tick under way may go by what held before, and make somebody wait whom nobody sees yet. It has the limiter
--- locked: so who waits is looked at after the limiter was to be had, and where it is not to be had, again on later passes.
+-- Leaves a freed row for each limiter of a gate whose override starts, ends or is taken back, if a partition waits for it.
+--
+-- A tick may go by the numbers before, and make a partition wait that nobody sees yet. The tick has the limiter locked. So
+-- this locks a limiter before it looks who waits, and tries again on later passes if it cannot lock it.
 create or replace function :DISPATCH_POLICY_SCHEMA._announce_overrides(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz
 ) returns void language plpgsql as $$
@@ -11,7 +12,7 @@ declare
     for update skip locked);
   v_due_ids bigint[];
   v_late_ids bigint[];
-  v_held_ids bigint[];
+  v_locked_ids bigint[];
 begin
   v_due_ids := array(
     select distinct l.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
@@ -21,13 +22,13 @@ begin
   v_late_ids := array(
     select u.id from :DISPATCH_POLICY_SCHEMA._private_overrides o cross join unnest(o.to_announce) u (id)
     where o.id = any(v_ids));
-  v_held_ids := :DISPATCH_POLICY_SCHEMA._held_limiters(v_due_ids || v_late_ids);
+  v_locked_ids := :DISPATCH_POLICY_SCHEMA._locked_limiters(v_due_ids || v_late_ids);
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
   select (p_policy).id, u.id from (
-    select unnest(v_due_ids) union (select unnest(v_late_ids) except select unnest(v_held_ids))
+    select unnest(v_due_ids) union (select unnest(v_late_ids) except select unnest(v_locked_ids))
   ) u (id)
   where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
-  -- a gate that is halted now, or no longer, is another reason to wait: shown at once for the first thousand who do
+  -- If a gate is halted now, or not any more, its waiters have another reason: the first thousand show it at once.
   with reason as materialized (
     select l.id, case when l.tokens is not null then array['throttle_empty', 'rate_zero']
         else array[l.kind || '_full', 'max_zero'] end as reasons,
@@ -45,7 +46,7 @@ begin
   update :DISPATCH_POLICY_SCHEMA._private_overrides o set
     to_announce = array(
       select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-      where l.id = any(v_held_ids) and (l.id = any(o.to_announce) or (o.announce_at <= p_now
+      where l.id = any(v_locked_ids) and (l.id = any(o.to_announce) or (o.announce_at <= p_now
         and l.policy_id = o.policy_id and l.gate = o.gate and (o.scope_key is null or l.scope_key = o.scope_key)))),
     announce_at = case when o.announce_at > p_now then o.announce_at when o.until_at > p_now then o.until_at
       else 'infinity' end

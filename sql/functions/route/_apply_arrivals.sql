@@ -1,5 +1,5 @@
--- Puts consumed arrivals into effect, in the order that holds everywhere: partitions, then limiters ascending. The
--- caller holds the router's lock, and the locks of those partitions that are there.
+-- Puts consumed arrivals into effect: partitions first, then limiters ascending, the order that holds everywhere. The
+-- caller has the router's turn, and has locked those partitions that exist.
 create or replace function :DISPATCH_POLICY_SCHEMA._apply_arrivals(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_now timestamptz

@@ -1,4 +1,4 @@
--- What these arrivals say, one row for each partition.
+-- The content of these arrivals, one row for each partition.
 create or replace function :DISPATCH_POLICY_SCHEMA._arrivals_by_partition(
   p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
 ) returns :DISPATCH_POLICY_SCHEMA._private_news[] language plpgsql stable as $$   -- planned as _route_partitions
@@ -9,11 +9,13 @@ begin
         w.head_changed, w.later_at, w.pauses[1], w.paused_until, w.held_until):::DISPATCH_POLICY_SCHEMA._private_news
     from (
       select a.partition_id, min(a.due_at) as due_at, min(a.min_cost) as min_cost,
-        (array_agg(a.shard order by a.id))[1] as shard, bool_or(a.head_changed) as head_changed,
-        min(a.due_at) filter (where a.head_id = 9223372036854775807) as later_at,
+        -- a stop has no shard
+        (array_agg(a.shard order by a.id) filter (where a.shard is not null))[1] as shard,
+        bool_or(a.head_changed) as head_changed,
+        min(a.due_at) filter (where a.head_id = h.id) as later_at,
         array_agg(a.pause order by a.id desc) filter (where a.pause is not null) as pauses,
         max((a.pause ->> 'until')::timestamptz) as paused_until, max((a.pause ->> 'held')::timestamptz) as held_until
-      from unnest(p_arrivals) a group by a.partition_id
+      from unnest(p_arrivals) a cross join :DISPATCH_POLICY_SCHEMA._no_head() h group by a.partition_id
     ) w
     join (
       select distinct on (a.partition_id) a.partition_id, a as newest from unnest(p_arrivals) a

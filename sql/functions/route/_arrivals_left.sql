@@ -1,4 +1,4 @@
--- Which of these arrivals are still there.
+-- Those of these arrivals that still exist.
 create or replace function :DISPATCH_POLICY_SCHEMA._arrivals_left(p_policy text, p_ids bigint[]) returns bigint[]
 language plpgsql stable as $$   -- planned once a session, as the rest of the router
 begin

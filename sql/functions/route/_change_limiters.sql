@@ -1,7 +1,9 @@
--- Locks these limiters ascending, and brings them to their new numbers. It waits for a lock for moments (lock_timeout): a
--- release or a tick holds a limiter for a few milliseconds. Where a transaction keeps one locked, this raises
--- lock_not_available, whose detail names the partitions that have to wait: those whose arrivals speak of such a limiter.
--- Locks and changes are in one subtransaction (a row that is locked in another one costs a multixact).
+-- Locks these limiters ascending, and gives them their new numbers. It waits for a lock only for a moment (lock_timeout),
+-- because a release or a tick has a limiter locked for a few milliseconds.
+--
+-- If a transaction keeps a limiter locked, this raises lock_not_available. The detail names the partitions that have to
+-- wait: those whose arrivals concern such a limiter. Locks and changes are in one subtransaction: a row that is locked in
+-- another one costs a multixact.
 create or replace function :DISPATCH_POLICY_SCHEMA._change_limiters(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_changes jsonb,
   p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[], p_now timestamptz
@@ -27,26 +29,26 @@ begin
   changed as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
       kind = c.kind, breadth = c.breadth, position = c.position, numbers = c.numbers,
-      -- what the old rate brought by now stays, within the new capacity
+      -- the tokens that the old rate has brought stay, within the new capacity
       tokens = case when c.by_tokens then least(
-        case when l.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden) else l.tokens end,
+        case when l.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_left(l, p_now, v_overridden) else l.tokens end,
         :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.numbers)) else l.tokens end,
-      -- what a bucket lacks of being full counts as spent now
+      -- the tokens that a bucket lacks to be full count as spent now
       spent = case when not l.by_tokens or not c.by_tokens or ((l.numbers).sliding and c.sliding) then l.spent
         when c.sliding then :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1, 1,
           :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.numbers)
-            - :DISPATCH_POLICY_SCHEMA._throttle_holds(l, p_now, v_overridden), p_now)
+            - :DISPATCH_POLICY_SCHEMA._throttle_left(l, p_now, v_overridden), p_now)
         else '{}' end,
-      -- the definition before may come back: what its window would count is remembered for a day and its length
+      -- the definition before may come back: its window's spendings are remembered for a day plus its length
       longest = :DISPATCH_POLICY_SCHEMA._longest_window(l, p_now),
       longest_until = p_now + make_interval(days => 1, secs => :DISPATCH_POLICY_SCHEMA._longest_window(l, p_now)),
-      refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(l.refilled_at, p_now),
+      refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, p_now),
       current_max = case when (c.numbers).initial_max is not null then least(
         greatest(coalesce(l.current_max, (c.numbers).initial_max), (c.numbers).min), (c.numbers).max) end,
       arrival_id = c.arrival_id, version = c.version
     from change c
     where l.id = c.id and l.id = any(v_ids)
-      and (c.version, c.arrival_id) > (l.version, l.arrival_id)
+      and (c.version, c.arrival_id) >= (l.version, l.arrival_id)   -- equal: `take` made it, and changes it
     returning l.id
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)

@@ -1,6 +1,6 @@
--- The partitions of these of which the breaker knows every failure. A release gives a slot back and reports a failure at
--- once, but a pass that has routed already, or is routing, sees the slot alone: the next job would go before the breaker
--- opens. So this is asked after what the limiters have left was read.
+-- Those of these partitions of which the breaker knows every failure. A release gives a slot back and reports a failure in
+-- one commit. A pass that has already routed sees only the slot, and the next job would go before the breaker opens. So a
+-- pass calls this after it has read what the limiters have left.
 create or replace function :DISPATCH_POLICY_SCHEMA._known_outcomes(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[]
 ) returns uuid[] language sql stable as $$

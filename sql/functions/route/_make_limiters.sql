@@ -1,11 +1,16 @@
--- Makes the limiters that partitions with new limits name, and that are not there yet.
+-- Makes the limiters that partitions with new limits name, and that do not exist yet.
 --
 --   limiters   of each such partition
---   made_*     what it has made, as gate and scope key
+--   made_*     the limiters it has made, as gate and scope key
+--
+-- `take` may make the same limiter at the same time. Who comes second waits for the first one's transaction, as long as
+-- lock_timeout allows, and then uses that limiter: a second one would give its tokens twice.
 create or replace function :DISPATCH_POLICY_SCHEMA._make_limiters(
   p_policy_id int, p_news :DISPATCH_POLICY_SCHEMA._private_news[], p_now timestamptz,
   out limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[], out made_gates text[], out made_keys text[]
 ) language plpgsql as $$   -- planned as _route_partitions
+declare
+  v_missed boolean;
 begin
   with changed as materialized (
     select (n.newest).* from unnest(p_news) n
@@ -27,7 +32,7 @@ begin
     order by w.gate, w.scope_key, w.arrival_version desc, w.arrival_id desc
   ),
   there as materialized (
-    -- "limit 1": one look at the index each, whatever the planner believes (it read all limiters of the policy)
+    -- "limit 1" makes it one look at the index each: else the planner read all limiters of the policy
     select l.id, l.gate, l.scope_key from limiter w
     cross join lateral (
       select x.id, x.gate, x.scope_key from :DISPATCH_POLICY_SCHEMA._private_limiters x
@@ -42,6 +47,7 @@ begin
       case when (w.numbers).rate is not null then p_now end, (w.numbers).initial_max, w.arrival_id, w.arrival_version
     from limiter w
     where not exists (select from there t where t.gate = w.gate and t.scope_key = w.scope_key)
+    on conflict (policy_id, gate, scope_key) do nothing
     returning id, gate, scope_key
   ),
   limiter_id as materialized (select * from there union all select * from made)
@@ -49,7 +55,14 @@ begin
     array(
       select row(w.partition_id, array_agg(i.id order by w.breadth, w.position)):::DISPATCH_POLICY_SCHEMA._private_limiter_ids
       from wanted w join limiter_id i on i.gate = w.gate and i.scope_key = w.scope_key group by w.partition_id),
-    array_agg(m.gate), array_agg(m.scope_key)
-  into limiters, made_gates, made_keys from made m;
+    array_agg(m.gate), array_agg(m.scope_key),
+    (select count(*) from limiter) > (select count(*) from limiter_id)
+  into limiters, made_gates, made_keys, v_missed from made m;
+  if v_missed then
+    -- this statement cannot see what was made after it began: the next one can
+    select m.limiters, _make_limiters.made_gates || m.made_gates, _make_limiters.made_keys || m.made_keys
+    into limiters, made_gates, made_keys
+    from :DISPATCH_POLICY_SCHEMA._make_limiters(p_policy_id, p_news, p_now) m;
+  end if;
 end
 $$;

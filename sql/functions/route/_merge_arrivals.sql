@@ -1,33 +1,35 @@
--- One note in place of many, of partitions whose arrivals had to be left: so that a hot tenant whose partition is locked
--- for an hour does not make each router read its arrivals of that hour. Routed, it does what they would have done. Notes
--- of stops and outcomes stay as they are. Returns how many notes are gone.
+-- Merges the arrivals of each partition whose arrivals had to be left. Otherwise, if a busy tenant's partition is locked
+-- for an hour, each router would read the arrivals of that hour again. Routing the merged one has the same effect. Stops
+-- and outcomes are not merged. Returns how many arrivals it saved.
 create or replace function :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy text, p_ids bigint[]) returns int
 language plpgsql as $$
 declare
   v_gone int;
 begin
-  with note as materialized (
+  with arrived as materialized (
     select a.* from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = p_policy and a.id = any(p_ids) and a.pause is null and a.outcome is null
   ),
   newest as materialized (
-    select distinct on (n.partition_id) n.partition_id, n.id from note n
+    select distinct on (n.partition_id) n.partition_id, n.id from arrived n
     order by n.partition_id, (n.limits is not null) desc, n.version desc, n.id desc
   ),
   first as materialized (
-    select distinct on (n.partition_id) n.partition_id, n.head_priority, n.head_run_at, n.head_id from note n
+    select distinct on (n.partition_id) n.partition_id, n.head_priority, n.head_run_at, n.head_id from arrived n
     order by n.partition_id, n.head_priority, n.head_run_at, n.head_id
   ),
   work as materialized (
-    select n.partition_id, min(n.due_at) as due_at, min(n.min_cost) as min_cost, (array_agg(n.shard order by n.id))[1] as shard,
-      bool_or(n.head_changed) as head_changed
-    from note n group by n.partition_id having count(*) > 1
+    select n.partition_id, min(n.due_at) as due_at, min(n.min_cost) as min_cost,
+      (array_agg(n.shard order by n.id) filter (where n.shard is not null))[1] as shard,
+      -- a due job and a later one: the merged place is the due one's, and the later one may cost less
+      bool_or(n.head_changed) or (bool_or(n.head_id = h.id) and bool_or(n.head_id < h.id)) as head_changed
+    from arrived n cross join :DISPATCH_POLICY_SCHEMA._no_head() h group by n.partition_id having count(*) > 1
   ),
   gone as (
     delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = p_policy and a.id = any(p_ids)
       and (a.id in (
-        select n.id from note n join work w on w.partition_id = n.partition_id
+        select n.id from arrived n join work w on w.partition_id = n.partition_id
         where n.id not in (select k.id from newest k))) is true
     returning 1
   ),

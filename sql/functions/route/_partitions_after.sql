@@ -1,5 +1,5 @@
--- Partitions of a policy whose limits are to be resolved anew from their stored contexts, a page at a time; what comes
--- of it is appended as arrivals without work, which the router applies like any other.
+-- A page of a policy's partitions whose limits are to be worked out again from their stored contexts. The new limits are
+-- appended as arrivals without work, which the router applies like any other.
 create or replace function :DISPATCH_POLICY_SCHEMA._partitions_after(p_policy text, p_after uuid, p_limit int)
 returns table (id uuid, key text, context jsonb) language sql stable
 set search_path = pg_catalog, pg_temp as $$

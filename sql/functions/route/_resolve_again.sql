@@ -1,10 +1,28 @@
--- Appends limits that were resolved anew from stored contexts, as arrivals without work. Routing applies them like any
--- other.
-create or replace function :DISPATCH_POLICY_SCHEMA._resolve_again(p_policy text, p_version int, p_partitions json)
-returns void language sql volatile
+-- Takes in a page of limits that were worked out again from stored contexts. They are appended as arrivals without work, and
+-- the router applies them like any other. Returns false, and does nothing, if another process goes on from this place, or
+-- if another definition is in force by now.
+--
+--   p_after   the partition behind which the page begins; null: the first page
+--   p_last    the last one of the page; null: the page is empty, and all is done
+create or replace function :DISPATCH_POLICY_SCHEMA._resolve_again(
+  p_policy text, p_hash text, p_after uuid, p_last uuid, p_partitions json
+) returns boolean language plpgsql
 set search_path = pg_catalog, pg_temp as $$
+begin
+  perform from :DISPATCH_POLICY_SCHEMA._private_resolutions r
+  where r.policy = p_policy and r.definition_hash = p_hash and r.after is not distinct from p_after for update;
+  if not found then
+    return false;
+  elsif p_last is null then
+    delete from :DISPATCH_POLICY_SCHEMA._private_resolutions r where r.policy = p_policy;
+  else
+    update :DISPATCH_POLICY_SCHEMA._private_resolutions r set after = p_last where r.policy = p_policy;
+  end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, version, context, weight, limits)
-  select p_policy, :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key'), k.value ->> 'key', p_version,
+  select p_policy, :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key'), k.value ->> 'key', p.version,
     (k.value -> 'context')::jsonb, (k.value ->> 'weight')::float8, (k.value -> 'limits')::jsonb
-  from json_array_elements(p_partitions) k;
+  from json_array_elements(p_partitions) k
+  cross join :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  return true;
+end
 $$;

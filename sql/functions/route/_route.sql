@@ -1,23 +1,23 @@
--- Turns arrivals into partitions and limiters. Runs in a transaction of its own, one router per policy at a time.
+-- Turns arrivals into partitions and limiters. It runs in a transaction of its own; a policy has one router at a time.
 --
--- Returns -1 when another router is at work (the caller comes back: arrivals it was told of may be left), else how many
--- arrivals it consumed and partitions it woke: as many as `p_max` or more means call again. 0: nothing is left that it
--- can do; what others hold locked stays for a later pass.
+-- Returns -1 if another router is at work: the caller comes back, because arrivals it was notified of may be left. Else it
+-- returns how many arrivals it consumed and partitions it woke: `p_max` or more means call again. 0 means that nothing is
+-- left that it can do. Arrivals of locked rows stay for a later pass.
 --
--- An open transaction delays only what it has locked. The router never waits for a partition: it passes by the arrivals
--- of one that is locked, and reads on. Limits come after, in a later statement: limiters ascending, and only those whose
--- numbers differ and come from an earlier arrival. For these it waits for moments (see _route_batch).
+-- An open transaction delays only what it has locked. The router never waits for a partition: it skips the arrivals of a
+-- locked one, and reads on. Limits come after, in a later statement: limiters ascending, and only those whose numbers
+-- differ and come from an earlier arrival. It waits for these only for a moment (see _route_batch).
 --
---   p_times   false: limiters' wake-up times stay. Where the same transaction goes on to admit (the SQL function tick)
---             it would hold limiters out of order, and deadlock with releases; the next pass sets them.
---   p_shard   the shard the caller ticks next, null: all of them. The tick loops of other shards are notified when
+--   p_times   false: the limiters' wake_at stay as they are. The SQL functions tick and admit go on to admit in the same
+--             transaction. They would lock limiters out of order, and deadlock with releases; the next pass sets the times.
+--   p_shard   the shard that the caller ticks next, null: all of them. The tick loops of other shards are notified if
 --             their partitions are woken.
 create or replace function :DISPATCH_POLICY_SCHEMA._route(
   p_policy text, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean default true,
   p_shard text default null
 ) returns int language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- planned anew, an idle call took 9 ms, now 2
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- planned at each call, an idle one took 9 ms, now 2
 set lock_timeout = '2s'
 as $$
 declare
@@ -34,10 +34,10 @@ begin
   if v_policy.id is null then
     perform :DISPATCH_POLICY_SCHEMA._unknown_policy(p_policy);
   end if;
-  if not :DISPATCH_POLICY_SCHEMA._try_turn(v_policy.id, 'route') then
+  if not :DISPATCH_POLICY_SCHEMA._try_lock_turn(v_policy.id, 'route') then
     return -1;
   end if;
-  -- mostly one batch: others follow one that was full, and of which something had to be left
+  -- mostly one batch: another follows if one was full, and part of it had to be left
   for v_batch in 1..10 loop
     select array_agg(a.id), array_agg(distinct a.partition_id), array_agg(a.id) filter (where a.is_pause)
     into v_ids, v_partition_ids, v_pause_ids from (

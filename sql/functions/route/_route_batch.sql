@@ -1,8 +1,9 @@
--- Routes these arrivals of these partitions, all at once where that is possible. Else what cannot be routed now is left:
--- the arrivals of partitions that are locked, of those that give a limiter other numbers while somebody holds it, and of
--- those that raise an error. To find these it tries the others in halves: one bad arrival would stop its whole policy.
--- Level by level, and no more than so many tries, the last of them with single partitions drawn by lot: so each pass gets
--- further, however many are bad. Returns the ids of what is left.
+-- Routes these arrivals of these partitions, all at once if that is possible. Returns the ids of those it left: the
+-- arrivals of locked partitions, those that give a locked limiter other numbers, and those that raise an error.
+--
+-- One bad arrival would stop its whole policy. So it finds such arrivals by trying the others in halves, level by level.
+-- The number of tries has a bound, and the last of them take single partitions drawn by lot. So each pass gets further,
+-- however many are bad.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_batch(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
   p_now timestamptz
@@ -20,7 +21,7 @@ begin
   loop
     v_tries := v_tries + 1;
     begin
-      -- in one subtransaction with the changes: a row that is locked outside and changed inside costs a multixact
+      -- locks and changes in one subtransaction: a row that is locked outside and changed inside costs a multixact
       v_left_ids := :DISPATCH_POLICY_SCHEMA._route_part(
         p_policy, case when v_tries = 1 then p_ids else array(
           select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
@@ -31,7 +32,7 @@ begin
         or invalid_transaction_state then raise;
       when others then
         get stacked diagnostics v_detail = pg_exception_detail;
-        -- those that _change_limiters names
+        -- the partitions that _change_limiters names
         v_busy_ids := case when v_detail like 'partitions {_%}' then substr(v_detail, 12)::uuid[] end;
         if v_busy_ids is null and cardinality(v_partition_ids) = 1 then
           v_busy_ids := v_partition_ids;

@@ -1,11 +1,13 @@
--- Brings limiters that were there before (all but `p_made_*`) to the numbers the newest arrivals carry. A partition's own
--- limiters follow the partition; a shared one follows the newest arrival of any of its partitions. An arrival that commits late but was staged
--- earlier changes nothing (but where the later one came from another partition and confirmed the numbers: then the
--- late one holds until the next arrival; to record each confirmation would write a hot limiter on every pass).
--- Whoever waits for a changed limiter is told.
+-- Gives limiters that existed before (all but `p_made_*`) the numbers that the newest arrivals carry. A partition's own
+-- limiters follow the partition. A shared one follows the newest arrival of any of its partitions. Whoever waits for a
+-- changed limiter is woken.
 --
--- A gate that is of another kind now, under its old name, starts as a new one would; but what its bucket or window had
--- left stays with it, so that two deployments at once that do not agree on the kind cannot fill it again and again.
+-- An arrival that was staged earlier and commits late changes nothing. There is one exception: if the later one came from
+-- another partition and confirmed the numbers, the late one counts until the next arrival. To record each confirmation would
+-- write a busy limiter on every pass.
+--
+-- A gate that has changed its kind under its name starts like a new one, but keeps what its bucket or window had left.
+-- Otherwise two deployments that do not agree on the kind could fill it again and again.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_made_gates text[], p_made_keys text[], p_now timestamptz
@@ -16,7 +18,7 @@ declare
 begin
   with newest as materialized (
     select distinct on (a.partition_id) a.* from unnest(p_arrivals) a
-    -- not one its partition has already passed by: a limiter keeps no arrival that merely confirmed its numbers
+    -- not an arrival older than the partition's: a limiter does not record arrivals that merely confirmed its numbers
     join :DISPATCH_POLICY_SCHEMA._private_partitions p
       on p.id = a.partition_id and (a.version, a.id) >= (p.version, p.arrival_id)
     where a.limits is not null and p.id = any(array(select x.partition_id from unnest(p_arrivals) x))
@@ -36,7 +38,7 @@ begin
   select jsonb_object_agg(l.id, jsonb_build_object('arrival_id', w.arrival_id, 'version', w.version, 'limit', w.declared))
   into v_changes
   from wanted w
-  -- "limit 1": one look at the index each, whatever the planner believes (it read all limiters of the policy)
+  -- "limit 1" makes it one look at the index each: else the planner read all limiters of the policy
   cross join lateral (
     select x as limiter, x.id, x.version, x.arrival_id from :DISPATCH_POLICY_SCHEMA._private_limiters x
     where x.policy_id = (p_policy).id and x.gate = w.gate and x.scope_key = w.key limit 1

@@ -1,9 +1,9 @@
--- What ended jobs say about their partition, where it is probing or its policy has a breaker.
+-- Applies what ended jobs say about a partition that is probing, or whose policy has a breaker.
 --
--- The end of a probe lets the next job go: all of them when it succeeded, else the next probe; also where nobody saw how
--- it ended, because its slot was given back. A breaker opens at
--- `breaker_failures` failures within `breaker_within`, counted from the first of them, and when a probe fails: it
--- holds the partition for `breaker_cooldown`, and then it is probed.
+-- The end of a probe lets the next job go: all of them if it succeeded, else the next probe. That is so as well if nobody
+-- saw its end, because its slot was given back. A breaker opens at `breaker_failures` failures within `breaker_within`,
+-- counted from the first of them, and if a probe fails. It holds the partition for `breaker_cooldown`; then the partition
+-- is probed.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_now timestamptz
@@ -24,7 +24,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
       select case when s.fresh then p_now else q.failures_since end as since,
         case when s.fresh then o.failures else q.failures + o.failures end as failures
       from (select (q.failures_since between p_now - make_interval(secs => (p_policy).breaker_within)
-        and p_now + interval '1 second') is not true as fresh) s   -- further ahead it is a wrong clock's
+        and p_now + interval '1 second') is not true as fresh) s   -- a time further ahead comes from a wrong clock
     ) c
   )
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set

@@ -1,5 +1,5 @@
--- Routes these arrivals of these partitions, but for those of partitions that others have locked, and of those that are
--- being resumed (a resume removes the note of the pause). Returns the ids of what it left.
+-- Routes these arrivals of these partitions. It leaves those of partitions that another session has locked, and those that
+-- a resume is about to delete. Returns the ids of those it left.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_part(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
   p_now timestamptz
@@ -13,7 +13,7 @@ begin
     select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p
     where p.id = any(p_partition_ids) order by p.id for no key update skip locked
   ) l;
-  -- those that exist and are locked by others wait for the next pass; those that do not exist are ours to make
+  -- partitions that others have locked wait for the next pass; those that do not exist are made here
   v_our_ids := v_our_ids || array(
     select u.id from unnest(p_partition_ids) u (id)
     where not exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = u.id));

@@ -1,5 +1,5 @@
--- Creates the partitions and limiters these arrivals name and are not there yet, and brings known partitions up to
--- date: work lowers `due_at` and the head; a later arrival (or a higher version) replaces context and limits. Returns the
+-- Creates the partitions and limiters that these arrivals name and that do not exist yet. Brings the other partitions up to
+-- date: work lowers `due_at` and the head, and a later arrival or a higher version replaces context and limits. Returns the
 -- limiters it has made, as gate and scope key.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_partitions(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
@@ -14,17 +14,19 @@ declare
 begin
   select m.limiters, m.made_gates, m.made_keys into v_limiters, made_gates, made_keys
   from :DISPATCH_POLICY_SCHEMA._make_limiters((p_policy).id, v_news, p_now) m;
-  v_known := :DISPATCH_POLICY_SCHEMA._update_partitions(p_policy, v_news, v_limiters);
+  v_known := :DISPATCH_POLICY_SCHEMA._update_partitions(p_policy, v_news, v_limiters, p_now);
   insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
     id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
-    head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at)
+    head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at,
+    looked_at, in_line_since, fair_key)
   select n.partition_id, (p_policy).id, (n.newest).key, coalesce(n.shard, 'default'),
     coalesce((n.newest).context, '{}'), coalesce((n.newest).limits, '[]'), coalesce((n.newest).weight, 1),
     least(1, n.min_cost), coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id,
     case when (n.newest).limits is null then 0 else (n.newest).id end, (n.newest).version,
     n.due_at, n.head_priority, n.head_run_at, n.head_id,
     coalesce(n.paused_until, '-infinity'), coalesce(n.held_until, '-infinity'), n.held_until is not null,
-    n.pause ->> 'by', n.pause ->> 'reason', p_now
+    n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now,
+    :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, 0, null, coalesce((n.newest).weight, 1), p_now)
   from unnest(v_news) n
   left join unnest(v_limiters) i on i.partition_id = n.partition_id
   where n.partition_id not in (select unnest(v_known));

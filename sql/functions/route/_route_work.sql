@@ -1,6 +1,5 @@
--- Fairness by work: an admission charges what a job of its partition took lately, its end settles what it really took.
-
--- What ended jobs say about how long they ran. The mean moves a fifth of the way with each of them.
+-- Applies what ended jobs say about how long they ran, if fairness is by work. An admission charges what the partition's
+-- jobs took lately; an end settles the difference. The mean moves a fifth of the way with each end.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_work(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_now timestamptz
@@ -20,8 +19,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_work(
   )
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set
     decayed_admits = s.decayed,
-    decayed_at = :DISPATCH_POLICY_SCHEMA._throttle_mark(q.decayed_at, p_now),
-    fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(s.decayed, q.weight, (p_policy).half_life, p_now),
+    decayed_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(q.decayed_at, p_now),
+    fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, s.decayed, s.mean_work, q.weight, p_now),
     mean_work = s.mean_work
   from settled s where q.id = s.id;
 $$;

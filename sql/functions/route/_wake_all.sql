@@ -1,4 +1,4 @@
--- A policy that is switched off has no limits to wait for: full limiters have no room to announce.
+-- Wakes all partitions of a policy that is switched off: it has no limits to wait for.
 create or replace function :DISPATCH_POLICY_SCHEMA._wake_all(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_max int, p_shard text
 ) returns int language plpgsql as $$

@@ -1,6 +1,6 @@
--- Admits one job that Graphile Worker has started already: only where nothing stops its partition, none of the
--- partition's own jobs and nobody else waits for one of its limiters, and all have room. A partition that a tick is at
--- has no time for it.
+-- Admits one job that Graphile Worker has already started, if nothing stops its partition, if all its limiters have room,
+-- and if nobody else waits: no other job of the partition, and no partition for one of its limiters. It does not wait for a
+-- partition that a tick has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
   p_cost float8, p_now timestamptz
@@ -22,7 +22,7 @@ begin
   v_limiters := array(
     select l from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l);
   if greatest((p_policy).paused_until, v_partition.paused_until, v_partition.held_until) > v_now
-    or v_partition.probing or v_partition.head_id < 9223372036854775807
+    or v_partition.probing or v_partition.head_id < (select h.id from :DISPATCH_POLICY_SCHEMA._no_head() h)
     or :DISPATCH_POLICY_SCHEMA._known_outcomes(p_policy, array[v_partition.id]) = '{}'
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = any(v_limiter_ids))
     or exists (
@@ -36,9 +36,9 @@ begin
   end if;
   perform :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, array[v_partition.id], v_limiters,
-    array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, true)
+    array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, 0, false, true)
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
-    array[row(p_job_id, p_staged_id, true, true, p_revision):::DISPATCH_POLICY_SCHEMA._private_admission],
+    array[row(p_job_id, p_staged_id, true, true, p_revision, false):::DISPATCH_POLICY_SCHEMA._private_admission],
     v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
   return true;
 end

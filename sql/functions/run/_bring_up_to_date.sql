@@ -1,5 +1,5 @@
--- Brings partition and limiters to what this job's context says, as routing its arrival would; with it goes what else
--- waits to be routed for the partition (a pause of one that was not there yet).
+-- Gives partition and limiters the numbers of this job's context, as the router would. It routes whatever else is staged
+-- for the partition with it, such as a pause from before the partition existed.
 create or replace function :DISPATCH_POLICY_SCHEMA._bring_up_to_date(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_batch json, p_now timestamptz
 ) returns void language plpgsql as $$
@@ -16,7 +16,7 @@ begin
   ) then
     return;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._take_turn((p_policy).id, 'route');
+  perform :DISPATCH_POLICY_SCHEMA._lock_turn((p_policy).id, 'route');
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
     policy, partition_id, key, shard, version, context, weight, limits)
   values ((p_policy).name, v_id, v_state.key, v_state.shard, coalesce((p_batch ->> 'version')::int, 0), v_state.context,

@@ -1,31 +1,34 @@
--- A job of a policy's task that starts without having been admitted: added by graphile_worker.add_job in a trigger or in
--- another language, by the worker's crontab, retried after its slot was given back, or put in the place of an admitted
--- one under its key. Called before its task runs, and says what is to become of it:
+-- Decides about a job of a policy's task that starts without an admission. Called before its task runs.
 --
---   admitted     it holds its slots now, and runs
---   taken_over   a copy is staged, under the id returned; the original is to complete without running
---   ungoverned   the policy is switched off: it runs, and holds nothing
---   gone         Graphile Worker has it no more: while this process was stopped its pool was counted dead, and another one
---                ran the job to its end. It is to complete without running
+-- Such a job was added by graphile_worker.add_job in a trigger or in another language, or by the worker's crontab; or it
+-- was retried after its slot was given back; or it replaced an admitted job under its key.
+--
+--   admitted     it has its slots now, and runs
+--   taken_over   a copy is staged, under the id returned; the original completes without running
+--   ungoverned   the policy is switched off: it runs without a slot
+--   gone         Graphile Worker does not have it any more. While this process was stopped, its pool counted as dead, and
+--                another one ran the job to its end. It completes without running
 --
 --   p_job_id, p_revision   Graphile Worker's row, as it was fetched
 --   p_attempt, p_pool_id   which attempt starts, and where: see _start_attempt
---   p_batch       the job as _stage takes it, in a batch of one
---   p_unmanaged   enforce: it goes at once where it would not overtake anybody and every gate has room for it, else it
---                   is taken over and admitted in its turn;
---                 run: it goes at once, past the gates, and counts in flight;
+--   p_batch       the job as _stage takes it, in a batch of one. With "inexact": true its payload has integers beyond 2^53,
+--                 which JavaScript has changed; a copy gets the payload that Graphile Worker stores
+--   p_unmanaged   enforce: it runs at once if it overtakes nobody and every gate has room for it, else it is taken over
+--                   and admitted in its turn;
+--                 run: it runs at once, past the gates, and counts in flight;
 --                 reject: it is taken over and set aside, until somebody reschedules or removes it
 --
--- Returned with it: the admission under which the job has a slot, null where it has none. A job that took the place of an
--- admitted one has that one's slot, whatever becomes of it: its end gives it back. Under the same limits it runs in it;
--- under others it needs room there as well, and holds both.
+-- It also returns the admission under which the job has a slot, null if it has none. A job that replaced an admitted one
+-- has that one's slot, whatever the verdict, and its end gives the slot back. If its limits are the same, it runs in that
+-- slot. If they differ, it needs room there as well, and occupies both.
 --
--- Whoever comes first takes the job over, and once only: the original's row stays noted until Graphile Worker has it no
--- more, also when the copy ran long ago and a crash brings the original back. Its revision is noted with it, because the
--- next job of its key may get the same row.
+-- A job is taken over only once, by whoever comes first. Its row in taken_over_jobs stays until Graphile Worker does not
+-- have the original any more, because a crash may bring the original back after the copy has run. The row has the revision,
+-- because the next job of the key may get the original's row.
 --
--- Order: the router's lock (only where the partition is new or its limits changed), the partition, limiters ascending,
--- in-flight rows.
+-- Locks: the router's turn (only if the partition is new or its limits changed), the partition, limiters ascending,
+-- in-flight rows. Whatever did not let the job in is unlocked before _stored_payload locks rows of Graphile Worker, which it
+-- unlocks again at once.
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_batch json, p_unmanaged text, p_now timestamptz,
   out verdict text, out staged_id bigint, out admission bigint
@@ -33,10 +36,12 @@ create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
+  v_batch json := p_batch;
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_key text := p_batch #>> '{partitions,0,key}';
+  v_rejects boolean;
 begin
-  -- one that is taken over, or that no policy governs, holds the slot of the job it replaced until it ends
+  -- a job that is taken over, or that no policy governs, occupies the slot of the job it replaced until it ends
   admission := (select f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = p_job_id);
   if not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id) then
     verdict := 'gone';
@@ -47,18 +52,27 @@ begin
     verdict := 'ungoverned';
     return;
   end if;
-  -- a policy nobody has declared yet has no limits to look at; its jobs wait for them
-  if v_policy.id is not null and p_unmanaged <> 'reject' and not exists (
+  -- A job that was admitted came by the policy, although somebody has touched its row since, or gave its slot back.
+  v_rejects := p_unmanaged = 'reject' and not exists (
+    select from :GRAPHILE_WORKER_SCHEMA.jobs j
+    where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at));
+  -- a policy that nobody has declared yet has no limits; its jobs wait for them
+  if v_policy.id is not null and not v_rejects and not exists (
     select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
     where o.job_id = p_job_id and o.revision = p_revision
   ) then
     staged_id := nextval(
       pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id'));
     begin
-      verdict := case when :DISPATCH_POLICY_SCHEMA._let_in(
-        v_policy, v_key, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now) then 'admitted' end;
-    exception when lock_not_available or deadlock_detected then
-      verdict := null;   -- it fails for no lock: it would lose an attempt. A copy waits for its turn
+      if not :DISPATCH_POLICY_SCHEMA._let_in(
+        v_policy, v_key, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now) then
+        raise exception using errcode = 'DPOUT';
+      end if;
+      verdict := 'admitted';
+    -- A job must not fail because a row is locked: that would cost it an attempt. So a copy waits for its turn. A job
+    -- that is not let in must not keep locks: to stage its copy may wait for an application's open transaction.
+    exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then
+      verdict := null;
     end;
     if verdict = 'admitted' then
       select s.admission into admission from :DISPATCH_POLICY_SCHEMA._start_attempt(
@@ -68,6 +82,10 @@ begin
     end if;
   end if;
   verdict := 'taken_over';
-  staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_revision, p_batch, p_unmanaged = 'reject');
+  if (p_batch ->> 'inexact')::boolean then
+    v_batch := :DISPATCH_POLICY_SCHEMA._with_payload(
+      p_batch, :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id, p_revision, p_pool_id));
+  end if;
+  staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_revision, v_batch, v_rejects);
 end
 $$;

@@ -1,5 +1,5 @@
--- A job that runs takes the place of an older one of its key that is staged: of one that was added when it was not there.
--- One that was admitted is older itself.
+-- Drops the staged job of a running job's key, if the staged one is older: it was added when the running one was not there.
+-- A running job that was admitted is the older one itself.
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id bigint) returns void language plpgsql as $$
 declare
   v_older_ids bigint[] := array(

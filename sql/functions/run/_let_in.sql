@@ -1,5 +1,5 @@
--- Whether a job gets a slot at its start: the one of the job it replaced, one past the gates, or one by them. It waits half
--- a second at most for what others hold.
+-- Whether a job gets a slot at its start: that of the job it replaced, one past the gates, or one by them. It waits for
+-- locked rows for half a second at most.
 create or replace function :DISPATCH_POLICY_SCHEMA._let_in(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
   p_batch json, p_unmanaged text, p_now timestamptz
@@ -12,7 +12,7 @@ begin
   if :DISPATCH_POLICY_SCHEMA._inherit_slot(p_policy, p_key, p_job_id, p_staged_id, p_revision) then
     return true;
   elsif p_unmanaged = 'run' then
-    perform :DISPATCH_POLICY_SCHEMA._hold_slot((p_policy).name, p_key, p_job_id, p_staged_id, p_revision, v_cost);
+    perform :DISPATCH_POLICY_SCHEMA._occupy_slot((p_policy).name, p_key, p_job_id, p_staged_id, p_revision, v_cost);
     return true;
   end if;
   return :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(

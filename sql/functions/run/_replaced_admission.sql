@@ -1,4 +1,5 @@
--- Which admission has a slot by a job's row, of a job that this one, of a task without a policy, has replaced there.
+-- The admission whose slot is still occupied by a job's row. A job of a task without a policy has replaced the admitted job
+-- there.
 create or replace function :DISPATCH_POLICY_SCHEMA._replaced_admission(p_job_id bigint, p_revision int) returns bigint
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f

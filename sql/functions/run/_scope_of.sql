@@ -1,4 +1,4 @@
--- Where an in-flight job belongs, and with a gate which of its scope keys its partition is counted under.
+-- The partition of an in-flight job, and its scope key under a gate if one is named.
 create or replace function :DISPATCH_POLICY_SCHEMA._scope_of(p_job_id bigint, p_gate text)
 returns table (policy text, partition text, scope_key text) language sql stable
 set search_path = pg_catalog, pg_temp as $$

@@ -1,20 +1,20 @@
--- Notes the start of an attempt that a worker does not believe by its row alone: which attempt it is, and where it runs.
--- The job keeps the slot that it holds. A job that has replaced another one in its row, under its key, does not hold that
--- one's slot: the row's revision tells.
+-- Records the start of an attempt that a worker does not believe by its row alone: which attempt it is, and where it runs.
+-- The job keeps its slot. A job that replaced another one in its row, under its key, does not have that one's slot: the
+-- revision tells.
 --
--- An earlier attempt may end late: its pool was counted dead, or somebody took attempts off the job, so that their numbers
--- come twice. It must give nothing back. So from here on the slot belongs to a new admission, and the late end names the
--- one before.
+-- An earlier attempt may end late, because its pool counted as dead or because somebody took attempts off the job, so that
+-- their numbers come twice. That end must give nothing back. So from here on the slot belongs to a new admission, and the
+-- late end names the one before.
 --
---   admitted   the admission before, which a tick made
+--   admitted   when the job was admitted, in microseconds since 1970
 --   resumed    the attempt before was cut short
---   no row     the job holds no slot
+--   no row     the job has no slot
 create or replace function :DISPATCH_POLICY_SCHEMA._start_attempt(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text
 ) returns table (partition text, staged_id bigint, admission bigint, admitted bigint, resumed boolean) language sql volatile
 set search_path = pg_catalog, pg_temp as $$
   with before as materialized (
-    select f.job_id, f.attempt is not null and f.pool_id is null as resumed, f.admission
+    select f.job_id, f.attempt is not null and f.pool_id is null as resumed, f.admitted_at
     from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = p_job_id and f.revision = p_revision for update
   )
@@ -22,5 +22,5 @@ set search_path = pg_catalog, pg_temp as $$
     admission = :DISPATCH_POLICY_SCHEMA._admission_now(), attempt = p_attempt, pool_id = p_pool_id, started_at = clock_timestamp()
   from before b, :DISPATCH_POLICY_SCHEMA._private_partitions q
   where f.job_id = b.job_id and q.id = f.partition_id
-  returning q.key, f.staged_id, f.admission, b.admission, b.resumed;
+  returning q.key, f.staged_id, f.admission, (extract(epoch from b.admitted_at) * 1000000)::bigint, b.resumed;
 $$;

@@ -1,5 +1,5 @@
--- Stages a copy of the job, once. Its place in the queue, its key, flags and remaining attempts go along, and so does its
--- age among the jobs of its key. Where a later one of its key is staged already, that one stays.
+-- Stages a copy of the job, once, and returns its staged id. Its place in the queue, its key, flags and remaining attempts
+-- go along, and so does its age among the jobs of its key. If a later job of the key is already staged, that one stays.
 create or replace function :DISPATCH_POLICY_SCHEMA._take_over(
   p_job_id bigint, p_revision int, p_batch json, p_set_aside boolean
 ) returns bigint language plpgsql as $$
@@ -8,7 +8,7 @@ declare
   v_replaces boolean := exists (
     select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = v_key);
   v_copy_id bigint;
-  v_staged_id bigint;   -- the copy's, or the newer one's
+  v_staged_id bigint;   -- of the copy, or of the newer job
 begin
   insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs as o (job_id, revision) values (p_job_id, p_revision)
   on conflict (job_id) do update set revision = excluded.revision, staged_id = null, taken_over_at = excluded.taken_over_at
@@ -16,7 +16,7 @@ begin
   if not found then
     return (select o.staged_id from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o where o.job_id = p_job_id);
   end if;
-  -- one that was admitted is older than any staged job of its key
+  -- a job that was admitted is older than any staged job of its key
   select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
   where :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at);

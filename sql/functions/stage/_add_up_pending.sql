@@ -1,4 +1,4 @@
--- One entry in place of many. Under the router's lock.
+-- Replaces the many entries of a policy's pending count by one. The caller has the router's turn.
 create or replace function :DISPATCH_POLICY_SCHEMA._add_up_pending(p_policy text) returns void language sql volatile as $$
   with entry as (
     delete from :DISPATCH_POLICY_SCHEMA._private_pending d

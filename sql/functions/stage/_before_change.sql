@@ -1,5 +1,5 @@
--- Called before a verb changes or removes staged jobs, or parked ones (by staged id, or by that of the parked job): has
--- their partitions looked at again. It locks the jobs, so that nobody moves them to another partition meanwhile.
+-- Called before a verb changes or removes staged or parked jobs, so that routing looks at their partitions again. It locks
+-- the jobs, so that nobody moves them to another partition meanwhile. A parked job is found by its staged id or by its own.
 create or replace function :DISPATCH_POLICY_SCHEMA._before_change(p_job_ids bigint[]) returns void
 language plpgsql volatile as $$
 begin

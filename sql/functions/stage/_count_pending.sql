@@ -1,5 +1,5 @@
--- Keeps the count of a policy's staged jobs, if it has a bound on all of them. To count them each time would take as long
--- as there are jobs.
+-- Changes the count of a policy's staged jobs, if the policy has a bound on all of them. Counting the jobs each time would
+-- take as long as there are jobs.
 create or replace function :DISPATCH_POLICY_SCHEMA._count_pending(p_policy text, p_jobs int)
 returns void language sql volatile as $$
   insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)

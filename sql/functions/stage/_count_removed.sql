@@ -1,4 +1,4 @@
--- Counts jobs that left a bounded backlog without being admitted, by their tasks.
+-- Subtracts jobs that left a bounded backlog without being admitted. Their tasks tell the policy.
 create or replace function :DISPATCH_POLICY_SCHEMA._count_removed(p_tasks text[])
 returns void language sql volatile as $$
   insert into :DISPATCH_POLICY_SCHEMA._private_pending (policy, jobs)

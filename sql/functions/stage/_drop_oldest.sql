@@ -1,9 +1,9 @@
--- Drops that many of a partition's jobs, or of all a policy's: those staged first. Parked ones stay, those another session
--- is at, and those of `p_keys`, which are about to be replaced. Returns how many it dropped.
+-- Drops that many jobs of a partition, or of a policy: those staged first. It leaves parked jobs, jobs that another session
+-- has locked, and jobs with `p_keys`, which are about to be replaced. Returns how many it dropped.
 --
--- No other goes in the place of one that another session is at. A tick that hands it over makes room by that; where another
--- producer drops it the two overshoot together, and the next call drops one more. Dropping another one could lose a job for
--- which there is room.
+-- It drops no other job in the place of a locked one, because that could lose a job for which there is room. If a tick has
+-- it locked to hand it over, the tick makes the room. If another producer drops it, both overshoot together, and the next
+-- call drops one more.
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_oldest(
   p_policy text, p_partition_id uuid, p_jobs int, p_keys text[]
 ) returns int language plpgsql
@@ -48,7 +48,7 @@ begin
   keyless as (
     delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id in (select d.id from dropped d)
   ),
-  noted as (
+  recorded as (
     insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, reason, jobs)
     select p_policy, d.partition_id, 'max_pending', count(*) from dropped d group by d.partition_id
   )

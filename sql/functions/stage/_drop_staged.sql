@@ -1,8 +1,8 @@
--- Deletes staged jobs whose place other jobs take, and what is noted of them. The caller has locked them.
+-- Deletes staged jobs that other jobs replace, with their rows in other tables. The caller has locked them.
 --
--- A job without a partition has a note that asks for its key. _keyless_jobs locks such notes while JavaScript works the
--- keys out, and a caller of this may hold limiters: it must not wait. So a note that is locked is left. _keyless_jobs
--- deletes notes whose job is gone.
+-- A job without a partition has a row in keyless_jobs. _keyless_jobs locks such rows while JavaScript works the keys out. A
+-- caller of this function may have limiters locked and must not wait, so a locked row stays. _keyless_jobs deletes rows
+-- whose job is not there any more.
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_staged(p_ids bigint[]) returns void language plpgsql as $$
 declare
   v_tasks text[];

@@ -1,4 +1,4 @@
--- Whether a task is a task of this policy.
+-- Whether a task is one of this policy's.
 create or replace function :DISPATCH_POLICY_SCHEMA._has_task(p_policy text, p_task text)
 returns boolean language sql stable as $$
   select exists (

@@ -1,4 +1,4 @@
--- Whether a task is no task of this policy.
+-- Whether a task is not one of this policy's.
 create or replace function :DISPATCH_POLICY_SCHEMA._is_of_another(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text
 ) returns boolean language sql stable as $$

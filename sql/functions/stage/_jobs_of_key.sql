@@ -1,4 +1,4 @@
--- The job of this key, wherever it is: staged, or Graphile Worker's (its staged id, if it came through us).
+-- The job of this key, staged or in Graphile Worker. A job that this package admitted has its staged id.
 create or replace function :DISPATCH_POLICY_SCHEMA._jobs_of_key(p_key text)
 returns table (
   id bigint, queue_name text, run_at timestamptz, max_attempts int, job_key text, priority int, flags text[],

@@ -1,4 +1,4 @@
--- These jobs but for those that the rows are of. Null if none is left.
+-- These jobs without those that have a row in `p_rows`. Null if none is left.
 create or replace function :DISPATCH_POLICY_SCHEMA._jobs_without(
   p_jobs json, p_rows :DISPATCH_POLICY_SCHEMA._private_staging[]
 ) returns json language sql stable as $$

@@ -1,7 +1,7 @@
--- Works out in which partition each of these jobs is, and stages it there.
+-- Stages jobs in the partitions that JavaScript worked out for them.
 --
---   p_jobs   json array of { "id", "cost", "partition": { "key", "shard", "context", "weight", "limits" } }, or
---            { "id", "error" } for one that cannot be worked out: it is set aside, and tried again later
+--   p_jobs   json array of { "id", "cost", "partition": { "key", "shard", "context", "weight", "limits" } }. A job whose
+--            partition cannot be worked out is { "id", "error" }: it is set aside, and tried again later.
 create or replace function :DISPATCH_POLICY_SCHEMA._key_jobs(p_policy text, p_version int, p_jobs json)
 returns void language sql volatile
 set search_path = pg_catalog, pg_temp as $$

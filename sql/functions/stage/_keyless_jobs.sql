@@ -1,6 +1,6 @@
--- Jobs staged from SQL whose partition only JavaScript can work out: taken a page at a time by a process that has the
--- policy, in a transaction that ends with _key_jobs. Those that are locked are passed by, whoever is at them: another
--- process, or an application that reschedules one.
+-- A page of the staged jobs whose partition only JavaScript can work out, locked for a process that has the policy. Its
+-- transaction ends with _key_jobs. Jobs that another session has locked are left to a later page: another process works on
+-- them, or an application reschedules one.
 create or replace function :DISPATCH_POLICY_SCHEMA._keyless_jobs(p_policy text, p_limit int)
 returns table (
   staged_id bigint, partition_key text, task_identifier text, payload json, queue_name text, priority int,
@@ -12,7 +12,7 @@ set search_path = pg_catalog, pg_temp as $$
     where k.policy = p_policy and k.retry_at <= clock_timestamp()
     order by k.staged_id limit p_limit for update skip locked
   ),
-  -- of jobs that were removed meanwhile, or replaced by one with a partition
+  -- the rows of jobs that were removed meanwhile, or replaced by one with a partition
   stale as (
     delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
     where k.staged_id in (select f.staged_id from first f) and not exists (

@@ -1,6 +1,5 @@
--- Those of these jobs whose key has a job already, each returned as that one. Of a job outside the policy nothing is told,
--- because whoever may add jobs of this policy need not know of others. Its row is then that of a job that was not added,
--- without an id.
+-- For each of these jobs whose key is taken, the job that has the key. If that job is outside the policy, the row says only
+-- that the new job was not added, and has no id: a role that may add jobs of this policy must not read others.
 create or replace function :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy text, p_partitions json, p_jobs json)
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language sql stable as $$
   select j.n, true, e.id, j.task, e.queue_name, e.run_at, e.max_attempts, e.job_key, e.priority, e.flags, e.created_at,
@@ -8,7 +7,7 @@ returns setof :DISPATCH_POLICY_SCHEMA._private_staging language sql stable as $$
   from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey") e
   left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = e.partition_id
-  -- not routed yet, it is known from this call alone
+  -- if it is not routed yet, only this call knows it
   left join lateral (
     select p_partitions -> j.p ->> 'key' as key, coalesce(p_partitions -> j.p ->> 'shard', 'default') as shard
     where :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partitions -> j.p ->> 'key') = e.partition_id

@@ -1,5 +1,5 @@
--- Jobs of a policy that is switched off go past staging. What is staged under their job keys is replaced by _stage_plain,
--- or kept in mode unsafe_dedupe.
+-- Passes the jobs of a policy that is switched off to Graphile Worker. _stage_plain replaces staged jobs of their keys, or
+-- keeps them in mode unsafe_dedupe.
 create or replace function :DISPATCH_POLICY_SCHEMA._pass_on(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
@@ -20,7 +20,7 @@ begin
   end if;
   if v_jobs is not null then
     v_rows := array(select s from :DISPATCH_POLICY_SCHEMA._stage_plain(v_jobs, p_mode) s);
-    if p_mode = 'unsafe_dedupe' then   -- of a job outside the policy nothing is told
+    if p_mode = 'unsafe_dedupe' then   -- a job outside the policy is not shown
       v_others := array(
         select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
         where j.id in (select s.id from unnest(v_rows) s)
@@ -33,7 +33,7 @@ begin
     return query
     select s.n, s.staged, s.id, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority, s.flags,
       s.created_at, s.policy, s.partition, s.shard,
-      -- a replaced job's payload may be part of it
+      -- the payload of a replaced job may be merged into it
       (select json_object_agg(f.key, f.value) from json_each(s.job) f where f.key <> 'payload')
     from unnest(v_rows) s where s.id <> all (v_others);
   end if;

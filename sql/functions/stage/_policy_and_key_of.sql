@@ -1,5 +1,5 @@
--- The policy and the key of a partition. If it is not routed yet, another of its arrivals has them. If it is gone,
--- there is no row. PostgreSQL puts this query in the place of the call, so that thousands are looked up in one plan.
+-- The policy and the key of a partition. If it is not routed yet, one of its other arrivals has them. If it does not exist
+-- any more, there is no row. PostgreSQL inlines this query, so thousands of partitions are looked up in one plan.
 create or replace function :DISPATCH_POLICY_SCHEMA._policy_and_key_of(p_partition_id uuid)
 returns table (policy text, key text) language sql stable as $$
   select coalesce(p.name, a.policy), coalesce(q.key, a.key)

@@ -1,17 +1,18 @@
--- Stages jobs, and passes on those of tasks without a policy, all in the caller's transaction. Append-only: inserts
--- into staged_jobs and arrivals, updates no shared row and takes no lock another session can wait for. (A job key
--- that is already staged touches that one row; several keys in one call in sorted order.)
+-- Stages jobs, and passes on those of tasks without a policy, in the caller's transaction and with the caller's rights. If
+-- the calling process knows no policy of a task, the policies in the database count.
 --
---   p_batches   json array, one batch per policy (and one for all plain jobs, policy null):
+-- It only inserts into staged_jobs and arrivals. It updates no shared row, and takes no lock that another session can wait
+-- for. One exception: a job key that is already staged locks that one row, and several keys of one call are locked in
+-- sorted order.
+--
+--   p_batches   json array, one batch per policy (and one, with policy null, for tasks without a policy here):
 --     { "policy": text, "version": int,
---       "partitions": [{ "key", "shard", "context", "weight", "limits" }], with "like" instead of "limits" where they
---         are those of another: its place
+--       "partitions": [{ "key", "shard", "context", "weight", "limits" }], with "like" instead of "limits" if the limits
+--         are those of another partition: its place
 --       "jobs": [{ "n": place in the caller's input, "task", "p": index into partitions, "payload", "queueName",
 --                  "runAt", "maxAttempts", "jobKey", "priority", "flags", "cost" }] }
 --   p_payloads  of jobs without a policy, as _stage_plain takes them
 --   p_mode      replace, preserve_run_at or unsafe_dedupe, as Graphile Worker's
---
--- Runs with the caller's rights, which therefore decide about jobs of tasks without a policy.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage(p_batches json, p_mode text, p_payloads text[] default null)
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -23,11 +24,11 @@ begin
     raise exception 'Invalid job_key_mode value %, expected ''replace'', ''preserve_run_at'' or ''unsafe_dedupe''.', p_mode
       using errcode = 'GWBKM';
   end if;
-  -- each json text is read as few times as can be: once more cost 100,000 jobs a twentieth of the call
+  -- each json text is read as seldom as possible: to read it once more took 100,000 jobs a twentieth of the call
   for v_batch in select b.* from json_to_recordset(p_batches) b (policy text, version int, partitions json, jobs json)
   loop
     if v_batch.policy is null then
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(v_batch.jobs, p_mode, p_payloads) s;
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_unknown(v_batch.jobs, p_mode, p_payloads) s;
     else
       return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_governed(
         v_batch.policy, v_batch.version, v_batch.partitions, v_batch.jobs, p_mode) s;

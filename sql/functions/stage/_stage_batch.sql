@@ -1,5 +1,10 @@
--- One policy's part of a staging call. What is the same for every row is a variable: asking the batch for its version
--- once a partition made 5,000 jobs of 500 partitions take 2.2 s, where 0.2 do.
+-- Stages one policy's jobs of a call, if they are several or have keys.
+--
+-- Values that are the same for every row are variables. When each partition asked the batch for its version, 5,000 jobs of
+-- 500 partitions took 2.2 s instead of 0.2.
+--
+-- The function is longer than others and stays whole: its steps pass rows of jobs, and each function in between would
+-- unnest or plan them once more.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
@@ -38,7 +43,7 @@ begin
     ) j
     left join partition k on k.p = j.p
   ),
-  -- most jobs have no key: asking for conflicts each is written twice to the WAL, and 10,000 of them take half as long again
+  -- Most jobs have no key. With "on conflict" each is written twice to the WAL, and 10,000 take half as long again.
   unkeyed as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at,
@@ -73,20 +78,20 @@ begin
       priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
       known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
       parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable
-    -- one of this key was committed meanwhile: it stays, in mode take_over if it is newer
+    -- a job of this key was committed meanwhile: it stays if the mode is unsafe_dedupe, or if a taken over job is older
     where case p_mode when 'unsafe_dedupe' then false
       when 'take_over' then (s.known_job_id, s.known_revision)
         is distinct from (excluded.known_job_id, excluded.known_revision)
       else true end
     returning s.id, s.run_at, s.job_key, s.due, s.created_at
   ),
-  -- the partitions of jobs whose key was staged already: their next job may be another now
+  -- the partitions of staged jobs that were replaced: their next job may be another now
   replaced as materialized (
     select distinct s.partition_id as id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.job_key is not null and s.partition_id is not null
       and s.job_key = any(array(select j.job_key from job j where j.job_key is not null))
   ),
-  -- of a job whose key was staged already, what that one keeps
+  -- the rows as they are staged: a job that replaced another has that one's id and perhaps its time
   put as materialized (
     select j.id, j.run_at, j.due, j.created_at, j.n, j.task, j.queue_name, j.max_attempts, j.job_key, j.priority, j.flags,
       j.cost, j.partition_id, j.partition_key, j.key, j.shard
@@ -96,7 +101,7 @@ begin
       j.cost, j.partition_id, j.partition_key, j.key, j.shard
     from keyed k join job j on j.job_key = k.job_key
   ),
-  note as (
+  arrived as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
     select a.*
     from (
@@ -114,7 +119,7 @@ begin
     cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
       p_policy, k.id, k.key, k.shard, p_version, k.context, k.weight, k.limits, w.due_at, w.min_cost, f.id is not null,
       f.priority, f.run_at, f.id,
-      -- or one of these that is not due yet: the arrival tells only of those that are
+      -- or one that is not due yet: the arrival has only the due ones
       r.id is not null or (f.id is not null and w.later)) a
   ),
   keyless as (
@@ -123,7 +128,7 @@ begin
     on conflict (staged_id) do update set
       policy = excluded.policy, partition_key = excluded.partition_key, retry_at = '-infinity'
   ),
-  told as materialized (
+  notified as materialized (
     select :DISPATCH_POLICY_SCHEMA._notify(p_policy) where exists (select from put)
   ),
   left_behind as materialized (
@@ -135,7 +140,7 @@ begin
   from put p
   union all
   -- PostgreSQL skips a SELECT that nobody reads: these have effects
-  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from told where told is null
+  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from notified n where n is null
   union all
   select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from left_behind l
   where l is null;

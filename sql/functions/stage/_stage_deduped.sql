@@ -1,5 +1,6 @@
--- _stage_batch in mode unsafe_dedupe: a job whose key has one already is not staged, and that one is returned. The two may
--- meet in between: what the insert finds that the look before it did not see is looked for again.
+-- _stage_batch in mode unsafe_dedupe: if a key already has a job, the new job is not staged, and that one is returned.
+-- Another session may add a job of the key after the look and before the insert. So what the insert finds is looked up
+-- again.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_deduped(
   p_policy text, p_version int, p_partitions json, p_jobs json
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$

@@ -1,8 +1,8 @@
--- One policy's part of a staging call, with the rights of the schema's owner: who may call this may stage jobs, and
--- needs no right on a table. What it is told of task, partition and limits is believed, since only JavaScript can work
--- them out; add_job and add_jobs work them out themselves.
+-- Stages one policy's jobs of a call, with the rights of the schema's owner. So whoever may call it may stage jobs, and
+-- needs no right on a table. It believes task, partition and limits, because only JavaScript can work them out. add_job and
+-- add_jobs work them out themselves.
 --
--- A policy that is switched off stages nothing: its jobs are passed on. What a full backlog drops has no id.
+-- If the policy is switched off, its jobs are passed on. A job that a full backlog drops has no id.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_governed(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
@@ -28,7 +28,7 @@ begin
   end if;
   if v_jobs::text = '[]' then
     return;
-  -- one that is left of several may have its limits from another's partition
+  -- a job that is left of several may have its limits from another one's partition
   elsif length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(
       p_policy, p_version, p_partitions, v_jobs,
@@ -36,7 +36,7 @@ begin
   elsif v_mode = 'unsafe_dedupe' then
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_deduped(p_policy, p_version, p_partitions, v_jobs) s;
   else
-    perform :DISPATCH_POLICY_SCHEMA._count_removed(array(   -- a key that another policy's job has
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(array(   -- another policy's job may have the key
       select s.task_identifier from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) j
       join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j."jobKey"
       where :DISPATCH_POLICY_SCHEMA._is_of_another(v_policy, s.task_identifier)))

@@ -1,7 +1,7 @@
--- The part of a staging call that Graphile Worker gets as it is: tasks without a policy, or with one switched off.
+-- Adds to Graphile Worker the jobs of a staging call that have no policy, or one that is switched off.
 --
---   p_payloads   a job's payload stands there at place "p", counted from 1, or is its own "payload". Graphile Worker takes
---                what PostgreSQL takes as json; within another json text NUL and half a surrogate pair would be refused
+--   p_payloads   a job's payload stands here at place "p", counted from 1, unless it is its own "payload". Graphile Worker
+--                takes what PostgreSQL takes as json. Within another json text, NUL and half a surrogate pair are refused.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_plain(p_jobs json, p_mode text, p_payloads text[] default null)
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
 #variable_conflict use_column
@@ -10,7 +10,7 @@ declare
   v_keys text[] := array(
     select j."jobKey" from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j where j."jobKey" is not null order by 1);
 begin
-  -- who may add jobs to Graphile Worker, and not stage them, replaces none
+  -- a caller who may only add jobs to Graphile Worker replaces no staged job
   if v_keys <> '{}' and p_mode <> 'unsafe_dedupe' and has_function_privilege(
     format('%I._drop_replaced(text[])', :'DISPATCH_POLICY_SCHEMA'), 'execute') then
     perform :DISPATCH_POLICY_SCHEMA._drop_replaced(v_keys);

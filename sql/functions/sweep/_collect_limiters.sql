@@ -1,8 +1,8 @@
--- Removes limiters that no partition uses any more: of a key whose partitions are gone or go by another, of a gate that
--- its policy no longer has. One over all of a policy stays while the policy has its gate: code outside jobs may take from
--- it. At most 1,000 a call.
+-- Deletes limiters that no partition uses any more: the key's partitions are deleted or have other keys, or the policy has
+-- dropped the gate. A limiter over the whole policy stays as long as the policy has its gate, because code outside jobs may
+-- take from it. It deletes at most 1,000 a call.
 --
--- Only routing gives partitions their limiters: those of a policy that is being routed stay for the next sweep.
+-- Only routing gives partitions their limiters. So limiters of a policy that is being routed stay for the next sweep.
 create or replace function :DISPATCH_POLICY_SCHEMA._collect_limiters(p_now timestamptz, p_inactive_after interval)
 returns int language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -13,7 +13,7 @@ declare
   v_policy_ids int[];
   v_overridden_ids int[] := array(select o.policy_id from :DISPATCH_POLICY_SCHEMA._private_overrides o);
 begin
-  -- a look at every partition, for which no router should have to wait
+  -- this looks at every partition, and no router should wait for it
   v_ids := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where :DISPATCH_POLICY_SCHEMA._is_unused(l, p_now, p_inactive_after, l.policy_id = any(v_overridden_ids))
@@ -32,7 +32,7 @@ begin
     select c.policy_id from (
       select distinct l.policy_id from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_ids)
     ) c
-    where :DISPATCH_POLICY_SCHEMA._try_turn(c.policy_id, 'route'));
+    where :DISPATCH_POLICY_SCHEMA._try_lock_turn(c.policy_id, 'route'));
   v_ids := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = any(v_ids) and l.policy_id = any(v_policy_ids) order by l.id for update skip locked);
@@ -43,7 +43,7 @@ begin
     and l.id not in (
       select u.id from :DISPATCH_POLICY_SCHEMA._private_partitions q cross join unnest(q.limiter_ids) u (id)
       where u.id = any(v_ids));
-  -- a note of one that is gone would be looked at for ever
+  -- the freed row of a deleted limiter would be read for ever
   delete from :DISPATCH_POLICY_SCHEMA._private_freed f
   where f.limiter_id = any(v_ids)
     and not exists (select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = f.limiter_id);

@@ -1,5 +1,5 @@
--- Removes overrides that were over a day ago, and of which every bucket has been looked at since: they tell what it gained
--- while they held.
+-- Deletes overrides that ended more than a day ago, once every bucket has been filled since: until then they tell what a
+-- bucket gained under them.
 create or replace function :DISPATCH_POLICY_SCHEMA._collect_overrides(p_now timestamptz) returns int language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
@@ -10,7 +10,7 @@ begin
   with over as materialized (
     select o.* from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.until_at < p_now - interval '1 day'
   ),
-  -- once a gate, however many there are of it
+  -- once for each gate
   oldest as materialized (
     select g.*, (
       select min(l.refilled_at) from :DISPATCH_POLICY_SCHEMA._private_limiters l

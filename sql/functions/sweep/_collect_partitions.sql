@@ -1,6 +1,6 @@
--- Removes partitions nobody used for `p_inactive_after`, with their own limiters: only when nothing is staged or in
--- flight and their buckets are full again, so that coming back never starts with more than staying would have had. At
--- most 1,000 a call.
+-- Deletes partitions that nobody used for `p_inactive_after`, with their own limiters, if nothing is staged or in flight
+-- and their buckets are full again. So a partition that comes back never starts with more than if it had stayed. It deletes
+-- at most 1,000 a call.
 create or replace function :DISPATCH_POLICY_SCHEMA._collect_partitions(p_now timestamptz, p_inactive_after interval)
 returns int language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -1,13 +1,14 @@
--- Whether a limiter may go: made anew when it is next used, it has no more than if it had stayed. What it has learnt, and
--- a bucket that code outside jobs may take from, stay as long as an unused partition.
+-- Whether a limiter may be deleted: if it is made again, it has no more than if it had stayed. A limiter that has learnt,
+-- and a bucket that code outside jobs may take from, stay as long as an unused partition.
 create or replace function :DISPATCH_POLICY_SCHEMA._is_unused(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz, p_inactive_after interval,
   p_overridden boolean
 ) returns boolean language sql stable as $$
   select limiter.in_flight = 0 and case
       when limiter.by_tokens then limiter.refilled_at < p_now - p_inactive_after
-        and :DISPATCH_POLICY_SCHEMA._throttle_holds(limiter, p_now, p_overridden)
-          >= :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.numbers) - 1e-9
+        and :DISPATCH_POLICY_SCHEMA._is_full(
+          :DISPATCH_POLICY_SCHEMA._throttle_left(limiter, p_now, p_overridden),
+          :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.numbers))
         and (limiter.longest_until > p_now) is not true
       else (limiter.decreased_at >= p_now - p_inactive_after) is not true end;
 $$;

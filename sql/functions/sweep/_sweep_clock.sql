@@ -1,18 +1,17 @@
--- Times that a clock that was ahead left further ahead than anything explains, where no pass would look: lowered to now.
--- What others hold is skipped; the next sweep comes to it. (Pools are _sweep_workers', leases _lease's.)
+-- Lowers times to now that a clock left too far ahead, if no pass would correct them. It skips locked rows: the next sweep
+-- comes to them. (_sweep_workers does so for pools, and _lease for leases.)
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_clock(p_now timestamptz) returns void language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$
-  -- in the line of those that wait, a mark of an hour ahead comes after all others for an hour
+  -- one whose time is an hour ahead would come after all others for an hour
   update :DISPATCH_POLICY_SCHEMA._private_partitions q
-  set fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(q.decayed_admits, q.weight, p.half_life, p_now)
+  set looked_at = p_now, fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(
+    p, :DISPATCH_POLICY_SCHEMA._decayed(q.decayed_admits, q.decayed_at, p.half_life, p_now), q.mean_work, q.weight, p_now)
   from :DISPATCH_POLICY_SCHEMA._private_policies p
   where p.id = q.policy_id and q.id = any(array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_partitions x
-    join :DISPATCH_POLICY_SCHEMA._private_policies y on y.id = x.policy_id
-    where x.blocked_on is not null and x.decayed_at > p_now + interval '1 second' and x.fair_key
-      > :DISPATCH_POLICY_SCHEMA._fair_key(x.decayed_admits, x.weight, y.half_life, p_now + interval '1 second')
-    order by x.id for no key update of x skip locked));
+    where (x.blocked_on is not null or x.ready) and x.looked_at > p_now + interval '1 second'
+    order by x.id limit 10000 for no key update skip locked));
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set held_until = p_now
   where q.id = any(array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_partitions x
@@ -20,7 +19,7 @@ as $$
     where x.stopped_by = 'breaker' and x.held_until < 'infinity'
       and x.held_until > p_now + make_interval(secs => p.breaker_cooldown) + interval '1 second' order by x.id
     for no key update of x skip locked));
-  -- an override that began or ended by that clock, and does so again, would not be told of
+  -- an override that began or ended by that clock does so again, and waiters would not be woken
   update :DISPATCH_POLICY_SCHEMA._private_overrides o
   set announce_at = case when o.from_at > p_now then o.from_at else o.until_at end
   where o.id = any(array(

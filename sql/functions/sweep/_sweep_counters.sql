@@ -1,4 +1,4 @@
--- Counters of limiters that differ from the in-flight rows that hold them: counted again under their locks.
+-- Corrects limiters whose counter differs from the in-flight rows that name them, by a new count under their locks.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_counters() returns int language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
@@ -25,7 +25,7 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set in_flight = t.jobs
     from truth t where l.id = t.id and l.in_flight <> t.jobs returning l.policy_id, l.id
   ),
-  noted as (
+  freed as (
     insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id) select r.policy_id, r.id from repaired r
   )
   select count(*) into v_repaired from repaired;

@@ -1,8 +1,9 @@
--- Partitions asleep over staged work, and partitions that wait for a limiter that has room and of which no note says
--- so, are made eligible. Work that is about to be routed is not asleep.
+-- Makes partitions eligible that have staged work and no time to be claimed, or that wait for a limiter that has room
+-- although no freed row says so. A partition whose work is about to be routed does not sleep.
 --
--- So are those that a clock that was ahead left with a time that nothing explains: after a failover to a server whose clock
--- is behind, nobody would look at a backlog until that time has come. A pass that looks sets every mark right.
+-- It also corrects times that are further ahead than they can be. A server whose clock was ahead wrote them, and after a
+-- failover to one whose clock is right, nobody would look at that backlog. The next pass corrects the partition's other
+-- times.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_partitions(p_now timestamptz)
 returns table (woken int, unblocked int) language sql volatile
 set search_path = pg_catalog, pg_temp
@@ -25,18 +26,18 @@ as $$
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
     left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
     left join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(q.policy_id, array[l.id], p_now, true) n on true
-    -- it waits for its turn among others; if it has a job that comes due before, it looks by itself then, which may be long
+    -- It waits for its turn among others. If it has a job that is due earlier, it looks by itself then.
     cross join lateral (select q.denied_until = 'infinity' or coalesce(l.breadth > 0, false) as shares) s
     left join lateral (
-      -- when this job, or where others wait for the limiter too each, finds tokens enough
+      -- when there are enough tokens for this job, or for each waiter if others wait for the limiter as well
       select :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent,
         case when s.shares then n.capacity else q.head_cost end, p_now) + interval '1 second' as by
       where l.by_tokens
     ) ready on true
     where q.denied_until > p_now + interval '1 second' and (
-      -- an outcome that is not routed yet is no outcome that was lost
+      -- an outcome that is not routed yet is not lost
       (q.blocked_on is null and q.denied_until = 'infinity' and not exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = q.probe_job_id)
+          select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = q.probe_job_id and f.partition_id = q.id)
         and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id))
       or (q.blocked_on is null and q.denied_until < 'infinity' and q.denied_until > p_now + interval '2 seconds')
       or (q.blocked_on is not null and l.id is null)
@@ -44,7 +45,7 @@ as $$
         or case when s.shares
           then l.wake_at > ready.by or (l.wake_at is null and n.tokens >= 1 and n.rate > 0)
           else q.denied_until > ready.by end))
-      -- each pass looks at the ahead bound by itself
+      -- each pass checks the ahead bound by itself
       or (not l.by_tokens and l.kind <> 'ahead' and (l.wake_at is null or l.wake_at > p_now + interval '1 second')
         and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f

@@ -1,4 +1,5 @@
--- Counts anew, in one snapshot, and marks what may be dropped. Returns how many policies were wrong.
+-- Counts the backlogs of bounded policies again, in one snapshot, and finds the jobs that may be dropped. Returns for how
+-- many policies the count was wrong.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_pending() returns int language sql volatile
 set search_path = pg_catalog, pg_temp as $$
   with repaired as (
@@ -15,8 +16,8 @@ set search_path = pg_catalog, pg_temp as $$
     where p.max_pending_in_all is not null and t.jobs <> c.jobs
     returning 1
   ),
-  -- staged before their policy dropped the oldest
-  marked as (
+  -- jobs that were staged before their policy dropped the oldest
+  made_droppable as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set droppable = true
     where s.id in (
       select x.id from :DISPATCH_POLICY_SCHEMA._private_policies p

@@ -1,8 +1,8 @@
--- A failed job that is parked lost its place to a newer one of its key, and that one left staging without being admitted:
--- a full backlog dropped it, say. Nothing would ever run or end the parked one, so it fails for good. If others hold its
--- row, it waits for another sweep. Returns how many failed for good.
+-- Fails a parked job for good if a newer job of its key has replaced it and left staging without being admitted, because a
+-- full backlog dropped it, for example. Nothing else would ever run or end the parked one. If another session has its row
+-- locked, it waits for another sweep. Returns how many failed for good.
 --
--- An application that adds a job of such a key waits until this commits: so it is 200 jobs at most, drawn by lot, and 20
+-- An application that adds a job of such a key waits until this commits. So it is 200 jobs at most, drawn by lot, and 20
 -- waits for locks of 5 ms.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_replaced() returns int language plpgsql
 set search_path = pg_catalog, pg_temp

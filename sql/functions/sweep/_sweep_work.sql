@@ -1,4 +1,4 @@
--- Jobs that have run for twice what their partitions were charged, and longer: charged up to now. Returns how many.
+-- Charges jobs up to now that have run for more than twice the time their partitions were charged. Returns how many.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_work() returns int language sql volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
@@ -18,7 +18,7 @@ as $$
     from running r where f.job_id = r.job_id and r.seconds > 2 * r.work
     returning r.policy, r.partition_id, r.seconds - r.work as work
   ),
-  told as (
+  arrived as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, outcome)
     select o.policy, o.partition_id, q.key, jsonb_build_object('work', sum(o.work), 'ended', 0)
     from overrun o join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = o.partition_id

@@ -1,15 +1,18 @@
--- Worker pools that have been silent for longer than they said are dead: their jobs are unlocked, so that others run them
--- at once. The jobs keep their slots, which now belong to their next attempts: should the pool have
--- been paused only, the late end of an attempt of its own gives nothing back. Its next heartbeat says that it lives.
+-- Unlocks the jobs of worker pools that are dead, so that others run them at once. A pool is dead if it has been silent for
+-- longer than it said it would be.
 --
--- A dead pool's row is kept for a week: one that was paused, goes on, fetches jobs and is killed before its next
--- heartbeat leaves jobs locked by a pool that nobody else knows of. The row of one that ended is kept for ten minutes.
+-- The jobs keep their slots, which now belong to their next attempts. If the pool was only stopped for a while, the late
+-- end of its own attempt gives nothing back. Its next heartbeat says that it lives.
 --
--- Only a pool judges whose own heartbeats were unbroken for as long as those it judges had time: after a database that
--- was away, every pool looks dead.
+-- A dead pool's row is kept for a week. A pool that was stopped may go on, fetch jobs, and be killed before its next
+-- heartbeat. Then its jobs are locked by a pool that nobody would know of. The row of a pool that ended is kept for ten
+-- minutes.
 --
--- A time further ahead than a heartbeat explains is of a clock that was ahead: lowered, so that who was dead by then is not
--- kept alive by it, and who judges may.
+-- After a database was away, every pool looks dead. So the pool that sweeps buries another only if its own heartbeats were
+-- unbroken for as long as the other one's had time to come.
+--
+-- A time further ahead than a heartbeat explains comes from a clock that was ahead. It is lowered. Otherwise it would keep
+-- a dead pool alive, or keep a living one from judging.
 --
 -- Graphile Worker locks jobs, and the queues they are in, by the id of the pool.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_workers(p_pool_id text)
@@ -49,6 +52,7 @@ begin
   jobs := cardinality(v_job_ids);
   if pools > 0 then
     perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_pool_ids);
+    perform :DISPATCH_POLICY_SCHEMA._complete_taken_over(v_job_ids);   -- before anybody else sees them unlocked
     perform from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(v_job_ids) order by f.job_id for update;
     update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set attempt = u.attempt + 1, pool_id = null, started_at = null
@@ -56,9 +60,9 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_workers w set buried_at = clock_timestamp() where w.pool_id = any(v_pool_ids);
   end if;
   delete from :DISPATCH_POLICY_SCHEMA._private_workers w
-  where w.buried_at < clock_timestamp() - case when w.gone then interval '10 minutes' else interval '7 days' end;
+  where w.buried_at < clock_timestamp() - case when w.ended then interval '10 minutes' else interval '7 days' end;
   if jobs > 0 then
-    -- unlocking tells no worker
+    -- unlocking notifies no worker
     perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', jobs)::text);
   end if;
   return next;

@@ -9,6 +9,7 @@ import {
   throttle,
   until,
 } from "../../helpers/engine.ts";
+import { fetchJob, startJob } from "../../helpers/native.ts";
 
 const SECOND = 1000;
 
@@ -160,13 +161,23 @@ test("a pass an hour ahead stops no backlog: the next ones go by the database's 
 });
 
 /** As after a failover to a server whose clock is an hour behind: whatever time is stored is an hour ahead. */
-async function clockGoesBack(world: Engine): Promise<void> {
+const clockGoesBack = (world: Engine) => storedTimesMove(world, "1 hour");
+
+/** As after a clock was corrected: whatever time is stored is an hour ago. */
+async function clockGoesAhead(world: Engine): Promise<void> {
+  await storedTimesMove(world, "-1 hour");
+  await world.pool.query(
+    "update graphile_worker._private_jobs set locked_at = locked_at - interval '1 hour'",
+  );
+}
+
+async function storedTimesMove(world: Engine, by: "1 hour" | "-1 hour"): Promise<void> {
   await world.pool.query(`do $$
     declare
       v record;
     begin
       for v in
-        select c.table_name, string_agg(format('%1$I = %1$I + interval ''1 hour''', c.column_name), ', ') as sets
+        select c.table_name, string_agg(format('%1$I = %1$I + interval ''${by}''', c.column_name), ', ') as sets
         from information_schema.columns c join information_schema.tables t using (table_schema, table_name)
         where c.table_schema = 'dispatch_policy' and c.data_type = 'timestamp with time zone'
           and c.is_generated = 'NEVER' and t.table_type = 'BASE TABLE'
@@ -175,7 +186,7 @@ async function clockGoesBack(world: Engine): Promise<void> {
         execute format('update dispatch_policy.%I set %s', v.table_name, v.sets);
       end loop;
       update dispatch_policy._private_limiters set spent = array(
-        select row(s.at + interval '1 hour', s.cost)::dispatch_policy._private_spending from unnest(spent) s);
+        select row(s.at + interval '${by}', s.cost)::dispatch_policy._private_spending from unnest(spent) s);
     end
     $$`);
 }
@@ -365,4 +376,108 @@ test("leases and pools of a clock that was ahead keep nobody from leading, and n
   });
   const { rows } = await world.pool.query("select pool_id from dispatch_policy.workers");
   t.deepEqual(rows, [{ pool_id: "judge" }]);
+});
+
+for (const [what, gate] of Object.entries({
+  "a bucket of its own": throttle(10, { per: 60 }),
+  "a bucket of all": throttle(10, { per: 60, scope: "policy" }),
+  "a window of its own": sliding(10, { per: 60 }),
+  "a window of all": sliding(10, { per: 60, scope: "policy" }),
+})) {
+  test(`after a clock that went ahead ${what} is full once, and goes on`, async (t) => {
+    const world = await engine(t, { gates: [gate] });
+    await world.stage(Array(50).fill("a"));
+    t.is(await world.passes(2), 10);
+    await clockGoesAhead(world);
+    t.is(await passIn(world, 0), 10);
+    await sweep(world);
+    t.is(await passIn(world, 1), 0);
+    const minute = await passIn(world, 65);
+    t.true(minute >= 9 && minute <= 10, `${minute} in a minute`);
+  });
+}
+
+test("a clock that goes ahead makes no room under a cap, and what waits for it goes on", async (t) => {
+  for (const gate of [concurrency(2), concurrency(2, { scope: "policy" })]) {
+    const world = await engine(t, { gates: [gate] });
+    await world.stage(["a", "a", "a", "a"]);
+    t.is(await world.passes(2), 2);
+    await clockGoesAhead(world);
+    t.is(await world.passes(2), 0);
+    await sweep(world);
+    t.is(await world.passes(2), 0);
+    await world.finish(await world.inFlight());
+    t.is(await world.passes(3), 2);
+  }
+});
+
+test("a breaker that is open when the clock goes ahead lets its probe go, and older failures do not count", async (t) => {
+  const world = await engine(t, { gates: [concurrency(2)], breaker });
+  await world.stage(Array(6).fill("a"));
+  await world.passes();
+  await oneFails(world);
+  await oneFails(world);
+  t.is(await world.passes(2), 0);
+  await clockGoesAhead(world);
+  t.is(await world.passes(2), 1, "the probe");
+  await world.finish(await world.inFlight());
+  t.is(await world.passes(2), 2);
+  await oneFails(world);
+  await clockGoesAhead(world);
+  await oneFails(world);
+  t.true((await world.partition("a")).held_until < new Date());
+});
+
+/** Heartbeats of worker pools, and what the one named "leader" finds. */
+function poolsOf(world: Engine, staleAfter: string) {
+  const text = "select dispatch_policy._worker_alive($1, 5, '{p}', 'host', 1, $2, '0')";
+  const lease = "select leads from dispatch_policy._lease($1, '{p}', null, '4 seconds', true)";
+  return {
+    beats: (pool: string) => world.pool.query(text, [pool, staleAfter]),
+    leads: async (pool: string) => (await world.pool.query(lease, [pool])).rows[0].leads as boolean,
+    dead: () => world.number("select pools from dispatch_policy._sweep_workers('leader')"),
+    overdue: () => world.number("select count(*)::int from dispatch_policy._sweep_overdue()"),
+  };
+}
+
+test("a clock that goes ahead kills no living pool, and its leader leads on", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const { beats, dead, leads } = poolsOf(world, "1 second");
+  for (const pool of ["leader", "other", "killed"]) await beats(pool);
+  t.true(await leads("leader"));
+  await clockGoesAhead(world);
+  t.is(await dead(), 0, "before the leader's next heartbeat");
+  await beats("leader");
+  t.is(await dead(), 0, "nor after it");
+  t.deepEqual([await leads("leader"), await leads("other")], [true, false]);
+  await until("the killed one is found", async () => {
+    for (const pool of ["leader", "other"]) await beats(pool);
+    return (await dead()) > 0;
+  });
+  const { rows } = await world.pool.query("select pool_id from dispatch_policy.workers order by 1");
+  t.deepEqual(rows, [{ pool_id: "leader" }, { pool_id: "other" }]);
+});
+
+test("a clock that goes ahead makes no running job overdue, and one that hangs is found later", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const { beats, overdue } = poolsOf(world, "1 minute");
+  await world.pool.query("update dispatch_policy._private_policies set slot_timeout = 600");
+  await beats("leader");
+  await world.stage("a");
+  await world.passes();
+  const [id] = await world.inFlight();
+  await startJob(world, await fetchJob(world, id!, "leader"), { poolId: "leader" });
+  await clockGoesAhead(world);
+  t.is(await overdue(), 0, "before the pool's next heartbeat");
+  await beats("leader");
+  t.is(await overdue(), 0, "nor after it");
+  // ten minutes of heartbeats later
+  await world.pool.query(`update dispatch_policy._private_workers
+    set unbroken_since = unbroken_since - interval '601 seconds'`);
+  t.is(await overdue(), 1);
+  // it is silent: perhaps dead, and then its jobs run again
+  await world.pool.query(
+    "update dispatch_policy._private_workers set heartbeat_at = now() - interval '31 seconds'",
+  );
+  t.is(await overdue(), 0);
 });

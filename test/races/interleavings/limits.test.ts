@@ -9,6 +9,7 @@ import {
   type TestGate,
   throttle,
 } from "../../helpers/engine.ts";
+import { random as randomNumbers, seedOf } from "../../helpers/random.ts";
 
 const cap = (max: number) => [concurrency(max)];
 const all = (max: number) => [concurrency(max, { name: "all", scope: "policy" })];
@@ -142,7 +143,8 @@ test("a changed scope key moves later admissions only; what is in flight gives b
 
 test("routers that change limits, ticks and releases beside each other never deadlock", async (t) => {
   const world = await engine(t, { gates: [] });
-  const random = (below: number) => Math.floor(Math.random() * below);
+  const chance = randomNumbers(seedOf(t));
+  const { below: random } = chance;
   const randomGates = () => [
     concurrency(2 + random(3)),
     concurrency(10 + random(3), { name: "account", scope: (key) => `${Number(key.slice(1)) % 4}` }),
@@ -164,7 +166,7 @@ test("routers that change limits, ticks and releases beside each other never dea
   const tick = () => world.admit({ claim: 10 });
   const release = async () => {
     const jobs = await world.inFlight();
-    await world.release(jobs.filter(() => Math.random() < 0.3));
+    await world.release(jobs.filter(() => chance.chance(0.3)));
   };
   const stage = () => {
     const keys = Array.from({ length: 20 }, () => `k${random(30)}`);
@@ -184,6 +186,39 @@ test("routers that change limits, ticks and releases beside each other never dea
   );
   t.is(await world.wrongCounters(), 0);
 });
+
+for (const [victim, patience] of [
+  ["the admit", ["10ms", "1min"]],
+  ["the release", ["1min", "10ms"]],
+] as const) {
+  // It routes, and locks the cap of all, whose number changes. Then it locks a lower limiter, as the release does first.
+  test(`an operator's admit and a release that wait for each other's limiters both get by, if PostgreSQL ends the wait of ${victim}`, async (t) => {
+    const world = await engine(t, { gates: all(5) });
+    await world.stage("b");
+    t.is(await world.passes(), 1);
+    const [job] = await world.inFlight();
+    await world.waitsLong();
+    await world.stage("a", { gates: all(6) });
+    const [app, operator, worker] = [await world.session(), await world.session(), await world.session()];
+    await operator.query(`set deadlock_timeout = '${patience[0]}'`);
+    await worker.query(`set deadlock_timeout = '${patience[1]}'`);
+    await app.query("begin");
+    await app.query("select from dispatch_policy._private_limiters where kind = 'ahead' for update");
+    const releasing = world.release([job!], worker);
+    await world.waitsForLock(worker);
+    const admitting = operator.query("select changed from dispatch_policy.admit('p', 1)");
+    await world.waitsForLock(operator);
+    await app.query("commit");
+    const { changed } = (await admitting).rows[0];
+    const released = await releasing;
+    t.is((await world.limiter("all")).max, 6);
+    t.deepEqual([changed, released], victim === "the admit" ? [0, [job]] : [1, []]);
+    t.is(changed + (await world.passes(2)), 1);
+    await world.release([job!]);
+    t.is((await world.limiter("all")).in_flight, 1);
+    t.is(await world.wrongCounters(), 0);
+  });
+}
 
 /** A bucket of the partition's own, of one token an hour, that has been emptied. */
 async function emptied(t: ExecutionContext): Promise<Engine> {

@@ -233,7 +233,7 @@ test("the next job of a key, in the row of one that was taken over before a cras
 /** A job that failed and is parked, and a newer one of its key that waits in staging, so that nobody admits either. */
 async function replacedWhileParked(
   t: ExecutionContext,
-  options: Partial<EngineOptions> = {},
+  { passes = 3, ...options }: Partial<EngineOptions> & { passes?: number } = {},
 ): Promise<Engine> {
   const it = await engine(t, { ...ROOMY, ...options });
   await stage(it, "old");
@@ -249,7 +249,7 @@ async function replacedWhileParked(
   await it.pool.query(
     "update dispatch_policy._private_staged_jobs set due = false, run_at = now() + interval '1 hour' where job_key = 'k'",
   );
-  await it.passes(3);
+  await it.passes(passes);
   return it;
 }
 
@@ -291,6 +291,23 @@ for (const verb of ["remove(ids => array[$1::bigint])", "complete_jobs(array[$1:
     const it = await replacedWhileParked(t);
     const { rows } = await it.pool.query("select id from dispatch_policy.staged_jobs where job_key = 'k'");
     await it.pool.query(`select * from dispatch_policy.${verb}`, [rows[0].id]);
+    const { state } = (await it.pool.query("select state from dispatch_policy.jobs")).rows[0];
+    t.is(state, "failed");
+    t.is(await it.wrongCounters(), 0);
+  });
+}
+
+for (const verb of ["remove(ids => array[$1::bigint])", "complete_jobs(array[$1::bigint])"]) {
+  test(`${verb} of the newer one, while a pass drops the parked one, leaves none behind after a sweep`, async (t) => {
+    const it = await replacedWhileParked(t, { passes: 0 });
+    const { rows } = await it.pool.query("select id from dispatch_policy.staged_jobs where job_key = 'k'");
+    await it.route();
+    const admitting = await it.session();
+    await admitting.query("begin");
+    t.is((await it.admit({ as: admitting })).admitted, 0);
+    await it.pool.query(`select * from dispatch_policy.${verb}`, [rows[0].id]);
+    await admitting.query("commit");
+    t.is(await sweepReplaced(it), 1, "neither saw what the other did");
     const { state } = (await it.pool.query("select state from dispatch_policy.jobs")).rows[0];
     t.is(state, "failed");
     t.is(await it.wrongCounters(), 0);

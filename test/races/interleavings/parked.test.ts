@@ -175,3 +175,23 @@ test("arrivals that are merged tell that a partition's next job is another", asy
   await holder.query("commit");
   t.is(await it.passes(3), 1, "the cheap one");
 });
+
+test("arrivals that are merged keep the time at which a cheaper job comes before a dear one", async (t) => {
+  const it = await engine(t, { gates: [throttle(2, { per: 3600 })] });
+  await it.stage("a", { priority: -5 });
+  await it.stage("a", { cost: 2, priority: -1 });
+  t.is(await it.passes(), 1);
+  const holder = await it.session();
+  await holder.query("begin");
+  await holder.query("select from dispatch_policy._private_partitions where key = 'a' for update");
+  for (let n = 0; n < 5; n++) await it.stage("a", { priority: 9 });
+  const soon = new Date(Date.now() + 5000);
+  await it.stage("a", { priority: -3, runAt: soon });
+  await it.pool.query("select dispatch_policy._route('p', null, 3, false)");
+  await holder.query("commit");
+  await it.route();
+  t.true(
+    (await it.partition("a")).eligible_at <= soon,
+    "not when there are two tokens, half an hour from now",
+  );
+});

@@ -1,9 +1,8 @@
 // A held partition comes back with one job first.
 import test from "ava";
-import { concurrency, type Engine, type EngineOptions, engine } from "../../helpers/engine.ts";
+import { concurrency, type Engine, type EngineOptions, engine, throttle } from "../../helpers/engine.ts";
 
-const HELD =
-  "dispatch_policy.hold(policy => 'p', partition => $1, until => clock_timestamp() - interval '1 second')";
+const HELD = `dispatch_policy.hold(policy => 'p', partition => $1, "for" => '0')`;
 /** Held, and the hold is over. */
 const wasHeld = (it: Engine, partition: string) => it.pool.query(`select ${HELD}`, [partition]);
 
@@ -24,9 +23,27 @@ test("one goes first; once it has succeeded all follow", async (t) => {
   await wasHeld(it, "a");
   t.is(await it.passes(3), 1);
   const { denied_reason, denied_until } = await it.partition("a");
-  t.deepEqual([denied_reason, denied_until], ["breaker_open", Number.POSITIVE_INFINITY]);
+  t.deepEqual([denied_reason, denied_until], ["probing", Number.POSITIVE_INFINITY]);
   await ended(it, await it.inFlight(), true);
   t.is(await it.passes(2), 7);
+});
+
+test("once it has succeeded the next pass uses the whole bucket, and the one after is due with the next token", async (t) => {
+  const it = await engine(t, { gates: [throttle(10)] });
+  const from = Date.now() + 60_000;
+  const at = (ms: number) => new Date(from + ms);
+  await it.stage(Array(20).fill("a"));
+  await it.route();
+  await it.pool.query("select dispatch_policy.hold('p', 'a', $1)", [at(0)]);
+  t.is((await it.admit({ now: at(-1) })).admitted, 0);
+  t.is((await it.admit({ now: at(0) })).admitted, 1);
+  await ended(it, await it.inFlight(), true);
+  await it.route();
+  t.is((await it.admit({ now: at(50) })).admitted, 9);
+  const { eligible_at, held_until, probing } = await it.partition("a");
+  t.deepEqual([held_until, probing], [Number.NEGATIVE_INFINITY, false]);
+  t.true(Math.abs(eligible_at - from - 100) <= 1, `due ${eligible_at - from} ms after the hold`);
+  t.is((await it.admit({ now: at(101) })).admitted, 1);
 });
 
 test("a probe that failed is followed by the next one", async (t) => {

@@ -1,6 +1,9 @@
 // A slot belongs to an admission and an attempt. Graphile Worker's own verbs change a job under it, put another one in its
 // row, or start it again: none of them gets past the limits, and no end gives back what is another's.
 import test from "ava";
+import { makeEngine } from "../../../src/db/engine.ts";
+import { noEvents } from "../../../src/events.ts";
+import { sweepOnce } from "../../../src/operate/sweep.ts";
 import { adaptive, concurrency, type Engine, engine } from "../../helpers/engine.ts";
 import { addPast, completeJob, type Fetched, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 
@@ -183,22 +186,39 @@ for (const starts of [false, true]) {
   });
 }
 
-test("a slot that was overdue is not taken from the job's next attempt", async (t) => {
+test("a slot that a sweep found overdue is not taken from the job's next attempt", async (t) => {
   const it = await engine(t, ONE);
-  const { id } = await running(it, "a");
-  const admission = await admissionOf(it, id);
-  // a sweep has found it overdue; before it releases, the job fails, waits, and runs again
-  await failJob(it, id);
-  const retry = { attempt: 1, task: "p", after: 0, maxAttempts: 25 };
-  await it.release([{ job: id, ok: false, attempt: 1, admission, retry } as never]);
-  t.is(await it.passes(2), 1);
-  await startJob(it, await fetchJob(it, id));
-  const { rows } = await it.pool.query(
-    "select * from dispatch_policy._release_slots($1, $2, 0, 'slotTimeout', 'sweep')",
-    [id, admission],
+  await it.pool.query("update dispatch_policy._private_policies set slot_timeout = 60");
+  const job = await running(it, "a");
+  const { admission } = await startJob(it, job);
+  await it.pool.query("update graphile_worker._private_jobs set locked_at = now() - interval '2 minutes'");
+  await it.pool.query(
+    "update dispatch_policy._private_in_flight_jobs set started_at = started_at - interval '2 minutes'",
   );
-  t.deepEqual(rows, [{ matched: 0, changed: 0 }]);
+  const sql = makeEngine("dispatch_policy");
+  let found: unknown[] = [];
+  const { repaired } = await sweepOnce({
+    ...{ withPgClient: (callback) => callback(it.pool as never), events: noEvents },
+    ...{ partitionInactiveAfterMs: 1e9, keepAuditForMs: 1e9 },
+    engine: {
+      ...sql,
+      // before the sweep releases what it found, the job fails, waits, and runs again
+      sweepOverdue: async (client) => {
+        const overdue = await sql.sweepOverdue(client);
+        found = overdue;
+        await failJob(it, job.id);
+        const retry = { attempt: 1, task: "p", after: 0, maxAttempts: 25 };
+        await it.release([{ job: job.id, ok: false, attempt: 1, admission, retry } as never]);
+        t.is(await it.passes(2), 1);
+        await startJob(it, await fetchJob(it, job.id));
+        return overdue;
+      },
+    },
+  });
+  t.is(found.length, 1);
+  t.is(repaired.overdue, 0);
   t.is(await countOf(it, "a"), 1);
+  t.deepEqual(await it.inFlight(), [job.id]);
 });
 
 for (const [what, unlocked] of Object.entries({

@@ -1,6 +1,7 @@
 // Jobs that start without having been admitted, beside ticks, releases and crashes.
 import test from "ava";
 import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+import { failJob, fetchJob } from "../../helpers/native.ts";
 
 interface Caught {
   readonly verdict: string;
@@ -139,17 +140,18 @@ test("it does not overtake its own partition's jobs, nor others that wait for it
   t.is(finished, 4);
 });
 
-test("with the partition's limits it brings in how its probe ended", async (t) => {
+test("a job that is not let in takes nothing from the router: how the probe of its partition ended is routed", async (t) => {
   const it = await engine(t, { gates: [concurrency(10)] });
   await it.stage(Array(8).fill("a"));
   await it.route();
-  await it.pool.query("select dispatch_policy.hold('p', 'a', clock_timestamp() - interval '1 second')");
+  await it.pool.query("select dispatch_policy.hold('p', 'a', \"for\" => '0')");
   t.is(await it.passes(3), 1);
   await it.finish(await it.inFlight());
   const other = JSON.stringify(it.batch(["a"], { gates: [concurrency(9)] }));
   const text = "select verdict from dispatch_policy._catch_unadmitted($1, 0, 1, null, $2, 'enforce', null)";
   const { rows } = await it.pool.query(text, [await addPast(it), other]);
   t.is(rows[0].verdict, "taken_over", "others of its partition wait");
+  await it.route();
   t.false((await it.partition("a")).probing);
   t.is(await it.passes(3), 8);
 });
@@ -176,13 +178,49 @@ test("the note of a job taken over is forgotten once Graphile Worker has the ori
   const it = await engine(t, { gates: [concurrency(1)] });
   const [running, job] = [await addPast(it), await addPast(it)];
   await startsUnadmitted(it, running);
+  await fetchJob(it, job);
   await startsUnadmitted(it, job);
   const notes = () => it.number("select count(*)::int from dispatch_policy._private_taken_over_jobs");
   await it.pool.query("select dispatch_policy._forget_taken_over()");
   t.is(await notes(), 1);
-  await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+  await it.pool.query("delete from graphile_worker._private_jobs where id = $1", [job]);
   await it.pool.query("select dispatch_policy._forget_taken_over()");
   t.is(await notes(), 0);
+});
+
+const originals = (it: Engine) => it.number("select count(*)::int from graphile_worker.jobs");
+
+test("an original whose worker could not complete it is completed by a sweep, and no copy with it", async (t) => {
+  const it = await engine(t, { gates: [throttle(0)] });
+  const job = await addPast(it);
+  await fetchJob(it, job);
+  t.is((await startsUnadmitted(it, job)).verdict, "taken_over");
+  await it.pool.query("select dispatch_policy._forget_taken_over()");
+  t.is(await originals(it), 1, "while a worker has it locked it stays");
+  await failJob(it, job); // as Graphile Worker does with the jobs of a pool that shuts itself down
+  await it.pool.query("select dispatch_policy._forget_taken_over()");
+  t.is(await originals(it), 0);
+  t.is(await it.staged(), 1);
+});
+
+test("an original whose worker was killed is completed with its unlocking: nobody can fetch it in between", async (t) => {
+  const it = await engine(t, { gates: [throttle(0)] });
+  const alive = (pool: string, after: string) =>
+    it.pool.query("select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, $2, '0')", [pool, after]);
+  await alive("killed", "1 millisecond");
+  await alive("judge", "1 millisecond");
+  const [taken, other] = [await addPast(it), await addPast(it)];
+  await fetchJob(it, taken, "killed");
+  await fetchJob(it, other, "killed");
+  t.is((await startsUnadmitted(it, taken)).verdict, "taken_over");
+  await it.pool.query(
+    `update dispatch_policy._private_workers set stale_after = '1 hour', stale_at = now() + interval '1 hour',
+       heartbeat_at = now(), unbroken_since = now() - interval '2 hours' where pool_id = 'judge'`,
+  );
+  const { rows } = await it.pool.query("select * from dispatch_policy._sweep_workers('judge')");
+  t.like(rows, [{ pools: 1, jobs: 2 }]);
+  const { rows: left } = await it.pool.query("select id, locked_by from graphile_worker.jobs");
+  t.deepEqual(left, [{ id: other, locked_by: null }]);
 });
 
 test("one whose limiter an open transaction holds is staged, and neither waits for it nor fails", async (t) => {
@@ -197,4 +235,48 @@ test("one whose limiter an open transaction holds is staged, and neither waits f
   t.is(await it.staged(), 1);
   await app.query("commit");
   t.is(await it.passes(2), 1);
+});
+
+test("a payload with inexact integers is not waited for: another job of the pool may be locked, and none is unlocked", async (t) => {
+  const it = await engine(t, { gates: [concurrency(1)] });
+  const payload = '{"n": 9007199254740993}';
+  const add = async (): Promise<string> =>
+    (await it.pool.query("select id from graphile_worker.add_job($1, $2)", [it.policy, payload])).rows[0].id;
+  const jobs = [await add(), await add(), await add()];
+  await it.pool.query(
+    "update graphile_worker._private_jobs set locked_by = 'pool', locked_at = now(), attempts = 1 where id = any($1)",
+    [jobs],
+  );
+  const lockedBefore = await it.pool.query(
+    "select id, locked_by, locked_at, updated_at from graphile_worker.jobs order by id",
+  );
+  const batch = it.batch(["a"]) as { jobs: readonly object[] };
+  const inexact = {
+    ...batch,
+    inexact: true,
+    jobs: batch.jobs.map((job) => ({ ...job, payload: JSON.parse(payload) })),
+  };
+  const start = async (job: string) => {
+    const text =
+      "select verdict from dispatch_policy._catch_unadmitted($1, 0, 1, 'pool', $2, 'enforce', null)";
+    return (await it.pool.query(text, [job, JSON.stringify(inexact)])).rows[0].verdict;
+  };
+  t.is(await start(jobs[0]!), "admitted");
+  const ending = await it.session();
+  await ending.query("begin");
+  await ending.query("select from graphile_worker._private_jobs where id = $1 for update", [jobs[0]]);
+  t.is(await start(jobs[1]!), "taken_over");
+  await ending.query("commit");
+  t.is(await start(jobs[2]!), "taken_over");
+  const { rows } = await it.pool.query(
+    "select payload::text as text from dispatch_policy.staged_jobs order by id",
+  );
+  t.deepEqual(
+    rows.map(({ text }) => text),
+    [JSON.stringify(JSON.parse(payload)), payload],
+  );
+  const after = await it.pool.query(
+    "select id, locked_by, locked_at, updated_at from graphile_worker.jobs order by id",
+  );
+  t.deepEqual(after.rows, lockedBefore.rows);
 });

@@ -148,7 +148,7 @@ test("waiters are woken in an order comparable across time, not by raw admits of
   // an hour ago and half-lives of a minute: really nothing
   await world.pool.query(`update dispatch_policy._private_partitions set decayed_admits = 1000,
     decayed_at = now() - interval '1 hour',
-    fair_key = dispatch_policy._fair_key(1000, weight, 60, now() - interval '1 hour') where key = 'hot'`);
+    fair_key = 1001, looked_at = now() - interval '1 hour' where key = 'hot'`);
   const served: Record<string, number> = { hot: 0, b: 0, c: 0 };
   for (let slot = 0; slot < 120; slot++) {
     for (const key of Object.keys(served)) {

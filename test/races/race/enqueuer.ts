@@ -1,6 +1,6 @@
 // Stages jobs, in transactions of which some stay open for a while and some roll back.
 import { setTimeout as delay } from "node:timers/promises";
-import { connect, isOver, orders, randomPartition, repeat, report } from "./world.ts";
+import { chance, connect, isOver, orders, randomPartition, repeat, report } from "./world.ts";
 
 const MOST_STAGED = 5000;
 const HOW_MANY = "select count(*)::int from dispatch_policy._private_staged_jobs";
@@ -11,7 +11,7 @@ let left = orders.jobs;
 
 while (!isOver() && (orders.seconds > 0 ? Date.now() < end : left > 0)) {
   await stageSome().catch((error) => report({ failure: `enqueuer: ${error.code} ${error.message}` }));
-  if (Math.random() < 0.05) await room();
+  if (chance.chance(0.05)) await room();
 }
 report({ done: true });
 await repeat(() => delay(50));
@@ -22,11 +22,11 @@ async function stageSome(): Promise<void> {
   try {
     await app.query("begin");
     const ids = await engine.stage(some(), { as: app });
-    if (holdsOpen && Math.random() < 0.2) {
-      await delay(Math.random() * 60);
+    if (holdsOpen && chance.chance(0.2)) {
+      await delay(chance.between(0, 60));
       ids.push(...(await engine.stage(some(), { as: app })));
     }
-    if (Math.random() < 0.05) {
+    if (chance.chance(0.05)) {
       await app.query("rollback");
       return;
     }
@@ -42,7 +42,7 @@ async function stageSome(): Promise<void> {
 }
 
 function some(): string[] {
-  return Array.from({ length: 1 + Math.floor(Math.random() * 40) }, randomPartition);
+  return Array.from({ length: 1 + chance.below(40) }, randomPartition);
 }
 
 /** Lets the others catch up. */

@@ -15,13 +15,13 @@ export const FAULTS = {
   },
   "a release that is lost": {
     of: "_give_back",
-    from: /(per_limiter as materialized \([^;]*?from gone g) group by/,
+    from: /(per_limiter as materialized \([^;]*?from deleted g) group by/,
     to: "$1 where mod(g.job_id, 200) <> 0 group by",
   },
-  "a wake-up written by the releaser, past locked partitions, in place of a note": {
+  "a wake-up written by the releaser, past locked partitions, in place of a freed row": {
     of: "_give_back",
-    from: /noted as \([\s\S]*?where f\.waited\s*\)/,
-    to: `noted as (
+    from: /announced as \([\s\S]*?where f\.waited\s*\)/,
+    to: `announced as (
       update dispatch_policy._private_partitions p set denied_until = '-infinity', blocked_on = null
       where p.id = any(array(
         select w.id from freed f join per_limiter n on n.id = f.id cross join lateral (

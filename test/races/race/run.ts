@@ -6,6 +6,7 @@ import os from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Engine } from "../../helpers/engine.ts";
+import { type Random, random } from "../../helpers/random.ts";
 import { MOST_IN_ALL, MOST_OF_A_PARTITION, type Orders, type Report } from "./world.ts";
 
 const PROCESSES = { worker: 2, ticker: 4, enqueuer: 4 } as const;
@@ -22,6 +23,8 @@ export interface Course {
   /** Jobs to stage, or 0: for `seconds`. */
   readonly jobs: number;
   readonly seconds: number;
+  /** Of the processes' random choices. */
+  readonly seed: number;
 }
 
 export interface Outcome {
@@ -112,10 +115,12 @@ class Books {
 
 class Fleet {
   readonly #children: ChildProcess[] = [];
-  readonly #orders: Omit<Orders, "role" | "place">;
+  readonly #orders: Omit<Orders, "role" | "place" | "seed">;
+  readonly #random: Random;
   readonly #books: Books;
 
-  constructor(url: string, socket: string, { jobs, seconds }: Course, books: Books) {
+  constructor(url: string, socket: string, { jobs, seconds, seed }: Course, books: Books) {
+    this.#random = random(seed);
     this.#orders = {
       url,
       socket,
@@ -141,7 +146,7 @@ class Fleet {
   }
 
   #fork(role: Orders["role"], place: number): ChildProcess {
-    const orders: Orders = { ...this.#orders, role, place };
+    const orders: Orders = { ...this.#orders, role, place, seed: this.#random.below(2 ** 31) };
     const child = fork(new URL(`${role}.ts`, import.meta.url), [JSON.stringify(orders)], { execArgv: [] });
     child.on("message", (report) => this.#books.add(report as Report));
     child.on("exit", (code) => code && this.#books.fail(`${role} exited with ${code}`));

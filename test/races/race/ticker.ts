@@ -1,7 +1,7 @@
 // Routes and admits; when nothing is to be done, waits to be told or for a moment. The first goes at once, as the leader
 // of a shard does, and the others each at a moment of their own, beside it or beside one another.
 import { setTimeout as delay } from "node:timers/promises";
-import { bell, connect, orders, repeat, report } from "./world.ts";
+import { bell, chance, connect, orders, repeat, report } from "./world.ts";
 
 const MOMENT_MS = 250;
 const engine = connect();
@@ -16,7 +16,7 @@ await repeat(async () => {
   const { claimed, admitted } = await engine.admit({ as: session });
   jobs += admitted;
   if (routed === 0 && claimed === 0) await told.rung(MOMENT_MS);
-  await delay(Math.random() * orders.longestPauseMs * orders.place);
+  await delay(chance.between(0, orders.longestPauseMs * orders.place));
 });
 report({ admitted: jobs });
 await engine.endSessions();

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import net from "node:net";
 import readline from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
-import { bell, connect, orders, repeat } from "./world.ts";
+import { bell, chance, connect, orders, repeat } from "./world.ts";
 
 const WORKERS = 2;
 /** So many ids in a row are one worker's: what a pass admits together mostly ends together. */
@@ -48,7 +48,7 @@ async function takeJobs(): Promise<void> {
     taken.add(job);
     newest = Math.max(newest, Number(job));
     observer.write(`+ ${staged} ${partition}\n`);
-    setTimeout(() => finish({ job, staged, partition }), Math.random() * orders.longestMs);
+    setTimeout(() => finish({ job, staged, partition }), chance.between(0, orders.longestMs));
   }
   await inserted.rung(LOOK_MS);
 }

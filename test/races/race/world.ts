@@ -1,6 +1,7 @@
 // What the processes of a race have in common.
 import pg from "pg";
 import { concurrency, Engine, type EngineOptions } from "../../helpers/engine.ts";
+import { random } from "../../helpers/random.ts";
 
 export const MOST_IN_ALL = 20;
 export const MOST_OF_A_PARTITION = 3;
@@ -16,6 +17,8 @@ export interface Orders {
   /** Its place among those of its role. */
   readonly place: number;
   readonly url: string;
+  /** Of its random choices. */
+  readonly seed: number;
   /** The observer's socket. */
   readonly socket: string;
   /** How many jobs each enqueuer stages, or for how long. */
@@ -29,9 +32,11 @@ export interface Orders {
 
 export const orders: Orders = JSON.parse(process.argv[2] ?? "{}");
 
+export const chance = random(orders.seed);
+
 /** Few partitions are hot, most are cold. */
 export function randomPartition(): string {
-  return `k${Math.floor(Math.random() ** 1.5 * PARTITIONS)}`;
+  return `k${Math.floor(chance.unit() ** 1.5 * PARTITIONS)}`;
 }
 
 export function connect(): Engine {

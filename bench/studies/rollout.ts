@@ -1,0 +1,56 @@
+// npm run bench -- --rollout: how many jobs end while a deployment goes through. Half of the workers do not have this package
+// yet: they run admitted jobs and give no slots back. Beside that, the same with all workers governed.
+import { setTimeout as delay } from "node:timers/promises";
+import { startChild } from "../harness/children.ts";
+import { addInCalls, cappedPolicy, TASK } from "../harness/jobs.ts";
+import { moment } from "../harness/moment.ts";
+import { openSide } from "../harness/sides.ts";
+import type { Seen } from "./ahead.ts";
+
+export interface RolloutSize {
+  readonly tenants: number;
+  /** Jobs that are added each second. */
+  readonly rate: number;
+  readonly jobMs: number;
+  readonly seconds: number;
+  /** Of each of the two workers. */
+  readonly slots: number;
+}
+
+export interface Rollout {
+  readonly added: number;
+  readonly ended: number;
+  /** Of these in the worker that may be an old one. */
+  readonly endedInSecond: number;
+}
+
+const STEP_MS = 250;
+
+/** @param mixed whether the second worker runs without this package */
+export async function measureRollout(mixed: boolean, size: RolloutSize): Promise<Rollout> {
+  const { tenants, rate, jobMs: ms, seconds, slots } = size;
+  const side = await openSide("governed", { policy: cappedPolicy, autovacuum: true });
+  const start = (name: "governed" | "plain") =>
+    startChild("seen.ts", { side: name, url: side.url, tuned: false, slots, capped: true });
+  const workers = [start("governed"), start(mixed ? "plain" : "governed")];
+  const ends = [0, 0];
+  const look = async () => {
+    for (const [n, worker] of workers.entries())
+      ends[n] = (ends[n] ?? 0) + (await worker.ask<object, Seen>({})).ends.length;
+  };
+  await look(); // both run
+  let added = 0;
+  const began = moment();
+  for (let step = 1; step * STEP_MS <= seconds * 1000; step++) {
+    const count = Math.round((rate * step * STEP_MS) / 1000) - added;
+    const payloads = Array.from({ length: count }, (_, n) => ({ tenant: `t${(added + n) % tenants}`, ms }));
+    await addInCalls(side.utils, payloads.map((payload) => ({ identifier: TASK, payload })) as never);
+    added += count;
+    await delay(Math.max(began + step * STEP_MS - moment(), 0));
+  }
+  await look();
+  for (const worker of workers) await worker.stop();
+  await side.close();
+  const [first, second] = ends as [number, number];
+  return { added, ended: first + second, endedInSecond: second };
+}

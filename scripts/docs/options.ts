@@ -1,0 +1,215 @@
+// docs/options.md: every option, where it is set, its type, its default and what it means.
+import { ADAPTIVE_CONCURRENCY } from "../../src/gates/adaptive-concurrency.ts";
+import { CONCURRENCY } from "../../src/gates/concurrency.ts";
+import type { GateAnatomy } from "../../src/gates/gate.ts";
+import { THROTTLE } from "../../src/gates/throttle.ts";
+import { type Member, membersOf, source } from "./members.ts";
+
+export const PRESET = membersOf("src/settings.ts", "DispatchPolicyOptions");
+export const POLICY = membersOf("src/policy/options.ts", "PolicyOptions");
+export const POLICY_JOB = membersOf("src/policy/job.ts", "JobDefaults");
+export const GATE = membersOf("src/gates/gate.ts", "GateCommon");
+export const JOB = membersOf("src/stage/stage.ts", "JobSpec");
+const UTILS = membersOf("src/host/policy-utils.ts", "PolicyUtilsOptions");
+const TICK = membersOf("src/admit/tick-task.ts", "TickPayload");
+const LOOP = membersOf("src/host/run-tick-loop.ts", "RunTickLoopOptions");
+
+/** The gates, each with the code that reads its options. */
+export const GATES: readonly { factory: string; members: readonly Member[]; anatomy: GateAnatomy }[] = [
+  { factory: "throttle", members: membersOf("src/gates/throttle.ts", "ThrottleOptions"), anatomy: THROTTLE },
+  {
+    factory: "concurrency",
+    members: membersOf("src/gates/concurrency.ts", "ConcurrencyOptions"),
+    anatomy: CONCURRENCY,
+  },
+  {
+    factory: "adaptiveConcurrency",
+    members: membersOf("src/gates/adaptive-concurrency.ts", "AdaptiveConcurrencyOptions"),
+    anatomy: ADAPTIVE_CONCURRENCY,
+  },
+];
+
+export interface Flag {
+  /** The command that takes it, or "every command". */
+  readonly command: string;
+  readonly flag: string;
+  readonly meaning: string;
+  readonly default: string;
+}
+
+/** Those with options of their own, in the order of the help text. */
+const COMMANDS = ["migrate", "adopt", "hand-back", "remove-policy", "uninstall"];
+
+/** The options of the commands, as their help texts have them. */
+export const FLAGS: readonly Flag[] = ["main", ...COMMANDS].flatMap((name) =>
+  [...source(`src/cli/${name}.ts`).matchAll(/^ {2}(-.*?) {2,}(.*?); default: (.*?)[`,]*$/gm)].map(
+    ([, flag = "", meaning = "", fallback = ""]) => ({
+      command: name === "main" ? "every command" : code(name),
+      flag,
+      meaning,
+      default: fallback,
+    }),
+  ),
+);
+
+export const VARIABLES = ["DATABASE_URL", "DISPATCH_POLICY_SCHEMA", "GRAPHILE_WORKER_SCHEMA"];
+
+/** The whole page. */
+export function optionsPage(): string {
+  return `# Options
+
+This page is generated from the docstrings by \`npm run docs\`. Do not edit it.
+
+| you set | in | which applies to |
+|---|---|---|
+| [the preset's options](#preset) | \`dispatchPolicyPreset({ … })\` | the worker process, and the policies without a setting of their own |
+| [a policy's options](#policy) | \`definePolicy("task", { … })\` | the jobs of the policy's tasks |
+| [a gate's options](#gates) | \`gates\` of the policy. Operators change them for a time by \`setLimit\`, in SQL \`set_limit\` | the jobs of a partition, of a key or of the policy |
+| [a job's options](#job) | \`addPolicyJob\`, \`addPolicyJobs\`, \`addJob\`, \`addJobs\` | this job |
+| [other options](#utils-and-loops) | \`makePolicyUtils\`, \`runTickLoop\`, \`wrapTaskList\` | the process |
+| [the tick's payload](#crontab) | the crontab | this run of the task |
+| [flags](#command-line) and [variables](#environment) | the command line, the environment | the process |
+
+- A duration is a text: a number, a space and a unit, such as \`"30 seconds"\`, \`"500 ms"\` or \`"1.5 minutes"\`. A bare number is refused.
+- \`(ctx) => …\` is a function of the policy's \`context\`. It is called when a job is added.
+- An unknown option or a wrong value is an error. The error names the option and the expected value.
+- The [glossary](engine.md#one-word-for-each-thing) explains words such as staged job, tick, pass, slot and sweep.
+
+## Preset
+
+\`dispatchPolicyPreset({ policies, … })\`. Only \`policies\` is required.
+
+${table(PRESET)}
+
+## Policy
+
+\`definePolicy("task", { partitionBy, … })\`. More: [adding jobs](adding-jobs.md), [gates and fairness](gates.md), [retries](retries.md).
+
+${table(POLICY)}
+
+### Defaults for its jobs
+
+The policy's option \`job\`. Options that a job is added with take precedence.
+
+${table(POLICY_JOB.map((member) => ({ ...member, name: `job.${member.name}` })))}
+
+## Gates
+
+\`gates: ({ throttle, concurrency, adaptiveConcurrency }) => [ … ]\`. More: [gates](gates.md).
+
+All gates have these options:
+
+${table(GATE)}
+
+The last column says which number an operator may change for a time. \`utils.setLimit\` takes the option's own name, and a value of its type that is no function. \`set_limit\` in SQL takes the name and the value of the last column.
+
+${GATES.map(gateSection).join("\n\n")}
+
+## Job
+
+These are Graphile Worker's options. They are the argument after the payload in \`addPolicyJob\` and \`addJob\`. In \`addPolicyJobs\` and \`addJobs\` they stand beside the payload. In SQL they are parameters of \`add_job\`: \`queue_name\`, \`run_at\` and so on.
+
+${table(JOB)}
+
+## Utils and loops
+
+\`makePolicyUtils\` and \`addJobAdhoc\` take the options of Graphile Worker's \`makeWorkerUtils\`, and these:
+
+${table(UTILS)}
+
+\`runTickLoop\` takes all of them, and these:
+
+${table(LOOP)}
+
+\`wrapTaskList\` takes the preset's \`policies\` and \`schema\`.
+
+## Crontab
+
+The crontab's task \`dispatch_policy_tick\` takes these in its payload:
+
+${table(TICK)}
+
+## Command line
+
+\`graphile-worker-dispatch-policy migrate\` installs or upgrades the schemas. With \`--adopt TASK\`, once or several times, it
+also [adopts the jobs](adding-jobs.md#a-task-that-has-a-backlog) of these tasks.
+
+\`graphile-worker-dispatch-policy adopt --task NAME\`, once or several times, only adopts. With \`--dry-run\` it counts the
+jobs. \`hand-back --policy NAME\` and \`uninstall\` give jobs [back to Graphile Worker](in-and-out.md#out). \`remove-policy --policy NAME\` [removes or renames a policy](in-and-out.md#rename-or-remove-a-policy).
+
+${rows(
+  ["command", "flag", "default", "meaning"],
+  FLAGS.map(({ command, flag, meaning, default: fallback }) => [
+    command,
+    code(flag),
+    fallback.replace(/\w*_\w+/g, code),
+    meaning,
+  ]),
+)}
+
+## Environment
+
+${rows(
+  ["variable", "default of"],
+  VARIABLES.map((name) => [code(name), usersOf(name).join(", ")]),
+)}
+`;
+}
+
+function gateSection({ factory, members, anatomy }: (typeof GATES)[number]): string {
+  const body = members.map((member) => {
+    const field = anatomy.fields[member.name];
+    const override = field?.override ? `${code(field.column)}: ${field.override.expects}` : "–";
+    return [...cells(member), override];
+  });
+  return `### ${factory}\n\n${rows(["option", "type", "default", "meaning", "override"], body)}`;
+}
+
+/** The options and flags whose default names this variable. */
+function usersOf(variable: string): string[] {
+  const named = (fallback: string | undefined) => fallback?.includes(variable) === true;
+  return [
+    ...PRESET.filter((member) => named(member.default)).map(({ name }) => `${code(name)} of the preset`),
+    ...UTILS.filter((member) => named(member.default)).map(
+      ({ name }) => `${code(name)} of \`makePolicyUtils\``,
+    ),
+    ...FLAGS.filter((flag) => named(flag.default)).map(({ flag }) => code(flag)),
+  ];
+}
+
+function table(members: readonly Member[]): string {
+  return rows(["option", "type", "default", "meaning"], members.map(cells));
+}
+
+function cells({ name, type, required, default: fallback, meaning }: Member): string[] {
+  return [
+    code(name),
+    code(type),
+    fallback === undefined ? (required ? "required" : "") : shown(fallback),
+    meaning,
+  ];
+}
+
+/** A value stands as code, a phrase as it is. */
+function shown(fallback: string): string {
+  return literal(fallback) === undefined ? fallback : code(fallback);
+}
+
+/** The value that a default states; undefined: it is stated in words. */
+export function literal(fallback: string | undefined): unknown {
+  try {
+    return JSON.parse(fallback ?? "");
+  } catch {
+    return undefined;
+  }
+}
+
+function code(text: string): string {
+  return `\`${text}\``;
+}
+
+function rows(head: readonly string[], body: readonly (readonly string[])[]): string {
+  const line = (row: readonly string[]) =>
+    `| ${row.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  return [line(head), `|${"---|".repeat(head.length)}`, ...body.map(line)].join("\n");
+}

@@ -1,0 +1,770 @@
+-- What each table, column and type means: psql shows it with \d+ and \dn+. Views say it in their own files, and
+-- functions in the header of theirs. docs/engine.md has the glossary, who writes each table, and all invariants.
+--
+-- Times are of the database's clock. '-infinity' is "not now or any more", 'infinity' is "at no time that comes".
+
+do $$
+begin
+  -- the schema may belong to somebody else, who may have said something about it
+  if (select pg_has_role(n.nspowner, 'usage') and obj_description(n.oid, 'pg_namespace') is null
+      from pg_namespace n where n.nspname = :'DISPATCH_POLICY_SCHEMA') then
+    comment on schema :DISPATCH_POLICY_SCHEMA is
+      'graphile-worker-dispatch-policy: jobs wait here until their limits let them into Graphile Worker. Look through the views, change through the functions. Names that begin with _ are internal.';
+  end if;
+end
+$$;
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_migrations is
+  'One row for each migration that was applied. Written when a process migrates.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.id is 'The number its file begins with.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.name is 'Its file in sql/migrations.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.at is 'When it was applied.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.routines_hash is
+  'Of the last migration: a hash of the functions, views and comments that are in the schema. Null in older rows.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.routines_version is
+  'Of the last migration: the release that put the functions and views in, as {major,minor,patch}. An older release leaves them alone.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_policies is
+  'One row for each policy that a process has declared. _declare_policy writes it, pause, resume and switch_policy change it, remove_policy deletes it. A pass reads it once without a lock, so a pause or a switch takes effect in the next pass.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.id is 'Number of the policy in other tables.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.name is 'First argument of definePolicy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.version is
+  'Option version. A declaration of a lower version is ignored.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.definition is
+  'The whole declaration: tasks, gates with their numbers, key paths, options.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.definition_hash is
+  'Hash of the definition. If it changes, the limits of all partitions are resolved anew.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.declared_at is
+  'When the process that declared it started. At equal versions the latest process wins.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.half_life is
+  'Seconds after which a past admission counts half against a partition. Null: no fairness.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.fair_by_work is
+  'True: partitions share the seconds that jobs run. False: they share the number of jobs.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.batch_size is
+  'The most jobs of one partition in one pass (option admissionBatchSize).';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.admission_budget is
+  'The most jobs of all partitions in one pass (option tickAdmissionBudget). Null: no budget.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.ahead is
+  'How many jobs may be in flight beyond the worker slots. Null: see ahead_seconds.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.ahead_seconds is
+  'For how many seconds the jobs in flight beyond the worker slots last at the workers'' pace. Null, with ahead null: no bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.ahead_limiter_id is
+  'The ahead bound''s row in _private_limiters. Its in_flight counts all jobs of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.retries is
+  'restage: a failed job is parked and passes the gates again. bypass: Graphile Worker retries it by itself.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.slot_timeout is
+  'Seconds after which a sweep gives back the slots of a job that still runs. Null: never.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.breaker_failures is
+  'So many failures of one partition within breaker_within put it on hold. Null: no breaker.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.breaker_within is
+  'Seconds within which the breaker counts failures, from the first of them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.breaker_cooldown is
+  'Seconds for which the breaker holds a partition. Then one job goes as a probe.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.max_pending is
+  'The most staged jobs of one partition. Null: no bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.max_pending_in_all is
+  'The most staged jobs of the policy. Null: no bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_full is
+  'How a full backlog treats a further job: reject raises an error, drop_oldest and drop_newest drop a job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.strict_pending is
+  'True: producers wait for each other, so that their uncommitted jobs count. False: they may exceed the bound together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_busy is
+  'wait: jobs that the gates deny stay. skip: they are dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.declared_enabled is
+  'Option enabled, of the policy and of the preset.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.operator_enabled is
+  'What switch_policy, or utils.enable and utils.disable, set. Null: as declared.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.enabled is
+  'False: jobs are added past the policy, and ticks admit its staged jobs without gates.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_until is
+  'End of the policy''s pause; -infinity: not paused. _admit checks it, and no partition changes. Operators alone set it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_by is 'Who paused it last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.pause_reason is 'Why they did.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_turns is
+  'Rows to be locked, so that one session at a time does a step. Any user may take an advisory lock, and an operator''s open transaction locks a policy''s row: so there are these. Rows are made when a policy is declared. Nothing in them changes but busy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_turns.policy_id is 'The policy; 0 for the step declare.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_turns.step is
+  'route: one router. admit: one pass that keeps to the ahead bound. limits: one change of overrides. adopt: one session that adopts jobs. pending: one producer of a strict backlog. declare: one declaration.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_turns.place is
+  'Of the step pending: 0 is the bound on the policy, the others are partitions by hash. Else 0.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_turns.busy is
+  'Of the step admit: ids of limiters that passes found locked, and since when. Passes put off the partitions that use them.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_policy_tasks is
+  'One row for each task that a policy governs. _declare_policy writes it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policy_tasks.task_identifier is
+  'Graphile Worker''s identifier of the task. It belongs to one policy at most.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policy_tasks.policy_id is 'The policy that declared it last.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_limiters is
+  'One row for each gate and scope key: its live numbers. A column is null if the kind of gate does not use it. A pass locks the rows that it decides by, by ascending id. It reads them in a later statement, because the statement that waited for a lock still has its old snapshot.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.id is 'Number of the limiter. Locks follow its order.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.policy_id is 'The policy that has the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.gate is 'Name of the gate; ahead for the ahead bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.scope_key is
+  'What it counts over: a partition''s key, a key of the gate''s scope, or an empty text for the whole policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.kind is
+  'throttle, concurrency, adaptive_concurrency, or ahead: the bound that keeps jobs just ahead of the worker slots.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.breadth is
+  'The scope as a number: 0 one partition, 1 a key of its own, 2 the policy, 3 the ahead bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters."position" is 'Place of the gate in the policy''s list, from 0.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.numbers is
+  'The gate''s numbers as declared, without overrides. Null: the ahead bound has none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.by_tokens is
+  'True: a job spends tokens, which come back with time. False: it occupies a slot until its release.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.tokens is
+  'Tokens that a bucket had at refilled_at. Negative after a job dearer than the bucket.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.refilled_at is
+  'The time up to which the bucket was filled. It never moves back, because the same seconds would bring tokens twice.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.spent is
+  'Of a sliding window: what was spent, oldest first, at most 130 entries.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.longest is
+  'Seconds of a longer window that this one was, or may be again. What it spent is remembered for as long.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.longest_until is 'Until when longest counts.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.in_flight is
+  'Slots that are occupied. It equals the number of in-flight rows that name this limiter. If they differ, the limiter is over its cap, or a slot is lost. Changed under a lock on this row by admissions and releases; _sweep_counters repairs it. 0 for a throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.current_max is
+  'Jobs at once that an adaptive gate has learnt to allow.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.lag_ewma_ms is
+  'Milliseconds of lag of the jobs that finished lately, as a moving average.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.decreased_at is
+  'When current_max last went down. Jobs admitted before do not lower it again.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.ending is
+  'Of the ahead bound: ids of released jobs whose end Graphile Worker may still be recording. The bound counts them. Read without a lock.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.admitted is
+  'Jobs that were admitted through it. Every tenth place goes to the partition that has waited for longest.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.released is
+  'Jobs that gave a slot of this limiter back since it was made.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.sampled_released is
+  'Of the ahead bound: released, as it was at sampled_at.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.sampled_at is
+  'Of the ahead bound: when finished_per_second was measured last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.finished_per_second is
+  'Of the ahead bound: jobs of the policy that finished in a second, as measured last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.durations is
+  'Of the ahead bound: how long the jobs of each task run, as a moving mean.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.long_waits_until is
+  'Of the ahead bound: until then a job of a long task counts as waiting for a slot, and none is ahead.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.elsewhere_until is
+  'Of the ahead bound: until then a pass counts the jobs that wait for a named queue or for flags, see _waiting_elsewhere.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.wake_at is
+  'When _wake lets waiting partitions be claimed again: the next token of a shared throttle, or the end of a reservation. Null: a release or a change wakes them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.reserved_for is
+  'The partition for which one slot is kept while it waits for another scope.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.reserved_until is 'End of this reservation.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.arrival_id is
+  'The arrival that the numbers come from. An earlier arrival of the same version does not change them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.version is 'Version of the policy that the numbers come from.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_partitions is
+  'One row for each key of a policy: its times, limiters, next job and share. The router makes it and applies arrivals; _mark_partitions writes it in each pass; sweeps delete it if it is long unused.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.id is
+  'A hash of policy and key, so that producers know it without a look-up.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.policy_id is 'The policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.key is 'What partitionBy gave. At most 1,024 bytes.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.shard is
+  'What shardBy gave for its first job. Each shard has a tick loop of its own.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.context is
+  'What the policy''s context gave for the last job. Limits are resolved anew from it after a new declaration.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.limits is
+  'The gates with their numbers and scope keys, as resolved last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.weight is 'Its share in relation to other partitions.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.min_cost is
+  'Tokens of the cheapest job that was ever staged here. It bounds how many jobs a pass reads.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.limiter_ids is
+  'Its limiters from narrow to broad, then by the gate''s position, the ahead bound last. In another order two partitions would take reservations crosswise, and wait for each other.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.arrival_id is
+  'The arrival that context and limits come from. An earlier one of the same version does not change them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.version is
+  'Version of the policy that context and limits come from.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.due_at is
+  'When its next job is due; infinity: it has no work. _mark_partitions alone raises it; routing and sweeps lower it. Too high, a partition with work sleeps.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_until is
+  'Until when its limiters or its probe deny it; -infinity: they do not. _mark_partitions and _put_off alone raise it; whoever has locked the partition may lower it. Too high, it sleeps although it could go.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.held_until is
+  'End of a hold; -infinity: none. Set by operators, RetryAfter and the breaker. Then one job goes as a probe.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.paused_until is
+  'End of a pause; -infinity: none. Operators alone set it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.eligible_at is
+  'When a pass may claim it: the latest of due_at, denied_until, held_until and paused_until.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.looked_at is
+  'When routing or a pass looked at it last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.ready is
+  'It was eligible when somebody looked at it last. Passes claim those that are ready in fair order, by an index.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.blocked_on is
+  'The limiter it waits for. A waiter has due work and is neither held nor paused, which a CHECK ensures.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_reason is
+  'Why the last pass left it due jobs; null: it left none. docs/operating.md lists the reasons.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.waiting_since is
+  'Since when it has due jobs and none of them was admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.in_line_since is
+  'Since when only others stand before it. It counts while the partition is ready or waits for a limiter. After some seconds every tenth place goes by it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.goes_first is
+  'It has been in line for longest, so its next job goes before others in its next pass.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.probing is
+  'True after a hold: one job goes at a time, until one has succeeded.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.probe_job_id is
+  'Graphile Worker''s id of the probe that is out.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.failures is
+  'Failed jobs that the breaker counts since failures_since.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.failures_since is 'When the first of them failed.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.stopped_by is 'Who paused or held it last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.stop_reason is 'Why they did.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.visited is
+  'Number of the pass that looked at it last, from _private_ticks. Of two partitions that are eligible since the same time, the lower number goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_priority is
+  'Head: the place (priority, run_at, id) from which a pass reads due jobs. It is a lower bound: not above the place of any due job whose arrival is routed. Set too high it starves jobs silently. Routing, _promote and sweeps only lower it; _mark_partitions sets it to the next job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_run_at is
+  'Second part of the head, see head_priority: a lower bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_id is
+  'Third part of the head, see head_priority: a lower bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_cost is
+  'Tokens of the next job, while it waits.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.decayed_admits is
+  'What counts against its share as of decayed_at: admitted jobs, halved after each half-life. If fairness is by work: seconds they ran.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.mean_work is
+  'Seconds that a job ran lately, on average. Null unless fairness is by work, and until the first job has ended.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.decayed_at is 'The time that decayed_admits is of.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.fair_key is
+  'The virtual time of its next job, as of looked_at: what counts against its share, with that job, divided by its weight. The lowest is claimed and woken first. Without fairness: looked_at.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_total is 'Jobs admitted since the row was made.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_at is 'Last admission; -infinity: none yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.dropped_total is
+  'Jobs dropped since the row was made, by maxPending or whenBusy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.created_at is 'When the row was made.';
+
+comment on sequence :DISPATCH_POLICY_SCHEMA._private_ticks is 'Numbers the passes; partitions keep it as visited.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_staged_jobs is
+  'One row for each job that waits for its gates. Graphile Worker does not know it yet, except if it is parked: a parked job is a failed one that waits here for its retry and stands in Graphile Worker with run_at infinity. It is staged and in flight only between two flushes of a worker.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.id is
+  'From 10^15 on, or the id that an adopted job had in Graphile Worker: never the id of another job there, and exact in JavaScript.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.partition_id is
+  'Its partition. Null until a process that has the policy works out the key: see _private_keyless_jobs.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.task_identifier is 'Graphile Worker''s identifier of the task. The columns up to flags are Graphile Worker''s as well.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.payload is 'As it was given.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.run_at is 'When it is due.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.run_at_given is
+  'Whether the caller gave run_at. If not, Graphile Worker gets the time of admission.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.max_attempts is 'Null: 25, Graphile Worker''s default.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.job_key is
+  'A new job of the same key replaces this one while it is staged.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.preserve_run_at is
+  'Job key mode preserve_run_at: at the hand-over a job of the key in Graphile Worker keeps its run_at.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.priority is 'Lower goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.flags is
+  'Graphile Worker''s flags, without the one that the admission adds.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.cost is 'Tokens it takes from each throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.due is
+  'Whether its time has come. Only due jobs are in the admission index. _promote sets it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.parked_job_id is
+  'Of a parked job: its id in Graphile Worker.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.parked_revision is
+  'Of a parked job: revision of its row there. The next job of its key may get the row, with a later revision.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.retry_at is
+  'Of a job that is set aside: when it is tried again.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.failures is 'How many times it was set aside.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.error is 'Why it was set aside last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.created_at is 'When it was staged.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.known_job_id is
+  'The job that Graphile Worker had under its key when it was staged. Any other one there was added later, and the newest job of a key counts.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.known_revision is 'Revision of that job''s row then.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.droppable is
+  'Whether its policy drops the oldest of all its jobs if there are too many. Only these are in the index by age.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_arrivals is
+  'Work for the router: something changed for one partition. A row is of one of five kinds: work, limits only, stop (pause), outcome, or "the next job may be another" (head_changed). Work may carry limits and head_changed too. Producers only insert, so none waits for another; the router applies a row and deletes it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.id is 'Order of insertion. The latest context and limits count.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.partition_id is 'The partition, which may not exist yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.key is 'The partition''s key, to make its row with.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.shard is 'Counts only for the first job of a partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.version is
+  'Version of the policy in the process that resolved the limits. A lower one does not replace a higher one.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.context is 'The partition''s new context; null: as it is.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.weight is 'The partition''s new weight; null: as it is.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.limits is 'The partition''s new limits; null: as they are.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.due_at is
+  'Of work: when the first of its jobs is due. infinity: no work.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_priority is
+  'Of work that is due: the place (priority, run_at, id) of its first job. After all others if none is due yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_run_at is 'Second part of this place.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_id is 'Third part of this place.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.min_cost is 'Of work: tokens of its cheapest job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.pause is
+  'Stop: a pause or hold of a partition that does not exist yet, as {until, held, by, reason}.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.outcome is
+  'Outcome: how jobs ended, if a breaker, a probe or fairness by work counts it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_changed is
+  'The partition''s next job may be another now: a job was removed or changed.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_keyless_jobs is
+  'Jobs staged from SQL whose key only JavaScript can work out. A process that has the policy does it, at its next tick.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.staged_id is 'The staged job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.partition_key is
+  'The key, if the caller gave it. Then only the limits are to be worked out.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.retry_at is
+  'When it is tried again after an error; -infinity: at once.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.failures is 'How many times it failed.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs is
+  'One row for each admitted job that has not been released: who occupies which slots. A slot belongs to an admission and an attempt, because Graphile Worker reuses its row for the next job of a key. A release names both, and gives back nothing for another one.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.job_id is 'Graphile Worker''s id.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.staged_id is 'The id it had in staging.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admission is
+  'Owner of the slots: the time of the transaction that admitted the job or recorded its start, in microseconds since 1970.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.revision is
+  'Revision of Graphile Worker''s row. The next job of a key gets a later one.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.policy_id is 'The policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.partition_id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.limiter_ids is
+  'Limiters in which it occupies a slot, whatever the policy says today. The order means nothing. It names none that was a throttle at the admission, because nothing of a throttle comes back.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cost is 'Tokens it took from each throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.work is
+  'Seconds that its partition was charged for it. Null unless fairness is by work.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admitted_at is 'When it was admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.attempt is
+  'The attempt that owns the slots, since a later one started or a sweep unlocked the job. Null: the admitted one.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.pool_id is
+  'The worker pool in which that attempt runs, once it does.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.started_at is
+  'When that attempt started. Null: about when it was fetched.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.missing_since is
+  'Since when a sweep finds that nobody will give the slots back; -infinity: a verb said so. After a while a sweep does.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_resolutions is
+  'Policies whose limits are being worked out again, because their definition has changed. The row is made with the change, and goes with the last page. So what a killed process leaves is known.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_resolutions.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_resolutions.definition_hash is
+  'Hash of the definition. Only a process that has this one can go on.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_resolutions.after is
+  'Id of the last partition that is done; null: none is.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere is
+  'How many jobs of a policy ended in workers without this package, so that looks had to give their slots back.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere.policy_id is 'The policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere.jobs is 'Since the policy was declared first.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere.last_at is 'When the last of them was found.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs is
+  'Jobs of Graphile Worker that were added past their policy and of which a copy is staged. If a process is killed before the original completes, the row prevents a second copy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs.job_id is 'The original''s id.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs.revision is
+  'The original''s revision. The next job of its key in the same row is another one.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs.staged_id is 'The copy in staging.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs.taken_over_at is 'When it was copied.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_replaced_jobs is
+  'Parked jobs that lost their place to a newer job of their key. That job gets their row; if it leaves staging without an admission, _sweep_replaced fails them for good.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_replaced_jobs.job_id is 'Graphile Worker''s id.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_pending is
+  'Changes of the number of staged jobs, for policies that bound their whole backlog. The sum is the backlog; the router adds the rows up.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_pending.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_pending.jobs is 'Jobs that came; negative: jobs that left staging.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_drops is
+  'Dropped jobs that the next tick counts with their partitions and emits as the event dispatchPolicy:drop.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_drops.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_drops.partition_id is 'The partition; null: it was not worked out yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_drops.key is 'The partition''s key.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_drops.reason is
+  'max_pending: the backlog was full. busy: whenBusy is skip, and the gates denied the jobs.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_drops.jobs is 'How many jobs.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_freed is
+  'Freed rows: this limiter may have room. A row stays until its limiter is full, nobody waits for it, or its wake_at is set; else a wake-up would be lost. _wake deletes it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_freed.id is 'Order of insertion.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_freed.policy_id is 'The policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_freed.limiter_id is 'The limiter.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_overrides is
+  'An operator''s temporary numbers for a gate. If several are in force, the last one counts. A row stays for a day after its end, because a bucket that nobody has looked at since gained by it. Read without a lock; the router looks again after a change.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.id is 'Order in which they were set.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.policy_id is 'The policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.gate is 'Name of the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.scope_key is 'The scope key; null: every key of the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.set is
+  'The numbers, by option: rate, per (seconds), burst, max and so on.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.from_at is 'Start; -infinity: when it was set.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.until_at is 'End; infinity: until it is cleared.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.set_at is 'When it was set.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.taken_back is
+  'Whether it was cleared or replaced at until_at. Then it is over, whatever time a tick goes by.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.announce_at is
+  'When the router next inserts freed rows for it: at its start and its end.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.to_announce is
+  'Limiters that were locked at that time. The router inserts their freed rows later.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.set_by is 'Who set it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.reason is 'Why they did.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_workers is
+  'One row for each Graphile Worker pool with the preset: its worker slots and heartbeat. Read without a lock.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.pool_id is 'Graphile Worker''s id of the pool.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.slots is 'Jobs it runs at once, at most. They raise the ahead bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.tasks is 'Identifiers of the tasks it runs.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.host is 'Name of its machine.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.pid is 'Id of its process on that machine.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.started_at is 'Its first heartbeat.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.heartbeat_at is 'Its last heartbeat.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.stale_after is 'Its setting workerStaleAfter.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.stale_at is
+  'If no heartbeat comes before this time, the pool counts as dead.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.buried_at is
+  'When a sweep found it dead and unlocked its jobs. The row is kept for a week, for jobs that it may fetch if it lives.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.ended is
+  'True: it ended by itself. The row is kept for ten minutes, for a fetch that was on its way.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.clock_behind is
+  'How far the clock by which it fetches jobs is behind the database''s. 0 unless it runs under useNodeTime.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.definitions is
+  'The policies that its process has declared: name to version and hash of the definition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.unbroken_since is
+  'Since when no heartbeat came late. Only a pool with unbroken heartbeats may find others dead. A slot_timeout counts from it.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_leases is
+  'One row for each shard: which worker pool runs its tick loop. A lease only saves work, because several ticks at once are correct.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leases.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leases.shard is 'The shard.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leases.holder is 'Who leads, or led last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leases.expires_at is 'Until when, if it is not renewed.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_audit is
+  'One row for each operator''s verb that was called. Rows are never changed. Sweeps delete those older than `keepAuditFor`.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.id is 'Order of the calls.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.at is 'When.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.verb is 'Which verb: pause, resume, hold, set_limit and so on.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.policy is 'Of which policy; null: of all, or of a job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.partition is 'Key of the partition; null: not of one partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.gate is 'Name of the gate, if it was about one.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.scope_key is 'Scope key of the gate; null: all keys.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.detail is 'What else was asked for.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.reason is 'Why, as the caller says.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.by is 'Who, as the caller says; else the session''s user.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.matched is 'How many things it was meant for.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_audit.changed is 'How many of them it changed.';
+
+-- Composite types. Arrays of them pass between the steps of a transaction.
+
+comment on type :DISPATCH_POLICY_SCHEMA.added_job is
+  'What add_job and add_jobs return: a staged job, or one that Graphile Worker has.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.id is 'The staged id, or Graphile Worker''s. Null if dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.staged is 'True: it waits for its gates. False: Graphile Worker has it.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.policy is 'Policy of its task; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.partition is 'Key of its partition; null: not worked out yet.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.shard is 'Shard of its partition.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.dropped is
+  'True: nothing was staged, because the backlog is full, or (unsafe_dedupe) a job outside the policy has the key.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.task_identifier is 'Graphile Worker''s identifier of the task.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.run_at is 'When it is due.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.max_attempts is 'How many attempts it has.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.job_key is 'Its key; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.priority is 'Lower goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.flags is
+  'Graphile Worker''s flags that the caller gave; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.created_at is 'When it was staged, or added to Graphile Worker.';
+
+comment on type :DISPATCH_POLICY_SCHEMA.db_job is
+  'A job as Graphile Worker''s administration functions return it. A staged one has no queue or task number.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.id is 'The staged id, or Graphile Worker''s.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.job_queue_id is
+  'Graphile Worker''s number of its queue; null: none, or it is staged.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.task_id is
+  'Graphile Worker''s number of its task; null: it is staged.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.payload is 'As it was given.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.priority is 'Lower goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.run_at is 'When it is due.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.attempts is
+  'How many attempts have started. 0 for a staged job that never ran.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.max_attempts is 'After so many attempts it fails for good.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.last_error is
+  'Why its last attempt failed, or why it was set aside; null: neither.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.created_at is 'When it was staged, or added to Graphile Worker.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.updated_at is
+  'When Graphile Worker''s row was changed last. Of a staged job: when it was staged.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.key is 'Its job key; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.revision is
+  'Graphile Worker''s count of the jobs of its key that got the row. 0 for a staged one.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.locked_at is 'When a worker fetched it; null: none runs it.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.locked_by is
+  'Graphile Worker''s id of the worker that runs it; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.flags is
+  'Graphile Worker''s flags, as an object with the value true for each; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.db_job.is_available is
+  'True: no worker runs it, and it has attempts left. Always true of a staged job.';
+
+comment on type :DISPATCH_POLICY_SCHEMA._private_gate_numbers is
+  'The numbers of a gate as its policy''s definition gives them: all that distinguishes two gates of one kind. This is their one list; routing, overrides and comparisons take the numbers as a whole.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.rate is 'Throttle: tokens that come in per seconds.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.per is 'Throttle: seconds in which rate tokens come.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.burst is
+  'Throttle: the tokens of a full bucket; null: rate. A full bucket never has less than one.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.smooth is
+  'Throttle: a bucket of one token that makes up for passes that come late.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.sliding is
+  'Throttle: no bucket. In any per seconds rate tokens at most, or one if rate is less.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.max is
+  'Concurrency: jobs at once. Adaptive concurrency: upper bound of what it learns.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.initial_max is 'Adaptive concurrency: jobs at once to begin with.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.min is 'Adaptive concurrency: lower bound of what it learns.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.target_lag_ms is
+  'Adaptive concurrency: milliseconds of lag above which the limit decreases.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.ewma_alpha is
+  'Adaptive concurrency: share of a new lag in the moving average, 0 to 1.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.failure_decrease_factor is
+  'Adaptive concurrency: a failure multiplies the limit by it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.overload_decrease_factor is
+  'Adaptive concurrency: a lag above the target multiplies the limit by it.';
+
+comment on type :DISPATCH_POLICY_SCHEMA._private_task_duration is 'How long a task''s jobs run: the mean of about the last fifty, in seconds.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_task_duration.task is 'Graphile Worker''s identifier of the task.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_task_duration.seconds is 'The mean, in seconds.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_spending is 'What a sliding window remembers: tokens that were spent.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_spending.at is 'When the last of these tokens were spent.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_spending.cost is 'How many tokens.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_candidate is
+  'A due job of a claimed partition, and whether the pass chose it. Candidates are read without a lock, so _hand_over compares ct and staged_id under one.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.vt is 'Its virtual time.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.overtakes is
+  'Whether it starts before the jobs ahead: it is the first of a partition of which none was admitted for a second.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.ct is
+  'Where its row in _private_staged_jobs was when it was read (ctid).';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.staged_id is 'Its id in staging.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.partition_id is 'Its partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.pos is
+  'Its place among the partition''s due jobs, from 1.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.priority is 'Its priority; lower goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.run_at is 'When it was due.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.cost is 'Tokens it takes from each throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.chosen is 'Whether the pass chose it.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_admission is
+  'What became of a chosen job, see _hand_over.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_admission.job_id is
+  'Graphile Worker''s id. Null: it left staging and was not admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_admission.staged_id is 'The id it had in staging.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_admission.admitted is
+  'True: it is in Graphile Worker. False: a newer job of its key goes instead, or its parked job is gone.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_admission.counted is
+  'True: it may be in flight already, under the same job key.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_admission.revision is 'Revision of Graphile Worker''s row.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_admission.waits_elsewhere is
+  'True: it, or a job that went with it, may wait there for a named queue or for a worker that takes its flags.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_news is
+  'What arrivals say of one partition together, see _arrivals_by_partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.newest is 'The arrival whose context and limits count.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.head_changed is 'The partition''s next job may be another now.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.later_at is 'When the first job is due that is not due yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.partition_id is 'The partition, which may not exist yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.due_at is 'When the first job is due; infinity: no work.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.min_cost is 'Tokens of the cheapest job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.shard is
+  'What the first arrival gave. It counts only if the partition is new.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.head_priority is
+  'The place (priority, run_at, id) of the first due job. After all others if none is due yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.head_run_at is 'Second part of this place.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.head_id is 'Third part of this place.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.pause is
+  'The latest stop, as {until, held, by, reason}; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.paused_until is 'The latest end of a pause; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.held_until is 'The latest end of a hold; null: none.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_ids is
+  'Limiters of a partition, from narrow to broad, without the ahead bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_ids.partition_id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_ids.ids is 'Ids of its limiters.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_use is
+  'A limiter of a claimed partition, see _uses.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_use.slots is 'Slots that it has for all claimed partitions together. A limiter that is unknown has no numbers.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_use.jobs is 'How many of the partition''s jobs could pass it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_use.partition_id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_use.limiter_id is 'The limiter; null: it is not there.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_use.breadth is
+  'Scope of the limiter, see _private_limiters.breadth.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_use.tokens is 'Of a throttle: tokens that it has. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_use.capacity is
+  'Of a throttle: tokens that it has when it is full. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_use.reserved_for is
+  'The partition for which a slot is reserved; null: none.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_offer is
+  'What a ranking reads of a claimed partition, see _offers.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.weight is 'In the partition''s own jobs, as decayed is.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.decayed is 'What counts against its share, in its own jobs.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.allow is 'The most jobs that may go.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.offer is 'How many of them are ranked.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.bucket is 'The least tokens of the partition''s own throttles.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.unfilled_bucket is 'The same of those that are not full.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.goes_on is 'Whether its batch takes only some of the jobs that could go.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.is_new is 'Whether none of its jobs was admitted in the last second.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.goes_first is 'Whether its next job goes before all others.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.partition_id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.head_priority is
+  'Its head, the place from which its due jobs are read: see _private_partitions.head_priority.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.head_run_at is 'Second part of the head.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_offer.head_id is 'Third part of the head.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_partition_admitted is
+  'What a pass put in flight of one partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.jobs is 'Those of the admitted jobs that were not in flight before.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.cost is 'Tokens that these take.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.partition_id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.admitted is 'How many of its jobs were admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.first_job_id is
+  'The lowest id that Graphile Worker gave one of them: the probe, if the partition is probing.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_move is 'Another partition that a failed job moves to. The same type stands in src/db/releasing.ts.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_move.key is 'Key of the partition that the job moves to.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_move.shard is 'Its shard. It counts only if the partition is new.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_move.context is
+  'What the policy''s context gave for the job. It counts only if the partition is new.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_move.weight is
+  'Weight of the partition. It counts only if the partition is new.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_move.cost is 'Tokens that the job takes there from each throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_move.limits is
+  'Limits of the partition, as resolved. They count only if the partition is new.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_retry is
+  'How a worker process says that a failed job is tried again, see _release. The same type stands in src/db/releasing.ts.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry.attempt is 'The attempt that failed.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry.revision is 'The revision that its row had; null: whichever it has.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry."giveUp" is 'True: it fails for good.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry.native is 'True: Graphile Worker retries it, at the policy''s time.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry."after" is 'Seconds until it is due.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry."giveBack" is 'True: the run was no attempt.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry."jobKey" is 'Given with giveBack.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry.move is 'The partition it moves to; null: it stays.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry.task is 'Graphile Worker''s identifier of the task.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry.priority is
+  'Priority of the retry; null: 0. Lower goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_retry."maxAttempts" is 'After so many attempts it fails for good.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_finished_job is
+  'How a worker process says that a job has finished, see _release.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.admission is 'Owner of the slots, see _private_in_flight_jobs.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.ok is 'Null: nobody saw how it ended, and it counts as neither.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.ends is 'Graphile Worker is recording its end just now.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.retries is 'Whether retry was given.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.job is 'Graphile Worker''s id.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.task is 'Graphile Worker''s identifier of the task.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.lag_ms is
+  'Milliseconds from when it could have started to its start; null: not known.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.duration_ms is
+  'Milliseconds that it ran; null: not known.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.attempt is
+  'The attempt that ended; null: whichever occupies the slots.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.retry is 'How it is tried again; null: it is not.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.ordinality is 'Its place in the release, from 1.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_now is
+  'What a limiter has left at a time, see _limiters_now. Read under a lock on the limiter, in a later statement than the lock, unless it is only shown.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.id is 'Number of the limiter.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.gate is 'Name of the gate; ahead for the ahead bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.kind is
+  'throttle, concurrency, adaptive_concurrency or ahead.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.breadth is
+  'The scope as a number: 0 one partition, 1 a key of its own, 2 the policy, 3 the ahead bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now."position" is
+  'Place of the gate in the policy''s list, from 0.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.scope_key is
+  'What it counts over, see _private_limiters.scope_key.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.rate is
+  'Throttle: tokens that come in per seconds, with overrides. 0: nothing goes. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.per is
+  'Throttle: seconds in which rate tokens come. Sliding window: its length in seconds. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.capacity is
+  'Throttle: tokens that it has when it is full. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.tokens is
+  'Throttle: tokens that it has. Negative after a job dearer than that. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.spent is
+  'Sliding window: what was spent, oldest first. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.slots is
+  'Cap: how many more jobs may be in flight. Without a bound: 2147483647. Throttle: null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.cap is
+  'Cap: how many jobs may be in flight at once, with overrides. Null: throttle, or no bound.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.in_flight is
+  'Slots that are occupied. 0 for a throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.reserved_for is
+  'The partition for which one slot is reserved, if it still waits; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.reserved_until is
+  'End of the reservation, also of one that counts no more.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.ending is
+  'Ahead bound: released jobs that Graphile Worker still has. Else 0.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.measured is
+  'Ahead bound: jobs that finished in a second, if it is time to measure anew. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.remembered is
+  'Sliding window: for how many seconds it must know what was spent. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.admitted is
+  'Jobs that were admitted through it, as in _private_limiters.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_left is 'What a pass leaves of a limiter, see _left_after.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.now is 'What it had before the pass.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.jobs is 'Jobs that the pass put in flight under it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.slots_left is
+  'Cap: how many more jobs may be in flight. Throttle: null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.tokens_left is
+  'Throttle: tokens that it has then. Cap: null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.spent_then is
+  'Sliding window: what is spent then, oldest first. Else null.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_leftover is
+  'What a pass leaves of a claimed partition, see _leftovers.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.probe_job_id is 'The probe that is out.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_id is 'The next of its due jobs; null: it has none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_chosen is 'Whether the pass chose this job and could not hand it over.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.next_run_at is 'If it has no due job: when the first of its others is due.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.partition_id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.limiter_ids is 'Its limiters, from narrow to broad.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.weight is 'Its share in relation to other partitions.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.due_at is
+  'When its next job was due, as the pass found it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.waiting_since is
+  'Since when it had due jobs and none was admitted, as the pass found it; null: it had none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.decayed is
+  'What counts against its share after the pass: jobs, or seconds if fairness is by work.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.admitted is 'How many of its jobs the pass admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_priority is 'Priority of its next job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_run_at is 'When its next job was due.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_cost is
+  'Tokens that its next job takes from each throttle.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_lack is
+  'A limiter without room for a partition''s next job, see _lacks.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ord is 'Its place among the partition''s limiters.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.limiter_id is 'Null: the limiter is not there.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ready_at is 'When it may have room; null: nobody knows.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.partition_id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.breadth is
+  'Scope of the limiter, see _private_limiters.breadth.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.kind is 'Kind of the limiter.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.by_tokens is 'True: it lacks tokens. False: it lacks a slot.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.reason is
+  'Why the partition waits for it. docs/operating.md lists the reasons.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_verdict is
+  'What a pass decides about a claimed partition, see _verdicts.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.lack is 'The first limiter it waits for. Its fields are null if there is none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.leftover is 'What the pass leaves of the partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.reason is 'Why due jobs stay; null: none does.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.denied_until is
+  'When it is looked at again if nobody wakes it; null: at once. infinity: it must be woken.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.blocked_on is 'The limiter it waits for; null: none.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_waiting_job is
+  'A job that waits in Graphile Worker and may be adopted, as _waiting_jobs saw it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.id is 'Graphile Worker''s id.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.revision is 'Revision of its row.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.attempts is 'How many attempts have started.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.job_key is 'Its key; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_staging is
+  'What a staging call returns for each job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.n is 'Its place in the caller''s input.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.id is 'Null if the job was dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.job is 'A job that was passed on, as Graphile Worker returned it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.staged is
+  'True: it waits for its gates. False: Graphile Worker has it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.task_identifier is
+  'Graphile Worker''s identifier of the task.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.run_at is 'When it is due.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.max_attempts is 'How many attempts it has.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.job_key is 'Its key; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.priority is 'Lower goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.flags is
+  'Graphile Worker''s flags that the caller gave; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.created_at is 'When it was staged.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.policy is 'Policy of its task; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.partition is
+  'Key of its partition; null: not worked out yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.shard is 'Shard of its partition.';

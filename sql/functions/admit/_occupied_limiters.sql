@@ -1,0 +1,23 @@
+-- The limiters in which each admitted job occupies a slot: none of its throttles, whose tokens do not come back. (Half of
+-- what releases locked and wrote was throttles.)
+create or replace function :DISPATCH_POLICY_SCHEMA._occupied_limiters(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
+  p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
+  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[]
+) returns table (
+  job_id bigint, staged_id bigint, policy_id int, partition_id uuid, limiter_ids bigint[], cost float8, work float8,
+  counted boolean, revision int
+) language sql stable as $$
+  with of_partition as materialized (
+    select p.id, p.policy_id, :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work) as work, array(
+        select u.id from unnest(p.limiter_ids) u (id)
+        where u.id not in (select l.id from unnest(p_limiters) l where l.tokens is not null)) as limiter_ids
+    from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids)
+  )
+  select a.job_id, a.staged_id, h.policy_id, h.id, h.limiter_ids, c.cost, h.work, a.counted, a.revision
+  from unnest(p_admissions) a
+  join unnest(p_candidates) c on c.staged_id = a.staged_id
+  join of_partition h on h.id = c.partition_id
+  where a.job_id is not null;
+$$;

@@ -1,0 +1,17 @@
+-- How many jobs of a policy its workers finish in a second.
+--
+-- It is the greater of two numbers: how many they finished in the last measured second, and how many a second since then.
+-- So it grows within a few passes when workers start. If many jobs end together, the second number is too high. So the
+-- result is at most what the slots can do at the mean duration of the policy's shortest task.
+--
+--   p_slots   of the worker pools; null: not known
+create or replace function :DISPATCH_POLICY_SCHEMA._pace(
+  ahead :DISPATCH_POLICY_SCHEMA._private_limiters, p_slots int, p_now timestamptz
+) returns float8 language sql immutable as $$
+  select least(
+    p_slots / (select nullif(min(d.seconds), 0) from unnest(ahead.durations) d),
+    greatest(
+      ahead.finished_per_second,
+      (ahead.released - ahead.sampled_released)
+        / greatest(abs(extract(epoch from p_now - ahead.sampled_at))::float8, 0.1)));
+$$;

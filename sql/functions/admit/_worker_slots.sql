@@ -1,0 +1,14 @@
+-- How many jobs the worker pools that have a task of this policy run at once. Null: no pool that lives has said so.
+--
+--   assumed   the same, or 100 if it is not known: without a number of their own, such workers would get no job at all
+--   alike     whether each of these pools has all tasks of the policy
+create or replace function :DISPATCH_POLICY_SCHEMA._worker_slots(
+  p_policy_id int, out slots int, out assumed int, out alike boolean
+) language sql stable as $$
+  select sum(w.slots)::int, coalesce(sum(w.slots)::int, 100), coalesce(bool_and(w.tasks @> t.tasks), true)
+  from (
+    select array_agg(x.task_identifier) as tasks
+    from :DISPATCH_POLICY_SCHEMA._private_policy_tasks x where x.policy_id = p_policy_id
+  ) t
+  join :DISPATCH_POLICY_SCHEMA._private_workers w on w.stale_at > clock_timestamp() and w.tasks && t.tasks;
+$$;

@@ -1,0 +1,97 @@
+-- Moves jobs that never ran out of Graphile Worker and into staging, in one statement. complete_jobs deletes and returns
+-- them, so each job is in one place or in the other. A job keeps its id, so what users hold of it stays valid; Graphile
+-- Worker never gives an id twice.
+--
+-- If a job of the same key is staged, it was added later (_adopt_jobs has dropped older ones): then it stays, and this one
+-- leaves without a trace, as in Graphile Worker.
+--
+--   moved     how many jobs Graphile Worker gave
+--   unkeyed   those whose payload has no key; the caller undoes this call then
+--
+-- Raises lock_not_available if one of the jobs was fetched, replaced or staged anew since it was looked at.
+create or replace function :DISPATCH_POLICY_SCHEMA._move_into_staging(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text,
+  p_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[], out moved int, out unkeyed bigint[]
+) language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set jit = off   -- as _stage_batch
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_name text := (p_policy).name;
+  v_definition jsonb := (p_policy).definition;
+  v_resolves boolean := ((p_policy).definition ->> 'resolvesInSql')::boolean;
+  v_cost float8 := coalesce(
+    case when ((p_policy).definition ->> 'resolvesInSql')::boolean then ((p_policy).definition ->> 'cost')::float8 end, 1);
+  v_limits jsonb := :DISPATCH_POLICY_SCHEMA._constant_limits((p_policy).definition);
+  v_droppable boolean := coalesce(
+    :DISPATCH_POLICY_SCHEMA._is_droppable((p_policy).when_full, (p_policy).max_pending_in_all), false);
+  v_changed boolean;
+  v_staged int;
+  v_kept_keys text[];
+begin
+  with job as materialized (
+    select j.id, j.payload, j.priority, j.max_attempts, j.created_at, j.key as job_key, w.queue_name,
+      :DISPATCH_POLICY_SCHEMA._run_at(j.run_at) as run_at,
+      -- Graphile Worker writes the time of the call if the caller gave none
+      j.run_at <> j.created_at and j.run_at <> j.updated_at as run_at_given,
+      -- it may be a copy of an admitted job's, with a flag that no staged job may have
+      case when j.flags is not null then array(
+        select f from jsonb_object_keys(j.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end as flags,
+      (j.revision, j.attempts) <> (w.revision, w.attempts) as changed,
+      case when v_resolves then :DISPATCH_POLICY_SCHEMA._key_or_null(v_definition, j.payload, p_task) end as key
+    from :GRAPHILE_WORKER_SCHEMA.complete_jobs(array(select u.id from unnest(p_jobs) u)) j
+    join unnest(p_jobs) w on w.id = j.id
+  ),
+  partition as materialized (
+    select k.key, :DISPATCH_POLICY_SCHEMA._partition_id(v_name, k.key) as id
+    from (select distinct j.key from job j where j.key is not null) k
+  ),
+  put as materialized (
+    select j.*, k.id as partition_id, j.run_at <= v_now as due from job j left join partition k on k.key = j.key
+  ),
+  staged as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
+      id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, priority,
+      flags, cost, due, created_at, droppable)
+    overriding system value
+    select p.id, p.partition_id, p_task, p.payload, p.queue_name, p.run_at, p.run_at_given, p.max_attempts, p.job_key,
+      p.priority, p.flags, v_cost, p.due, p.created_at, v_droppable
+    from put p order by p.job_key
+    on conflict (job_key) where job_key is not null do nothing
+    returning id, partition_id, priority, run_at, due
+  ),
+  note as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
+    select a.*
+    from (
+      select s.partition_id, min(s.run_at) as due_at, bool_or(not s.due) as later
+      from staged s where s.partition_id is not null group by s.partition_id
+    ) w
+    join partition k on k.id = w.partition_id
+    left join (
+      select distinct on (s.partition_id) s.partition_id, s.priority, s.run_at, s.id from staged s where s.due
+      order by s.partition_id, s.priority, s.run_at, s.id
+    ) f on f.partition_id = w.partition_id
+    cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
+      v_name, k.id, k.key, coalesce(v_definition ->> 'shard', 'default'), (p_policy).version, '{}',
+      (v_definition ->> 'weight')::float8, v_limits, w.due_at, v_cost, f.id is not null, f.priority,
+      f.run_at, f.id, f.id is not null and w.later) a
+  ),
+  keyless as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy)
+    select s.id, v_name from staged s where s.partition_id is null
+  )
+  select count(*), coalesce(bool_or(p.changed), false), (select count(*) from staged),
+    coalesce(array_agg(p.id) filter (where v_resolves and p.key is null), '{}'),
+    array_agg(p.job_key) filter (where p.job_key is not null and p.id not in (select s.id from staged s))
+  into moved, v_changed, v_staged, unkeyed, v_kept_keys from put p;
+  -- a staged job that did not know this one was committed meanwhile, and is older
+  if v_changed or exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s join unnest(p_jobs) w on w.job_key = s.job_key
+    where s.job_key = any(v_kept_keys) and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
+  ) then
+    raise exception 'dispatch_policy: a job changed meanwhile' using errcode = 'lock_not_available';
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(v_name, v_staged);
+end
+$$;

@@ -1,0 +1,28 @@
+-- A page of the jobs that wait in Graphile Worker for a task, in the order of their ids, and that adopt may move.
+--
+-- These are left out: jobs that run or have failed for good; jobs that this package admitted, parked or took over; jobs
+-- with run_at infinity, which never start by themselves; and, if the policy's retries go past the gates, retries.
+--
+-- It reads the ids in their order and stops at the limit. Without statistics the planner would sort all jobs each time:
+-- 330 ms a page of 20,000 jobs.
+--
+-- The view locks nothing, so any of these may change at once. _adopt_jobs compares the revisions again under its locks.
+create or replace function :DISPATCH_POLICY_SCHEMA._waiting_jobs(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text, p_after bigint, p_limit int
+) returns :DISPATCH_POLICY_SCHEMA._private_waiting_job[] language sql stable
+set plan_cache_mode = force_generic_plan set enable_sort = off set enable_seqscan = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+  select array(
+    select row(j.id, j.revision, j.attempts::int, j.key, j.queue_name):::DISPATCH_POLICY_SCHEMA._private_waiting_job
+    from :GRAPHILE_WORKER_SCHEMA.jobs j
+    where j.task_identifier = p_task and j.id > p_after
+      and j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
+      and (j.attempts = 0 or (p_policy).retries = 'restage')
+      and (j.flags is null or not :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at))
+      and not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
+      and not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
+        where o.job_id = j.id and o.revision = j.revision)
+    order by j.id limit p_limit);
+$$;

@@ -1,0 +1,25 @@
+-- Hands these staged jobs back to Graphile Worker, past their policy and without an admission: all of them, or it raises.
+-- The caller has locked them. It is the one way back: of a policy's jobs (hand_back) and of all (uninstall).
+--
+--   handed_back   all that Graphile Worker has now
+--   parked        those of them that had failed, and wait there for their retry
+--   replaced      jobs that left without a trace: a newer one of the key is there, or the parked job is gone
+create or replace function :DISPATCH_POLICY_SCHEMA._hand_back(
+  p_ids bigint[], out handed_back int, out parked int, out replaced int
+) language plpgsql volatile as $$
+declare
+  v_keys text[] := array(
+    select s.job_key from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(p_ids) and s.job_key is not null);
+begin
+  perform :DISPATCH_POLICY_SCHEMA._before_change(p_ids);
+  parked := :DISPATCH_POLICY_SCHEMA._hand_back_parked(p_ids);
+  handed_back := parked + :DISPATCH_POLICY_SCHEMA._hand_back_new(p_ids);
+  replaced := cardinality(p_ids) - handed_back;
+  perform :DISPATCH_POLICY_SCHEMA._count_removed(array(
+    select s.task_identifier from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids)));
+  delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(p_ids);
+  delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids);
+  perform :DISPATCH_POLICY_SCHEMA._give_up_replaced(v_keys) where v_keys <> '{}';
+end
+$$;

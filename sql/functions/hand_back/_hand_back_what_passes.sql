@@ -1,0 +1,47 @@
+-- Hands these staged jobs back. If Graphile Worker refuses them together, it tries halves, down to the single job. A job
+-- that is refused alone is set aside with the error, still staged. A job that waits for another transaction stays as it is
+-- for the next call; after 40 waits the others do as well.
+--
+--   handed_back, parked, replaced   see _hand_back
+--   refused                         jobs that Graphile Worker refuses
+create or replace function :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(
+  p_ids bigint[], out handed_back int, out parked int, out replaced int, out refused int
+) language plpgsql
+set lock_timeout = '50ms' as $$
+declare
+  v_todo jsonb := jsonb_build_array(jsonb_build_array(1, cardinality(p_ids)));
+  v_from int;
+  v_to int;
+  v_waits int := 0;
+  v_back record;
+begin
+  handed_back := 0;
+  parked := 0;
+  replaced := 0;
+  refused := 0;
+  while p_ids <> '{}' and jsonb_array_length(v_todo) > 0 and v_waits < 40 loop
+    v_from := v_todo -> -1 ->> 0;
+    v_to := v_todo -> -1 ->> 1;
+    v_todo := v_todo - -1;
+    begin
+      v_back := :DISPATCH_POLICY_SCHEMA._hand_back(p_ids[v_from:v_to]);
+      handed_back := handed_back + v_back.handed_back;
+      parked := parked + v_back.parked;
+      replaced := replaced + v_back.replaced;
+    exception when others then
+      perform set_config('lock_timeout', '5ms', true);
+      v_waits := v_waits + case when sqlstate = '55P03' then 1 else 0 end;
+      if :DISPATCH_POLICY_SCHEMA._concerns_all(sqlstate) then
+        raise;
+      elsif v_from < v_to then
+        v_todo := v_todo || :DISPATCH_POLICY_SCHEMA._halves(v_from, v_to);
+      elsif sqlstate <> '55P03' then
+        refused := refused + 1;
+        perform :DISPATCH_POLICY_SCHEMA._set_aside(
+          p_ids[v_from], p_ids[v_from:v_from], sqlerrm, false, clock_timestamp());
+        perform :DISPATCH_POLICY_SCHEMA._before_change(p_ids[v_from:v_from]);
+      end if;
+    end;
+  end loop;
+end
+$$;

@@ -1,0 +1,48 @@
+-- Moves jobs of a policy's task that wait in Graphile Worker into staging, in the order of their ids: at most `count`,
+-- and only those after the id `after`. Jobs that run stay. A job that has failed before is parked.
+--
+-- `matched` counts the jobs that wait, `changed` those that were adopted. The others were locked or have no key. If
+-- `matched` is `count`, there may be more: call it again after `last_id`, in a transaction of its own.
+--
+--   select * from dispatch_policy.adopt('fetch_endpoint');
+create or replace function :DISPATCH_POLICY_SCHEMA.adopt(
+  task text, count int default 2000, after bigint default 0, reason text default null, by text default null,
+  dry_run boolean default false
+) returns table (matched int, changed int, last_id bigint) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[];
+begin
+  if adopt.count is null or adopt.count < 1 then
+    raise exception 'dispatch_policy: adopt: count is %, expected a whole number from 1',
+      coalesce(adopt.count::text, 'null') using errcode = 'DPARG';
+  end if;
+  select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
+  join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+  where t.task_identifier = adopt.task;
+  if v_policy.id is null then
+    raise exception 'dispatch_policy: adopt: task is %, expected a task with a policy; start a process that has the policy first',
+      coalesce(quote_literal(adopt.task), 'null') using errcode = 'DPARG';
+  elsif not v_policy.enabled then
+    raise exception 'dispatch_policy: adopt: policy % is switched off, so ticks would admit the jobs past its gates; call switch_policy first',
+      quote_literal(v_policy.name) using errcode = 'DPARG';
+  end if;
+  if coalesce(adopt.dry_run, false) then
+    v_jobs := :DISPATCH_POLICY_SCHEMA._waiting_jobs(v_policy, adopt.task, coalesce(adopt.after, 0), adopt.count);
+    return query select cardinality(v_jobs), 0, v_jobs[cardinality(v_jobs)].id;
+    return;
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'adopt');
+  select a.matched, a.changed, a.last_id into matched, changed, last_id
+  from :DISPATCH_POLICY_SCHEMA._adopt(v_policy, adopt.task, coalesce(adopt.after, 0), adopt.count) a;
+  if matched > 0 then
+    perform :DISPATCH_POLICY_SCHEMA._audit('adopt', v_policy.name, null, null, null,
+      jsonb_build_object('task', adopt.task, 'after', adopt.after, 'last_id', last_id), adopt.reason, adopt.by, matched,
+      changed);
+  end if;
+  return next;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.adopt from public;

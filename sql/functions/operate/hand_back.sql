@@ -1,0 +1,44 @@
+-- Hands up to `count` waiting jobs of a policy back to Graphile Worker, past the policy: failed ones with the time of their
+-- retry, the others as they were added. The policy must be switched off, because workers would stage the jobs again. Call
+-- it until `changed` is 0. `refused` counts jobs that Graphile Worker refuses: they stay, set aside with the error.
+-- `dry_run` only counts.
+--
+--   select * from dispatch_policy.switch_policy('fetch_endpoint', false);
+--   select * from dispatch_policy.hand_back('fetch_endpoint');
+create or replace function :DISPATCH_POLICY_SCHEMA.hand_back(
+  policy text, count int default 500, reason text default null, by text default null, dry_run boolean default false
+) returns table (matched int, changed int, refused int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(hand_back.policy);
+  v_ids bigint[];
+  v_back record;
+begin
+  if hand_back.count is null or hand_back.count < 1 then
+    raise exception 'dispatch_policy: hand_back: count is %, expected 1 or more', coalesce(hand_back.count::text, 'null')
+      using errcode = 'DPARG';
+  end if;
+  if hand_back.dry_run then
+    matched := (select count(*) from :DISPATCH_POLICY_SCHEMA._staged_of(hand_back.policy) s);
+    changed := 0;
+    refused := 0;
+    return next;
+    return;
+  end if;
+  if v_policy.enabled then
+    raise exception 'dispatch_policy: hand_back: policy % is on, expected it off, or workers stage its jobs again: call switch_policy(%, false) first',
+      quote_literal(hand_back.policy), quote_literal(hand_back.policy) using errcode = 'DPARG';
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._check_isolation('hand_back');
+  v_ids := :DISPATCH_POLICY_SCHEMA._lock_staged(hand_back.policy, hand_back.count);
+  v_back := :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(v_ids);
+  matched := cardinality(v_ids);
+  changed := v_back.handed_back + v_back.replaced;
+  refused := v_back.refused;
+  perform :DISPATCH_POLICY_SCHEMA._audit('hand_back', hand_back.policy, null, null, null,
+    jsonb_build_object('count', hand_back.count), hand_back.reason, hand_back.by, matched, changed);
+  return next;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.hand_back from public;

@@ -1,0 +1,55 @@
+-- Hands all waiting jobs back to Graphile Worker, removes the crontab task's job and drops the schema. One call is one
+-- bounded step: call it, each time in a transaction of its own, until `dropped` is true. To end in between loses nothing,
+-- and the next call goes on. Only the owner of the schema may call it.
+--
+-- The first step switches every policy off, so that producers add their jobs to Graphile Worker from then on. Jobs in
+-- flight are in Graphile Worker already: they stay there, and run as plain jobs. It refuses while worker pools live, unless
+-- forced.
+--
+--   handed_back   jobs that this step handed back; `parked`: those that had failed, and wait there for their retry
+--   replaced      jobs that left without a trace, because a newer one of the key is there
+--   refused       jobs that Graphile Worker refuses. They stay, set aside with the error, and the schema stays with them
+--   unlocked      jobs that were locked by worker pools that were killed. They run again
+--   tick_jobs     jobs of the crontab's task that were removed
+create or replace function :DISPATCH_POLICY_SCHEMA.uninstall(
+  force boolean default false, count int default 500
+) returns table (
+  handed_back int, parked int, replaced int, refused int, unlocked int, tick_jobs int, dropped boolean
+) language plpgsql
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '900ms'   -- as _lock_out: the drop waits for every table
+set client_min_messages = 'warning' as $$
+#variable_conflict use_column
+declare
+  v_ids bigint[];
+begin
+  if uninstall.count is null or uninstall.count < 1 then
+    raise exception 'dispatch_policy: uninstall: count is %, expected 1 or more', coalesce(uninstall.count::text, 'null')
+      using errcode = 'DPARG';
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._check_isolation('uninstall');
+  if not coalesce(uninstall.force, false) then
+    perform :DISPATCH_POLICY_SCHEMA._refuse_live_workers('uninstall', null);
+  end if;
+  update :DISPATCH_POLICY_SCHEMA._private_policies p set operator_enabled = false where p.enabled;
+  if found then
+    perform :DISPATCH_POLICY_SCHEMA._audit('uninstall', null, null, null, null,
+      jsonb_build_object('force', uninstall.force), null, null, 0, 0);
+  end if;
+  unlocked := 0;
+  tick_jobs := 0;
+  dropped := false;
+  v_ids := :DISPATCH_POLICY_SCHEMA._lock_staged(null, uninstall.count);
+  if v_ids <> '{}' then
+    select b.* into handed_back, parked, replaced, refused
+    from :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(v_ids) b;
+  else   -- only without a lock of its own, so that it cannot be in a deadlock
+    select l.* into handed_back, parked, replaced, refused, unlocked, tick_jobs, dropped
+    from :DISPATCH_POLICY_SCHEMA._lock_out(coalesce(uninstall.force, false), uninstall.count) l;
+    if dropped then   -- here and not in a function that returns a row to this one: PostgreSQL would look it up again
+      execute format('drop schema %I cascade', :'DISPATCH_POLICY_SCHEMA');
+    end if;
+  end if;
+  return next;
+end
+$$;

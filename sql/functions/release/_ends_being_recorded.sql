@@ -1,0 +1,20 @@
+-- The jobs whose success Graphile Worker is recording at this moment, if an ahead bound counts them. Called before the
+-- limiters are locked, so that nobody waits for it. _still_ending checks again which of them are left.
+create or replace function :DISPATCH_POLICY_SCHEMA._ends_being_recorded(
+  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_limiter_ids bigint[]
+) returns bigint[] language plpgsql as $$
+begin
+  if not exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_policies p
+    where p.ahead_limiter_id = any(p_limiter_ids) and coalesce(p.ahead_seconds, p.ahead) is not null
+  ) then
+    return '{}';
+  end if;
+  return array(
+    select f.job from unnest(p_jobs) f
+    cross join lateral (   -- one look at the index for each job
+      select from :GRAPHILE_WORKER_SCHEMA.jobs j
+      where j.id = f.job and j.attempts = f.attempt and j.locked_at is not null limit 1) j
+    where f.ok and f.ends);
+end
+$$;

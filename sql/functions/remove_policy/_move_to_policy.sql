@@ -1,0 +1,49 @@
+-- Moves these staged jobs, which the caller has locked, to another policy. A process that has it works out their partitions
+-- at its next tick, as for jobs whose key only JavaScript knows. Returns how many left the old one.
+--
+-- The payload of a parked job is in Graphile Worker alone. If Graphile Worker has it no longer, it leaves without a trace.
+create or replace function :DISPATCH_POLICY_SCHEMA._move_to_policy(
+  p_into :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[]
+) returns int language plpgsql volatile as $$
+declare
+  v_foreign text := (
+    select min(s.task_identifier) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(p_ids) and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+      where t.task_identifier = s.task_identifier and t.policy_id = (p_into).id));
+  v_moved int;
+begin
+  if v_foreign is not null then
+    raise exception 'dispatch_policy: remove_policy: a waiting job has the task %, expected a task of policy %: declare it there, or remove or hand back these jobs',
+      quote_literal(v_foreign), quote_literal((p_into).name) using errcode = 'DPARG';
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._before_change(p_ids);
+  delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(p_ids);
+  with parked as materialized (   -- without a change, it locks the rows and returns them as they are
+    select j.id, j.payload from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(
+      select s.parked_job_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.id = any(p_ids) and s.parked_job_id is not null)) j
+  ),
+  gone as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(p_ids) and s.parked_job_id is not null and s.parked_job_id not in (select k.id from parked k)
+  ),
+  moved as (
+    update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
+      partition_id = null, due = s.run_at <= clock_timestamp(), retry_at = null, failures = 0, error = null,
+      payload = coalesce(k.payload, s.payload),
+      droppable = :DISPATCH_POLICY_SCHEMA._is_droppable((p_into).when_full, (p_into).max_pending_in_all)
+    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x left join parked k on k.id = x.parked_job_id
+    where x.id = any(p_ids) and s.id = x.id and (s.parked_job_id is null or k.id is not null)
+    returning s.id
+  ),
+  keyless as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy)
+    select m.id, (p_into).name from moved m
+  )
+  select count(*) into v_moved from moved;
+  perform :DISPATCH_POLICY_SCHEMA._count_pending((p_into).name, v_moved);
+  perform :DISPATCH_POLICY_SCHEMA._notify((p_into).name);
+  return cardinality(p_ids);
+end
+$$;

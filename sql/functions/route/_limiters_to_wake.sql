@@ -1,0 +1,23 @@
+-- The limiters whose waiters are looked at in this step: at most `p_max` with a freed row, and those whose time has come.
+-- An explicit tick ignores the ahead bound, so it always looks at those who wait for it.
+create or replace function :DISPATCH_POLICY_SCHEMA._limiters_to_wake(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz, p_max int, p_bounded boolean
+) returns bigint[] language plpgsql stable as $$
+declare
+  v_ids bigint[] := array(
+    select f.limiter_id from (
+      select f.limiter_id from :DISPATCH_POLICY_SCHEMA._private_freed f
+      where f.policy_id = (p_policy).id order by f.id limit p_max
+    ) f
+    union
+    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.policy_id = (p_policy).id and l.wake_at is not null and l.wake_at <= p_now);
+begin
+  if (p_policy).ahead_limiter_id <> all (v_ids)
+    and (not p_bounded or :DISPATCH_POLICY_SCHEMA._waits_in_vain(
+      (p_policy).id, (p_policy).ahead_limiter_id, p_now)) then
+    return v_ids || (p_policy).ahead_limiter_id;
+  end if;
+  return v_ids;
+end
+$$;

@@ -1,0 +1,26 @@
+-- When a limiter's waiters are looked at again, after `woken` of `waiting` were woken; null: when the next freed row says so.
+--
+-- A shared throttle serves its waiters in fair order, so that cheap jobs do not take each token that a dear one waits for.
+-- The next one is woken when there are enough tokens for it, and soon, because those woken before it may need none.
+--
+--   room        how many were looked at      cost    what the jobs of those woken cost
+--   next_cost   what the job of the first that was not woken costs
+create or replace function :DISPATCH_POLICY_SCHEMA._next_wake_at(
+  l :DISPATCH_POLICY_SCHEMA._private_limiter_now, room int, waiting bigint, woken bigint, cost float8, next_cost float8,
+  now timestamptz
+) returns timestamptz language sql stable as $$
+  select case
+    when (l).tokens is not null then
+      case when waiting > woken then greatest(
+        now + interval '1 millisecond',
+        least(
+          case when woken > 0 then now + interval '50 milliseconds' end,
+          :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
+            (l).tokens - cost, (l).rate, (l).per, (l).capacity,
+            case when (l).spent is not null
+              then :DISPATCH_POLICY_SCHEMA._window_spend((l).spent, (l).per, (l).remembered, cost, now) end,
+            coalesce(next_cost, 0), now))) end
+    when woken < least(waiting, room) then now + interval '1 millisecond'   -- another transaction has locked some
+    when (l).ending > 0 and waiting > woken then now + interval '10 milliseconds'
+    when (l).reserved_for is not null then (l).reserved_until end;
+$$;

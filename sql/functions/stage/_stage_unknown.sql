@@ -1,0 +1,30 @@
+-- Adds the jobs of a staging call for whose tasks the calling process knows no policy. Another process may have declared
+-- one: such jobs are staged, as add_jobs stages them. The others go to Graphile Worker.
+--
+--   p_jobs, p_payloads   as _stage_plain takes them
+create or replace function :DISPATCH_POLICY_SCHEMA._stage_unknown(p_jobs json, p_mode text, p_payloads text[])
+returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
+declare
+  v_places int[];   -- of the jobs in the caller's input
+  v_specs :GRAPHILE_WORKER_SCHEMA.job_spec[];
+begin
+  if not exists (
+    select from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
+    join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = j.task
+  ) then
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(p_jobs, p_mode, p_payloads) s;
+    return;
+  end if;
+  select array_agg(j.n order by j.place), array_agg(row(j.task, j.payload, j."queueName", j."runAt",
+    j."maxAttempts"::smallint, j."jobKey", j.priority::smallint, j.flags):::GRAPHILE_WORKER_SCHEMA.job_spec
+    order by j.place)
+  into v_places, v_specs
+  from (
+    select row_number() over () as place, p.* from :DISPATCH_POLICY_SCHEMA._plain_records(p_jobs, p_payloads) p
+  ) j;
+  return query
+  select v_places[s.n], s.staged, s.id, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority,
+    s.flags, s.created_at, s.policy, s.partition, s.shard, s.job
+  from :DISPATCH_POLICY_SCHEMA._stage_specs(v_specs, p_mode, null) s;
+end
+$$;

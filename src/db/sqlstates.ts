@@ -1,0 +1,14 @@
+/** Error codes that functions in sql/functions raise. docs/errors.md says what each means. */
+export const UNKNOWN_POLICY = "DPPOL";
+export const BACKLOG_FULL = "DPFUL";
+export const BAD_KEY = "DPKEY";
+export const IN_USE = "DPUSE";
+/** The codes of a wrong argument. */
+export const BAD_ARGUMENT: ReadonlySet<string | undefined> = new Set(["DPARG", BAD_KEY]);
+/** PostgreSQL's own. */
+export const LOCK_NOT_AVAILABLE = "55P03";
+
+/** Whether a statement named a policy that the database does not have: it may have been removed meanwhile. */
+export function isUnknownPolicy(error: unknown): boolean {
+  return (error as { code?: string } | null)?.code === UNKNOWN_POLICY;
+}

@@ -1,0 +1,32 @@
+import { call, type OperateContext } from "./call.ts";
+import { type Changed, checkVerb, type Why } from "./targets.ts";
+
+/** The options of `handBack`. */
+export type HandBackOptions = {
+  /** The name of the policy whose waiting jobs go. An unknown one is an {@link UnknownPolicyError}. */
+  policy: string;
+} & Why & {
+    /** Counts the jobs, and hands none back. Default false. */
+    dryRun?: boolean | undefined;
+  };
+
+/** Documented at {@link Operate.handBack}. */
+export async function handBack(
+  context: OperateContext,
+  options: HandBackOptions,
+): Promise<Changed & { refused: number }> {
+  checkVerb("handBack", options, { needs: ["policy"], takes: ["reason", "by", "dryRun"] });
+  const { policy, reason, by, dryRun } = options;
+  const step = (dry: boolean) =>
+    call<Changed & { refused: number }>(context, "hand_back", { policy, reason, by, dry_run: dry });
+  const total = await step(true);
+  if (dryRun) return total;
+  for (let changed = -1; changed !== 0; ) {
+    const row = await step(false);
+    changed = row.changed;
+    total.changed += changed;
+    total.refused = row.refused;
+  }
+  total.matched = Math.max(total.matched, total.changed); // jobs that were staged meanwhile
+  return total;
+}

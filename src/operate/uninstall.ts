@@ -1,0 +1,92 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { isBusy } from "../db/outage.ts";
+import { RemovalError } from "../errors.ts";
+import { call, type OperateContext } from "./call.ts";
+import { IDLE_PAUSE_MS, IDLE_STEPS } from "./steps.ts";
+import { checkVerb } from "./targets.ts";
+
+/** The options of `uninstall`. */
+export interface UninstallOptions {
+  /** Uninstalls although worker pools with the preset live. Default false. */
+  force?: boolean | undefined;
+}
+
+/** What an uninstall did. */
+export interface Uninstalled {
+  /** How many waiting jobs Graphile Worker has now. */
+  handedBack: number;
+  /** How many of them had failed: they wait there for the time of their retry. */
+  parked: number;
+  /** How many waiting jobs left without a trace, because a newer job of their key is there. */
+  replaced: number;
+  /** How many jobs were locked by worker pools that were killed. They run again. */
+  unlocked: number;
+  /** How many jobs of the crontab's task `dispatch_policy_tick` were removed. */
+  tickJobs: number;
+}
+
+/** A result of the SQL function. */
+interface Step {
+  readonly handed_back: number;
+  readonly parked: number;
+  readonly replaced: number;
+  readonly refused: number;
+  readonly unlocked: number;
+  readonly tick_jobs: number;
+  readonly dropped: boolean;
+}
+
+const NOTHING: Step = {
+  ...{ handed_back: 0, parked: 0, replaced: 0, refused: 0, unlocked: 0, tick_jobs: 0, dropped: false },
+};
+
+/** Documented at {@link Operate.uninstall}. */
+export async function uninstall(
+  context: OperateContext,
+  options: UninstallOptions = {},
+): Promise<Uninstalled> {
+  checkVerb("uninstall", options, { takes: ["force"] });
+  const total: Uninstalled = { handedBack: 0, parked: 0, replaced: 0, unlocked: 0, tickJobs: 0 };
+  let busy: unknown;
+  for (let idle = 0; idle < IDLE_STEPS; ) {
+    busy = undefined;
+    const step = await call<Step>(context, "uninstall", { force: options.force }).catch((error) => {
+      if (!isBusy(error)) throw error;
+      busy = error;
+      return NOTHING;
+    });
+    total.handedBack += step.handed_back;
+    total.parked += step.parked;
+    total.replaced += step.replaced;
+    total.unlocked += step.unlocked;
+    total.tickJobs += step.tick_jobs;
+    if (step.dropped) return total;
+    if (step.handed_back + step.replaced > 0) idle = 0;
+    else if (step.refused > 0) throw await refused(context, total);
+    else {
+      idle++;
+      await delay(IDLE_PAUSE_MS);
+    }
+  }
+  throw new RemovalError(
+    `uninstall: another session keeps tables or jobs locked; ${soFar(total)}. End long transactions (view ` +
+      "pg_stat_activity), then uninstall again",
+    { cause: busy },
+  );
+}
+
+/** Names a job that Graphile Worker refuses. */
+async function refused({ withPgClient, engine }: OperateContext, total: Uninstalled): Promise<Error> {
+  const jobs = await withPgClient((client) =>
+    engine.view<{ id: string; error: string }>(client, "staged_jobs", "where error is not null order by id"),
+  );
+  return new RemovalError(
+    `uninstall: Graphile Worker refuses ${jobs.length} waiting jobs, expected it to take all; the first is job ` +
+      `${jobs[0]?.id}: ${jobs[0]?.error}; ${soFar(total)}. Remove these jobs (view staged_jobs, column error), then ` +
+      "uninstall again",
+  );
+}
+
+function soFar({ handedBack }: Uninstalled): string {
+  return `${handedBack} jobs were handed back, and the schema stays`;
+}

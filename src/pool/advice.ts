@@ -1,0 +1,38 @@
+import { sharesSessions } from "../db/pooler.ts";
+import { tasksOf } from "../policy/policy.ts";
+import type { PoolContext } from "./pool-context.ts";
+
+/**
+ * Warns, when a pool has started, of what would go wrong in silence. It needs three statements. If they fail, the pool goes on
+ * without advice.
+ */
+export async function advise(context: PoolContext): Promise<void> {
+  const { engine, settings, logger, poolId, withPgClient } = context;
+  try {
+    if (await sharesSessions(engine, context)) logger.warn(POOLED);
+    const tasks = settings.registry.policies.flatMap(tasksOf);
+    for (const task of await withPgClient((client) => engine.tasksWithoutWorker(client, tasks)))
+      logger.warn(withoutWorker(context, task));
+    for (const policy of await withPgClient((client) => engine.otherDefinitions(client, poolId)))
+      logger.warn(twoDefinitions(policy));
+    logger.debug("The set-up has been checked");
+  } catch (error) {
+    logger.debug(`No advice at the start: ${(error as Error).message}`, { error });
+  }
+}
+
+const POOLED =
+  "This worker is connected through a pooler in transaction mode. No notification gets through, so jobs start late, when " +
+  "somebody polls. Connect workers to the server, or to a pooler in session mode. Adding jobs may stay behind this one";
+
+const twoDefinitions = (policy: string) =>
+  `Live workers have two definitions of policy "${policy}" with one version. That of the process which started last is in ` +
+  "force, and jobs that the others add bring the limits of theirs. Give the newer definition a higher version";
+
+function withoutWorker({ settings }: PoolContext, task: string): string {
+  const policy = settings.registry.ofTask(task)?.identifier;
+  return (
+    `No worker that runs now has the task "${task}" of policy "${policy}". Its jobs are admitted, and wait until a worker ` +
+    "has it. Register the task under this name, or start the worker that has it"
+  );
+}

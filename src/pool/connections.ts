@@ -1,0 +1,48 @@
+import { inTime } from "../db/deadline.ts";
+import { makeOwnConnection } from "../db/own-connection.ts";
+import { makeOwnPool, type OwnPool } from "../db/own-pool.ts";
+import type { PoolContext } from "./pool-context.ts";
+
+/** A second one is made only if two loops tick at once. So a tick that waits for a lock does not stop the loop of another policy. */
+const TICK_CONNECTIONS = 2;
+/** A heartbeat may take this part of the time after which a silent pool counts as dead, within these bounds. */
+const BEAT_PARTS = 6;
+const SHORTEST_BEAT_MS = 1000;
+const LONGEST_BEAT_MS = 5000;
+
+export type PoolConnections = ReturnType<typeof makeConnections>;
+
+/**
+ * The connections of a worker pool beside the host's. A tick may wait for a lock for seconds, and then every job that ends
+ * would keep its slot as long. So heartbeats, ticks, releases and sweeps have connections of their own. Each is made when
+ * it is first needed: a worker that does not lead has one for heartbeats and one for releases.
+ *
+ * Ticks, releases and sweeps have deadlines.
+ */
+export function makeConnections({ withPgClient, pgPool, engine, settings, logger, oneShot }: PoolContext) {
+  const aBeat = Math.max(settings.workerStaleAfterMs / BEAT_PARTS, SHORTEST_BEAT_MS);
+  const connecting = { withPgClient, pgPool, timeoutMs: Math.min(aBeat, LONGEST_BEAT_MS) };
+  const forBeats = makeOwnConnection({
+    ...connecting,
+    onFallback: (error) =>
+      logger.warn(`No connection for heartbeats, using the pool's: ${error.message}`, { error }),
+  });
+  const [ticks, releases, sweeps] = [TICK_CONNECTIONS, 1, 1].map((max) =>
+    makeOwnPool({ ...connecting, max }),
+  ) as [OwnPool, OwnPool, OwnPool];
+  const timed = ({ run }: OwnPool) => inTime(engine, oneShot ? withPgClient : run, forBeats.run);
+  return {
+    /** For heartbeats, and for what must not wait behind other work. One callback at a time. */
+    forBeats: forBeats.run,
+    forTicks: timed(ticks),
+    /** For the ends of jobs, one group at a time. */
+    forReleases: timed(releases),
+    forSweeps: timed(sweeps),
+    /** Whether the backend with this process id serves this pool's ticks, releases or sweeps. */
+    owns: (pid: number): boolean => [ticks, releases, sweeps].some((pool) => pool.owns(pid)),
+    close(): void {
+      for (const pool of [ticks, releases, sweeps]) pool.close();
+      forBeats.close();
+    },
+  };
+}

@@ -1,0 +1,116 @@
+import type { Logger, WithPgClient } from "graphile-worker";
+import type { Lead } from "../admit/tick-loop.ts";
+import type { Engine, LostSlot } from "../db/engine.ts";
+import { inHalves } from "../db/halves.ts";
+import { type EventSink, emit } from "../events.ts";
+import { makePulse } from "./pulse.ts";
+import { makeSuspects } from "./suspects.ts";
+
+/** The most jobs in flight that one look reads. */
+const PAGE = 2000;
+/** How often it looks while a gate is full, and while jobs keep ending elsewhere. */
+const LOOK_MS = 1000;
+const LOOK_OFTEN_MS = 50;
+/** For how long after the last find it looks often. */
+const OFTEN_FOR_MS = 10_000;
+
+export interface EndedElsewhereContext {
+  readonly withPgClient: WithPgClient;
+  readonly engine: Engine;
+  readonly events: EventSink;
+  readonly logger: Logger;
+  /** Called with a policy that has slots free again. */
+  readonly onReleased: (policy: string) => void;
+}
+
+/**
+ * Finds admitted jobs that ended in workers without this package. Such workers run beside others while a deployment goes
+ * through. They end jobs and give no slots back, and until the next sweep their gates would stay full.
+ *
+ * It looks at a policy from the time its loop starts, and while its gates are full. Only when such jobs are found, looks
+ * are frequent and the grace is short: a slow process that has the preset must not lose the outcomes of its jobs.
+ */
+export function makeEndedElsewhere(context: EndedElsewhereContext) {
+  const { withPgClient, engine, logger } = context;
+  const watched = new Map<string, { policy: string }>();
+  const suspects = makeSuspects();
+  let after = "0";
+  let oftenUntil = 0;
+  let found = 0;
+  const isOften = () => performance.now() < oftenUntil;
+
+  const pulse = makePulse(async () => {
+    try {
+      if (watched.size === 0) return LOOK_MS;
+      const slots = await look();
+      const released = slots.length === 0 ? 0 : await releaseLost(context, slots, found === 0);
+      if (released > 0) oftenUntil = performance.now() + OFTEN_FOR_MS;
+      found += released;
+      if (isOften()) return LOOK_OFTEN_MS;
+      if (found > 0) logger.info(`${found} jobs ended in workers without this package; now none does`);
+      found = 0;
+    } catch (error) {
+      logger.warn(`Looking for jobs that ended elsewhere failed: ${(error as Error).message}`, { error });
+    }
+    return LOOK_MS;
+  });
+
+  /** Reads a page. Returns the slots that were lost for longer than their grace. */
+  async function look(): Promise<LostSlot[]> {
+    const asked = [...watched];
+    const policies = asked.map(([, { policy }]) => policy);
+    const page = await withPgClient((client) => engine.lookForLost(client, policies, after, PAGE));
+    if (page.after === "0" && page.next_after === "0") {
+      const idle = asked.filter(([, { policy }]) => !page.known.includes(policy));
+      // a pass may have found its gates full meanwhile
+      for (const [line, entry] of idle) if (watched.get(line) === entry) watched.delete(line);
+    }
+    after = page.next_after;
+    return suspects.lost(page, performance.now(), isOften());
+  }
+
+  return {
+    start: (): void => pulse.schedule(LOOK_MS),
+    /** Whether a loop's last pass found gates full. */
+    watch({ policy, shard }: Lead, full: boolean): void {
+      const line = `${policy}\n${shard}`;
+      if (full) watched.set(line, { policy });
+      else if (!isOften()) watched.delete(line);
+    },
+    stop: pulse.stop,
+  };
+}
+
+/** Gives slots back. Returns how many. */
+async function releaseLost(
+  { withPgClient, engine, events, logger, onReleased }: EndedElsewhereContext,
+  slots: readonly LostSlot[],
+  first: boolean,
+): Promise<number> {
+  const left = new Set<string>();
+  await inHalves(
+    slots,
+    async (part) => {
+      for (const job of await withPgClient((client) => engine.releaseLost(client, part))) left.add(job);
+    },
+    ({ job, policy }, error) => {
+      left.add(job);
+      logger.warn(`Policy "${policy}": cannot give back the slot of job ${job}: ${error.message}`, { error });
+    },
+  );
+  const counts = new Map<string, number>();
+  for (const { job, policy } of slots) if (!left.has(job)) counts.set(policy, (counts.get(policy) ?? 0) + 1);
+  const released = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  if (first && released > 0) {
+    logger.warn(
+      `${released} admitted jobs ended in workers without this package (policies: ${[...counts.keys()].join(", ")}). ` +
+        "Such workers give no slots back, so this process does, a moment late. Add the preset to all workers that " +
+        "run these policies' tasks, or stop the others. status() counts such jobs as endedElsewhere",
+    );
+  }
+  for (const [policy, count] of counts) {
+    onReleased(policy);
+    emit(events, "dispatchPolicy:endedElsewhere", { policy, count });
+  }
+  return released;
+}

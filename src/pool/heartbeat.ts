@@ -1,0 +1,75 @@
+import os from "node:os";
+import type { makeTickLoops } from "../admit/tick-loop.ts";
+import type { Lease } from "../db/engine.ts";
+import { type Bid, type makeBids, NO_BID } from "./bids.ts";
+import type { PoolConnections } from "./connections.ts";
+import { ERROR_PAUSE_MS, type PoolContext, type PoolLife } from "./pool-context.ts";
+import { makePulse } from "./pulse.ts";
+import type { Silence } from "./silence.ts";
+import type { makeSweeper } from "./sweeper.ts";
+
+/** What a heartbeat uses and serves. */
+export interface HeartbeatParts {
+  readonly life: PoolLife;
+  readonly connections: Pick<PoolConnections, "forBeats">;
+  readonly bids: ReturnType<typeof makeBids>;
+  readonly silence: Silence;
+  readonly loops: ReturnType<typeof makeTickLoops>;
+  readonly sweeper: ReturnType<typeof makeSweeper>;
+}
+
+/**
+ * A pool's heartbeat: it says that the pool is alive, and bids for leases. By the leases it starts and stops loops, and it
+ * nudges those that have something to do. The heartbeat of a leader also starts the sweeps.
+ */
+export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
+  const { settings, engine, logger } = context;
+  const { life, connections, bids, silence, loops, sweeper } = parts;
+  const pulse = makePulse(beat);
+
+  /** Returns the milliseconds until the next one. */
+  async function beat(): Promise<number> {
+    try {
+      const leases = await send(bids.bid());
+      if (life.stopping) return settings.workerHeartbeatIntervalMs;
+      loops.follow(leases);
+      for (const { policy, shard, leads, waiting, next_in_ms } of leases)
+        if (leads && (waiting || (next_in_ms ?? 1) <= 0)) loops.nudge(policy, shard);
+      const pause = bids.pauseAfter(leases);
+      if (!(loops.size > 0 && leases[0]?.leads && leases[0].busy)) return pause;
+      sweeper.sweepIfDue();
+      return Math.min(pause, sweeper.dueInMs());
+    } catch (error) {
+      if (!life.closed) logger.warn(`Heartbeat failed, trying again: ${(error as Error).message}`, { error });
+      return ERROR_PAUSE_MS;
+    }
+  }
+
+  async function send(bid: Bid): Promise<readonly Lease[]> {
+    const sentAt = performance.now();
+    const leases = await connections.forBeats((client) => engine.beat(client, describePool(), bid));
+    silence.arrived(sentAt);
+    return leases;
+  }
+
+  function describePool() {
+    return {
+      id: context.poolId,
+      // a pool that stops takes no more jobs, so none may be admitted ahead for it
+      slots: life.stopping ? 0 : context.slots,
+      tasks: context.tasks,
+      host: os.hostname(),
+      pid: process.pid,
+      staleAfterMs: settings.workerStaleAfterMs,
+      clockBehindMs: context.clock.atMostMs,
+    };
+  }
+
+  return {
+    ...pulse,
+    /** The first one: it makes the pool known, and bids for nothing. Rejects if it fails. */
+    introduce: (): Promise<unknown> => send(NO_BID),
+  };
+}
+
+export type Heartbeat = ReturnType<typeof makeHeartbeat>;

@@ -1,0 +1,33 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { type TickContext, tickOnce } from "../admit/tick.ts";
+import type { ReleaseQueue } from "../run/release-queue.ts";
+
+/** How long a one-shot pool waits for its last jobs to be released before it looks for the next one. */
+const CATCH_UP_MS = 5000;
+/** It also waits for jobs that may be admitted as soon as this. */
+const SOON_MS = 20;
+
+/**
+ * Ticks every policy until nothing more can be admitted, now or within milliseconds, because Graphile Worker may just be
+ * recording an end.
+ *
+ * It goes on while another pass is busy: that pass may not see the last end here, and nobody would come after it.
+ */
+export async function tickUntilIdle(ticks: TickContext): Promise<void> {
+  const until = performance.now() + CATCH_UP_MS;
+  for (const { identifier: policy } of ticks.registry.policies) {
+    for (;;) {
+      const pass = await tickOnce(ticks, { policy, shard: null, now: null, bounded: true });
+      if (pass.admitted > 0) continue;
+      const soon = pass.busy || (pass.nextInMs !== null && pass.nextInMs <= SOON_MS);
+      if (!soon || performance.now() >= until) break;
+      await delay(SOON_MS);
+    }
+  }
+}
+
+/** Before a one-shot pool looks for its next job: releases what finished, and admits what may go then. */
+export async function catchUp(ticks: TickContext, releases: Pick<ReleaseQueue, "idle">): Promise<void> {
+  await Promise.race([releases.idle(), delay(CATCH_UP_MS, undefined, { ref: false })]);
+  await tickUntilIdle(ticks);
+}

@@ -1,0 +1,34 @@
+import type { Logger, WithPgClient } from "graphile-worker";
+import type { Engine } from "../db/engine.ts";
+
+const AGAIN_MS = 3_600_000;
+const MOST_COUNTED = 10_000;
+
+/**
+ * Warns of policies for which jobs wait, and which no live worker has: they were renamed or removed in the code, and hardly
+ * anybody admits their jobs. While a deployment goes through that may be so for a moment, so it warns at the second look in a
+ * row, and then once an hour.
+ */
+export function makeOrphans(logger: Logger, now = () => performance.now()) {
+  let seen = new Set<string>();
+  const warnedAt = new Map<string, number>();
+
+  return {
+    async look(withPgClient: WithPgClient, engine: Engine): Promise<void> {
+      const orphans = await withPgClient(engine.orphanedPolicies);
+      for (const { policy, jobs } of orphans) {
+        if (!seen.has(policy) || now() - (warnedAt.get(policy) ?? Number.NEGATIVE_INFINITY) < AGAIN_MS)
+          continue;
+        warnedAt.set(policy, now());
+        logger.warn(orphaned(policy, jobs), { policy, jobs });
+      }
+      seen = new Set(orphans.map(({ policy }) => policy));
+    },
+  };
+}
+
+const orphaned = (policy: string, jobs: number) =>
+  `${jobs}${jobs === MOST_COUNTED ? " jobs or more wait" : " jobs wait"} for policy "${policy}", which no live worker has. ` +
+  "At most the crontab's tick admits them, once a minute. If the policy was renamed, move them: " +
+  `remove-policy --policy ${policy} --into NAME. If it was removed, switch it off and call hand-back and remove-policy. ` +
+  "Else start a worker that has it";

@@ -1,0 +1,35 @@
+import type { Job } from "graphile-worker";
+import { sleep } from "../admit/sleeper.ts";
+import { ERROR_PAUSE_MS, type PoolLife } from "./pool-context.ts";
+import type { Silence } from "./silence.ts";
+
+export interface OwnershipContext {
+  readonly silence: Silence;
+  readonly life: Pick<PoolLife, "closed" | "onClose">;
+  /** Sends a heartbeat. Does not reject. */
+  readonly beat: () => Promise<void>;
+  /** Asks the database whether a job is still this pool's. */
+  readonly keeps: (job: Job) => Promise<{ keeps: boolean; now: Date }>;
+}
+
+/** Whether the jobs that a pool has fetched are still its own after a silence. */
+export function makeOwnership({ silence, life, beat, keeps }: OwnershipContext) {
+  /** The heartbeat that is to end a silence, one for all jobs that wait. */
+  let beating: Promise<void> | undefined;
+
+  async function confirm(job: Job): Promise<void> {
+    while (silence.lasts() && !life.closed) {
+      beating ??= beat().finally(() => {
+        beating = undefined;
+      });
+      await beating;
+      if (silence.lasts()) await sleep(ERROR_PAUSE_MS, life.onClose);
+    }
+    await silence.check(job, () => keeps(job));
+  }
+
+  return {
+    /** Before a job runs: null if it is certainly this pool's, else a promise that rejects if others have it now. */
+    confirm: (job: Job): Promise<void> | null => (silence.doubts(job) ? confirm(job) : null),
+  };
+}

@@ -1,0 +1,47 @@
+import type { Logger } from "graphile-worker";
+import { goOnResolving } from "../admit/resolve-again.ts";
+import { type SweepContext, sweepOnce } from "../operate/sweep.ts";
+import type { Registry } from "../policy/registry.ts";
+import { makeOrphans } from "./orphans.ts";
+import type { PoolLife } from "./pool-context.ts";
+
+export interface SweeperContext extends SweepContext {
+  readonly sweepIntervalMs: number;
+  readonly logger: Logger;
+  readonly registry: Registry;
+  /** Called after each sweep: it may have let jobs go. */
+  readonly onSwept: () => void;
+}
+
+/** A leader's sweeps, which find and repair what went wrong. The first is due one interval after the start. */
+export function makeSweeper(context: SweeperContext, life: PoolLife) {
+  const { logger, sweepIntervalMs } = context;
+  const orphans = makeOrphans(logger);
+  let sweptAt = performance.now();
+
+  async function sweep(): Promise<void> {
+    try {
+      const { repaired, failed } = await sweepOnce(context);
+      for (const { step, error } of life.stopping ? [] : failed)
+        logger.warn(`Sweep: ${step}: ${error.message}`, { error });
+      if (Object.values(repaired).some((n) => n > 0))
+        logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
+      await goOnResolving(context.withPgClient, context.engine, context, logger);
+      await orphans.look(context.withPgClient, context.engine);
+      context.onSwept();
+    } catch (error) {
+      if (!life.stopping) logger.warn(`Sweep failed: ${(error as Error).message}`, { error });
+    }
+  }
+
+  return {
+    /** Starts a sweep if one is due. Does not wait for it. */
+    sweepIfDue(): void {
+      if (performance.now() - sweptAt < sweepIntervalMs) return;
+      sweptAt = performance.now();
+      void sweep();
+    },
+    /** Milliseconds until the next sweep is due. */
+    dueInMs: (): number => sweptAt + sweepIntervalMs - performance.now(),
+  };
+}

@@ -1,0 +1,112 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Logger, WithPgClient } from "graphile-worker";
+import type { Engine } from "../db/engine.ts";
+import { type EventSink, emit } from "../events.ts";
+import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
+
+/** So many jobs of a task that a process catches within this time mean that more of them wait in Graphile Worker. */
+const MANY = 10;
+const WITHIN_MS = 5000;
+/** How many jobs one step moves. Ticks and releases wait for a connection as long as a step takes. */
+const STEP = 2000;
+/** How often, and for how long, it looks whether another session has ended its step. */
+const BUSY_MS = 50;
+const BUSY_FOR_MS = 10_000;
+/** Rests so many times as long as it took: to look for a few jobs among many of other tasks takes long. */
+const RESTS = 5;
+
+export interface AdoptionContext {
+  readonly withPgClient: WithPgClient;
+  readonly engine: Engine;
+  readonly events: EventSink;
+  readonly logger: Logger;
+  /** Nothing is adopted while the pool is stopping. */
+  readonly life: { readonly stopping: boolean };
+  readonly fetching: Fetching;
+}
+
+/** Which tasks' jobs a worker pool fetches. */
+export interface Fetching {
+  /** It fetches no more jobs of this task. */
+  stop(task: string): void;
+  /** It fetches them again. */
+  resume(task: string): void;
+}
+
+/**
+ * Adopts the jobs of a task that wait in Graphile Worker, if this process catches many of them at their start. To catch
+ * each one costs a fetch, a copy and a completion.
+ *
+ * Meanwhile this process fetches no job of the task. The waiting jobs are older than new jobs of other tasks, so those
+ * would start only after the last of them has left.
+ */
+export function makeAdoption(context: AdoptionContext) {
+  const { logger, life, fetching } = context;
+  const caughtAt = new Map<string, number[]>();
+  const restUntil = new Map<string, number>();
+  const running = new Map<string, Promise<void>>();
+
+  function isMany(task: string): boolean {
+    const now = performance.now();
+    const times = (caughtAt.get(task) ?? []).filter((time) => time > now - WITHIN_MS);
+    times.push(now);
+    caughtAt.set(task, times.slice(-MANY));
+    return times.length >= MANY && now >= (restUntil.get(task) ?? 0);
+  }
+
+  async function adopt(policy: string, task: string): Promise<void> {
+    const started = performance.now();
+    fetching.stop(task);
+    try {
+      const count = await adoptWaiting(context, policy, task);
+      if (count > 0) logger.info(`Adopted ${count} jobs of ${task} that waited in Graphile Worker`);
+    } catch (error) {
+      // the jobs are still caught one by one, and the next of them try again
+      if (!life.stopping) logger.warn(`Cannot adopt jobs of ${task}: ${(error as Error).message}`, { error });
+    } finally {
+      running.delete(task);
+      caughtAt.delete(task);
+      restUntil.set(task, performance.now() + (performance.now() - started) * RESTS);
+      fetching.resume(task);
+    }
+  }
+
+  return {
+    /** A job of this task starts without an admission. */
+    caught(policy: AnyPolicy, task: string): void {
+      if (policyDefinition(policy).unmanaged !== "enforce" || life.stopping) return;
+      if (!running.has(task) && isMany(task)) running.set(task, adopt(policy.identifier, task));
+    },
+    /** Resolves when no step is under way. */
+    settled: (): Promise<unknown> => Promise.all(running.values()),
+  };
+}
+
+/**
+ * Adopts step by step, until a step is not full. Returns how many. If another session adopts, it waits for that for a while,
+ * but not as long as that likes: the task's jobs are not fetched meanwhile.
+ */
+async function adoptWaiting(
+  { withPgClient, engine, events, life }: AdoptionContext,
+  policy: string,
+  task: string,
+): Promise<number> {
+  let total = 0;
+  let steppedAt = performance.now();
+  for (let after: string | null = "0"; after !== null && !life.stopping; ) {
+    const from: string = after;
+    const step = await withPgClient((client) => engine.adoptUnlessBusy(client, task, from, STEP));
+    if (step?.busy) {
+      if (performance.now() - steppedAt > BUSY_FOR_MS) break;
+      await delay(BUSY_MS);
+      continue;
+    }
+    steppedAt = performance.now();
+    const count = step?.changed ?? 0;
+    if (count > 0) emit(events, "dispatchPolicy:adopt", { policy, task, count });
+    total += count;
+    // jobs that are added meanwhile would keep it going for ever
+    after = step && (step.matched ?? 0) === STEP ? step.last_id : null;
+  }
+  return total;
+}

@@ -1,0 +1,68 @@
+import type { Logger, WithPgClient } from "graphile-worker";
+import type { Engine, Queryable } from "../db/engine.ts";
+import { divide, isOfEntries } from "../db/halves.ts";
+import type { Unreleased } from "./unreleased.ts";
+
+export interface FlushContext {
+  readonly withPgClient: WithPgClient;
+  readonly engine: Engine;
+  readonly logger: Logger;
+}
+
+/** What became of a group of finished jobs. */
+export interface Flushed {
+  readonly group: readonly Unreleased[];
+  /** Those to be tried again. */
+  readonly again: readonly Unreleased[];
+  /** `may_rest` of each part of the group: see `engine.release`. */
+  readonly answers: readonly (boolean | null)[];
+  /** Undefined: no failure, other than of single jobs, which are left to a sweep. */
+  readonly failure: { readonly error: unknown } | undefined;
+}
+
+/**
+ * Releases a group of finished jobs. Never rejects.
+ *
+ * It asks for a client at once, before Graphile Worker does for its next fetch. `take` is called when the client is
+ * there, so that jobs that finish meanwhile go with the group; or when no client could be had.
+ */
+export async function flush(
+  { withPgClient, engine, logger }: FlushContext,
+  take: () => readonly Unreleased[],
+): Promise<Flushed> {
+  let group: readonly Unreleased[] = [];
+  const again = new Set<Unreleased>();
+  const answers: (boolean | null)[] = [];
+  const takeGroup = () => {
+    group = take();
+    for (const one of group) again.add(one);
+  };
+  const release = async (client: Queryable, part: readonly Unreleased[]) => {
+    const jobs = part.map(({ job }) => job);
+    const { left_ids, may_rest } = await engine.release(client, jobs);
+    answers.push(may_rest);
+    const left = new Set(left_ids);
+    for (const one of part) if (!left.has(one.job.job)) again.delete(one);
+  };
+  const releasePart = (part: readonly Unreleased[]) => withPgClient((client) => release(client, part));
+  const leaveToSweep = (one: Unreleased, refusal: Error) => {
+    again.delete(one);
+    logger.warn(
+      `Could not release job ${one.job.job} of policy ${one.policy}, a sweep gives its slot back: ${refusal.message}`,
+      { error: refusal },
+    );
+  };
+  try {
+    await withPgClient((client) => {
+      takeGroup();
+      return release(client, group);
+    }).catch((error) => {
+      if (!isOfEntries(error)) throw error;
+      return divide(group, error, releasePart, leaveToSweep);
+    });
+    return { group, again: [...again], answers, failure: undefined };
+  } catch (error) {
+    if (group.length === 0) takeGroup();
+    return { group, again: [...again], answers, failure: { error } };
+  }
+}

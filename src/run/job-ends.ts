@@ -1,0 +1,39 @@
+import type { Job, Logger, WithPgClient } from "graphile-worker";
+import type { Engine } from "../db/engine.ts";
+import type { EventSink } from "../events.ts";
+import { attemptOf } from "./fetched-job.ts";
+import { finishedJob, replacedJob } from "./finished-job.ts";
+import type { ReleaseQueue } from "./release-queue.ts";
+import type { RunningJob } from "./running-jobs.ts";
+
+export interface JobEndsContext {
+  readonly withPgClient: WithPgClient;
+  readonly engine: Engine;
+  readonly logger: Logger;
+  readonly events: EventSink;
+}
+
+/** Turns the ends of jobs into releases. */
+export function makeJobEnds(
+  releases: Pick<ReleaseQueue, "push">,
+  { withPgClient, engine, logger, events }: JobEndsContext,
+) {
+  return {
+    /** A job that occupies a slot ended. Resolves when its release was flushed once. */
+    release(job: Job, running: RunningJob, error: unknown): Promise<void> {
+      const finished = finishedJob(job, { ...running, error }, { logger, events });
+      return releases.push({ ...finished, ends: true }, running.policy.identifier);
+    },
+    /** A job without a slot ended. If it had replaced one with a slot under its key, that slot is given back. */
+    async releaseReplaced(job: Job): Promise<void> {
+      try {
+        const admission = await withPgClient((client) => engine.replacedAdmission(client, attemptOf(job)));
+        if (admission === null) return;
+        await releases.push(replacedJob(job, admission), "");
+      } catch (error) {
+        const { message } = error as Error;
+        logger.warn(`Job ${job.id} may leave a slot taken until the next sweep: ${message}`, { error });
+      }
+    },
+  };
+}

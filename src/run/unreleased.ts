@@ -1,0 +1,64 @@
+import type { FinishedJob } from "../db/engine.ts";
+
+/** The most fresh jobs in one flush. */
+export const BATCH = 3000;
+/** A flush may come too early for a job: Graphile Worker is still recording its end. The job is tried again after this. */
+const FIRST_PAUSE_MS = 5;
+const LONGEST_PAUSE_MS = 1000;
+
+/** A finished job that is not released yet. */
+export interface Unreleased {
+  readonly job: FinishedJob;
+  readonly policy: string;
+  tries: number;
+  /** Tells the one who pushed it that its group was flushed. */
+  readonly flushed: () => void;
+}
+
+/** The finished jobs that wait for a flush: fresh ones, and those that an earlier flush left. */
+export function makeUnreleased() {
+  const fresh: Unreleased[] = [];
+  let freshPolicies = new Set<string>();
+  const left: Unreleased[] = [];
+  let leftUntil = 0;
+
+  return {
+    /** Resolves when the job's group was flushed. */
+    add(job: FinishedJob, policy: string): Promise<void> {
+      freshPolicies.add(policy);
+      return new Promise((resolve) => fresh.push({ job, policy, tries: 0, flushed: resolve }));
+    },
+    /** What goes with the next flush: all fresh jobs, and the left ones if their time has come or nothing else goes. */
+    take(): Unreleased[] {
+      const due = fresh.length === 0 || performance.now() >= leftUntil ? left.splice(0) : [];
+      const taken = [...fresh.splice(0, BATCH), ...due];
+      freshPolicies = policiesOf(fresh);
+      return taken;
+    },
+    /** Keeps what a flush left. The newest of them decides when they go: older ones must not delay it. */
+    putBack(jobs: readonly Unreleased[]): void {
+      if (jobs.length === 0) return;
+      for (const job of jobs) job.tries++;
+      const soonest = performance.now() + pauseAfter(Math.min(...jobs.map(({ tries }) => tries)));
+      leftUntil = left.length === 0 ? soonest : Math.min(leftUntil, soonest);
+      left.push(...jobs);
+    },
+    /** How many fresh jobs wait. */
+    fresh: (): number => fresh.length,
+    /** The policies of the fresh jobs. */
+    freshPolicies: (): ReadonlySet<string> => freshPolicies,
+    /** When the left jobs go, by `performance.now()`. */
+    leftUntil: (): number => leftUntil,
+    /** How many jobs wait. */
+    size: (): number => fresh.length + left.length,
+  };
+}
+
+export function policiesOf(jobs: readonly Unreleased[]): Set<string> {
+  return new Set(jobs.map(({ policy }) => policy));
+}
+
+/** In milliseconds: twice as long after each try. */
+export function pauseAfter(tries: number): number {
+  return Math.min(FIRST_PAUSE_MS * 2 ** (tries - 1), LONGEST_PAUSE_MS);
+}

@@ -1,0 +1,357 @@
+// Plants each kind of problem in what the judge hears, and expects the judge to report it. Beside each fault stands the
+// same course of events without it, of which the judge must report nothing.
+import test, { type ExecutionContext } from "ava";
+import { addPolicyJobs, makePolicyUtils, type Repaired } from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { random } from "../helpers/random.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+import { Fleet } from "./fleet.ts";
+import { Judge, type Problem, type Suspect } from "./judge.ts";
+import { leftovers } from "./leftovers.ts";
+import type { Execution } from "./messages.ts";
+import { CAPS, policies, policiesOf, RATES } from "./world.ts";
+
+const nothing: Repaired = {
+  ...{ pools: 0, unlocked: 0, overdue: 0, jobs: 0, counters: 0, asleep: 0, blocked: 0, pending: 0 },
+};
+
+class Process implements Suspect {
+  diedAt: number | undefined;
+  readonly longStops: { from: number; to: number | undefined }[] = [];
+  readonly unrecorded: number[] = [];
+  readonly buried: number[] = [];
+}
+
+/** What happens, told to a judge. Its clock moves only by `pass`. */
+class Course {
+  #now = 1_000_000;
+  #runs = 0;
+  readonly judge = new Judge(() => this.#now);
+  readonly process = new Process();
+
+  pass(ms: number): void {
+    this.#now += ms;
+  }
+
+  stage(...ids: string[]): void {
+    this.judge.intends(ids);
+    this.judge.staged(ids);
+  }
+
+  /** Starts a run of the job with this id, and returns how it ends. */
+  start(id: string, more: Partial<Execution> & { of?: Process } = {}): (how?: "well" | "badly") => void {
+    const { of = this.process, ...given } = more;
+    const n = this.#runs++;
+    const now = this.#now;
+    this.judge.started(of, {
+      ...{ n, id, task: "work", account: "a0", job: `job of ${id}`, attempt: 1, staged: `staged ${id}` },
+      ...{ createdAt: now, admittedAt: now, lockedAt: now, outside: false },
+      ...given,
+    });
+    return (how = "well") => this.judge.ended(of, n, how === "well");
+  }
+
+  /** Stages and starts `count` jobs at once. */
+  startMany(count: number, more: Partial<Execution> & { of?: Process } = {}): void {
+    for (let n = 0; n < count; n++) {
+      const id = `${more.account ?? "a0"}.${this.#runs}`;
+      this.stage(id);
+      this.start(id, more);
+    }
+  }
+
+  kill(of = this.process): void {
+    of.diedAt = this.#now;
+    this.judge.lost(of);
+  }
+
+  bury(of = this.process): void {
+    of.buried.push(this.#now);
+  }
+
+  /** Stops the process for so long that others may count it as dead. */
+  stopForLong(of = this.process): void {
+    of.longStops.push({ from: this.#now, to: undefined });
+    this.judge.lost(of);
+    this.pass(8000);
+    of.longStops.at(-1)!.to = this.#now;
+  }
+
+  /** A job runs well; `between` happens; then it runs again, as its second attempt unless said otherwise. */
+  runTwice(between: () => void, again: Partial<Execution> = {}): void {
+    this.stage("1");
+    const end = this.start("1");
+    this.pass(100);
+    end();
+    between();
+    this.pass(100);
+    this.start("1", { of: new Process(), attempt: 2, ...again })();
+    this.judge.conclude();
+  }
+
+  tookOver(job: string, copy: string, more: { staged?: string; by?: Process } = {}): void {
+    const { staged = null, by } = more;
+    this.judge.tookOver({ job, staged, copy, by, at: this.#now });
+  }
+}
+
+type Play = (course: Course, planted: boolean) => void;
+
+const COPY = { job: "another job", attempt: 1, staged: "copy" };
+
+/** By the kind of problem; each course plays with and without its fault. */
+const FAULTS: Record<Problem, Record<string, Play>> = {
+  overrun: {
+    "one run too many of a partition": (it, planted) => {
+      it.startMany(CAPS.account + (planted ? 1 : 0));
+    },
+    "one run too many of a scope that partitions share": (it, planted) => {
+      for (const account of ["a0", "a3"]) it.startMany(CAPS.account, { account });
+      it.startMany(CAPS.region - 2 * CAPS.account + (planted ? 1 : 0), { account: "a6" });
+    },
+    "one run too many of a policy": (it, planted) => {
+      const eight = Array.from({ length: 8 }, (_, n) => `a${n}`);
+      for (const account of eight) it.startMany(CAPS.all / eight.length, { account });
+      if (planted) it.startMany(1, { account: "a8" });
+    },
+    "runs of a process that still lives, run again elsewhere": (it, planted) => {
+      it.startMany(CAPS.account);
+      if (!planted) it.kill();
+      it.startMany(CAPS.account, { of: new Process() });
+    },
+    "a run that a process fetched after a long stop, past the cap": (it, planted) => {
+      const fetchedBefore = { lockedAt: 1_000_000 };
+      it.stopForLong();
+      it.startMany(CAPS.account, { of: new Process() });
+      it.pass(1);
+      it.startMany(1, planted ? {} : fetchedBefore);
+    },
+    "one token too many of a partition": (it, planted) => {
+      const allowed = Math.floor(RATES.account.capacity + RATES.account.rate * 0.502);
+      it.startMany(allowed + (planted ? 1 : 0), { task: "call" });
+      it.judge.judgeRates();
+    },
+    "one token too many of a policy": (it, planted) => {
+      const allowed = Math.floor(RATES.all.capacity + RATES.all.rate * 0.502);
+      for (let n = 0; n < allowed + (planted ? 1 : 0); n++)
+        it.startMany(1, { task: "call", account: `a${n % 8}` });
+      it.judge.judgeRates();
+    },
+  },
+  lost: {
+    "a job that was staged and never ran": (it, planted) => {
+      it.stage("1");
+      if (!planted) it.start("1")();
+      it.judge.conclude();
+    },
+    "a job whose only run was killed": (it, planted) => {
+      it.stage("1");
+      it.start("1");
+      it.kill();
+      if (!planted) it.start("1", { of: new Process(), attempt: 2 })();
+      it.judge.conclude();
+    },
+    "a job that failed and was not tried again": (it, planted) => {
+      it.stage("1");
+      it.start("1")("badly");
+      if (!planted) it.start("1", { attempt: 2 })();
+      it.judge.conclude();
+    },
+  },
+  unasked: {
+    "a job that nobody staged": (it, planted) => {
+      if (!planted) it.stage("1");
+      it.start("1")();
+      it.judge.conclude();
+    },
+    "a job whose transaction rolled back": (it, planted) => {
+      it.judge.intends(["1"]);
+      if (planted) it.judge.rolledBack(["1"]);
+      it.start("1")();
+      it.judge.conclude();
+    },
+  },
+  duplicate: {
+    "a job that ran well, and again without a reason": (it, planted) => {
+      it.runTwice(() => !planted && it.kill());
+    },
+    "a job that ran well, and whose process died only after its end was recorded": (it, planted) => {
+      it.runTwice(() => {
+        it.pass(planted ? 30_000 : 20_000);
+        it.kill();
+      });
+    },
+    "a job of a process whose pool did not count as dead": (it, planted) => {
+      it.runTwice(() => !planted && it.bury());
+    },
+    "a job of a process whose pool counted as dead before it ran": (it, planted) => {
+      if (planted) it.bury();
+      it.pass(1);
+      it.runTwice(() => !planted && it.bury());
+    },
+    "a job of a process that was stopped, though not for long": (it, planted) => {
+      it.runTwice(() => (planted ? it.pass(1000) : it.stopForLong()));
+    },
+    "a job whose end was recorded": (it, planted) => {
+      it.runTwice(() => !planted && it.process.unrecorded.push(1_000_150));
+    },
+    "the same attempt once more": (it, planted) => {
+      it.runTwice(() => it.kill(), { attempt: planted ? 1 : 2 });
+    },
+    "a job that ran in two processes at once": (it, planted) => {
+      it.stage("1");
+      const end = it.start("1");
+      it.pass(100);
+      if (!planted) it.kill();
+      it.start("1", { of: new Process(), attempt: 2 })();
+      end();
+      it.judge.conclude();
+    },
+    "a copy that no take-over explains": (it, planted) => {
+      it.runTwice(() => {
+        it.kill();
+        if (!planted) it.tookOver("job of 1", "copy");
+      }, COPY);
+    },
+    "a copy of another job": (it, planted) => {
+      it.runTwice(() => {
+        it.kill();
+        it.tookOver(planted ? "job of 2" : "job of 1", "copy");
+      }, COPY);
+    },
+    "a copy of a copy that does not lead back to the job": (it, planted) => {
+      it.runTwice(() => {
+        it.kill();
+        it.tookOver("job of 1", "first copy");
+        it.tookOver("job of the first copy", "copy", planted ? {} : { staged: "first copy" });
+      }, COPY);
+    },
+    "an original that an outsider runs after its copy, though the worker that took it over was well": (
+      it,
+      planted,
+    ) => {
+      const by = new Process();
+      it.stage("1");
+      it.tookOver("job", "copy", { by });
+      it.pass(100);
+      if (!planted) it.kill(by);
+      it.start("1", { job: "job of the copy", staged: "copy" })();
+      it.pass(100);
+      it.start("1", { of: new Process(), job: "job", staged: "job", attempt: 2, outside: true })();
+      it.judge.conclude();
+    },
+    "a take-over of a job that ran well, by a process that was never stopped": (it, planted) => {
+      it.runTwice(() => {
+        const by = new Process();
+        if (!planted) it.stopForLong(by);
+        it.tookOver("job of 1", "copy", { by });
+      }, COPY);
+    },
+  },
+  leak: {
+    "a sweep that repaired a counter": (it, planted) => {
+      const byDesign = { pools: 1, unlocked: 2, jobs: 2 };
+      it.judge.swept({ ...nothing, ...byDesign, counters: planted ? 1 : 0 });
+    },
+    "a sweep that woke a partition": (it, planted) => {
+      it.judge.swept({ ...nothing, asleep: planted ? 1 : 0 });
+    },
+    "a sweep that unblocked a partition": (it, planted) => {
+      it.judge.swept({ ...nothing, blocked: planted ? 1 : 0 });
+    },
+    "a last sweep that repaired a job": (it, planted) => {
+      it.judge.sweptAtTheEnd({ ...nothing, jobs: planted ? 1 : 0 });
+    },
+    "a job in flight that is left": (it, planted) => {
+      it.judge.left({ "staged jobs": 0, "in-flight jobs": planted ? 1 : 0 });
+    },
+    "a counter below zero": (it, planted) => {
+      it.judge.left({ "counted in flight": planted ? -1 : 0 });
+    },
+  },
+  stalled: {
+    "a job that waits and never moves": (it, planted) => {
+      it.stage("1");
+      if (planted) it.judge.stalled({ "staged jobs": 1 }, {});
+    },
+  },
+  failed: {
+    "an error that nobody made on purpose": (it, planted) => {
+      if (planted) it.judge.fail("failed", "40P01 deadlock detected");
+    },
+  },
+  weak: {
+    "too few kills that hit anything": (it, planted) => {
+      it.judge.hit(planted ? 9 : 10, 10);
+    },
+  },
+};
+
+for (const [kind, plays] of Object.entries(FAULTS)) {
+  for (const [fault, play] of Object.entries(plays)) {
+    test(`${kind}: the judge reports ${fault}`, (t) => {
+      t.deepEqual(problemsOf(play, false), [], "without the fault");
+      const problems = problemsOf(play, true);
+      t.is(problems.length, 1, problems.join("\n"));
+      t.regex(problems[0]!, new RegExp(`^(\\d+ × )?${kind}: `));
+    });
+  }
+}
+
+function problemsOf(play: Play, planted: boolean): string[] {
+  const course = new Course();
+  play(course, planted);
+  return course.judge.problems;
+}
+
+/** Four jobs staged in a real database, of which one pass has admitted a partition's cap. */
+async function world(t: ExecutionContext) {
+  const { url, pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
+  t.teardown(() => utils.release());
+  const payload = { account: "a0", id: "1", ms: 0, failures: 0 };
+  await addPolicyJobs(pool, Array(CAPS.account + 1).fill({ policy: policiesOf(0).work, payload }));
+  await utils.tick({ policy: "work" });
+  return { url, pool, utils };
+}
+
+test("leak: the judge reports what a real database has left", async (t) => {
+  const { pool, utils } = await world(t);
+  const judge = new Judge();
+  judge.left(await leftovers(pool));
+  t.deepEqual(judge.problems, [
+    "leak: 1 staged jobs left",
+    `leak: ${CAPS.account} in-flight jobs left`,
+    `leak: ${CAPS.account * 4} counted in flight left`, // by three gates and the ahead bound
+    `leak: ${CAPS.account} jobs in Graphile Worker left`,
+  ]);
+
+  await utils.remove({ policy: "work", partition: "a0" });
+  const { rows } = await pool.query("select job_id from dispatch_policy.in_flight_jobs");
+  await utils.completeJobs(rows.map(({ job_id }) => job_id));
+  const clean = new Judge();
+  clean.swept((await utils.sweep()).repaired);
+  clean.left(await leftovers(pool));
+  t.deepEqual(clean.problems, [], "jobs that ended without their release are by design");
+});
+
+test("leak: the judge reports a counter that a real sweep repaired", async (t) => {
+  const { pool, utils } = await world(t);
+  await pool.query(
+    "update dispatch_policy._private_limiters set in_flight = in_flight + 1 where gate = 'region'",
+  );
+  const judge = new Judge();
+  judge.swept((await utils.sweep()).repaired);
+  t.deepEqual(judge.problems, ["leak: a sweep repaired counters"]);
+});
+
+test("failed: the judge reports an error of a real process", async (t) => {
+  const { url } = await testDatabase(t, { migrated: false });
+  const judge = new Judge();
+  const fleet = new Fleet(url, judge, random(1));
+  t.teardown(() => fleet.killAll());
+  fleet.add("meddler", 0); // without the schemas whatever it does fails
+  await until("the process has told its error", () => judge.problems.length > 0);
+  t.regex(judge.problems[0]!, /^failed: meddler 0: (42P01|42883|3F000) /);
+});

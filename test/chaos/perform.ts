@@ -1,0 +1,58 @@
+// What a job does. It tells the conductor of each start, before it does anything, and of each end, before anything is given
+// back: so what the conductor sees running at once is never too much.
+import { setTimeout as delay } from "node:timers/promises";
+import type { Job } from "graphile-worker";
+import { ticketOf } from "../../src/run/fetched-job.ts";
+import { onCommand, tell } from "./member.ts";
+import type { Execution } from "./messages.ts";
+import type { Payload, TaskName } from "./world.ts";
+
+let starts = 0;
+const noted = new Map<number, () => void>();
+onCommand((command) => {
+  if ("noted" in command) noted.get(command.noted)?.();
+});
+
+/** `own`: the helpers of a worker with the preset. Null: the worker is one without it. */
+export async function perform(
+  task: TaskName,
+  payload: Payload,
+  job: Job,
+  own: { readonly stagedId: string; readonly admittedAt: Date | null } | null,
+): Promise<void> {
+  const n = starts++;
+  await isNoted(n, () => tell({ start: execution(n, task, payload, job, own) }));
+  await delay(payload.ms);
+  const ok = job.attempts > payload.failures;
+  await isNoted(n, () => tell({ end: { n, ok } }));
+  if (!ok) throw new Error("on purpose");
+}
+
+function execution(
+  n: number,
+  task: TaskName,
+  { id, account }: Payload,
+  job: Job,
+  own: Parameters<typeof perform>[3],
+): Execution {
+  return {
+    ...{ n, id, task, account, job: job.id, attempt: job.attempts },
+    // one that is let in later gets another staged id: its flag says which staged job it was
+    staged: ticketOf(job)?.stagedId ?? own?.stagedId ?? job.id,
+    createdAt: job.created_at.getTime(),
+    admittedAt: own?.admittedAt?.getTime() ?? null,
+    lockedAt: job.locked_at!.getTime(),
+    outside: own === null,
+  };
+}
+
+/** Resolves once the conductor has taken note of what `say` says. */
+function isNoted(n: number, say: () => void): Promise<void> {
+  return new Promise((resolve) => {
+    noted.set(n, () => {
+      noted.delete(n);
+      resolve();
+    });
+    say();
+  });
+}

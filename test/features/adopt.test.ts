@@ -1,0 +1,467 @@
+// A policy is added to a task whose jobs already wait in Graphile Worker: `adopt` moves them under the policy.
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import test, { type ExecutionContext } from "ava";
+import type { Job } from "graphile-worker";
+import type pg from "pg";
+import {
+  type AnyPolicy,
+  ArgumentError,
+  concurrency,
+  definePolicy,
+  makePolicyUtils,
+  policyEvents,
+} from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker } from "../helpers/worker.ts";
+
+const work = definePolicy("work", { partitionBy: "account", gates: [concurrency({ max: 1 })] });
+
+/** Utils of a process that has the policy, on a database without workers. */
+async function world(t: ExecutionContext, policy: AnyPolicy = work) {
+  const database = await testDatabase(t);
+  const { pool } = database;
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
+  t.teardown(() => utils.release());
+  /** Adds a job past the policy, and returns its id. */
+  const past = async (payload: object, spec = "") => {
+    const text = `select id from graphile_worker.add_job('work', $1${spec})`;
+    return (await pool.query(text, [JSON.stringify(payload)])).rows[0].id as string;
+  };
+  const staged = async () =>
+    (
+      await pool.query(
+        `select s.id, s.partition, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority, s.flags, s.payload,
+           s.created_at from dispatch_policy.staged_jobs s order by s.id`,
+      )
+    ).rows;
+  return { database, pool, utils, past, staged };
+}
+
+test("a job keeps its id, payload, key, queue, priority, runAt, attempts, flags and age", async (t) => {
+  const { pool, utils, past, staged } = await world(t);
+  const rest = `, queue_name => 'q', run_at => '2020-02-29', max_attempts => 7, job_key => 'k', priority => 3,
+    flags => array['mine']`;
+  const id = await past({ account: "a", big: 1 }, rest);
+  const { rows } = await pool.query("select created_at from graphile_worker.jobs");
+  t.deepEqual(await utils.adopt({ task: "work", reason: "new policy", by: "ana" }), {
+    matched: 1,
+    changed: 1,
+  });
+  t.deepEqual(await staged(), [
+    {
+      ...{ id, partition: "a", queue_name: "q", run_at: new Date("2020-02-29 00:00:00"), max_attempts: 7 },
+      ...{ job_key: "k", priority: 3, flags: ["mine"], payload: { account: "a", big: 1 } },
+      created_at: rows[0].created_at,
+    },
+  ]);
+  t.like(await utils.explain({ id }), { id, partition: "a" });
+  const audit = await pool.query("select verb, policy, reason, by, changed from dispatch_policy.audit");
+  t.deepEqual(audit.rows, [{ verb: "adopt", policy: "work", reason: "new policy", by: "ana", changed: 1 }]);
+});
+
+test("a job that was added with an admitted job's flags leaves that one's flag behind, and goes its own way", async (t) => {
+  const byFunction = definePolicy("work", {
+    context: (payload: unknown) => payload as { account: string },
+    partitionBy: ({ account }) => account,
+  });
+  const { pool, utils, staged } = await world(t, byFunction);
+  await utils.addJob("work", { account: "a" } as never);
+  await utils.tick();
+  await pool.query(
+    `select graphile_worker.add_job('work', '{"account": "b"}',
+       flags => array(select jsonb_object_keys(flags) from graphile_worker.jobs) || array['mine'])`,
+  );
+  t.like(await utils.adopt({ task: "work" }), { changed: 1 });
+  t.like(await staged(), [{ flags: ["mine"] }]);
+  t.is((await utils.tick()).admitted, 1);
+});
+
+test("adopted jobs run by their priority, runAt and age, and a runAt ahead is waited for", async (t) => {
+  const { database, utils, past } = await world(t);
+  const soon = new Date(Date.now() + 2000);
+  await past({ account: "a", n: 4 }, `, run_at => '${soon.toISOString()}'`);
+  await past({ account: "a", n: 2 });
+  await past({ account: "a", n: 3 });
+  await past({ account: "a", n: 1 }, ", priority => -5");
+  t.is((await utils.adopt({ task: "work" })).changed, 4);
+  const ran: { n: number; job: Job; at: Date }[] = [];
+  const worker = await startWorker(t, {
+    ...{ database, policies: [work] },
+    tasks: {
+      work: async (payload, { job }) => {
+        ran.push({ n: (payload as { n: number }).n, job, at: new Date() });
+      },
+    },
+  });
+  await worker.sees("job:success", 4);
+  t.deepEqual(
+    ran.map(({ n }) => n),
+    [1, 2, 3, 4],
+  );
+  t.deepEqual(ran[3]!.job.run_at, soon);
+  t.true(ran[3]!.at >= soon);
+  await worker.everythingIsReleased();
+});
+
+test("a job without a runAt of its own does not go before what waits in Graphile Worker already", async (t) => {
+  const { pool, utils, past } = await world(t);
+  await past({ account: "given" }, ", run_at => now() - interval '1 hour'");
+  await past({ account: "replaced" }, ", job_key => 'k'");
+  await past({ account: "replaced" }, ", job_key => 'k'");
+  await past({ account: "none" });
+  await pool.query(
+    `update graphile_worker._private_jobs set created_at = created_at - interval '1 hour',
+       updated_at = updated_at - interval '1 hour', run_at = run_at - interval '1 hour'`,
+  );
+  await utils.adopt({ task: "work" });
+  const before = new Date();
+  await utils.tick({ policy: "work" });
+  const { rows } = await pool.query("select p.key from dispatch_policy._private_partitions p");
+  t.is(rows.length, 3);
+  const jobs = await pool.query(
+    `select f.partition, j.run_at > $1::timestamptz - interval '2 minutes' as fresh
+     from dispatch_policy.in_flight_jobs f join graphile_worker.jobs j on j.id = f.job_id order by 1`,
+    [before],
+  );
+  t.deepEqual(jobs.rows, [
+    { partition: "given", fresh: false },
+    { partition: "none", fresh: true },
+    { partition: "replaced", fresh: true },
+  ]);
+});
+
+test("adoption wakes the tick loops", async (t) => {
+  const { pool, utils, past } = await world(t);
+  const client = await pool.connect();
+  t.teardown(() => client.release(true));
+  const said: string[] = [];
+  client.on("notification", ({ payload }) => said.push(JSON.parse(payload!).policy));
+  await client.query("listen dispatch_policy");
+  await past({ account: "a" });
+  await utils.adopt({ task: "work" });
+  await until("a loop would hear of it", () => said.includes("work"));
+  t.pass();
+});
+
+test("a job that has failed keeps its id, attempts and error, and is parked until its time", async (t) => {
+  const { database, pool, utils, past } = await world(t);
+  const id = await past({ account: "a" }, ", job_key => 'k', priority => 3, max_attempts => 4");
+  await pool.query(
+    `update graphile_worker._private_jobs set attempts = 2, last_error = 'oops', run_at = now() - interval '1 minute'`,
+  );
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 1, changed: 1 });
+  const { rows } = await pool.query(
+    `select id, state, attempts, max_attempts, last_error, priority, key, run_at < now() as due from dispatch_policy.jobs`,
+  );
+  t.deepEqual(rows, [
+    {
+      ...{ id, state: "parked", attempts: 2, max_attempts: 4, last_error: "oops", priority: 3, key: "k" },
+      due: true,
+    },
+  ]);
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 0, changed: 0 });
+  const ran: Job[] = [];
+  const worker = await startWorker(t, {
+    ...{ database, policies: [work] },
+    tasks: { work: async (_payload, { job }) => void ran.push(job) },
+  });
+  await worker.sees("job:success");
+  t.deepEqual(
+    ran.map((job) => [job.id, job.attempts, job.priority]),
+    [[id, 3, 3]],
+  );
+  await worker.everythingIsReleased();
+});
+
+test("what stays: jobs that run, that failed for good, that never start, or whose retries go past the gates", async (t) => {
+  const { pool, utils, past } = await world(
+    t,
+    definePolicy("work", { partitionBy: "account", retries: "bypass", gates: [concurrency({ max: 1 })] }),
+  );
+  const ids = await Promise.all(Array.from({ length: 4 }, () => past({ account: "a" })));
+  const set = (change: string, id?: string) =>
+    pool.query(`update graphile_worker._private_jobs set ${change} where id = $1`, [id]);
+  await set("locked_at = now(), locked_by = 'w', attempts = 1", ids[0]);
+  await set("attempts = max_attempts", ids[1]);
+  await set("run_at = 'infinity'", ids[2]);
+  await set("attempts = 1, last_error = 'oops'", ids[3]);
+  await pool.query("select graphile_worker.add_job('plain')");
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 0, changed: 0 });
+  t.is((await pool.query("select from graphile_worker.jobs")).rows.length, 5);
+});
+
+test("a job whose payload has no key stays, to fail at its start, and keeps no other back", async (t) => {
+  const { pool, utils, past, staged } = await world(t);
+  const wrong = [await past({ n: 1 }), await past({ account: null }), await past({ account: "nul\0" })];
+  for (const account of ["a", "b"]) await past({ account });
+  wrong.push(await past({ n: 2 }));
+  await pool.query(
+    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
+    [wrong[3]],
+  );
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 6, changed: 2 });
+  t.deepEqual(
+    (await staged()).map(({ partition }) => partition),
+    ["a", "b"],
+  );
+  const { rows } = await pool.query(
+    "select id, run_at < 'infinity' as runs from graphile_worker.jobs order by id",
+  );
+  t.deepEqual(
+    rows,
+    wrong.map((id) => ({ id, runs: true })),
+  );
+});
+
+test("a policy whose key is a function: the next tick of a process that has it works the keys out", async (t) => {
+  const byFunction = definePolicy("work", {
+    context: (payload: unknown) => payload as { account: string },
+    partitionBy: ({ account }) => account.toUpperCase(),
+    gates: ({ concurrency: cap }) => [cap({ max: ({ account }) => (account === "a" ? 2 : 1) })],
+  });
+  const { pool, utils, past, staged } = await world(t, byFunction);
+  for (const account of ["a", "a", "a", "b", "b"]) await past({ account });
+  const tried = await past({ account: "b" });
+  await pool.query(
+    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
+    [tried],
+  );
+  t.is((await utils.adopt({ task: "work" })).changed, 6);
+  const { rows } = await pool.query("select distinct reason from dispatch_policy.staged_jobs");
+  t.deepEqual(rows, [{ reason: "waiting_key" }]);
+  t.is((await utils.tick({ policy: "work" })).admitted, 3);
+  t.deepEqual(
+    (await staged()).map(({ partition }) => partition),
+    ["A", "B", "B"],
+  );
+});
+
+test("adopted jobs count in a bounded backlog, and none is refused", async (t) => {
+  const { pool, utils, past } = await world(
+    t,
+    definePolicy("work", {
+      partitionBy: "account",
+      gates: [concurrency({ max: 1 })],
+      maxPending: { partition: 1, policy: 2 },
+    }),
+  );
+  for (let n = 0; n < 5; n++) await past({ account: "a" });
+  t.is((await utils.adopt({ task: "work" })).changed, 5);
+  const { rows } = await pool.query(
+    "select sum(jobs)::int as jobs from dispatch_policy._private_pending where policy = 'work'",
+  );
+  t.deepEqual(rows, [{ jobs: 5 }]);
+  await t.throwsAsync(utils.addJob("work", { account: "b" }), { name: "BacklogFullError" });
+});
+
+test("a dry run counts, and a call adopts more jobs than a step", async (t) => {
+  const { pool, utils } = await world(t);
+  await pool.query(
+    `select count(*) from graphile_worker.add_jobs(array(
+       select row('work', json_build_object('account', n % 7), null, null, null, null, null, null)::graphile_worker.job_spec
+       from generate_series(1, 4500) n))`,
+  );
+  t.deepEqual(await utils.adopt({ task: "work", dryRun: true }), { matched: 4500, changed: 0 });
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 4500, changed: 4500 });
+  const { rows } = await pool.query(
+    "select count(*)::int as jobs, count(distinct partition)::int as partitions from dispatch_policy.staged_jobs",
+  );
+  t.deepEqual(rows, [{ jobs: 4500, partitions: 7 }]);
+});
+
+test("jobs that are added all the time do not keep a call going", async (t) => {
+  const { pool, utils, past } = await world(t);
+  await pool.query(`create function public.another() returns trigger language plpgsql security definer as
+      $$ begin perform graphile_worker.add_job('work', '{"account": "a"}'); return null; end $$;
+    create trigger another after insert on dispatch_policy._private_audit
+      for each row execute function public.another()`);
+  await past({ account: "a" });
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 1, changed: 1 });
+});
+
+test("only the jobs of a task whose policy is declared and switched on are adopted", async (t) => {
+  const { utils, past } = await world(t);
+  await past({ account: "a" });
+  const unknown = await t.throwsAsync(utils.adopt({ task: "plain" }), { instanceOf: ArgumentError });
+  t.regex(unknown.message, /task is 'plain', expected a task with a policy/);
+  await t.throwsAsync(utils.adopt({} as never), { instanceOf: ArgumentError, message: /adopt: task/ });
+  await utils.disable({ policy: "work" });
+  const off = await t.throwsAsync(utils.adopt({ task: "work" }), { instanceOf: ArgumentError });
+  t.regex(off.message, /switched off/);
+});
+
+test("a policy that is switched off gives adopted jobs back to Graphile Worker", async (t) => {
+  const { pool, utils, past } = await world(t);
+  for (let n = 0; n < 3; n++) await past({ account: "a" });
+  const tried = await past({ account: "a" });
+  await pool.query(
+    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
+    [tried],
+  );
+  t.is((await utils.adopt({ task: "work" })).changed, 4);
+  await utils.disable({ policy: "work" });
+  await utils.tick({ policy: "work" });
+  const { rows } = await pool.query(
+    "select count(*)::int as jobs, sum(attempts)::int as attempts from graphile_worker.jobs where run_at < 'infinity'",
+  );
+  t.deepEqual(rows, [{ jobs: 4, attempts: 1 }]);
+});
+
+test("the command adopts by itself, and after a migration", async (t) => {
+  const { database, past, pool } = await world(t);
+  const main = new URL("../../src/cli/main.ts", import.meta.url).pathname;
+  const command = async (...args: string[]) =>
+    (await promisify(execFile)(process.execPath, [main, ...args, "--connection", database.url])).stdout;
+  await past({ account: "a" });
+  t.is(await command("adopt", "--task", "work", "--dry-run"), "work: 1 jobs wait in Graphile Worker.\n");
+  t.is(await command("adopt", "--task", "work"), "work: adopted 1 of 1 jobs.\n");
+  await past({ account: "b" });
+  t.is(await command("migrate", "--adopt", "work"), "Schemas are up to date.\nwork: adopted 1 of 1 jobs.\n");
+  t.is((await pool.query("select from dispatch_policy.staged_jobs")).rows.length, 2);
+  const refused = await t.throwsAsync(command("adopt"));
+  t.regex(String((refused as { stderr?: string }).stderr), /no task: give --task NAME/);
+});
+
+test("a worker that catches many jobs adopts the others by itself", async (t) => {
+  const { database, pool } = await world(t);
+  const jobs = 300;
+  await pool.query(
+    `select count(*) from graphile_worker.add_jobs(array(
+       select row('work', json_build_object('account', n % 3), null, null, null, null, null, null)::graphile_worker.job_spec
+       from generate_series(1, $1) n))`,
+    [jobs],
+  );
+  let ran = 0;
+  const worker = await startWorker(t, {
+    ...{ database, policies: [work] },
+    tasks: { work: async () => void ran++ },
+  });
+  let adopted = 0;
+  policyEvents(worker.runner.events).on("dispatchPolicy:adopt", ({ policy, task, count }) => {
+    t.deepEqual([policy, task], ["work", "work"]);
+    adopted += count;
+  });
+  await until("all ran", () => ran === jobs, { seen: () => [ran, adopted] });
+  await worker.everythingIsReleased();
+  t.true(adopted > 0);
+  t.true(worker.log.some(({ message }) => /^Adopted \d+ jobs of work that waited/.test(message)));
+  t.is((await pool.query("select from graphile_worker.jobs")).rows.length, 0);
+  t.is(ran, jobs);
+});
+
+const open = definePolicy("work", { partitionBy: "account" });
+
+/** Adds so many jobs past the policy, numbered from 1. */
+const addMany = (pool: pg.Pool, jobs: number) =>
+  pool.query(
+    `select count(*) from graphile_worker.add_jobs(array(
+       select row('work', json_build_object('account', n % 50, 'n', n), null, null, null, null, null, null)
+         ::graphile_worker.job_spec
+       from generate_series(1, $1) n))`,
+    [jobs],
+  );
+
+test("while a worker adopts, other tasks' jobs start before the older ones that wait", async (t) => {
+  const jobs = 5000;
+  const { database, pool } = await world(t, open);
+  await addMany(pool, jobs);
+  await pool.query(`create table public.go ();
+    create function public.waits() returns trigger language plpgsql as $$ begin
+      while current_query() like '%_adopt_unless_busy(%' and not exists (select from public.go) loop
+        perform pg_sleep(0.01);
+      end loop;
+      return null;
+    end $$;
+    create trigger waits after insert on dispatch_policy._private_staged_jobs
+      for each statement execute function public.waits()`);
+  const ran: number[] = [];
+  let others = 0;
+  const worker = await startWorker(t, {
+    ...{ database, policies: [open] },
+    tasks: {
+      work: async (payload) => void ran.push((payload as { n: number }).n),
+      other: () => void others++,
+    },
+  });
+  await until("it is in a step", async () => {
+    const { rows } = await pool.query("select from pg_stat_activity where wait_event = 'PgSleep'");
+    return rows.length > 0;
+  });
+  await worker.utils.addJob("other", {});
+  await until("the other task's job has started", () => others === 1);
+  const { n } = await worker.row(
+    "select count(*)::int as n from graphile_worker.jobs where task_identifier = 'work' and flags is null",
+  );
+  t.true(n > jobs - 100, `${n} jobs waited still`);
+  await pool.query("insert into public.go default values");
+  await until("all ran", () => ran.length >= jobs, { withinMs: 90_000, seen: () => ran.length });
+  await worker.everythingIsReleased();
+  t.deepEqual(
+    ran.toSorted((a, b) => a - b),
+    Array.from({ length: jobs }, (_, n) => n + 1),
+  );
+});
+
+for (const localQueue of [undefined, { size: 20 }]) {
+  test(`a worker that cannot read its tasks' ids after an adoption reads them again, ${localQueue ? "with" : "without"} localQueue`, async (t) => {
+    const { database, pool } = await world(t, open);
+    const jobs = 500;
+    await addMany(pool, jobs);
+    // the adoption ends after the worker has read its tasks' ids without this task: only then it reads them once more
+    await pool.query(`create table public.refuses ();
+      create sequence public.reads;
+      create function public.refuse() returns trigger language plpgsql as $$ begin
+        perform nextval('public.reads') where current_query() like '%as u(i) where not exists%';
+        if current_query() like '%as u(i) where not exists%' and exists (select from public.refuses) then
+          raise exception 'refused for now';
+        end if;
+        return null;
+      end $$;
+      create trigger refuse before insert on graphile_worker._private_tasks
+        for each statement execute function public.refuse();
+      create function public.refuses() returns trigger language plpgsql as $$ begin
+        if current_query() like '%_adopt_unless_busy(%' then
+          insert into public.refuses default values;
+          while (select last_value from public.reads) < 2 loop perform pg_sleep(0.01); end loop;
+        end if;
+        return null;
+      end $$;
+      create trigger refuses after insert on dispatch_policy._private_staged_jobs
+        for each statement execute function public.refuses()`);
+    let ran = 0;
+    const worker = await startWorker(t, {
+      ...{ database, policies: [open], worker: { pollInterval: 100, ...(localQueue && { localQueue }) } },
+      tasks: { work: async () => void ran++ },
+    });
+    const refused = () => worker.log.filter(({ message }) => /refused for now/.test(message)).length;
+    await until("it was refused", () => refused() > 0, { seen: () => [ran, refused()] });
+    await pool.query(
+      "drop trigger refuses on dispatch_policy._private_staged_jobs; delete from public.refuses",
+    );
+    await until("all ran", () => ran === jobs, { seen: () => [ran, refused()] });
+    t.pass();
+  });
+}
+
+for (const unmanaged of ["run", "reject"] as const) {
+  test(`a worker adopts nothing by itself under unmanaged: ${unmanaged}`, async (t) => {
+    const policy = definePolicy("work", { partitionBy: "account", gates: [], unmanaged });
+    const { database, pool } = await world(t, policy);
+    await pool.query(
+      `select count(*) from graphile_worker.add_jobs(array(
+         select row('work', '{"account": "a"}', null, null, null, null, null, null)::graphile_worker.job_spec
+         from generate_series(1, 40)))`,
+    );
+    const worker = await startWorker(t, { database, policies: [policy], tasks: { work: async () => {} } });
+    let adopted = 0;
+    policyEvents(worker.runner.events).on("dispatchPolicy:adopt", ({ count }) => {
+      adopted += count;
+    });
+    await worker.sees("job:success", 40);
+    await worker.stop();
+    t.is(adopted, 0);
+  });
+}

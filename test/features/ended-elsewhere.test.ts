@@ -1,0 +1,128 @@
+// A rolling deployment: workers without this package run admitted jobs, and give no slots back.
+import test, { type ExecutionContext } from "ava";
+import { run, type TaskList } from "graphile-worker";
+import type pg from "pg";
+import { concurrency, definePolicy } from "../../src/index.ts";
+import { engine } from "../helpers/engine.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker } from "../helpers/worker.ts";
+
+const work = definePolicy("work", {
+  context: (payload) => payload as { tenant: string },
+  partitionBy: "tenant",
+  gates: [concurrency({ max: 3 })],
+});
+
+/** A worker of the release before, without the preset. */
+async function oldWorker(t: ExecutionContext, pgPool: pg.Pool, taskList: TaskList): Promise<void> {
+  const runner = await run({
+    pgPool,
+    taskList,
+    concurrency: 10,
+    pollInterval: 50,
+    logger: silent,
+    noHandleSignals: true,
+  });
+  t.teardown(() => runner.stop());
+}
+
+const jobsOf = (tenants: number, each: number) =>
+  Array.from({ length: tenants * each }, (_, n) => ({
+    identifier: "work",
+    payload: { tenant: `t${n % tenants}` },
+  }));
+
+test("slots of jobs that end in workers without the preset are given back, and the limit holds", async (t) => {
+  const running: Record<string, number> = {};
+  let [most, old] = [0, 0];
+  const task = (isOld: boolean) => async (payload: unknown) => {
+    const { tenant } = payload as { tenant: string };
+    running[tenant] = (running[tenant] ?? 0) + 1;
+    most = Math.max(most, running[tenant]);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    running[tenant] -= 1;
+    if (isOld) old++;
+  };
+  const worker = await startWorker(t, {
+    policies: [work],
+    tasks: { work: task(false) },
+    preset: { sweepInterval: "1 hour" }, // only looks can help
+    worker: { concurrentJobs: 2 },
+  });
+  await oldWorker(t, worker.pool, { work: task(true) });
+  await worker.utils.addJobs(jobsOf(4, 30));
+  await until(
+    "all have run, and all slots are given back",
+    async () => {
+      const { n } = await worker.row(`select (select count(*) from dispatch_policy.staged_jobs)
+      + (select count(*) from dispatch_policy.in_flight_jobs) as n`);
+      return n === "0";
+    },
+    { withinMs: 60_000 },
+  );
+  t.true(old > 12, `${old} ran in the old worker, more than all slots`);
+  t.true(most <= 3, `${most} at once`);
+  const { policies } = await worker.utils.status();
+  t.is(policies[0]?.endedElsewhere, old);
+  const told = worker.log.filter(({ message }) => message.includes("workers without this package"));
+  t.deepEqual(
+    told.map(({ level }) => level),
+    ["warning"],
+    "once",
+  );
+  t.regex(told[0]!.message, /^\d+ admitted jobs ended .*policies: work.* Add the preset/);
+});
+
+test("looks read in-flight jobs by pages, and come back to the first", async (t) => {
+  const it = await engine(t, { gates: [] });
+  await it.stage(Array(5).fill("a"));
+  t.is(await it.passes(), 5);
+  const ids = await it.inFlight();
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [[ids[0], ids[3]]]);
+  const look = async (after: string) => {
+    const text = "select next_after, known, lost from dispatch_policy._look_for_lost('{p,other}', $1, 2)";
+    return (await it.pool.query(text, [after])).rows[0];
+  };
+  const pages = [];
+  let after = "0";
+  do {
+    const page = await look(after);
+    pages.push([page.known, page.lost.map(({ job }: { job: string }) => job)]);
+    after = page.next_after;
+  } while (after !== "0");
+  t.deepEqual(pages, [
+    [["p"], [ids[0]]],
+    [["p"], [ids[3]]],
+    [["p"], []],
+  ]);
+});
+
+test("a look tells the jobs that run in pools with this package from those that run in others", async (t) => {
+  const it = await engine(t, { gates: [] });
+  await it.stage(Array(3).fill("a"));
+  t.is(await it.passes(), 3);
+  const [ours, foreign] = await it.inFlight();
+  await it.pool.query("select dispatch_policy._worker_alive('known', 1, '{p}', 'host', 1, '1 hour', '0')");
+  await it.pool.query(
+    `update graphile_worker._private_jobs set locked_at = now(), locked_by = case id when $1 then 'known' else 'old' end
+     where id in ($1, $2)`,
+    [ours, foreign],
+  );
+  const { rows } = await it.pool.query(
+    "select ours, foreign_ids from dispatch_policy._look_for_lost('{p}', 0, 10)",
+  );
+  t.deepEqual(rows, [{ ours: [ours], foreign_ids: [foreign] }]);
+});
+
+test("a slot that is the next admission's by now is not given back", async (t) => {
+  const it = await engine(t, { gates: [] });
+  await it.stage("a");
+  t.is(await it.passes(), 1);
+  const [id] = await it.inFlight();
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [[id]]);
+  const { rows } = await it.pool.query("select lost from dispatch_policy._look_for_lost('{p}', 0, 10)");
+  await it.pool.query("update dispatch_policy._private_in_flight_jobs set admission = admission + 1");
+  await it.pool.query("select dispatch_policy._release_lost($1)", [JSON.stringify(rows[0].lost)]);
+  t.deepEqual(await it.inFlight(), [id]);
+});

@@ -1,0 +1,121 @@
+// Which jobs were added, and what became of each: by the ids in their payloads, which copies and retries keep. Knows
+// nothing of the engine's tables.
+
+/** What one call, or one transaction, did: it counts once that is over. */
+export class Done {
+  /** Ids of jobs that it added. */
+  readonly added: string[] = [];
+  /** Ids of jobs that it ended, as the verb itself answered. */
+  readonly ended: string[] = [];
+  /** Keys of which it ended a job, without saying which. */
+  readonly endedKeys: string[] = [];
+  readonly charges: Taken[] = [];
+}
+
+/** Tokens that `take` took. Times in milliseconds. */
+export interface Taken {
+  readonly gate: string;
+  readonly key: string;
+  readonly from: number;
+  readonly to: number;
+}
+
+interface Added {
+  readonly id: string;
+  readonly key: string | null;
+  /** No verb may end a witness. */
+  readonly witness: boolean;
+  readonly from: number;
+  /** When it was acknowledged. */
+  to?: number;
+  rolledBack?: boolean;
+  started?: boolean;
+  /** It ran well, or its worker gave it up. */
+  finished?: boolean;
+  succeeded?: boolean;
+  excused?: boolean;
+}
+
+export function makeLedger(problems: string[]) {
+  const jobs = new Map<string, Added>();
+  const taken: Taken[] = [];
+  const ofKey = (key: string) => [...jobs.values()].filter((job) => job.key === key);
+
+  /** Nothing that was added later, past every doubt, has replaced it. */
+  const isNewest = (job: Added, others: readonly Added[]) =>
+    !others.some((other) => other.to !== undefined && other.from > job.to!);
+
+  return {
+    taken,
+    /** Somebody is about to add a job: returns the id for its payload. */
+    adds(key: string | null, witness: boolean): string {
+      const id = `j${jobs.size}`;
+      jobs.set(id, { id, key, witness, from: performance.now() });
+      return id;
+    },
+    /** A call or its transaction has ended. */
+    settle(done: Done, committed: boolean): void {
+      const now = performance.now();
+      for (const id of done.added) {
+        const job = jobs.get(id)!;
+        if (committed) job.to = now;
+        else job.rolledBack = true;
+        if (!committed && job.started) problems.push(`${id} ran, and its transaction rolled back`);
+      }
+      if (!committed) return;
+      for (const id of done.ended) {
+        const job = jobs.get(id);
+        if (job) job.excused = true;
+      }
+      for (const key of done.endedKeys) for (const job of ofKey(key)) job.excused = true;
+      taken.push(...done.charges);
+    },
+    starts(id: string): void {
+      const job = jobs.get(id);
+      if (!job || job.rolledBack) problems.push(`${id} runs, and nobody has added it`);
+      else if (job.succeeded) problems.push(`${id} runs again, after it ran well`);
+      else job.started = true;
+    },
+    finishes(id: string, how: "well" | "given up"): void {
+      const job = jobs.get(id);
+      if (!job) return;
+      job.finished = true;
+      if (how === "well") job.succeeded = true;
+    },
+    /** Once nothing is left: jobs that were acknowledged, and neither ran to their end nor were ended by a verb. */
+    lost(): string[] {
+      const acknowledged = [...jobs.values()].filter(({ to }) => to !== undefined);
+      const keyless = acknowledged.filter(({ key }) => key === null);
+      const lost = keyless.filter((job) => !isAccountedFor(job)).map(({ id, witness }) => tell(id, witness));
+      for (const [key, versions] of Map.groupBy(acknowledged, (job) => job.key)) {
+        if (key === null) continue;
+        // of two that overlap, either may be the newest
+        const newest = versions.filter((job) => isNewest(job, versions));
+        if (newest.some(isAccountedFor)) continue;
+        const ids = newest.map(({ id }) => id).join(" or ");
+        lost.push(`${tell(ids, newest[0]!.witness)}, the newest of ${key}`);
+      }
+      return lost;
+    },
+    /** How many jobs were judged: witnesses, keys, all. */
+    get counts() {
+      const acknowledged = [...jobs.values()].filter(({ to }) => to !== undefined);
+      return {
+        jobs: acknowledged.length,
+        witnesses: acknowledged.filter(({ witness }) => witness).length,
+        keys: new Set(acknowledged.map(({ key }) => key)).size,
+        excused: acknowledged.filter(({ excused }) => excused).length,
+      };
+    },
+  };
+}
+
+function isAccountedFor({ finished, excused }: Added): boolean {
+  return finished === true || excused === true;
+}
+
+function tell(id: string, witness: boolean): string {
+  return `${witness ? "witness" : "job"} ${id} is lost`;
+}
+
+export type Ledger = ReturnType<typeof makeLedger>;

@@ -1,0 +1,121 @@
+// A worker with wrapTaskList alone: no preset, no loop, nobody else who declares its policies.
+import test, { type ExecutionContext } from "ava";
+import { Logger, runTaskList, type TaskList } from "graphile-worker";
+import {
+  type AnyPolicy,
+  addPolicyJob,
+  concurrency,
+  definePolicy,
+  makePolicyUtils,
+  wrapTaskList,
+} from "../../src/index.ts";
+import { quietPool, testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+
+const TICK = "dispatch_policy_tick";
+const greet = definePolicy("greet", { partitionBy: "name", gates: [concurrency({ max: 1 })] });
+const shout = definePolicy("shout", {
+  context: (payload: unknown) => ({ name: String((payload as { name: unknown }).name).toUpperCase() }),
+  partitionBy: (ctx) => ctx.name,
+});
+
+async function world(
+  t: ExecutionContext,
+  policies: readonly AnyPolicy[] = [greet, shout],
+  more: TaskList = {},
+) {
+  const database = await testDatabase(t);
+  const ran: string[] = [];
+  const warnings: string[] = [];
+  const logger = new Logger(() => (level, message) => {
+    if (level === "warning") warnings.push(message);
+  });
+  const work = async (payload: unknown) => void ran.push((payload as { name: string }).name);
+  const start = () => {
+    const pool = quietPool(database.url);
+    const tasks = wrapTaskList({ greet: work, shout: work, ...more }, { policies });
+    const workers = runTaskList({ noHandleSignals: true, logger, pollInterval: 50 }, tasks, pool);
+    let stopping: Promise<void> | undefined;
+    const stop = () => {
+      stopping ??= Promise.resolve(workers.gracefulShutdown()).then(() => pool.end());
+      return stopping;
+    };
+    t.teardown(stop);
+    return { stop };
+  };
+  /** As the crontab adds it. */
+  const tick = () => database.pool.query("select graphile_worker.add_job($1)", [TICK]);
+  const declared = async () =>
+    (await database.pool.query("select policy from dispatch_policy.policies order by 1")).rows.map(
+      ({ policy }) => policy,
+    );
+  return { ...database, ran, warnings, start, tick, declared };
+}
+
+test("the crontab's tick declares the policies, and runs what is staged", async (t) => {
+  const { pool, ran, start, tick, declared } = await world(t);
+  await addPolicyJob(pool, greet, { name: "Ana" });
+  start();
+  t.deepEqual(await declared(), []);
+  await tick();
+  await until("the staged job runs", () => ran.length === 1);
+  t.deepEqual(await declared(), ["greet", "shout"]);
+  // SQL knows the policies now, and their functions run here
+  await pool.query(`select dispatch_policy.add_job('shout', '{"name": "Bo"}')`);
+  await tick();
+  await until("the job from SQL runs", () => ran.length === 2);
+  t.deepEqual(ran, ["Ana", "Bo"]);
+});
+
+test("the first job of a policy's task declares them too, before its limits are asked for", async (t) => {
+  const { pool, ran, start, declared } = await world(t);
+  start();
+  await pool.query(`select graphile_worker.add_job('greet', '{"name": "Ana"}')`);
+  await until("it runs", () => ran.length === 1);
+  t.deepEqual(await declared(), ["greet", "shout"]);
+  const { rows } = await pool.query("select count(*)::int as n from dispatch_policy.staged_jobs");
+  t.is(rows[0].n, 0, "with a declared policy it is admitted on the spot");
+});
+
+test("a job without a policy neither waits for the declaration nor fails with it, and the next job tries again", async (t) => {
+  let plain = 0;
+  const { pool, ran, warnings, start, declared } = await world(t, [greet], {
+    plain: async () => void plain++,
+  });
+  await pool.query("alter function dispatch_policy._declare_policy rename to _declare_policy_later");
+  start();
+  await pool.query("select graphile_worker.add_job('plain')");
+  await until("the plain job runs", () => plain === 1);
+  await until("the failure is logged", () =>
+    warnings.some((line) => /cannot declare the policies/.test(line)),
+  );
+  await pool.query("alter function dispatch_policy._declare_policy_later rename to _declare_policy");
+  await pool.query("select graphile_worker.add_job('plain')");
+  await until("the next one declares", async () => (await declared()).length === 1);
+  await pool.query(`select graphile_worker.add_job('greet', '{"name": "Ana"}')`);
+  await until("it runs", () => ran.length === 1);
+  t.deepEqual(ran, ["Ana"]);
+});
+
+test("it declares once, and leaves the settings that a worker with the preset declared", async (t) => {
+  const { pool, ran, start, tick } = await world(t, [greet]);
+  const utils = await makePolicyUtils({
+    pgPool: pool,
+    logger: silent,
+    preset: { dispatchPolicy: { policies: [greet], defaults: { admissionBatchSize: 7 } } },
+  });
+  t.teardown(() => utils.release());
+  const row = async () =>
+    (await pool.query("select batch_size, xmin from dispatch_policy._private_policies")).rows[0];
+  start();
+  await utils.addJob("greet", { name: "Ana" });
+  await tick();
+  await until("it runs", () => ran.length === 1);
+  const after = await row();
+  t.is(after.batch_size, 7);
+  await utils.addJob("greet", { name: "Bo" });
+  await tick();
+  await until("the second runs", () => ran.length === 2);
+  t.is((await row()).xmin, after.xmin);
+});

@@ -1,0 +1,383 @@
+// Adoption beside workers, producers, verbs and ticks: each job is in one place, and of two jobs of a key the newer counts.
+import test from "ava";
+import { concurrency, type Engine, engine, type Queryable } from "../../helpers/engine.ts";
+import { addPast, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+
+const ROOMY = { gates: [concurrency(9)], keyPath: "a" };
+const FULL = { gates: [concurrency(1)], keyPath: "a" };
+
+interface Step {
+  readonly matched: number;
+  readonly changed: number;
+  readonly last_id: string | null;
+}
+
+async function adopt(it: Engine, as: Queryable = it.pool): Promise<Step> {
+  return (await as.query("select * from dispatch_policy.adopt($1)", [it.policy])).rows[0];
+}
+
+const add = (it: Engine, v: string, { key = "", as = it.pool as Queryable } = {}) =>
+  addPast(it, { payload: { a: "a", v }, as, ...(key && { key }) });
+
+async function stage(it: Engine, v: string, { key = "k", as = it.pool as Queryable } = {}): Promise<void> {
+  const batch = it.batch(["a"], { jobKey: key }) as { jobs: object[] };
+  const jobs = batch.jobs.map((job) => ({ ...job, payload: { a: "a", v } }));
+  await as.query("select id from dispatch_policy._stage($1, 'replace')", [
+    JSON.stringify([{ ...batch, jobs }]),
+  ]);
+}
+
+/** The values of the jobs in staging and of those in Graphile Worker that have not failed for good. */
+async function places(it: Engine): Promise<{ staged: string[]; waiting: string[] }> {
+  const read = async (text: string) => (await it.pool.query(text)).rows.map(({ v }) => v as string);
+  return {
+    staged: await read("select payload ->> 'v' as v from dispatch_policy.staged_jobs order by id"),
+    waiting: await read(`select payload ->> 'v' as v from graphile_worker._private_jobs
+      where attempts < max_attempts order by id`),
+  };
+}
+
+test("a job that a worker is fetching stays, and the others are adopted", async (t) => {
+  const it = await engine(t, FULL);
+  const [one] = [await add(it, "one"), await add(it, "two"), await add(it, "three")];
+  const worker = await it.session();
+  await worker.query("begin");
+  await worker.query(
+    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = $1",
+    [one],
+  );
+  t.like(await adopt(it), { matched: 3, changed: 2 });
+  await worker.query("commit");
+  t.like(await adopt(it), { matched: 0, changed: 0, last_id: null });
+  t.deepEqual(await places(it), { staged: ["two", "three"], waiting: ["one"] });
+  t.is((await startJob(it, { id: one, attempts: 1, revision: 0, key: null })).verdict, "taken_over");
+});
+
+test("a worker finds nothing while a step of adoption is open, nor afterwards", async (t) => {
+  const it = await engine(t, FULL);
+  await add(it, "one");
+  const [adopting, worker] = [await it.session(), await it.session()];
+  const fetch = async () => {
+    const { rows } = await worker.query(
+      "select id from graphile_worker._private_jobs where is_available limit 1 for update skip locked",
+    );
+    return rows.length;
+  };
+  await adopting.query("begin");
+  t.is((await adopt(it, adopting)).changed, 1);
+  t.is(await fetch(), 0);
+  await adopting.query("commit");
+  t.is(await fetch(), 0);
+  t.deepEqual(await places(it), { staged: ["one"], waiting: [] });
+});
+
+test("a worker that fetches a job while adoption waits for its row keeps it", async (t) => {
+  const it = await engine(t, FULL);
+  await it.waitsLong();
+  const one = await add(it, "one");
+  const [worker, adopting] = [await it.session(), await it.session()];
+  await worker.query("begin");
+  await worker.query(
+    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = $1",
+    [one],
+  );
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  await worker.query("commit");
+  t.like(await adopted, { matched: 1, changed: 0 });
+  t.deepEqual(await places(it), { staged: [], waiting: ["one"] });
+});
+
+test("a job that is fetched and fails while adoption waits for its row keeps its attempt", async (t) => {
+  const it = await engine(t, FULL);
+  await it.waitsLong();
+  const one = await add(it, "one");
+  const [worker, adopting] = [await it.session(), await it.session()];
+  await worker.query("begin");
+  await worker.query(
+    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
+    [one],
+  );
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  await worker.query("commit");
+  t.is((await adopted).changed, 0);
+  t.is((await adopt(it)).changed, 1, "the next step parks it");
+  const { rows } = await it.pool.query(
+    "select state, attempts, last_error from dispatch_policy.jobs where id = $1",
+    [one],
+  );
+  t.deepEqual(rows, [{ state: "parked", attempts: 1, last_error: "oops" }]);
+});
+
+test("a job that is replaced under its key while adoption waits for its row is the one that is adopted", async (t) => {
+  const it = await engine(t, ROOMY);
+  await it.waitsLong();
+  await add(it, "old", { key: "k" });
+  const [app, adopting] = [await it.session(), await it.session()];
+  await app.query("begin");
+  await add(it, "new", { key: "k", as: app });
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  await app.query("commit");
+  t.is((await adopted).changed, 0, "it changed meanwhile");
+  t.deepEqual(await places(it), { staged: [], waiting: ["new"] });
+  t.is((await adopt(it)).changed, 1);
+  t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
+  t.is(await it.passes(), 1);
+});
+
+test("a job that another task gets in the same row while adoption waits stays in Graphile Worker", async (t) => {
+  const it = await engine(t, ROOMY);
+  await it.waitsLong();
+  await add(it, "old", { key: "k" });
+  const [app, adopting] = [await it.session(), await it.session()];
+  await app.query("begin");
+  await addPast(it, { key: "k", task: "plain", payload: { a: "a", v: "plain" }, as: app });
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  await app.query("commit");
+  t.is((await adopted).changed, 0);
+  t.deepEqual(await places(it), { staged: [], waiting: ["plain"] });
+});
+
+test("one added past the policy under the key of a job that is being adopted counts", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "old", { key: "k" });
+  const [adopting, app] = [await it.session(), await it.session()];
+  await adopting.query("begin");
+  t.is((await adopt(it, adopting)).changed, 1);
+  const added = add(it, "new", { key: "k", as: app });
+  await it.waitsForLock(app);
+  await adopting.query("commit");
+  await added;
+  t.is(await it.passes(2), 0);
+  t.deepEqual(await places(it), { staged: [], waiting: ["new"] });
+});
+
+test("one staged under the key of a job that is being adopted counts", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "old", { key: "k" });
+  const [adopting, app] = [await it.session(), await it.session()];
+  await adopting.query("begin");
+  t.is((await adopt(it, adopting)).changed, 1);
+  const staged = stage(it, "new", { as: app });
+  await it.waitsForLock(app);
+  await adopting.query("commit");
+  await staged;
+  t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
+  t.is(await it.passes(2), 1);
+  t.deepEqual(await places(it), { staged: [], waiting: ["new"] });
+});
+
+test("one staged after it is not lost to an older one that is adopted", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "old", { key: "k" });
+  await stage(it, "new");
+  t.like(await adopt(it), { matched: 1, changed: 1 });
+  t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
+  t.is(await it.passes(2), 1);
+});
+
+test("one that is being staged while an older one of its key is adopted counts", async (t) => {
+  const it = await engine(t, ROOMY);
+  await it.waitsLong();
+  await add(it, "old", { key: "k" });
+  const [app, adopting] = [await it.session(), await it.session()];
+  await app.query("begin");
+  await stage(it, "new", { as: app });
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  await app.query("commit");
+  t.is((await adopted).changed, 1);
+  t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
+});
+
+test("an older staged one of its key gives way to the one that is adopted", async (t) => {
+  const it = await engine(t, ROOMY);
+  await stage(it, "old");
+  const id = await add(it, "new", { key: "k" });
+  t.is((await adopt(it)).changed, 1);
+  const { rows } = await it.pool.query("select id, payload ->> 'v' as v from dispatch_policy.staged_jobs");
+  t.deepEqual(rows, [{ id, v: "new" }]);
+  t.is(await it.passes(2), 1);
+});
+
+test("an older one that was staged without knowing it, and commits while it is adopted, gives way", async (t) => {
+  const it = await engine(t, ROOMY);
+  await it.waitsLong();
+  const [app, adopting] = [await it.session(), await it.session()];
+  await app.query("begin");
+  await stage(it, "old", { as: app });
+  await add(it, "new", { key: "k" });
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  await app.query("commit");
+  await adopted;
+  await adopt(it);
+  t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
+});
+
+test("a tick that hands over a newer one of its key while adoption waits keeps it", async (t) => {
+  const it = await engine(t, ROOMY);
+  await it.waitsLong();
+  await add(it, "old", { key: "k" });
+  await stage(it, "new");
+  await it.route();
+  const [ticking, adopting] = [await it.session(), await it.session()];
+  await ticking.query("begin");
+  t.is((await it.admit({ as: ticking })).admitted, 1);
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  await ticking.query("commit");
+  t.is((await adopted).changed, 0);
+  t.is((await adopt(it)).matched, 0, "an admitted job is not adopted");
+  t.deepEqual(await places(it), { staged: [], waiting: ["new"] });
+});
+
+test("two who adopt at once: the second waits for its turn, and each job is adopted once", async (t) => {
+  const it = await engine(t, ROOMY);
+  for (const v of ["one", "two"]) await add(it, v);
+  const [first, second] = [await it.session(), await it.session()];
+  await first.query("begin");
+  t.is((await adopt(it, first)).changed, 2);
+  const late = adopt(it, second);
+  await it.waitsForLock(second);
+  const { rows } = await it.pool.query("select * from dispatch_policy._adopt_unless_busy($1, 0, 10)", [
+    it.policy,
+  ]);
+  t.like(rows[0], { busy: true, changed: null }, "a worker leaves it to them");
+  await first.query("commit");
+  t.is((await late).changed, 0);
+  t.deepEqual(await places(it), { staged: ["one", "two"], waiting: [] });
+  t.is(await it.passes(2), 2);
+});
+
+test("a step that is rolled back leaves the jobs where they were", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "one");
+  const adopting = await it.session();
+  await adopting.query("begin");
+  t.is((await adopt(it, adopting)).changed, 1);
+  await adopting.query("rollback");
+  t.deepEqual(await places(it), { staged: [], waiting: ["one"] });
+});
+
+/** Each verb reaches a job that is adopted while it runs: it looked into staging before, and into Graphile Worker after. */
+const VERBS: Record<string, string> = {
+  remove_job: "select id from dispatch_policy.remove_job('k')",
+  complete_jobs: "select id from dispatch_policy.complete_jobs(array[$1::bigint])",
+  permanently_fail_jobs: "select id from dispatch_policy.permanently_fail_jobs(array[$1::bigint])",
+  reschedule_jobs: "select id from dispatch_policy.reschedule_jobs(array[$1::bigint], run_at => 'infinity')",
+};
+
+for (const [verb, call] of Object.entries(VERBS)) {
+  const ask = async (as: Queryable, id: string) =>
+    (await as.query(call, call.includes("$1") ? [id] : [])).rows.map((row) => row.id !== null);
+
+  test(`${verb} reaches a job that is being adopted`, async (t) => {
+    const it = await engine(t, ROOMY);
+    const id = await add(it, "one", { key: "k" });
+    const [adopting, operator] = [await it.session(), await it.session()];
+    await adopting.query("begin");
+    t.is((await adopt(it, adopting)).changed, 1);
+    const asked = ask(operator, id);
+    await it.waitsForLock(operator);
+    await adopting.query("commit");
+    t.deepEqual(await asked, [true]);
+    t.is(await it.passes(2), 0);
+  });
+
+  test(`a job on which ${verb} is at work runs by no adoption`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await it.waitsLong();
+    const id = await add(it, "one", { key: "k" });
+    const [operator, adopting] = [await it.session(), await it.session()];
+    await operator.query("begin");
+    t.deepEqual(await ask(operator, id), [true]);
+    const adopted = adopt(it, adopting);
+    await it.waitsForLock(adopting);
+    await operator.query("commit");
+    await adopted;
+    t.is(await it.passes(2), 0);
+  });
+
+  test(`${verb} takes the id that an adopted job had before`, async (t) => {
+    const it = await engine(t, ROOMY);
+    const id = await add(it, "one", { key: "k" });
+    await adopt(it);
+    t.deepEqual(await ask(it.pool, id), [true]);
+    t.is(await it.passes(2), 0);
+  });
+}
+
+test("a job that was taken over, and whose worker died, is not staged twice", async (t) => {
+  const it = await engine(t, FULL);
+  await it.stage("a");
+  await it.passes();
+  const one = await add(it, "one");
+  const fetched = await fetchJob(it, one);
+  t.is((await startJob(it, fetched, { payload: { a: "a", v: "one" } })).verdict, "taken_over");
+  await it.pool.query("select graphile_worker.force_unlock_workers(array['worker'])");
+  t.is((await adopt(it)).matched, 0);
+  t.deepEqual((await places(it)).staged, ["one"]);
+});
+
+test("a job in flight that was let in at its start and failed is not adopted beside its slot", async (t) => {
+  const it = await engine(t, FULL);
+  const one = await add(it, "one");
+  const fetched = await fetchJob(it, one);
+  t.is((await startJob(it, fetched, { payload: { a: "a", v: "one" } })).verdict, "admitted");
+  await failJob(it, one, 0);
+  t.is((await adopt(it)).matched, 0);
+});
+
+test("a job that was admitted, and whose slot an operator gave back, is not adopted beside its staged id", async (t) => {
+  const it = await engine(t, FULL);
+  await it.stage("a");
+  await it.passes();
+  const [job] = await it.inFlight();
+  await fetchJob(it, job!);
+  await it.pool.query("select dispatch_policy.release_slots($1)", [job]);
+  await failJob(it, job!, 0);
+  t.deepEqual(await it.inFlight(), []);
+  t.is((await adopt(it)).matched, 0);
+});
+
+test("a failed job that is deduplicated against while adoption waits for its row is left for the next step", async (t) => {
+  const it = await engine(t, FULL);
+  await it.waitsLong();
+  const one = await add(it, "one", { key: "k" });
+  await fetchJob(it, one);
+  await failJob(it, one, 0);
+  const [app, adopting] = [await it.session(), await it.session()];
+  await app.query("begin");
+  await app.query("select graphile_worker.add_job($1, job_key => 'k', job_key_mode => 'unsafe_dedupe')", [
+    it.policy,
+  ]);
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  await app.query("commit");
+  t.is((await adopted).changed, 0);
+  t.is((await adopt(it)).changed, 1);
+  t.is(await it.passes(2), 1);
+});
+
+test("slots, verbs and retries find an adopted job by the id that it had before", async (t) => {
+  const it = await engine(t, FULL);
+  const id = await add(it, "one");
+  await adopt(it);
+  t.is(await it.passes(), 1);
+  const [job] = await it.inFlight();
+  t.not(job, id);
+  const { rows } = await it.pool.query("select staged_id from dispatch_policy.in_flight_jobs");
+  t.deepEqual(rows, [{ staged_id: id }]);
+  await it.pool.query("select dispatch_policy.release_slots($1)", [id]);
+  t.is(await it.staged(), 1, "it did not run, so it waits again");
+  t.is(await it.passes(), 1);
+  await it.pool.query("select graphile_worker.permanently_fail_jobs($1, 'x')", [[job]]);
+  await it.release([job!]);
+  await it.pool.query("select dispatch_policy.reschedule_jobs($1, run_at => now(), attempts => 0)", [[job]]);
+  const again = await it.pool.query("select id, job_id from dispatch_policy.staged_jobs");
+  t.deepEqual(again.rows, [{ id, job_id: job }]);
+});

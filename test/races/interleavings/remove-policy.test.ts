@@ -1,0 +1,138 @@
+// What others do while a policy is removed.
+import test from "ava";
+import { Logger } from "graphile-worker";
+import { runTickLoop } from "../../../src/index.ts";
+import { concurrency, type Engine, engine, type Session, until } from "../../helpers/engine.ts";
+
+const GATES = { gates: [concurrency(1)] };
+/** Declares policy q as policy p is, with the same task if `takes`. */
+const declareQ = (it: Engine, takes: boolean) =>
+  it.pool.query(
+    `select dispatch_policy._declare_policy(definition || $1, 'q', '{}', now()) from dispatch_policy._private_policies`,
+    [JSON.stringify({ name: "q", tasks: takes ? ["p"] : ["q"] })],
+  );
+
+const remove = async (as: Pick<Session, "query">, into: string | null = null) =>
+  (await as.query(`select * from dispatch_policy.remove_policy('p', "into" => $1)`, [into])).rows[0];
+
+const names = async (it: Engine) =>
+  (await it.pool.query("select policy from dispatch_policy.policies order by 1")).rows.map(
+    ({ policy }) => policy,
+  );
+
+test("a job that a producer has staged, and not committed, stays under the old name, and a later call finds it", async (t) => {
+  const it = await engine(t, GATES);
+  const producer = await it.session();
+  await producer.query("begin");
+  await it.stage("a", { as: producer });
+  t.like(await remove(it.pool), { matched: 0, removed: true });
+  await producer.query("commit");
+  t.deepEqual(await names(it), []);
+  t.is(await it.staged(), 1);
+  await t.throwsAsync(remove(it.pool), { code: "DPUSE", message: /1 jobs wait for policy 'p'/ });
+});
+
+test("a job that a producer commits between the last look and the end stays too", async (t) => {
+  const it = await engine(t, GATES);
+  await it.stage("a");
+  await it.passes();
+  await it.finish(await it.inFlight());
+  const producer = await it.session();
+  const remover = await it.session();
+  await producer.query("begin");
+  await producer.query("select from dispatch_policy._private_limiters for update");
+  await it.pool.query("alter function dispatch_policy.remove_policy set lock_timeout = 0");
+  const removing = remove(remover);
+  await it.waitsForLock(remover);
+  await it.stage("a", { as: producer });
+  await producer.query("commit");
+  await t.throwsAsync(removing, { code: "55P03", message: /was added or admitted meanwhile/ });
+  t.deepEqual(await names(it), ["p"]);
+  t.is(await it.passes(2), 1);
+});
+
+test("jobs that a pass has admitted, and not committed, stay; then they are in flight, and the policy stays", async (t) => {
+  const it = await engine(t, GATES);
+  await it.stage(["a", "b"]);
+  await it.route();
+  await declareQ(it, true);
+  const ticker = await it.session();
+  await ticker.query("begin");
+  t.is((await it.admit({ as: ticker })).admitted, 2);
+  t.like(await remove(it.pool, "q"), { matched: 2, changed: 0, removed: false });
+  await ticker.query("commit");
+  await t.throwsAsync(remove(it.pool, "q"), { code: "DPUSE", message: /2 jobs of policy 'p' are in flight/ });
+  t.deepEqual(await names(it), ["p", "q"]);
+});
+
+test("a pass that has claimed the partition, and admits a job after the last look, keeps the policy", async (t) => {
+  const it = await engine(t, GATES);
+  await it.stage("a");
+  await it.route();
+  await it.pool.query("alter function dispatch_policy.remove_policy set lock_timeout = 0");
+  const producer = await it.session();
+  const remover = await it.session();
+  const [{ job }] = (
+    await it.pool.query("delete from dispatch_policy._private_staged_jobs s returning to_json(s) as job")
+  ).rows;
+  await producer.query("begin");
+  await producer.query("select from dispatch_policy._private_partitions for no key update");
+  const removing = remove(remover);
+  await it.waitsForLock(remover);
+  await producer.query(
+    "insert into dispatch_policy._private_staged_jobs overriding system value select * from json_populate_record(null::dispatch_policy._private_staged_jobs, $1)",
+    [JSON.stringify(job)],
+  );
+  t.is((await it.admit({ as: producer })).admitted, 1);
+  await producer.query("commit");
+  await t.throwsAsync(removing, { code: "55P03" });
+  t.deepEqual(await it.wrongCounters(), 0);
+  t.is((await it.inFlight()).length, 1);
+});
+
+test("a process that declares the policy meanwhile waits, and has it anew", async (t) => {
+  const it = await engine(t, GATES);
+  const declaring = (
+    await it.pool.query("select definition, definition_hash from dispatch_policy._private_policies")
+  ).rows[0];
+  const remover = await it.session();
+  const declarer = await it.session();
+  await remover.query("begin");
+  t.like(await remove(remover), { removed: true });
+  const declared = declarer.query(
+    "select in_force from dispatch_policy._declare_policy($1, $2, '{}', clock_timestamp())",
+    [JSON.stringify(declaring.definition), declaring.definition_hash],
+  );
+  await it.waitsForLock(declarer);
+  await remover.query("commit");
+  t.true((await declared).rows[0].in_force);
+  t.deepEqual(await names(it), ["p"]);
+  await it.stage("a");
+  t.is(await it.passes(), 1);
+});
+
+test("who ticks every policy goes on when one of them is removed", async (t) => {
+  const it = await engine(t, GATES);
+  await declareQ(it, false);
+  const lines: string[] = [];
+  const logger = new Logger(() => (level, message) => void lines.push(`${level} ${message}`));
+  const stop = new AbortController();
+  const looping = runTickLoop({ pgPool: it.pool, policies: [], logger, signal: stop.signal } as never);
+  await until("both are ticked", async () => {
+    const { rows } = await it.pool.query(
+      "select from pg_stat_activity where query = 'listen dispatch_policy' and datname = current_database()",
+    );
+    return rows.length > 0;
+  });
+  t.like(await remove(it.pool), { removed: true });
+  await it.pool.query("select dispatch_policy._notify('p')");
+  await until("its loop has ended", () =>
+    lines.some((line) => /Policy p was removed: its loop ends/.test(line)),
+  );
+  stop.abort();
+  await looping;
+  t.deepEqual(
+    lines.filter((line) => !line.startsWith("debug") && !line.startsWith("info")),
+    [],
+  );
+});

@@ -1,0 +1,132 @@
+// `take` from a bucket that no job has used yet, beside routing and other takes that make the same bucket.
+import test from "ava";
+import { type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+
+const HOUR = { per: 3600 };
+const OWN = { gates: [throttle(3, { ...HOUR, name: "own" })] };
+
+interface Taken {
+  readonly taken: boolean;
+  readonly retry_at: Date | null;
+}
+
+async function take(as: Queryable, key: string): Promise<Taken> {
+  return (await as.query("select * from dispatch_policy.take('p', 'own', $1)", [key])).rows[0];
+}
+
+/** From now on these wait for a lock for as long as the test has it. */
+async function waitLong(it: Engine, ...functions: string[]): Promise<void> {
+  for (const name of functions)
+    await it.pool.query(`alter function dispatch_policy.${name} set lock_timeout = 0`);
+}
+
+function buckets(it: Engine): Promise<number> {
+  return it.number("select count(*)::int from dispatch_policy._private_limiters where gate = 'own'");
+}
+
+/** Stages five jobs of the key. What has gone after two passes is what its bucket had left. */
+async function goesOfFive(it: Engine, key: string): Promise<number> {
+  await it.stage(Array(5).fill(key));
+  return it.passes(2);
+}
+
+for (const end of ["commit", "rollback"] as const) {
+  test(`a router that comes while a take is making the same bucket waits for it: ${end}`, async (t) => {
+    const it = await engine(t, OWN);
+    await waitLong(it, "_route_batch");
+    const [app, routing] = [await it.session(), await it.session()];
+    const warnings: string[] = [];
+    routing.on("notice", ({ message }) => warnings.push(message ?? ""));
+    await app.query("begin");
+    t.true((await take(app, "a")).taken);
+    await it.stage("a");
+    const routed = it.route(routing);
+    await it.waitsForLock(routing);
+    await app.query(end);
+    t.is(await routed, 1, "at once, by the first try");
+    t.deepEqual(warnings, []);
+    t.is(await buckets(it), 1);
+    t.is((await it.admit()).admitted + (await goesOfFive(it, "a")), end === "commit" ? 2 : 3);
+  });
+
+  test(`a take that comes while a router is making the same bucket waits for it: ${end}`, async (t) => {
+    const it = await engine(t, OWN);
+    await waitLong(it, "take");
+    const [app, routing] = [await it.session(), await it.session()];
+    await it.stage("a");
+    await routing.query("begin");
+    t.is(await it.route(routing), 1);
+    const taken = take(app, "a");
+    await it.waitsForLock(app);
+    await routing.query(end);
+    t.true((await taken).taken);
+    t.is(await buckets(it), 1);
+    t.is((await it.passes()) + (await goesOfFive(it, "a")), 2);
+  });
+
+  test(`of two takes that make the same bucket the second waits for the first: ${end}`, async (t) => {
+    const it = await engine(t, OWN);
+    await waitLong(it, "take");
+    const [first, second] = [await it.session(), await it.session()];
+    await first.query("begin");
+    t.true((await take(first, "a")).taken);
+    const taken = take(second, "a");
+    await it.waitsForLock(second);
+    await first.query(end);
+    t.true((await taken).taken);
+    t.is(await goesOfFive(it, "a"), end === "commit" ? 1 : 2);
+  });
+}
+
+test("a take that stays open delays the jobs of its key, and no others", async (t) => {
+  const it = await engine(t, OWN);
+  const app = await it.session();
+  await app.query("begin");
+  t.true((await take(app, "a")).taken);
+  await it.stage(["a", "b", "c"]);
+  t.is(await it.passes(2), 2, "those of b and c");
+  t.like(await take(it.pool, "a"), { taken: false }, "and another take is told when to ask");
+  await app.query("commit");
+  t.is((await it.passes()) + (await goesOfFive(it, "a")), 2);
+});
+
+for (const patience of ["1s", "10ms"]) {
+  test(`a take and a router wait for each other's new bucket: the take gives up, deadlock_timeout ${patience}`, async (t) => {
+    const it = await engine(t, OWN);
+    await waitLong(it, "_route_batch");
+    const [app, routing] = [await it.session(), await it.session()];
+    await app.query(`set deadlock_timeout = '${patience}'`);
+    await app.query("begin");
+    t.true((await take(app, "b")).taken);
+    await it.stage(["a", "b"]);
+    const routed = it.route(routing); // it makes a's bucket, and then waits for b's
+    await it.waitsForLock(routing);
+    const { taken, retry_at } = await take(app, "a");
+    t.false(taken);
+    t.truthy(retry_at, "it gives up before PostgreSQL ends one of the two");
+    t.true((await take(app, "b")).taken, "its transaction goes on");
+    await app.query("commit");
+    t.is(await routed, 2);
+    t.is((await it.admit()).admitted, 2);
+    t.is(await goesOfFive(it, "b"), 0);
+    t.is(await goesOfFive(it, "a"), 2);
+  });
+}
+
+test("a take makes a bucket anew that a sweep has just deleted", async (t) => {
+  const it = await engine(t, OWN);
+  await waitLong(it, "take");
+  t.true((await take(it.pool, "a")).taken);
+  const before = await it.limiter("own");
+  const [app, sweeping] = [await it.session(), await it.session()];
+  const inTwoDays = new Date(Date.now() + 2 * 86_400_000);
+  await sweeping.query("begin");
+  const collect = "select dispatch_policy._collect_limiters($1, '1 day') as n";
+  t.is((await sweeping.query(collect, [inTwoDays])).rows[0].n, 1);
+  const taken = take(app, "a");
+  await it.waitsForLock(app);
+  await sweeping.query("commit");
+  t.true((await taken).taken);
+  t.not((await it.limiter("own")).id, before.id);
+  t.is(await goesOfFive(it, "a"), 2);
+});

@@ -1,0 +1,235 @@
+// What others do while waiting jobs are handed back, and while the last step of an uninstall decides that none is left.
+import test from "ava";
+import { rethrowPlainly } from "../../../src/db/rethrow-plainly.ts";
+import { SchemaVersionError } from "../../../src/index.ts";
+import { concurrency, type Engine, engine, type Session, throttle } from "../../helpers/engine.ts";
+import { addPast, failJob, fetchJob } from "../../helpers/native.ts";
+
+const SHUT = { gates: [throttle(0)] };
+/** A session that waited with a plan has only the number of the table. */
+const GONE = /dispatch_policy.* does not exist|could not open relation with OID/;
+
+const uninstall = async (as: Pick<Session, "query">, force = false) =>
+  (await as.query("select * from dispatch_policy.uninstall($1)", [force])).rows[0];
+
+/** A session whose uninstall has dropped the schema, and has not committed. */
+async function uninstalling(it: Engine, force = false): Promise<Session> {
+  const session = await it.session();
+  await session.query("begin");
+  if (!(await uninstall(session, force)).dropped) throw new Error("It is not dropped");
+  return session;
+}
+
+const payloads = async (it: Engine) =>
+  (
+    await it.pool.query("select payload ->> 'v' as v from graphile_worker._private_jobs order by id")
+  ).rows.map(({ v }) => v);
+
+/** Stages a job of key k. */
+async function stage(it: Engine, v: string): Promise<void> {
+  const batch = it.batch(["a"], { jobKey: "k" }) as { jobs: object[] };
+  const jobs = batch.jobs.map((job) => ({ ...job, payload: { v } }));
+  await it.pool.query("select id from dispatch_policy._stage($1, 'replace')", [
+    JSON.stringify([{ ...batch, jobs }]),
+  ]);
+}
+
+/** Hands back without giving up on locks, so that a test decides when it goes on. */
+async function waitsLong(it: Engine): Promise<void> {
+  await it.pool.query("alter function dispatch_policy._hand_back_what_passes set lock_timeout = 0");
+  await it.pool.query("alter function dispatch_policy.uninstall set lock_timeout = 0");
+}
+
+test("a job that a producer has staged, and not committed, keeps the schema, and is handed back", async (t) => {
+  const it = await engine(t, SHUT);
+  const producer = await it.session();
+  await producer.query("begin");
+  await it.stage("a", { as: producer });
+  await t.throwsAsync(uninstall(it.pool), { code: "55P03" });
+  await producer.query("commit");
+  t.like(await uninstall(it.pool), { handed_back: 1, dropped: false });
+  t.like(await uninstall(it.pool), { handed_back: 0, dropped: true });
+  t.is((await payloads(it)).length, 1);
+});
+
+test("a job that is staged between the last look and the lock is handed back under the lock", async (t) => {
+  const it = await engine(t, SHUT);
+  await it.pool.query("alter function dispatch_policy._lock_out set lock_timeout = 0");
+  const producer = await it.session();
+  await producer.query("begin");
+  await it.stage("a", { as: producer });
+  const last = await it.session();
+  const dropping = uninstall(last);
+  await it.waitsForLock(last);
+  await producer.query("commit");
+  t.like(await dropping, { handed_back: 1, dropped: true });
+  t.is((await payloads(it)).length, 1);
+});
+
+for (const [how, jobs] of Object.entries({ "one job": ["a"], "several jobs": ["a", "b", "a"] })) {
+  test(`a producer that stages ${how} after the last look waits, and gets an error`, async (t) => {
+    const it = await engine(t, SHUT);
+    const last = await uninstalling(it);
+    const producer = await it.session();
+    const staging = it.stage(jobs, { as: producer });
+    await it.waitsForLock(producer);
+    await last.query("commit");
+    const error = await t.throwsAsync(staging, { message: GONE });
+    t.throws(() => rethrowPlainly(error, "dispatch_policy"), { instanceOf: SchemaVersionError });
+    t.deepEqual(await payloads(it), []);
+  });
+
+  test(`a producer that stages ${how} after the last look is not hurt if the uninstall is killed`, async (t) => {
+    const it = await engine(t, SHUT);
+    const last = await uninstalling(it);
+    const producer = await it.session();
+    const staging = it.stage(jobs, { as: producer });
+    await it.waitsForLock(producer);
+    await it.pool.query("select pg_terminate_backend($1)", [last.pid]);
+    await staging;
+    t.is(await it.staged(), jobs.length);
+  });
+}
+
+test("a producer that was planned before the last step gets the same error", async (t) => {
+  const it = await engine(t, SHUT);
+  const producer = await it.session();
+  for (let n = 0; n < 8; n++) {
+    await it.stage("a", { as: producer });
+    await it.stage(["a", "b"], { as: producer });
+  }
+  while ((await uninstall(it.pool)).handed_back > 0 && (await it.staged()) > 0);
+  await it.pool.query("select dispatch_policy.switch_policy('p', true)");
+  const last = await uninstalling(it);
+  const staging = it.stage("a", { as: producer });
+  await it.waitsForLock(producer);
+  await last.query("commit");
+  await t.throwsAsync(staging, { message: GONE });
+});
+
+const beat = (as: Pick<Session, "query">) =>
+  as.query(
+    "select * from dispatch_policy._beat('w', 1, '{p}', 'host', 1, '1 minute', '{p}', '{default}', '1 minute', true)",
+  );
+
+test("a worker pool that registers, and has not committed, keeps the schema", async (t) => {
+  const it = await engine(t, SHUT);
+  const pool = await it.session();
+  await pool.query("begin");
+  await beat(pool);
+  await t.throwsAsync(uninstall(it.pool), { code: "55P03" });
+  await pool.query("commit");
+  await t.throwsAsync(uninstall(it.pool), {
+    code: "DPUSE",
+    message:
+      /1 worker pools with the preset live, expected none: w \(process 1 on host, heartbeat \d+ s ago\); stop/,
+  });
+  t.like(await uninstall(it.pool, true), { dropped: true });
+});
+
+test("a worker pool that registers after the last look waits, and gets an error", async (t) => {
+  const it = await engine(t, SHUT);
+  const last = await uninstalling(it);
+  const pool = await it.session();
+  const registering = beat(pool);
+  await it.waitsForLock(pool);
+  await last.query("commit");
+  await t.throwsAsync(registering, { message: GONE });
+});
+
+test("a failed job that a worker parks after the last look keeps the time of its retry", async (t) => {
+  const it = await engine(t, { gates: [concurrency(9)] });
+  await it.stage("a");
+  await it.passes();
+  const [job] = (await it.inFlight()) as [string];
+  const { rows } = await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs");
+  await fetchJob(it, job);
+  await failJob(it, job);
+  await it.waitsLong();
+  const last = await uninstalling(it, true);
+  const worker = await it.session();
+  const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
+  const end = { job, ok: false, attempt: 1, admission: rows[0].admission, retry } as never;
+  const releasing = it.release([end], worker);
+  await it.waitsForLock(worker);
+  await last.query("commit");
+  await t.throwsAsync(releasing, { message: GONE });
+  const { rows: jobs } = await it.pool.query(
+    "select run_at < 'infinity' as goes_on from graphile_worker.jobs",
+  );
+  t.deepEqual(jobs, [{ goes_on: true }]);
+});
+
+test("of a key, a job added past the package while the older one is handed back counts", async (t) => {
+  const it = await engine(t, SHUT);
+  await waitsLong(it);
+  await stage(it, "old");
+  const app = await it.session();
+  await app.query("begin");
+  await addPast(it, { key: "k", payload: { v: "new" }, as: app });
+  const handing = await it.session();
+  const step = uninstall(handing);
+  await it.waitsForLock(handing);
+  await app.query("commit");
+  t.like(await step, { handed_back: 0, replaced: 0, dropped: false });
+  t.like(await uninstall(it.pool), { handed_back: 0, replaced: 1 });
+  t.deepEqual(await payloads(it), ["new"]);
+});
+
+test("of a key, a job that took a failed one's row while that one is handed back keeps its time", async (t) => {
+  const it = await engine(t, { gates: [concurrency(9)] });
+  await waitsLong(it);
+  await stage(it, "old");
+  await it.passes();
+  const [job] = (await it.inFlight()) as [string];
+  const { rows } = await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs");
+  await fetchJob(it, job);
+  await failJob(it, job);
+  const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
+  await it.release([{ job, ok: false, attempt: 1, admission: rows[0].admission, retry } as never]);
+  const app = await it.session();
+  await app.query("begin");
+  await app.query(
+    "select graphile_worker.add_job('p', '{\"v\": \"new\"}', job_key => 'k', run_at => now() + interval '1 day')",
+  );
+  const handing = await it.session();
+  const step = uninstall(handing);
+  await it.waitsForLock(handing);
+  await app.query("commit");
+  t.like(await step, { handed_back: 0, replaced: 0 });
+  t.like(await uninstall(it.pool), { handed_back: 0, replaced: 1 });
+  const text = "select run_at > now() + interval '1 hour' as kept from graphile_worker.jobs";
+  t.deepEqual((await it.pool.query(text)).rows, [{ kept: true }]);
+  t.deepEqual(await payloads(it), ["new"]);
+});
+
+test("a job whose key an open transaction has stays for the next step, and the others go", async (t) => {
+  const it = await engine(t, SHUT);
+  await stage(it, "old");
+  await it.stage(["a", "b", "c"]);
+  await addPast(it); // nobody waits for the task
+  const app = await it.session();
+  await app.query("begin");
+  await addPast(it, { key: "k", payload: { v: "new" }, as: app });
+  t.like(await uninstall(it.pool), { handed_back: 3, refused: 0 });
+  await app.query("rollback");
+  t.like(await uninstall(it.pool), { handed_back: 1 });
+  t.like(await uninstall(it.pool), { dropped: true });
+  t.is((await payloads(it)).filter((v) => v === "old").length, 1);
+});
+
+test("two uninstalls at once hand each job back once", async (t) => {
+  const it = await engine(t, SHUT);
+  await it.stage(Array(6).fill("a"));
+  const [one, other] = [await it.session(), await it.session()];
+  await one.query("begin");
+  const step = "select * from dispatch_policy.uninstall(count => 3)";
+  t.like((await one.query(step)).rows[0], { handed_back: 3 });
+  await other.query("begin");
+  const second = other.query(step);
+  await it.waitsForLock(other); // the policy is being switched off
+  await one.query("commit");
+  t.like((await second).rows[0], { handed_back: 3 });
+  await other.query("commit");
+  t.is((await payloads(it)).length, 6);
+});

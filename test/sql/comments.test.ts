@@ -1,0 +1,130 @@
+// What psql says of the schema's parts: everything has a comment, and an upgrade keeps and renews them.
+import test from "ava";
+import type pg from "pg";
+import { migrate } from "../../src/db/migrate.ts";
+import { testDatabase } from "../helpers/database.ts";
+
+const names = { workerSchema: "graphile_worker", schema: "dispatch_policy" };
+
+/** Every part of the schema that is to have a comment, with the one it has. */
+const PARTS = `
+  select 'schema ' || nspname as part, obj_description(oid, 'pg_namespace') as comment from pg_namespace
+    where nspname = 'dispatch_policy'
+  union all select case relkind when 'v' then 'view ' when 'S' then 'sequence ' when 'c' then 'type ' else 'table ' end
+      || relname, case when relkind = 'c' then obj_description(reltype, 'pg_type') else obj_description(oid, 'pg_class') end
+    from pg_class where relnamespace = 'dispatch_policy'::regnamespace and relkind in ('r', 'v', 'c')
+  union all select 'column ' || relname || '.' || attname, col_description(attrelid, attnum)
+    from pg_attribute join pg_class c on c.oid = attrelid
+    where relnamespace = 'dispatch_policy'::regnamespace and relkind in ('r', 'v', 'c') and attnum > 0 and not attisdropped
+  union all select 'sequence ' || relname, obj_description(c.oid, 'pg_class') from pg_class c
+    where relnamespace = 'dispatch_policy'::regnamespace and relkind = 'S'
+      and not exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'i')
+  union all select 'function ' || proname, obj_description(oid, 'pg_proc') from pg_proc
+    where pronamespace = 'dispatch_policy'::regnamespace
+  order by 1`;
+
+interface Part {
+  part: string;
+  comment: string | null;
+}
+
+async function comments(client: pg.Pool | pg.ClientBase): Promise<Map<string, string | null>> {
+  const { rows } = await client.query<Part>(PARTS);
+  return new Map(rows.map(({ part, comment }) => [part, comment]));
+}
+
+const OUTDATED =
+  "update dispatch_policy._private_migrations set routines_hash = 'of an older release', routines_version = '{0,0,1}'";
+
+test("every table, column, type, view and function has a comment", async (t) => {
+  const { pool } = await testDatabase(t);
+  const all = await comments(pool);
+  t.deepEqual(
+    [...all].filter(([, comment]) => !comment).map(([part]) => part),
+    [],
+  );
+  for (const kind of ["schema", "table", "column", "type", "view", "function", "sequence"])
+    t.true(
+      [...all.keys()].some((part) => part.startsWith(`${kind} `)),
+      kind,
+    );
+});
+
+test("a function's comment is the first paragraph of its file, on one line", async (t) => {
+  const { pool } = await testDatabase(t);
+  const all = await comments(pool);
+  t.is(all.get("function _make_turns"), "Makes a policy's turns.");
+  t.regex(all.get("function add_job") ?? "", /^Graphile Worker's add_job, .*, else passes it on\.$/);
+  t.notRegex(all.get("function add_job") ?? "", /select|\n/);
+  t.regex(all.get("function _adaptive_fold") ?? "", /^Folds finished jobs/); // an aggregate
+});
+
+test("the head's comment says that it is a lower bound", async (t) => {
+  const { pool } = await testDatabase(t);
+  const all = await comments(pool);
+  t.regex(all.get("column _private_partitions.head_priority") ?? "", /lower bound.*starves/);
+});
+
+test("an upgrade renews the comments, and a second one changes none", async (t) => {
+  const { pool } = await testDatabase(t);
+  const fresh = await comments(pool);
+  const client = await pool.connect();
+  t.teardown(() => client.release());
+  await client.query(`${OUTDATED};
+    comment on table dispatch_policy._private_freed is 'older';
+    comment on column dispatch_policy.partitions.reason is null;
+    comment on function dispatch_policy.pause is 'older'`);
+  await migrate(client, names);
+  t.deepEqual(await comments(pool), fresh);
+  await client.query(OUTDATED);
+  await migrate(client, names);
+  t.deepEqual(await comments(pool), fresh);
+});
+
+test("an upgrade describes a function that somebody has overloaded", async (t) => {
+  const { pool } = await testDatabase(t);
+  const client = await pool.connect();
+  t.teardown(() => client.release());
+  await client.query(
+    `${OUTDATED}; create function dispatch_policy._breadth(a int) returns int language sql as 'select a'`,
+  );
+  await t.notThrowsAsync(migrate(client, names));
+});
+
+test("a comment that somebody gave the schema stays", async (t) => {
+  const { pool } = await testDatabase(t);
+  const client = await pool.connect();
+  t.teardown(() => client.release());
+  await client.query(`${OUTDATED}; comment on schema dispatch_policy is 'ask Ana'`);
+  await migrate(client, names);
+  t.is((await comments(pool)).get("schema dispatch_policy"), "ask Ana");
+});
+
+test("an upgrade does not wait for a table that somebody maintains, and puts its functions in", async (t) => {
+  const { pool } = await testDatabase(t);
+  const [client, other] = [await pool.connect(), await pool.connect()];
+  t.teardown(() => {
+    client.release();
+    other.release();
+  });
+  await client.query(`${OUTDATED};
+    create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 9::smallint'`);
+  // as a vacuum
+  await other.query("begin; lock table dispatch_policy._private_audit in share update exclusive mode");
+  await migrate(client, names);
+  await other.query("rollback");
+  const { rows } = await client.query("select dispatch_policy._breadth('policy') as breadth");
+  t.is(rows[0].breadth, 2);
+});
+
+test("processes that upgrade at the same time all succeed", async (t) => {
+  const { pool } = await testDatabase(t);
+  const fresh = await comments(pool);
+  await pool.query(OUTDATED);
+  const clients = await Promise.all(Array.from({ length: 4 }, () => pool.connect()));
+  t.teardown(() => {
+    for (const client of clients) client.release();
+  });
+  await t.notThrowsAsync(Promise.all(clients.map((client) => migrate(client, names))));
+  t.deepEqual(await comments(pool), fresh);
+});

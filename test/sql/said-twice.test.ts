@@ -1,0 +1,85 @@
+// What SQL and TypeScript, or a table and a function, both have to say: they say the same.
+import test from "ava";
+import { parameters } from "../../src/db/parameters.ts";
+import type { Retry } from "../../src/db/releasing.ts";
+import { TICK_TASK } from "../../src/policy/job.ts";
+import { readSettings } from "../../src/settings.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { engine } from "../helpers/engine.ts";
+
+type KeysOf<T> = T extends unknown ? keyof T : never;
+
+/** The compiler refuses this if a name is missing, or one is too many. */
+const RETRY = {
+  ...{ attempt: true, revision: true, giveUp: true, native: true, after: true, task: true, priority: true },
+  ...{ maxAttempts: true, giveBack: true, jobKey: true, move: true },
+} as const satisfies Record<KeysOf<Retry>, true>;
+
+test("the retry message has the same names in TypeScript and in SQL", async (t) => {
+  const { pool } = await testDatabase(t);
+  const { rows } = await pool.query(
+    `select attname as name from pg_attribute a join pg_type y on y.typrelid = a.attrelid
+     where y.oid = 'dispatch_policy._private_retry'::regtype`,
+  );
+  t.deepEqual(rows.map(({ name }) => name).toSorted(), Object.keys(RETRY).toSorted());
+});
+
+test("a process without settings declares the preset's defaults", async (t) => {
+  const { pool } = await testDatabase(t);
+  const definition = JSON.stringify({ name: "p", version: 1, tasks: ["p"], gates: [], retries: "restage" });
+  await pool.query(
+    `select dispatch_policy._declare_policy(${parameters("jsonb", "text", "jsonb", "time")})`,
+    [definition, "hash", "{}", new Date()],
+  );
+  const { rows } = await pool.query(
+    `select half_life as "halfLifeSeconds", admission_budget as "tickAdmissionBudget", batch_size as "admissionBatchSize",
+       json_build_object('jobs', ahead, 'seconds', ahead_seconds) as ahead
+     from dispatch_policy._private_policies`,
+  );
+  t.deepEqual(rows, [readSettings({ policies: [] }).defaults]);
+});
+
+test("a column's default is what its function says", async (t) => {
+  const { pool } = await testDatabase(t);
+  const { rows: columns } = await pool.query(
+    `select c.relname || '.' || a.attname as name, pg_get_expr(d.adbin, d.adrelid) as expression
+     from pg_attrdef d join pg_class c on c.oid = d.adrelid
+     join pg_attribute a on a.attrelid = d.adrelid and a.attnum = d.adnum
+     where c.relnamespace = 'dispatch_policy'::regnamespace`,
+  );
+  const defaultOf = async (name: string) => {
+    const column = columns.find((one) => one.name === name);
+    const { rows } = await pool.query(`select (${column.expression})::text as value`);
+    return rows[0].value;
+  };
+  const { rows: heads } = await pool.query(
+    "select priority::text, run_at::text, id::text from dispatch_policy._no_head()",
+  );
+  for (const table of ["_private_partitions", "_private_arrivals"])
+    t.deepEqual(
+      {
+        priority: await defaultOf(`${table}.head_priority`),
+        run_at: await defaultOf(`${table}.head_run_at`),
+        id: await defaultOf(`${table}.head_id`),
+      },
+      heads[0],
+    );
+  const { admissionBatchSize } = readSettings({ policies: [] }).defaults;
+  t.is(await defaultOf("_private_policies.batch_size"), String(admissionBatchSize));
+});
+
+test("the view jobs shows as many attempts as adding a job returns", async (t) => {
+  const it = await engine(t, { gates: [] });
+  await it.stage("a");
+  const { rows } = await it.pool.query(
+    "select max_attempts, dispatch_policy._max_attempts(null) as returned from dispatch_policy.jobs",
+  );
+  t.is(rows.length, 1);
+  t.is(rows[0].max_attempts, rows[0].returned);
+});
+
+test("the crontab's task has one name", async (t) => {
+  const { pool } = await testDatabase(t);
+  const { rows } = await pool.query("select dispatch_policy._tick_task() as task");
+  t.is(rows[0].task, TICK_TASK);
+});
