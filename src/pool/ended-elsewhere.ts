@@ -43,9 +43,10 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
     try {
       if (watched.size === 0) return LOOK_MS;
       const slots = await look();
-      const released = slots.length === 0 ? 0 : await releaseLost(context, slots, found === 0);
-      if (released > 0) oftenUntil = performance.now() + OFTEN_FOR_MS;
-      found += released;
+      if (slots.length > 0) {
+        oftenUntil = performance.now() + OFTEN_FOR_MS; // before the release, which makes loops pass
+        found += await releaseLost(context, slots, found === 0);
+      }
       if (isOften()) return LOOK_OFTEN_MS;
       if (found > 0) logger.info(`${found} jobs ended in workers without this package; now none does`);
       found = 0;
@@ -71,11 +72,14 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
 
   return {
     start: (): void => pulse.schedule(LOOK_MS),
-    /** Whether a loop's last pass found gates full. */
+    /**
+     * Whether a loop's last pass found gates full. While jobs keep ending elsewhere, what a pass admits may end there too,
+     * although it leaves nobody waiting.
+     */
     watch({ policy, shard }: Lead, full: boolean): void {
       const line = `${policy}\n${shard}`;
-      if (full) watched.set(line, { policy });
-      else if (!isOften()) watched.delete(line);
+      if (full || isOften()) watched.set(line, { policy });
+      else watched.delete(line);
     },
     stop: pulse.stop,
   };

@@ -1,8 +1,11 @@
 // A rolling deployment: workers without this package run admitted jobs, and give no slots back.
+import { EventEmitter } from "node:events";
 import test, { type ExecutionContext } from "ava";
-import { run, type TaskList } from "graphile-worker";
+import { run, type TaskList, type WorkerEvents } from "graphile-worker";
 import type pg from "pg";
-import { concurrency, definePolicy } from "../../src/index.ts";
+import { makeEngine } from "../../src/db/engine.ts";
+import { concurrency, definePolicy, makePolicyUtils } from "../../src/index.ts";
+import { makeEndedElsewhere } from "../../src/pool/ended-elsewhere.ts";
 import { engine } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
@@ -59,7 +62,16 @@ test("slots of jobs that end in workers without the preset are given back, and t
       + (select count(*) from dispatch_policy.in_flight_jobs) as n`);
       return n === "0";
     },
-    { withinMs: 60_000 },
+    {
+      withinMs: 60_000,
+      seen: async () => [
+        ...[old, worker.log.map(({ message }) => message)],
+        await worker.row(`select (select json_agg(q) from dispatch_policy.partitions q) as partitions,
+          (select json_agg(f) from dispatch_policy._private_in_flight_jobs f) as in_flight,
+          (select json_agg(j) from graphile_worker.jobs j) as jobs,
+          (select json_agg(l) from dispatch_policy._private_leases l) as leases`),
+      ],
+    },
   );
   t.true(old > 12, `${old} ran in the old worker, more than all slots`);
   t.true(most <= 3, `${most} at once`);
@@ -125,4 +137,53 @@ test("a slot that is the next admission's by now is not given back", async (t) =
   await it.pool.query("update dispatch_policy._private_in_flight_jobs set admission = admission + 1");
   await it.pool.query("select dispatch_policy._release_lost($1)", [JSON.stringify(rows[0].lost)]);
   t.deepEqual(await it.inFlight(), [id]);
+});
+
+test("a job that failed in a worker without the preset gives its slot back, and waits parked for its retry", async (t) => {
+  const it = await engine(t, { gates: [] });
+  await it.stage("a");
+  t.is(await it.passes(), 1);
+  const [id] = await it.inFlight();
+  await it.pool.query(
+    `update graphile_worker._private_jobs set attempts = 1, last_error = 'refused', run_at = now() + interval '1 hour'
+     where id = $1`,
+    [id],
+  );
+  const { rows } = await it.pool.query("select lost from dispatch_policy._look_for_lost('{p}', 0, 10)");
+  await it.pool.query("select dispatch_policy._release_lost($1)", [JSON.stringify(rows[0].lost)]);
+  t.deepEqual(await it.inFlight(), []);
+  const parked = await it.pool.query(
+    `select s.job_id, s.run_at > now() + interval '59 minutes' as waits, j.run_at = 'infinity' as is_parked, j.attempts
+     from dispatch_policy.staged_jobs s join graphile_worker.jobs j on j.id = s.job_id`,
+  );
+  t.deepEqual(parked.rows, [{ job_id: id, waits: true, is_parked: true, attempts: 1 }]);
+});
+
+test("while jobs keep ending elsewhere, those of a pass that leaves nobody waiting are found as well", async (t) => {
+  const it = await engine(t, { gates: [] });
+  const utils = await makePolicyUtils({ pgPool: it.pool, logger: silent });
+  t.teardown(() => utils.release());
+  const engineOf = makeEngine("dispatch_policy");
+  let idle = 0;
+  const lookForLost: typeof engineOf.lookForLost = async (...args) => {
+    const page = await engineOf.lookForLost(...args);
+    if (page.known.length === 0) idle += 1;
+    return page;
+  };
+  const elsewhere = makeEndedElsewhere({
+    ...{ withPgClient: utils.withPgClient, engine: { ...engineOf, lookForLost }, logger: silent },
+    ...{ events: new EventEmitter() as WorkerEvents, onReleased: () => {} },
+  });
+  t.teardown(() => elsewhere.stop());
+  const endsElsewhere = async () => {
+    await it.stage("a");
+    t.is(await it.passes(), 1);
+    elsewhere.watch({ policy: "p", shard: "default" }, idle === 0);
+    await it.pool.query("select graphile_worker.complete_jobs($1)", [await it.inFlight()]);
+    await until("its slot is given back", async () => (await it.inFlight()).length === 0);
+  };
+  elsewhere.start();
+  await endsElsewhere();
+  await until("a look has found nothing in flight", () => idle > 0);
+  await endsElsewhere();
 });
