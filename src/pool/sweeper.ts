@@ -19,19 +19,29 @@ export function makeSweeper(context: SweeperContext, life: PoolLife) {
   const orphans = makeOrphans(logger);
   let sweptAt = performance.now();
 
-  async function sweep(): Promise<void> {
+  /** Its own, so that a step that fails stops no other. */
+  async function attempt(step: string, act: () => Promise<void>): Promise<void> {
     try {
-      const { repaired, failed } = await sweepOnce(context);
-      for (const { step, error } of life.stopping ? [] : failed)
-        logger.warn(`Sweep: ${step}: ${error.message}`, { error });
-      if (Object.values(repaired).some((n) => n > 0))
-        logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
-      await goOnResolving(context.withPgClient, context.engine, context, logger);
-      await orphans.look(context.withPgClient, context.engine);
-      context.onSwept();
+      await act();
     } catch (error) {
-      if (!life.stopping) logger.warn(`Sweep failed: ${(error as Error).message}`, { error });
+      if (!life.stopping) logger.warn(`${step} failed: ${(error as Error).message}`, { error });
     }
+  }
+
+  async function repair(): Promise<void> {
+    const { repaired, failed } = await sweepOnce(context);
+    for (const { step, error } of life.stopping ? [] : failed)
+      logger.warn(`Sweep: ${step}: ${error.message}`, { error });
+    if (Object.values(repaired).some((n) => n > 0))
+      logger.warn(`Repaired ${JSON.stringify(repaired)}`, { repaired });
+  }
+
+  async function sweep(): Promise<void> {
+    const { withPgClient, engine } = context;
+    await attempt("Sweep", repair);
+    await attempt("Working out limits again", () => goOnResolving(withPgClient, engine, context, logger));
+    await attempt("Looking for policies without a worker", () => orphans.look(withPgClient, engine));
+    context.onSwept();
   }
 
   return {

@@ -13,7 +13,7 @@ const JOBS = 40;
 const REFUSES_MS = 20_000;
 const COOLDOWN_MS = 1000;
 /** From the partner's recovery until its key has its full rate again. */
-const RECOVERED_WITHIN_MS = 2000;
+const RECOVERED_WITHIN_MS = FULL ? 2000 : 5000;
 /** The partner's clock and the database's may run apart a little. */
 const CLOCKS_APART_MS = 20;
 const REFUSED = ["a", "b"];
@@ -149,7 +149,7 @@ function isAskedOncePerCooldown(
 
 /**
  * After one success the next pass uses the whole bucket, and each later pass the tokens that have come since. How often
- * there is a pass depends on the machine: so only the full size asserts the time.
+ * there is a pass depends on the machine: so only the full size asserts the pace.
  */
 function isBackAtFullRate(t: ExecutionContext, calls: readonly Call[], recoveredAt: number): void {
   const [probe, ...others] = calls
@@ -171,8 +171,8 @@ function isBackAtFullRate(t: ExecutionContext, calls: readonly Call[], recovered
   t.log(
     `the bucket was used ${first - probe!.admittedAt} ms after the probe, ${first - recoveredAt} ms after the recovery`,
   );
+  t.true(first - recoveredAt <= RECOVERED_WITHIN_MS);
   if (FULL) {
-    t.true(first - recoveredAt <= RECOVERED_WITHIN_MS);
     const inASecond = others.filter(
       ({ admittedAt }) => admittedAt > first && admittedAt <= first + 1000,
     ).length;

@@ -146,6 +146,23 @@ test("it goes on from the page where the killed one was", async (t) => {
   t.deepEqual(await capsOf(database), [5, 5, 6, 6, 6]);
 });
 
+test("a leader that has the same definition goes on as well, after a sweep", async (t) => {
+  const database = await world(t);
+  const capped = definePolicy("p", { partitionBy: "k", gates: [concurrency({ max: 7 })] });
+  await startWorker(t, {
+    ...{ database, policies: [capped], tasks: { p: async () => {} } },
+    preset: { sweepInterval: "200 milliseconds" },
+  });
+  const caps = async () => (await capsOf(database)).join();
+  await until("the worker has worked them out at its start", async () => (await caps()) === "7,7,7,7,7");
+  await database.pool.query(`with as_before as (
+      update dispatch_policy._private_limiters set numbers.max = 5 where kind = 'concurrency')
+    insert into dispatch_policy._private_resolutions
+    select p.name, p.definition_hash, null from dispatch_policy._private_policies p`);
+  await until("a sweep has worked them out", async () => (await caps()) === "7,7,7,7,7");
+  t.false(await isResolving(database));
+});
+
 test("two that go on at once: each page is taken in once, and a third definition ends both", async (t) => {
   const { pool } = await world(t);
   await pool.query("insert into dispatch_policy._private_resolutions values ('p', 'hash', null)");
