@@ -33,7 +33,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_by is 'Who paused it l
 comment on column :DISPATCH_POLICY_SCHEMA.policies.pause_reason is 'Why they did.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.partitions is 'Partitions that are known.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.in_flight is 'Jobs that were admitted and not released yet.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.staged is 'Jobs that wait in staging.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.staged is 'Jobs of its tasks that wait in staging. After a rename these may wait for the policy of the old name.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.orphaned is 'True: no live worker pool has its tasks, or none has the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.ended_elsewhere is
   'Jobs that ended in workers without this package. Their slots were given back late.';

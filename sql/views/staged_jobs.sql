@@ -1,6 +1,6 @@
 -- Jobs that wait for their gates, and failed ones that wait for their retry (those have a `job_id`).
 create or replace view :DISPATCH_POLICY_SCHEMA.staged_jobs as
-select s.id, coalesce(p.name, t.name) as policy, coalesce(q.key, a.key) as partition, s.task_identifier,
+select s.id, coalesce(p.name, a.policy, t.name) as policy, coalesce(q.key, a.key) as partition, s.task_identifier,
   s.parked_job_id as job_id, s.queue_name, s.run_at, s.priority::int, s.max_attempts::int, s.job_key, s.flags, s.cost,
   s.payload, s.created_at,
   s.error, s.failures::int, s.retry_at,
@@ -13,7 +13,7 @@ from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
 left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
 left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
 left join lateral (
-  select a.key from :DISPATCH_POLICY_SCHEMA._private_arrivals a where q.id is null and a.partition_id = s.partition_id limit 1
+  select a.policy, a.key from :DISPATCH_POLICY_SCHEMA._private_arrivals a where q.id is null and a.partition_id = s.partition_id limit 1
 ) a on true
 left join lateral (
   select x.name from :DISPATCH_POLICY_SCHEMA._private_policy_tasks y

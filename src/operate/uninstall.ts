@@ -88,5 +88,5 @@ async function refused({ withPgClient, engine }: OperateContext, total: Uninstal
 }
 
 function soFar({ handedBack }: Uninstalled): string {
-  return `${handedBack} jobs were handed back, and the schema stays`;
+  return `${handedBack} jobs were handed back, all policies are switched off, and the schema stays`;
 }

@@ -108,7 +108,8 @@ test("adopted jobs run by their priority, runAt and age, and a runAt ahead is wa
 
 test("a job without a runAt of its own does not go before what waits in Graphile Worker already", async (t) => {
   const { pool, utils, past } = await world(t);
-  await past({ account: "given" }, ", run_at => now() - interval '1 hour'");
+  await past({ account: "given" }, ", run_at => now() + interval '20 minutes'");
+  await past({ account: "older" }, ", run_at => now() - interval '1 hour'");
   await past({ account: "replaced" }, ", job_key => 'k'");
   await past({ account: "replaced" }, ", job_key => 'k'");
   await past({ account: "none" });
@@ -120,7 +121,7 @@ test("a job without a runAt of its own does not go before what waits in Graphile
   const before = new Date();
   await utils.tick({ policy: "work" });
   const { rows } = await pool.query("select p.key from dispatch_policy._private_partitions p");
-  t.is(rows.length, 3);
+  t.is(rows.length, 4);
   const jobs = await pool.query(
     `select f.partition, j.run_at > $1::timestamptz - interval '2 minutes' as fresh
      from dispatch_policy.in_flight_jobs f join graphile_worker.jobs j on j.id = f.job_id order by 1`,
@@ -129,6 +130,7 @@ test("a job without a runAt of its own does not go before what waits in Graphile
   t.deepEqual(jobs.rows, [
     { partition: "given", fresh: false },
     { partition: "none", fresh: true },
+    { partition: "older", fresh: true },
     { partition: "replaced", fresh: true },
   ]);
 });
@@ -144,6 +146,28 @@ test("adoption wakes the tick loops", async (t) => {
   await utils.adopt({ task: "work" });
   await until("a loop would hear of it", () => said.includes("work"));
   t.pass();
+});
+
+test("one that failed and was handed back is adopted again, with its id and its attempts", async (t) => {
+  const { pool, utils } = await world(t);
+  await utils.addJob("work", { account: "a" } as never);
+  await utils.tick({ policy: "work" });
+  const [{ job_id: id }] = (await pool.query("select job_id from dispatch_policy.in_flight_jobs")).rows;
+  await pool.query(
+    `update graphile_worker._private_jobs set attempts = 1, last_error = 'oops', run_at = now() + interval '1 hour'`,
+  );
+  t.is((await utils.sweep()).repaired.jobs, 1);
+  await utils.disable({ policy: "work" });
+  t.like(await utils.handBack({ policy: "work" }), { changed: 1 });
+  await utils.enable({ policy: "work" });
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 1, changed: 1 });
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 0, changed: 0 });
+  await utils.rescheduleJobs([id], { runAt: new Date() });
+  await utils.tick({ policy: "work" });
+  const { rows } = await pool.query(
+    "select id, attempts, last_error, run_at <= now() as ready from graphile_worker.jobs",
+  );
+  t.deepEqual(rows, [{ id, attempts: 1, last_error: "oops", ready: true }]);
 });
 
 test("a job that has failed keeps its id, attempts and error, and is parked until its time", async (t) => {

@@ -32,8 +32,9 @@ begin
   with job as materialized (
     select j.id, j.payload, j.priority, j.max_attempts, j.created_at, j.key as job_key, w.queue_name,
       :DISPATCH_POLICY_SCHEMA._run_at(j.run_at) as run_at,
-      -- Graphile Worker writes the time of the call if the caller gave none
-      j.run_at <> j.created_at and j.run_at <> j.updated_at as run_at_given,
+      -- Graphile Worker writes the time of the call if the caller gave none. An earlier time was that of a job's first
+      -- staging: by it, each job that was handed back would go before the jobs of other tasks.
+      j.run_at > j.created_at and j.run_at <> j.updated_at as run_at_given,
       -- it may be a copy of an admitted job's, with a flag that no staged job may have
       case when j.flags is not null then array(
         select f from jsonb_object_keys(j.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end as flags,

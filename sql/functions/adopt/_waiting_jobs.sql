@@ -3,6 +3,8 @@
 -- These are left out: jobs that run or have failed for good; jobs that this package admitted, parked or took over; jobs
 -- with run_at infinity, which never start by themselves; and, if the policy's retries go past the gates, retries.
 --
+-- A job that has failed and was handed back still has the flag of its admission, and neither a slot nor a staged row.
+--
 -- It reads the ids in their order and stops at the limit. Without statistics the planner would sort all jobs each time:
 -- 330 ms a page of 20,000 jobs.
 --
@@ -18,7 +20,9 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
     where j.task_identifier = p_task and j.id > p_after
       and j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
       and (j.attempts = 0 or (p_policy).retries = 'restage')
-      and (j.flags is null or not :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at))
+      and (j.flags is null or not :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)
+        or (j.attempts > 0 and not exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id)))
       and not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
       and not exists (

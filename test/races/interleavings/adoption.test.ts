@@ -332,16 +332,24 @@ test("a job in flight that was let in at its start and failed is not adopted bes
   t.is((await adopt(it)).matched, 0);
 });
 
-test("a job that was admitted, and whose slot an operator gave back, is not adopted beside its staged id", async (t) => {
+test("a failed job whose slot an operator gave back is adopted once, whenever its process tells of its end", async (t) => {
   const it = await engine(t, FULL);
   await it.stage("a");
   await it.passes();
   const [job] = await it.inFlight();
   await fetchJob(it, job!);
+  const { rows } = await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs");
   await it.pool.query("select dispatch_policy.release_slots($1)", [job]);
   await failJob(it, job!, 0);
+  await it.pool.query(`update graphile_worker._private_jobs set payload = '{"a": "a"}'`);
   t.deepEqual(await it.inFlight(), []);
+  t.is((await adopt(it)).changed, 1);
+  const retry = { attempt: 1, task: it.policy, after: 3600, maxAttempts: 25, priority: 0 };
+  await it.release([{ job: job!, ok: false, attempt: 1, admission: rows[0].admission, retry } as never]);
   t.is((await adopt(it)).matched, 0);
+  t.is(await it.staged(), 1);
+  t.is(await it.passes(2), 1);
+  t.deepEqual(await it.inFlight(), [job]);
 });
 
 test("a failed job that is deduplicated against while adoption waits for its row is left for the next step", async (t) => {
