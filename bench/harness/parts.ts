@@ -1,7 +1,7 @@
 // What is measured apart from the ratios, each by a flag of its own.
 
 import { columns, short } from "../report/report.ts";
-import { type Adoption, measureAdoption } from "../studies/adoption.ts";
+import { ADOPTERS, type Adoption, measureAdoption } from "../studies/adoption.ts";
 import { CROWDS, type CrowdWaits, measureAhead, measureCrowd, type Waits } from "../studies/ahead.ts";
 import { type Backlog, measureBacklog } from "../studies/backlog.ts";
 import { type Bloat, measureBloat } from "../studies/bloat.ts";
@@ -35,6 +35,10 @@ export type PartName = keyof typeof PARTS;
 const SIDES: readonly SideName[] = ["plain", "governed"];
 /** While a deployment goes through, as many of the jobs end as this part of those that end otherwise. */
 const ROLLOUT_PART = 0.8;
+/** Jobs that wait in Graphile Worker are adopted within this. */
+const ADOPTED_WITHIN_S = 30;
+/** Meanwhile each job of another task starts within this. */
+const OTHERS_WITHIN_MS = 1000;
 /** A heavy tenant's job beside a crowd starts so soon, unless jobs run for longer. */
 const HEAVY_WITHIN_MS = 1000;
 const met = (isMet: boolean) => (isMet ? "met" : "missed");
@@ -43,14 +47,24 @@ const HEARD = ["jobs/s", "started", "p50 ms", "p99 ms"];
 async function adoption({ adoption: size }: Sizes): Promise<Part> {
   const found: Adoption[] = [];
   for (const waiting of size.waiting) {
-    console.error(`# adoption: ${short(waiting)} jobs`);
-    found.push(await measureAdoption(waiting, size));
+    for (const by of ADOPTERS) {
+      console.error(`# adoption: ${short(waiting)} jobs by the ${by}`);
+      found.push(await measureAdoption(waiting, by, size));
+    }
   }
-  const rows = found.map(({ waiting, byVerb, byWorker, pace, p50, p99 }) =>
-    [waiting, byVerb, byWorker, pace, p50, p99].map(short),
-  );
-  const head = ["waiting", "by verb s", "by worker s", "jobs/s", "other task p50 ms", "p99 ms"];
-  return { text: columns([head, ...rows]), figures: { found, settings: size } };
+  const verdicts = found.map(({ seconds, most }) => ({
+    moved: seconds < ADOPTED_WITHIN_S,
+    othersStarted: most < OTHERS_WITHIN_MS,
+  }));
+  const rows = found.map(({ by, waiting, seconds, upAfter, others, p50, p99, most }, n) => [
+    ...[by, ...[waiting, seconds, upAfter, others, p50, p99, most].map(short)],
+    ...[verdicts[n]?.moved, verdicts[n]?.othersStarted].map((one) => met(one === true)),
+  ]);
+  const head = [
+    ...["by", "waiting", "s", "worker up after ms", "other task's jobs", "p50 ms", "p99 ms", "most"],
+    ...[`moved < ${ADOPTED_WITHIN_S} s`, `most < ${OTHERS_WITHIN_MS} ms`],
+  ];
+  return { text: columns([head, ...rows]), figures: { found, verdicts, settings: size } };
 }
 
 async function ahead({ ahead: size }: Sizes): Promise<Part> {

@@ -89,11 +89,20 @@ test("what ends while a deployment goes through is held against its target", asy
   t.regex(stdout, /target >= 0\.8: (met|missed)$/m);
 });
 
-test("jobs that wait in Graphile Worker are adopted, by the verb and by a worker", async (t) => {
+test("jobs that wait in Graphile Worker are adopted, and another task's jobs are timed beside that", async (t) => {
   const { stdout, figures } = await smallest(t, "--adoption");
-  const [found] = figures.adoption.found;
-  for (const name of ["byVerb", "byWorker", "pace", "p50"]) t.true(found[name] > 0, name);
-  t.regex(stdout, /^500 /m);
+  const { found, verdicts } = figures.adoption;
+  t.deepEqual(
+    found.map(({ by }: { by: string }) => by),
+    ["verb", "worker"],
+  );
+  for (const [n, one] of found.entries()) {
+    for (const name of ["seconds", "upAfter", "others", "p50"]) t.true(one[name] > 0, name);
+    t.true(one.p50 <= one.p99 && one.p99 <= one.most);
+    t.deepEqual(verdicts[n], { moved: one.seconds < 30, othersStarted: one.most < 1000 });
+  }
+  t.regex(stdout, /^verb +500 .* (met|missed) +(met|missed)$/m);
+  t.regex(stdout, /^worker +500 .* (met|missed) +(met|missed)$/m);
 });
 
 test("jobs go through, and what they leave behind is measured", async (t) => {
