@@ -1,4 +1,4 @@
-import { definePolicy } from "../../src/index.ts";
+import { definePolicy, fixed } from "../../src/index.ts";
 
 export const TASK = "bench";
 /** Has no policy. */
@@ -23,10 +23,30 @@ export const oneAtATime = definePolicy(TASK, {
   gates: ({ concurrency }) => [concurrency({ max: 1 })],
 });
 
-/** Three at once for each tenant. */
+/** How many jobs of a tenant may run at once. */
+export const CAP = 3;
+
 export const cappedPolicy = definePolicy(TASK, {
   partitionBy: "tenant",
-  gates: ({ concurrency }) => [concurrency({ max: 3 })],
+  gates: ({ concurrency }) => [concurrency({ max: CAP })],
+});
+
+/** Has limits that an operator may touch, and failed jobs that soon run again. None binds. */
+export const touchedPolicy = definePolicy(TASK, {
+  partitionBy: "tenant",
+  gates: ({ throttle, concurrency }) => [
+    throttle({ rate: NEVER_BINDS, per: "1 second" }),
+    concurrency({ max: NEVER_BINDS }),
+    throttle({ name: "all", scope: "policy", rate: NEVER_BINDS, per: "1 second" }),
+  ],
+  backoff: fixed("300 ms"),
+});
+
+/** The task of another policy beside it. */
+export const ELSEWHERE = "elsewhere";
+export const elsewherePolicy = definePolicy(ELSEWHERE, {
+  partitionBy: "tenant",
+  gates: ({ throttle }) => [throttle({ name: "all", scope: "policy", rate: NEVER_BINDS, per: "1 second" })],
 });
 
 export type FairBy = "jobs" | "work";

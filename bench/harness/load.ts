@@ -5,7 +5,7 @@ import { openPolicy } from "./jobs.ts";
 import { openSide, type SideName } from "./sides.ts";
 
 /** What was heard of a stretch of load. */
-export interface Heard extends Omit<Noted, "started"> {
+export interface Heard extends Pick<Noted, "p50" | "p99" | "memory"> {
   /** Jobs a second, as they were added. */
   readonly rate: number;
   /** The part of them that had started by the time all were added. */

@@ -1,15 +1,17 @@
 // What is measured apart from the ratios, each by a flag of its own.
 
-import { columns, short } from "../report/report.ts";
-import { type Adoption, measureAdoption } from "../studies/adoption.ts";
+import { aheadTable, crowdTable, judgeAhead, judgeCrowd } from "../report/ahead.ts";
+import { columns, met, short } from "../report/report.ts";
+import { ADOPTERS, type Adoption, measureAdoption } from "../studies/adoption.ts";
 import { CROWDS, type CrowdWaits, measureAhead, measureCrowd, type Waits } from "../studies/ahead.ts";
 import { type Backlog, measureBacklog } from "../studies/backlog.ts";
 import { type Bloat, measureBloat } from "../studies/bloat.ts";
 import { measureFairness, type Shares } from "../studies/fairness.ts";
 import { measureLimits } from "../studies/limits.ts";
+import { measureOpen } from "../studies/open.ts";
 import { measureRollout, type Rollout } from "../studies/rollout.ts";
 import { measureSoak } from "../studies/soak.ts";
-import type { FairBy } from "./jobs.ts";
+import { CAP, type FairBy } from "./jobs.ts";
 import type { Heard } from "./load.ts";
 import type { SideName } from "./sides.ts";
 import type { Sizes } from "./sizes.ts";
@@ -26,6 +28,7 @@ export const PARTS = {
   bloat,
   fairness,
   limits,
+  open,
   rollout,
   soak,
 } as const satisfies Record<string, (sizes: Sizes) => Promise<Part>>;
@@ -35,22 +38,35 @@ export type PartName = keyof typeof PARTS;
 const SIDES: readonly SideName[] = ["plain", "governed"];
 /** While a deployment goes through, as many of the jobs end as this part of those that end otherwise. */
 const ROLLOUT_PART = 0.8;
-/** A heavy tenant's job beside a crowd starts so soon, unless jobs run for longer. */
-const HEAVY_WITHIN_MS = 1000;
-const met = (isMet: boolean) => (isMet ? "met" : "missed");
+/** Beside an open transaction, other jobs wait so many times as long in the median, at most. */
+const OPEN_RATIO = 1.5;
+/** Jobs that wait in Graphile Worker are adopted within this. */
+const ADOPTED_WITHIN_S = 30;
+/** Meanwhile each job of another task starts within this. */
+const OTHERS_WITHIN_MS = 1000;
 const HEARD = ["jobs/s", "started", "p50 ms", "p99 ms"];
 
 async function adoption({ adoption: size }: Sizes): Promise<Part> {
   const found: Adoption[] = [];
   for (const waiting of size.waiting) {
-    console.error(`# adoption: ${short(waiting)} jobs`);
-    found.push(await measureAdoption(waiting, size));
+    for (const by of ADOPTERS) {
+      console.error(`# adoption: ${short(waiting)} jobs by the ${by}`);
+      found.push(await measureAdoption(waiting, by, size));
+    }
   }
-  const rows = found.map(({ waiting, byVerb, byWorker, pace, p50, p99 }) =>
-    [waiting, byVerb, byWorker, pace, p50, p99].map(short),
-  );
-  const head = ["waiting", "by verb s", "by worker s", "jobs/s", "other task p50 ms", "p99 ms"];
-  return { text: columns([head, ...rows]), figures: { found, settings: size } };
+  const verdicts = found.map(({ seconds, most }) => ({
+    moved: seconds < ADOPTED_WITHIN_S,
+    othersStarted: most < OTHERS_WITHIN_MS,
+  }));
+  const rows = found.map(({ by, waiting, seconds, upAfter, others, p50, p99, most }, n) => [
+    ...[by, ...[waiting, seconds, upAfter, others, p50, p99, most].map(short)],
+    ...[verdicts[n]?.moved, verdicts[n]?.othersStarted].map((one) => met(one === true)),
+  ]);
+  const head = [
+    ...["by", "waiting", "s", "worker up after ms", "other task's jobs", "p50 ms", "p99 ms", "most"],
+    ...[`moved < ${ADOPTED_WITHIN_S} s`, `most < ${OTHERS_WITHIN_MS} ms`],
+  ];
+  return { text: columns([head, ...rows]), figures: { found, verdicts, settings: size } };
 }
 
 async function ahead({ ahead: size }: Sizes): Promise<Part> {
@@ -59,41 +75,13 @@ async function ahead({ ahead: size }: Sizes): Promise<Part> {
   for (const ms of size.lengths) {
     console.error(`# ahead: jobs of ${ms} ms`);
     found.push(await measureAhead(ms, size));
-    for (const who of CROWDS) crowds.push(await measureCrowd(ms, who, size));
+    for (const who of CROWDS)
+      if ((size.crowdLengths[who] ?? size.lengths).includes(ms))
+        crowds.push(await measureCrowd(ms, who, size));
   }
-  const middle = (all: readonly number[]) => all[Math.floor(all.length / 2)] as number;
-  const rows = found.map(({ ms, pace, ramp, waits, beyond, share }) => [
-    ...[ms, pace, middle(waits), waits.at(-1), middle(beyond), beyond.at(-1)].map((one) =>
-      short(one as number),
-    ),
-    (share * 100).toFixed(1),
-    ramp.toFixed(2),
-  ]);
-  const head = [
-    "job ms",
-    "jobs/s",
-    "wait p50 ms",
-    "most",
-    "beyond a slot p50 ms",
-    "most",
-    "% of weight 2",
-    "2nd second / pace",
-  ];
-  const among = crowds.map(({ ms, who, quiet, heavy }) => [
-    ...[short(ms), who],
-    ...[middle(quiet), quiet.at(-1), middle(heavy), heavy.at(-1)].map((one) =>
-      one === undefined ? "-" : short(one),
-    ),
-    ...[met((middle(heavy) as number) <= HEAVY_WITHIN_MS)],
-  ]);
-  const crowdHead = [
-    ...["job ms", `beside ${short(size.crowd)}`, "quiet p50 ms", "most", "weight 100 p50 ms", "most"],
-    `target <= ${HEAVY_WITHIN_MS} ms`,
-  ];
-  const text = `${columns([head, ...rows])}
-
-${columns([crowdHead, ...among])}`;
-  return { text, figures: { found, crowds, settings: size } };
+  const verdicts = { quiet: found.map(judgeAhead), crowds: crowds.map(judgeCrowd) };
+  const text = `${aheadTable(found)}\n\n${crowdTable(crowds, size.crowd)}`;
+  return { text, figures: { found, crowds, verdicts, settings: size } };
 }
 
 async function backlog({ backlog: size }: Sizes): Promise<Part> {
@@ -155,6 +143,22 @@ async function limits(sizes: Sizes): Promise<Part> {
   return { text: tables.join("\n\n"), figures: { ...figures, settings: sizes.limits } };
 }
 
+async function open({ open: size }: Sizes): Promise<Part> {
+  const found = (await measureOpen(size)).map((one) => {
+    const ratio = one.p50 / one.p50Without;
+    return { ...one, ratio, met: ratio <= OPEN_RATIO };
+  });
+  const rows = found.map(({ kind, p50, most, p50Without, mostWithout, ratio, met: isMet }) => [
+    ...[kind, ...[p50, most, p50Without, mostWithout].map(short)],
+    ...[ratio.toFixed(2), met(isMet)],
+  ]);
+  const head = [
+    ...["open transaction with", "p50 ms", "most", "without: p50 ms", "most"],
+    ...["with / without", `<= ${OPEN_RATIO}`],
+  ];
+  return { text: columns([head, ...rows]), figures: { found, settings: size } };
+}
+
 async function rollout({ rollout: size }: Sizes): Promise<Part> {
   const found: Record<string, Rollout> = {};
   for (const [name, mixed] of [
@@ -167,13 +171,19 @@ async function rollout({ rollout: size }: Sizes): Promise<Part> {
   const rows = Object.entries(found).map(([name, one]) => [
     name,
     ...[one.added, one.ended, one.endedInSecond].map(short),
+    String(one.most),
   ]);
   const [governed, mixed] = Object.values(found) as [Rollout, Rollout];
   const ratio = mixed.ended / governed.ended;
   const verdict = { ratio, target: ROLLOUT_PART, met: ratio >= ROLLOUT_PART };
-  const table = columns([["workers", "added", "ended", "in the second worker"], ...rows]);
-  const text = `${table}\n\nended, half without the package / all governed: ${ratio.toFixed(2)}, target >= ${ROLLOUT_PART}: ${met(verdict.met)}`;
-  return { text, figures: { found, verdict, settings: size } };
+  const most = Math.max(governed.most, mixed.most);
+  const cap = { most, target: CAP, met: most <= CAP };
+  const head = ["workers", "added", "ended", "in the second worker", "at once of a tenant"];
+  const text = `${columns([head, ...rows])}
+
+ended, half without the package / all governed: ${ratio.toFixed(2)}, target >= ${ROLLOUT_PART}: ${met(verdict.met)}
+at once of a tenant, in workers with the package: ${most}, target <= ${CAP}: ${met(cap.met)}`;
+  return { text, figures: { found, verdict, cap, settings: size } };
 }
 
 async function soak(sizes: Sizes): Promise<Part> {

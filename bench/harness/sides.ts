@@ -14,7 +14,7 @@ export interface Side extends TestDatabase {
 }
 
 export interface SideOptions {
-  readonly policy: AnyPolicy;
+  readonly policy: AnyPolicy | readonly AnyPolicy[];
   readonly connections?: number;
   /** Unless true, tables are vacuumed and analyzed by statements alone. */
   readonly autovacuum?: boolean;

@@ -4,6 +4,7 @@ import type { BacklogSize } from "../studies/backlog.ts";
 import type { BloatSize } from "../studies/bloat.ts";
 import type { FairnessSize } from "../studies/fairness.ts";
 import type { LimitsSize } from "../studies/limits.ts";
+import type { OpenSize } from "../studies/open.ts";
 import type { RolloutSize } from "../studies/rollout.ts";
 import type { SoakSize } from "../studies/soak.ts";
 import type { Rounds } from "./pairs.ts";
@@ -25,6 +26,7 @@ export interface Sizes {
   readonly soak: SoakSize;
   readonly bloat: BloatSize;
   readonly fairness: FairnessSize;
+  readonly open: OpenSize;
   readonly rollout: RolloutSize;
 }
 
@@ -46,6 +48,7 @@ const FULL: Sizes = {
     samples: 20,
     starts: 200,
     crowd: 50_000,
+    crowdLengths: { fresh: [0, 1000], "due at one time": [20, 1000] },
   },
   backlog: { waiting: [50_000, 1_000_000], partitions: 1000, seconds: 15, urgentJobs: 50 },
   bloat: { jobs: 1_000_000, jobsPerCall: 10_000, partitions: 1000, waiting: 50_000 },
@@ -60,6 +63,7 @@ const FULL: Sizes = {
     },
     ...{ warmUpSeconds: 10, windows: 12, secondsPerWindow: 5 },
   },
+  open: { turns: 10, samples: 20 },
   rollout: { tenants: 4, rate: 40, jobMs: 50, seconds: 60, slots: 10 },
 };
 
@@ -80,6 +84,7 @@ const QUICK: Sizes = {
   limits: { ...FULL.limits, factor: 2, mostSteps: 7, secondsPerStep: 3 },
   soak: { ...FULL.soak, minutes: 3, secondsPerMinute: 10 },
   fairness: { ...FULL.fairness, windows: 4 },
+  open: { turns: 3, samples: 20 },
   rollout: { ...FULL.rollout, seconds: 20 },
 };
 
@@ -95,7 +100,10 @@ const SMALLEST: Sizes = {
   endToEndTuned: { runs: 1, warmUps: 0, jobs: 15_000, partitions: 10 },
   slotTurnaround: { runs: 1, warmUps: 0, samples: 5 },
   adoption: { waiting: [500], partitions: 10, seconds: 1 },
-  ahead: { lengths: [5], slots: 2, waiting: 20_000, samples: 2, starts: 20, crowd: 100 },
+  ahead: {
+    ...{ lengths: [5], slots: 2, waiting: 20_000, samples: 2 },
+    ...{ starts: 20, crowd: 100, crowdLengths: {} },
+  },
   backlog: { waiting: [100, 1000], partitions: 10, seconds: 1, urgentJobs: 5 },
   bloat: { jobs: 600, jobsPerCall: 200, partitions: 10, waiting: 300 },
   limits: { firstRate: 20, factor: 2, mostSteps: 2, secondsPerStep: 1, tenants: 10 },
@@ -104,6 +112,7 @@ const SMALLEST: Sizes = {
     tenants: { long: { ms: 100, jobs: 600 }, short: { ms: 1, jobs: 5000 } },
     ...{ warmUpSeconds: 1, windows: 2, secondsPerWindow: 1 },
   },
+  open: { turns: 1, samples: 2 },
   rollout: { tenants: 2, rate: 20, jobMs: 10, seconds: 1, slots: 2 },
 };
 

@@ -59,6 +59,11 @@ function range({ median, min, max }: Summary): string {
   return `${short(median)} (${short(min)}–${short(max)})`;
 }
 
+/** A verdict, as tables show it; undefined: there is no target. */
+export function met(isMet: boolean | undefined): string {
+  return isMet === undefined ? "-" : isMet ? "met" : "missed";
+}
+
 export function short(value: number): string {
   return value >= 100 ? Math.round(value).toLocaleString("en") : value.toPrecision(3);
 }

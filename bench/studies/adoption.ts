@@ -1,9 +1,9 @@
-// npm run bench -- --adoption: jobs wait in Graphile Worker when their task gets a policy. How long the verb takes to move
-// them, and a worker that catches them at their start; and beside the worker, how soon jobs of another task start.
+// npm run bench -- --adoption: jobs wait in Graphile Worker when their task gets a policy. How long it takes until all have
+// moved: by the verb, and by a worker that catches them at their start. Beside both, how soon jobs of another task start.
 import { setTimeout as delay } from "node:timers/promises";
 import { makePolicyUtils } from "../../src/index.ts";
 import { silent } from "../../test/helpers/silent.ts";
-import type { Noted } from "../harness/children/consumer.ts";
+import type { Ask, Noted } from "../harness/children/consumer.ts";
 import { startChild } from "../harness/children.ts";
 import { OTHER_TASK, openPolicy, TASK } from "../harness/jobs.ts";
 import { moment } from "../harness/moment.ts";
@@ -12,56 +12,93 @@ import { openSide, type Side } from "../harness/sides.ts";
 export interface AdoptionSize {
   readonly waiting: readonly number[];
   readonly partitions: number;
-  /** How long the worker is watched. */
+  /** How long the worker is watched at least. */
   readonly seconds: number;
 }
 
+/** Who moves the jobs. The worker beside the verb runs jobs of the other task alone. */
+export const ADOPTERS = ["verb", "worker"] as const;
+export type Adopter = (typeof ADOPTERS)[number];
+
 export interface Adoption {
+  readonly by: Adopter;
   readonly waiting: number;
-  /** Seconds that the verb took, without a worker. */
-  readonly byVerb: number;
-  /** Seconds until the worker had moved or run them all. */
-  readonly byWorker: number;
-  /** Jobs a second that the worker started. */
-  readonly pace: number;
-  /** Of jobs of another task, milliseconds from adding to start. */
+  /** Seconds until none of the jobs waited in Graphile Worker. */
+  readonly seconds: number;
+  /** Milliseconds until the worker had started a job for the first time. */
+  readonly upAfter: number;
+  /** How many jobs of the other task were added meanwhile, and all of them started. */
+  readonly others: number;
+  /** Of these, milliseconds from adding to start; for those that were added earlier, from the worker's first start. */
   readonly p50: number;
   readonly p99: number;
+  readonly most: number;
 }
 
 const EVERY_MS = 100;
 
-export async function measureAdoption(waiting: number, size: AdoptionSize): Promise<Adoption> {
-  const byVerb = await measureVerb(waiting, size);
+export async function measureAdoption(waiting: number, by: Adopter, size: AdoptionSize): Promise<Adoption> {
   const side = await openBacklog(waiting, size);
-  const worker = startChild("consumer.ts", { side: "governed", url: side.url, tuned: false });
-  const note = () => worker.ask<object, Noted>({});
-  await note(); // it is there
-  const start = performance.now();
-  const seconds = () => (performance.now() - start) / 1000;
-  let byWorker = Number.NaN;
-  while (Number.isNaN(byWorker) || seconds() < size.seconds) {
-    await side.utils.addJob(OTHER_TASK, { addedAt: moment() });
-    await delay(EVERY_MS);
-    if (Number.isNaN(byWorker) && (await nativesOf(side)) === 0) byWorker = seconds();
-  }
-  const took = seconds();
-  const { started, p50, p99 } = await note();
+  const began = moment();
+  const worker = startChild("consumer.ts", {
+    ...{ side: "governed", url: side.url, tuned: false, othersOnly: by === "verb" },
+  });
+  const note = (ask: Ask = {}) => worker.ask<Ask, Noted>(ask);
+  await note(); // it runs, and may not have fetched a job yet
+  if (by === "verb") await untilUp(side, note);
+  const { seconds, added } = await adoptBesideOthers(side, waiting, by, size);
+  let noted = await note({ keep: true });
+  for (; noted.timed < added; noted = await note({ keep: true })) await delay(EVERY_MS);
   await worker.stop();
   await side.close();
-  return { waiting, byVerb, byWorker, pace: started / took, p50, p99 };
+  const { upAt, p50, p99, most } = noted;
+  return { by, waiting, seconds, upAfter: upAt - began, others: added, p50, p99, most };
 }
 
-async function measureVerb(waiting: number, size: AdoptionSize): Promise<number> {
-  const side = await openBacklog(waiting, size);
-  const utils = await makePolicyUtils({ pgPool: side.pool, policies: [openPolicy], logger: silent });
+/** Adds jobs of the other task until the worker has started one, and leaves them out. */
+async function untilUp(side: Side, note: () => Promise<Noted>): Promise<void> {
+  await addOther(side);
+  while ((await note()).timed === 0) await delay(EVERY_MS);
+}
+
+/** Adds a job of the other task now and then, until all jobs have moved and for as long as the size says. */
+async function adoptBesideOthers(side: Side, waiting: number, by: Adopter, size: AdoptionSize) {
   const start = performance.now();
+  const elapsed = () => (performance.now() - start) / 1000;
+  const adopted = by === "verb" ? adoptByVerb(side, waiting) : untilNoneWaits(side);
+  let over = false;
+  const tookSeconds = adopted.then(elapsed).finally(() => {
+    over = true;
+  });
+  tookSeconds.catch(() => {}); // it is awaited below
+  let added = 0;
+  for (; !over || elapsed() < size.seconds; added++) {
+    await addOther(side);
+    await delay(EVERY_MS);
+  }
+  return { seconds: await tookSeconds, added };
+}
+
+const addOther = ({ utils }: Side) => utils.addJob(OTHER_TASK, { addedAt: moment() });
+
+async function adoptByVerb({ pool }: Side, waiting: number): Promise<void> {
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [openPolicy], logger: silent });
   const { changed } = await utils.adopt({ task: TASK });
-  const seconds = (performance.now() - start) / 1000;
   if (changed !== waiting) throw new Error(`adopted ${changed} of ${waiting} jobs`);
   await utils.release();
-  await side.close();
-  return seconds;
+}
+
+async function untilNoneWaits(side: Side): Promise<void> {
+  while (await isAnyWaiting(side)) await delay(EVERY_MS);
+}
+
+/** Whether Graphile Worker has jobs of the task that were not admitted. */
+async function isAnyWaiting({ pool }: Side): Promise<boolean> {
+  const { rows } = await pool.query(
+    `select exists (select from graphile_worker.jobs where task_identifier = $1 and flags is null) as "any"`,
+    [TASK],
+  );
+  return rows[0].any;
 }
 
 async function openBacklog(waiting: number, { partitions }: AdoptionSize): Promise<Side> {
@@ -76,13 +113,4 @@ async function openBacklog(waiting: number, { partitions }: AdoptionSize): Promi
   await side.pool.query("vacuum analyze");
   await side.pool.query("checkpoint");
   return side;
-}
-
-/** Jobs of the task in Graphile Worker that were not admitted. */
-async function nativesOf({ pool }: Side): Promise<number> {
-  const { rows } = await pool.query(
-    "select count(*)::int as n from graphile_worker.jobs where task_identifier = $1 and flags is null",
-    [TASK],
-  );
-  return rows[0].n;
 }

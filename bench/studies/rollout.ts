@@ -1,5 +1,6 @@
 // npm run bench -- --rollout: how many jobs end while a deployment goes through. Half of the workers do not have this package
-// yet: they run admitted jobs and give no slots back. Beside that, the same with all workers governed.
+// yet: they run admitted jobs and give no slots back. Beside that, the same with all workers governed. In both, how many jobs
+// of a tenant ran at once in workers with the package.
 import { setTimeout as delay } from "node:timers/promises";
 import { startChild } from "../harness/children.ts";
 import { addInCalls, cappedPolicy, TASK } from "../harness/jobs.ts";
@@ -22,6 +23,8 @@ export interface Rollout {
   readonly ended: number;
   /** Of these in the worker that may be an old one. */
   readonly endedInSecond: number;
+  /** The most jobs of a tenant that ran at once in the workers that have the package. */
+  readonly most: number;
 }
 
 const STEP_MS = 250;
@@ -31,12 +34,18 @@ export async function measureRollout(mixed: boolean, size: RolloutSize): Promise
   const { tenants, rate, jobMs: ms, seconds, slots } = size;
   const side = await openSide("governed", { policy: cappedPolicy, autovacuum: true });
   const start = (name: "governed" | "plain") =>
-    startChild("seen.ts", { side: name, url: side.url, tuned: false, slots, capped: true });
+    startChild("seen.ts", { side: name, url: side.url, tuned: false, slots, policies: "capped" });
   const workers = [start("governed"), start(mixed ? "plain" : "governed")];
-  const ends = [0, 0];
+  const all: [Seen, Seen] = [
+    { starts: [], ends: [] },
+    { starts: [], ends: [] },
+  ];
   const look = async () => {
-    for (const [n, worker] of workers.entries())
-      ends[n] = (ends[n] ?? 0) + (await worker.ask<object, Seen>({})).ends.length;
+    for (const [n, worker] of workers.entries()) {
+      const { starts, ends } = await worker.ask<object, Seen>({});
+      all[n]?.starts.push(...starts);
+      all[n]?.ends.push(...ends);
+    }
   };
   await look(); // both run
   let added = 0;
@@ -51,6 +60,23 @@ export async function measureRollout(mixed: boolean, size: RolloutSize): Promise
   await look();
   for (const worker of workers) await worker.stop();
   await side.close();
-  const [first, second] = ends as [number, number];
-  return { added, ended: first + second, endedInSecond: second };
+  const [first, second] = all.map(({ ends }) => ends.length) as [number, number];
+  const most = mostAtOnce(mixed ? [all[0]] : all);
+  return { added, ended: first + second, endedInSecond: second, most };
+}
+
+/** The most jobs of a tenant that ran at once, in all of these workers together. */
+function mostAtOnce(workers: readonly Seen[]): number {
+  const steps = workers.flatMap(({ starts, ends }) => [
+    ...starts.map((one) => ({ ...one, by: 1 })),
+    ...ends.map((one) => ({ ...one, by: -1 })),
+  ]);
+  const atOnce = new Map<string, number>();
+  let most = 0;
+  for (const { tenant, by } of steps.sort((a, b) => a.at - b.at || a.by - b.by)) {
+    const now = (atOnce.get(tenant) ?? 0) + by;
+    atOnce.set(tenant, now);
+    most = Math.max(most, now);
+  }
+  return most;
 }

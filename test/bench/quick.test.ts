@@ -66,34 +66,62 @@ test("tenants of long and of short jobs have their shares, by jobs and by work",
 
 test("a quiet, a heavy and a double tenant's jobs start beside others, and how soon is measured", async (t) => {
   const { stdout, figures } = await smallest(t, "--ahead");
-  const { found, crowds } = figures.ahead;
+  const { found, crowds, verdicts } = figures.ahead;
   t.is(found.length, 1);
   t.true(found[0].pace > 0 && found[0].waits.length === 2 && found[0].share > 0);
   t.true(Number.isFinite(found[0].ramp));
+  t.deepEqual(Object.keys(verdicts.quiet[0]), ["beyond", "share", "ramp"]);
+  t.is(verdicts.quiet[0].beyond, found[0].beyond[1] <= 500);
+  t.regex(stdout, /^5\.00 .* (met|missed) .* (met|missed) .* (met|missed)$/m);
   t.deepEqual(
     crowds.map(({ who }: { who: string }) => who),
     ["had a job", "fresh", "due at one time"],
   );
-  for (const { heavy } of crowds) t.is(heavy.length, 2);
-  t.regex(stdout, /^5\.00 +due at one time .*(met|missed)$/m);
+  for (const { heavy, heavyBeyond } of crowds) t.true(heavy.length === 2 && heavyBeyond.length === 2);
+  t.is(crowds[0].quietBeyond.length, 2);
+  t.regex(stdout, /^5\.00 +had a job .* (met|missed) .* (met|missed)$/m);
+  t.regex(stdout, /^5\.00 +due at one time .* - .* (met|missed)$/m);
+});
+
+test("jobs beside open transactions are held against the same jobs without them", async (t) => {
+  const { stdout, figures } = await smallest(t, "--open");
+  const { found } = figures.open;
+  t.is(found.length, 7);
+  for (const { p50, most, p50Without, ratio, met } of found) {
+    t.true(p50 > 0 && p50 <= most && p50Without > 0);
+    t.true(Math.abs(ratio - p50 / p50Without) < 1e-9);
+    t.is(met, ratio <= 1.5);
+  }
+  t.regex(stdout, /^a take .* (met|missed)$/m);
 });
 
 test("what ends while a deployment goes through is held against its target", async (t) => {
   const { stdout, figures } = await smallest(t, "--rollout");
-  const { found, verdict } = figures.rollout;
+  const { found, verdict, cap } = figures.rollout;
   t.deepEqual(Object.keys(found), ["all governed", "half without the package"]);
   const [governed, mixed] = Object.values<{ ended: number }>(found);
   t.is(verdict.ratio, mixed!.ended / governed!.ended);
   t.is(verdict.target, 0.8);
   t.is(verdict.met, verdict.ratio >= 0.8);
   t.regex(stdout, /target >= 0\.8: (met|missed)$/m);
+  t.true(cap.most >= 1 && cap.met === cap.most <= 3);
+  t.regex(stdout, /target <= 3: (met|missed)$/m);
 });
 
-test("jobs that wait in Graphile Worker are adopted, by the verb and by a worker", async (t) => {
+test("jobs that wait in Graphile Worker are adopted, and another task's jobs are timed beside that", async (t) => {
   const { stdout, figures } = await smallest(t, "--adoption");
-  const [found] = figures.adoption.found;
-  for (const name of ["byVerb", "byWorker", "pace", "p50"]) t.true(found[name] > 0, name);
-  t.regex(stdout, /^500 /m);
+  const { found, verdicts } = figures.adoption;
+  t.deepEqual(
+    found.map(({ by }: { by: string }) => by),
+    ["verb", "worker"],
+  );
+  for (const [n, one] of found.entries()) {
+    for (const name of ["seconds", "upAfter", "others", "p50"]) t.true(one[name] > 0, name);
+    t.true(one.p50 <= one.p99 && one.p99 <= one.most);
+    t.deepEqual(verdicts[n], { moved: one.seconds < 30, othersStarted: one.most < 1000 });
+  }
+  t.regex(stdout, /^verb +500 .* (met|missed) +(met|missed)$/m);
+  t.regex(stdout, /^worker +500 .* (met|missed) +(met|missed)$/m);
 });
 
 test("jobs go through, and what they leave behind is measured", async (t) => {

@@ -8,11 +8,12 @@ import { type Charge, excess } from "./rates.ts";
 
 const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
 const SECONDS = process.env.CHAOS_SECONDS ?? "60";
+const SECONDS_BEFORE_THE_WAY_OUT = "12";
 const SEED = process.env.CHAOS_SEED ?? "1";
 
-async function chaos(t: ExecutionContext, ...options: string[]) {
-  t.timeout(300_000 + Number(SECONDS) * 1000);
-  const child = spawn(process.execPath, [MAIN, "--seconds", SECONDS, "--seed", SEED, ...options]);
+async function chaos(t: ExecutionContext, seconds: string, ...options: string[]) {
+  t.timeout(300_000 + Number(seconds) * 1000);
+  const child = spawn(process.execPath, [MAIN, "--seconds", seconds, "--seed", SEED, ...options]);
   t.teardown(() => child.kill());
   const exited = once(child, "exit");
   const [out, log] = await Promise.all([text(child.stdout), text(child.stderr)]);
@@ -22,12 +23,19 @@ async function chaos(t: ExecutionContext, ...options: string[]) {
 }
 
 test.serial("chaos: no overrun, no loss, no leak, and only what was hit runs twice", async (t) => {
-  const { code, log, verdict } = await chaos(t);
+  isClean(t, await chaos(t, SECONDS, "--no-out"));
+});
+
+test.serial("chaos that ends with an uninstall: plain Graphile Worker runs what is left", async (t) => {
+  isClean(t, await chaos(t, SECONDS_BEFORE_THE_WAY_OUT, "--out"));
+});
+
+function isClean(t: ExecutionContext, { code, log, verdict }: Awaited<ReturnType<typeof chaos>>): void {
   t.log(JSON.stringify(verdict));
   t.deepEqual(verdict.problems, [], log);
   t.is(code, 0);
   t.true(verdict.jobs > 50, "it ran");
-});
+}
 
 const charge = (from: number, to = from): Charge => ({ from, to });
 

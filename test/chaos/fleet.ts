@@ -170,6 +170,10 @@ export class Fleet {
     else if ("intends" in news) this.#judge.intends(news.intends);
     else if ("staged" in news) this.#judge.staged(news.staged);
     else if ("rolledBack" in news) this.#judge.rolledBack(news.rolledBack);
+    else if ("off" in news) {
+      this.#judge.switchedOff(news.off);
+      member.send({ noted: news.n });
+    } else if ("on" in news) this.#judge.switchedOn(news.on);
     else if ("met" in news) this.#meets(news.met);
     else if ("failure" in news) this.#judge.fail("failed", news.failure);
     else member.ready = true;

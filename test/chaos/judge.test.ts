@@ -90,9 +90,13 @@ class Course {
     this.judge.conclude();
   }
 
-  tookOver(job: string, copy: string, more: { staged?: string; by?: Process } = {}): void {
-    const { staged = null, by } = more;
-    this.judge.tookOver({ job, staged, copy, by, at: this.#now });
+  tookOver(
+    job: string,
+    copy: string,
+    more: { staged?: string; by?: Process; createdAt?: number } = {},
+  ): void {
+    const { staged = null, by, createdAt = Number.NaN } = more;
+    this.judge.tookOver({ job, staged, copy, by, at: this.#now, createdAt });
   }
 }
 
@@ -126,6 +130,32 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       it.startMany(CAPS.account, { of: new Process() });
       it.pass(1);
       it.startMany(1, planted ? {} : fetchedBefore);
+    },
+    "one run too many after its policy was off": (it, planted) => {
+      it.judge.switchedOff("work");
+      it.pass(1);
+      it.startMany(CAPS.account + 2);
+      it.judge.switchedOn("work");
+      it.pass(1);
+      it.startMany(CAPS.account + (planted ? 1 : 0));
+    },
+    "runs past the cap while the other policy was off": (it, planted) => {
+      it.judge.switchedOff(planted ? "call" : "work");
+      it.startMany(CAPS.account + 1);
+    },
+    "a run that was let in at its start after its policy was off": (it, planted) => {
+      it.judge.switchedOff("work");
+      it.pass(1);
+      it.judge.switchedOn("work");
+      const lockedAt = planted ? 1_000_002 : 1_000_001;
+      it.pass(1);
+      it.startMany(CAPS.account);
+      it.startMany(1, { admittedAt: null, lockedAt });
+    },
+    "tokens of a policy that was not off": (it, planted) => {
+      it.judge.switchedOff(planted ? "work" : "call");
+      it.startMany(Math.floor(RATES.account.capacity + RATES.account.rate * 0.502) + 1, { task: "call" });
+      it.judge.judgeRates();
     },
     "one token too many of a partition": (it, planted) => {
       const allowed = Math.floor(RATES.account.capacity + RATES.account.rate * 0.502);
@@ -207,6 +237,23 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       it.start("1", { of: new Process(), attempt: 2 })();
       end();
       it.judge.conclude();
+    },
+    "another job, which was not handed back": (it, planted) => {
+      const off = () => {
+        it.kill();
+        if (!planted) it.judge.switchedOff("work");
+      };
+      it.runTwice(off, { ...COPY, staged: COPY.job });
+    },
+    "a copy of another job, which was not handed back": (it, planted) => {
+      const off = () => {
+        it.kill();
+        it.judge.switchedOff("work");
+        it.pass(1);
+        it.judge.switchedOn("work");
+        it.tookOver(COPY.job, COPY.staged, { createdAt: planted ? 1_000_102 : 1_000_101 });
+      };
+      it.runTwice(off, COPY);
     },
     "a copy that no take-over explains": (it, planted) => {
       it.runTwice(() => {

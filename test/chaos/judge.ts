@@ -3,7 +3,15 @@
 import type { Repaired } from "../../src/index.ts";
 import type { Execution } from "./messages.ts";
 import { type Charge, excess } from "./rates.ts";
-import { CAPS, RATES, regionOf, STEPPED_PASS_MS, THROTTLED_STEP_MS } from "./world.ts";
+import {
+  CAPS,
+  RATES,
+  regionOf,
+  SHORT_STOP_MS,
+  STEPPED_PASS_MS,
+  type TaskName,
+  THROTTLED_STEP_MS,
+} from "./world.ts";
 
 /**
  * A job that ended well runs again when its process dies before it could tell the database. While the process lives this
@@ -13,6 +21,12 @@ import { CAPS, RATES, regionOf, STEPPED_PASS_MS, THROTTLED_STEP_MS } from "./wor
 const COMPLETED_WITHIN_MS = 25_000;
 /** A sweep may find these after a crash. Anything else it repairs was lost by the engine. */
 const SWEPT_BY_DESIGN = new Set(["pools", "unlocked", "jobs"]);
+
+/**
+ * An admission's time is the beginning of its transaction. A ticker may be stopped between that and its tick, which then
+ * finds the policy switched off.
+ */
+const BEGAN_BEFORE_MS = SHORT_STOP_MS + 1000;
 
 /** A process, as far as it matters for what ran in it. */
 export interface Suspect {
@@ -35,6 +49,8 @@ export interface TakeOver {
   readonly copy: string;
   readonly by: Suspect | undefined;
   readonly at: number;
+  /** When the job was added to Graphile Worker. */
+  readonly createdAt: number;
 }
 
 interface Run extends Execution {
@@ -75,6 +91,8 @@ export class Judge {
   readonly #lateCopies = new Set<string>();
   /** Staged ids of jobs that were taken over, by job. */
   readonly #stagedOf = new Map<string, string>();
+  /** When policies were switched off: jobs are admitted past their gates, and may be handed back. */
+  readonly #off: { readonly task: TaskName; readonly from: number; to: number }[] = [];
   readonly #problems = new Map<string, number>();
   /** Jobs that ran well. */
   readonly done = new Set<string>();
@@ -130,6 +148,16 @@ export class Judge {
     if (by?.longStops.some(({ from }) => from <= at)) this.#lateCopies.add(copy);
   }
 
+  /** The policy of this task is about to be switched off. */
+  switchedOff(task: TaskName): void {
+    this.#off.push({ task, from: this.#now(), to: Number.POSITIVE_INFINITY });
+  }
+
+  switchedOn(task: TaskName): void {
+    for (const stretch of this.#off)
+      if (stretch.task === task) stretch.to = Math.min(stretch.to, this.#now());
+  }
+
   swept(repaired: Repaired): void {
     for (const [what, count] of Object.entries(repaired)) {
       if (count > 0 && !SWEPT_BY_DESIGN.has(what)) this.fail("leak", `a sweep repaired ${what}`);
@@ -169,7 +197,7 @@ export class Judge {
     getOr(this.#runs, run.id, () => []).push(run);
     if (of.diedAt !== undefined) return;
     getOr(this.#running, of, () => new Map()).set(run.n, run);
-    if (!run.outside && !isGivenAway(run)) this.#enter(run);
+    if (!run.outside && !isGivenAway(run) && !this.#isUngoverned(run)) this.#enter(run);
   }
 
   ended(of: Suspect, n: number, ok: boolean): void {
@@ -209,7 +237,7 @@ export class Judge {
   judgeRates(): void {
     const calls = [...this.#runs.values()]
       .map((runs) => runs[0]!)
-      .filter(({ task, outside }) => task === "call" && !outside);
+      .filter((run) => run.task === "call" && !run.outside && !this.#isUngoverned(run));
     const aheadMs = THROTTLED_STEP_MS + STEPPED_PASS_MS;
     const check = (scope: string, runs: readonly Run[], rate: (typeof RATES)[keyof typeof RATES]) => {
       const over = excess(runs.map(chargeOf), rate, aheadMs);
@@ -239,13 +267,29 @@ export class Judge {
     for (const [scope] of scopesOf(run)) this.#inScope.set(scope, this.#inScope.get(scope)! - 1);
   }
 
+  /** Whether it was admitted, or let in at its start, while its policy was switched off. */
+  #isUngoverned({ task, admittedAt, lockedAt, startedAt }: Run): boolean {
+    return this.#off.some((off) => {
+      if (off.task !== task) return false;
+      return admittedAt === null
+        ? lockedAt <= off.to && startedAt >= off.from
+        : admittedAt >= off.from - BEGAN_BEFORE_MS && admittedAt <= off.to;
+    });
+  }
+
+  /** Whether a job that was added to Graphile Worker then may be one that was handed back, under a new id. */
+  #isHandedBack(createdAt: number): boolean {
+    return this.#off.some(({ from, to }) => createdAt >= from && createdAt <= to);
+  }
+
   /** Whether a run may be followed by another of its job: it failed, or its process died or gave up with the job in hand. */
   #explains(before: Run, after: Run): boolean {
     const same = before.job === after.job;
     if (this.#isLeftOriginal(after, before) || this.#isLeftOriginal(before, after)) return true;
     if (same && isGivenAway(after)) return true; // fetched first, started late
-    // after an uninstall a copy is a job like any other
-    if (same ? after.attempt <= before.attempt : !after.outside && !this.#isCopy(after.staged, before.job))
+    // after an uninstall, and handed back, a copy is a job like any other
+    const isFromIt = after.outside || this.#isHandedBack(after.createdAt);
+    if (same ? after.attempt <= before.attempt : !isFromIt && !this.#isCopy(after.staged, before.job))
       return false;
     if (before.ok === false || isGivenAway(before) || this.#lateCopies.has(after.staged)) return true;
     return isInTrouble(before.of, before.startedAt, before.endedAt, after.startedAt);
@@ -261,12 +305,13 @@ export class Judge {
     return isInTrouble(takeOver.by, takeOver.at, takeOver.at, original.startedAt);
   }
 
-  /** Whether it is a copy of the job, or of a copy that was itself taken over. */
+  /** Whether it is a copy of the job, or of a copy that was itself taken over or handed back. */
   #isCopy(staged: string, job: string): boolean {
     for (let one: string | undefined = staged; one !== undefined; ) {
       const original = this.#copies.get(one);
       if (original === undefined) return false;
       if (original === job) return true;
+      if (this.#isHandedBack(this.#takeOvers.get(one)?.createdAt ?? Number.NaN)) return true;
       one = this.#stagedOf.get(original);
     }
     return false;

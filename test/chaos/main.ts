@@ -1,21 +1,23 @@
-// npm run test:chaos -- [--seconds 600] [--seed S] [--fault NAME] [--out] [--verbose]
-// With --out it ends with an uninstall, and plain Graphile Worker runs what is left.
+// npm run test:chaos -- [--seconds 600] [--seed S] [--fault NAME] [--out | --no-out] [--verbose]
+// With --out it ends with an uninstall, and plain Graphile Worker runs what is left. Without either flag an even seed does.
 // Prints its seed first and one JSON line of totals last; exits with 1 when anything went wrong.
 import { parseArgs } from "node:util";
 import { FAULTS, type FaultName } from "../races/race/faults.ts";
 import { chaos } from "./run.ts";
 
 const { values } = parseArgs({
+  allowNegative: true,
   options: {
     seconds: { type: "string", default: "600" },
     seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 31)) },
     fault: { type: "string" },
-    out: { type: "boolean", default: false },
+    out: { type: "boolean" },
     verbose: { type: "boolean", default: false },
   },
 });
 const seconds = wholeNumber("seconds", values.seconds);
 const seed = wholeNumber("seed", values.seed);
+const { out = seed % 2 === 0 } = values;
 const fault = values.fault as FaultName | undefined;
 if (fault !== undefined && !(fault in FAULTS)) {
   throw new Error(`--fault must be one of ${Object.keys(FAULTS).join("; ")}; got ${fault}`);
@@ -24,9 +26,9 @@ if (fault !== undefined && !(fault in FAULTS)) {
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => process.exit(130));
 
 const started = performance.now();
-console.error(`# chaos for ${seconds} s, --seed ${seed}`);
+console.error(`# chaos for ${seconds} s, --seed ${seed} ${out ? "--out" : "--no-out"}`);
 const verdict = await chaos({
-  ...{ seconds, seed, fault, out: values.out },
+  ...{ seconds, seed, fault, out },
   say: (what) => {
     if (values.verbose) console.error(`# ${((performance.now() - started) / 1000).toFixed(1)} ${what}`);
   },

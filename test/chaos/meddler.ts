@@ -1,18 +1,22 @@
 // Other hands on the jobs: Graphile Worker's own verbs, jobs added with the flags of others, many jobs added past a policy
-// at once, an operator who adopts, and an application that leaves transactions open with whatever it has touched.
+// at once, an operator who adopts, or switches a policy off and hands jobs back, and an application that leaves transactions
+// open with whatever it has touched.
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
-import { chance, judge, orders, repeat, tell } from "./member.ts";
-import { accounts, type Payload, TASKS } from "./world.ts";
+import { chance, judge, onCommand, orders, repeat, tell } from "./member.ts";
+import { accounts, type Payload, TASKS, type TaskName } from "./world.ts";
 
 const PAUSE_MS = 300;
 const LONGEST_OPEN_MS = 2500;
 let jobsMade = 0;
+const LONGEST_OFF_MS = 400;
 let session: pg.Client | undefined;
+let switches = 0;
 
+for (const task of TASKS) await switchOn(task); // one before it may have ended in between
 tell({ ready: true });
 await repeat(async () => {
-  await chance.pick([native, native, copyFlags, leaveOpen, flood, adopt])();
+  await chance.pick([native, native, copyFlags, leaveOpen, flood, adopt, switchOff])();
   await delay(chance.between(0, PAUSE_MS));
 });
 process.exit(0);
@@ -62,6 +66,34 @@ async function flood(): Promise<void> {
 
 async function adopt(): Promise<void> {
   await run(`select * from dispatch_policy.adopt('${chance.pick(TASKS)}', count => ${1 + chance.below(20)})`);
+}
+
+/** While a policy is off, its limits do not hold: the conductor must know before. */
+async function switchOff(): Promise<void> {
+  if (!chance.chance(0.2)) return;
+  const task = chance.pick(TASKS);
+  await isNoted(task, switches++);
+  tell({ met: "policy switched off" });
+  await run("select * from dispatch_policy.switch_policy($1, false)", [task]);
+  for (let steps = chance.below(4); steps > 0; steps--) {
+    await delay(chance.between(0, LONGEST_OFF_MS));
+    await run("select * from dispatch_policy.hand_back($1, count => $2)", [task, 1 + chance.below(20)]);
+  }
+  await delay(chance.between(0, LONGEST_OFF_MS));
+  await switchOn(task);
+}
+
+function isNoted(task: TaskName, n: number): Promise<void> {
+  return new Promise((resolve) => {
+    onCommand((command) => "noted" in command && command.noted === n && resolve());
+    tell({ off: task, n });
+  });
+}
+
+async function switchOn(task: TaskName): Promise<void> {
+  while (!(await run("select * from dispatch_policy.switch_policy($1, true)", [task])))
+    await delay(chance.between(0, PAUSE_MS));
+  tell({ on: task });
 }
 
 async function leaveOpen(): Promise<void> {

@@ -48,12 +48,16 @@ export type News =
   | { readonly intends: readonly string[] }
   | { readonly staged: readonly string[] }
   | { readonly rolledBack: readonly string[] }
+  /** The policy is about to be switched off. It waits until the conductor has taken note of this number. */
+  | { readonly off: TaskName; readonly n: number }
+  /** It is switched on. */
+  | { readonly on: TaskName }
   /** Something happened on purpose: a refused serialization, a time-out. */
   | { readonly met: string }
   | { readonly failure: string };
 
 export type Command =
-  /** The conductor has taken note of the start or end numbered so. */
+  /** The conductor has taken note of the news numbered so. */
   | { readonly noted: number }
   /** Take every connection of the process's own pool for so long. */
   | { readonly hog: number }

@@ -14,7 +14,7 @@ import { Judge } from "./judge.ts";
 import { leftovers, whatWaits } from "./leftovers.ts";
 import { logTakeOvers, takeOvers } from "./take-overs.ts";
 import { unlockOutsiders, wayOut } from "./way-out.ts";
-import { policies } from "./world.ts";
+import { policies, TASKS, type TaskName } from "./world.ts";
 
 /** Less than the server's connections, so that they can be taken. */
 const CONNECTIONS = 100;
@@ -125,6 +125,7 @@ async function calm(
   say("calm");
   const started = Date.now();
   await fleet.end([...fleet.members].filter(({ role }) => role !== "worker"));
+  for (const task of TASKS) await switchOn(utils, judge, task); // the meddler may have ended in between
   say("all workers are killed");
   for (const worker of [...fleet.members]) fleet.kill(worker);
   await unlockOutsiders(database.pool, fleet);
@@ -136,6 +137,11 @@ async function calm(
   await tellBurials(database.pool, fleet.lives);
   for (const one of await takeOvers(database.pool, fleet.lives)) judge.tookOver(one);
   return seconds;
+}
+
+async function switchOn(utils: PolicyUtils, judge: Judge, task: TaskName): Promise<void> {
+  await utils.enable({ policy: task });
+  judge.switchedOn(task);
 }
 
 /** Whether nothing is left; false once nothing moved for long. */

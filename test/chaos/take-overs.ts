@@ -6,11 +6,12 @@ import type { Suspect, TakeOver } from "./judge.ts";
 export async function logTakeOvers(pool: pg.Pool): Promise<void> {
   await pool.query(`
     create table public.chaos_take_overs (
-      job text, staged text, copy text, life int, at timestamptz default clock_timestamp());
+      job text, staged text, copy text, life int, created_at timestamptz, at timestamptz default clock_timestamp());
     create function chaos_log_take_over() returns trigger language plpgsql as $$
     begin
-      insert into public.chaos_take_overs (job, staged, copy, life)
-      select new.job_id, dispatch_policy._staged_id_of(j.flags), new.staged_id, current_setting('application_name')::int
+      insert into public.chaos_take_overs (job, staged, copy, life, created_at)
+      select new.job_id, dispatch_policy._staged_id_of(j.flags), new.staged_id, current_setting('application_name')::int,
+        j.created_at
       from graphile_worker.jobs j where j.id = new.job_id;
       return null;
     end $$;
@@ -21,7 +22,8 @@ export async function logTakeOvers(pool: pg.Pool): Promise<void> {
 /** `lives`: the processes, by the number each gives as its connections' name. */
 export async function takeOvers(pool: pg.Pool, lives: readonly Suspect[]): Promise<TakeOver[]> {
   const { rows } = await pool.query<Omit<TakeOver, "by"> & { life: number }>(
-    `select job, staged, copy, life, (extract(epoch from at) * 1000)::float8 as at from public.chaos_take_overs`,
+    `select job, staged, copy, life, (extract(epoch from at) * 1000)::float8 as at,
+       (extract(epoch from created_at) * 1000)::float8 as "createdAt" from public.chaos_take_overs`,
   );
   return rows.map(({ life, ...one }) => ({ ...one, by: lives[life] }));
 }

@@ -1,4 +1,4 @@
-// The end of half of the runs: every worker is killed, the package is uninstalled by a command that is killed as well, and
+// The end of a run with an even seed, or with --out: every worker is killed, the package is uninstalled by a command that is killed as well, and
 // plain Graphile Worker runs what is left.
 import { spawn } from "node:child_process";
 import { once } from "node:events";

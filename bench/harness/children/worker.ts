@@ -18,7 +18,7 @@ export interface WorkerOrders {
 /** A worker as the README sets it up, governed by a policy or without this package. */
 export function startWorker(
   { side, url, tuned, slots = SLOTS }: WorkerOrders,
-  policy: AnyPolicy,
+  policies: AnyPolicy | readonly AnyPolicy[],
   taskList: TaskList,
   options: Omit<DispatchPolicyOptions, "policies"> = {},
 ): Promise<Runner> {
@@ -27,7 +27,7 @@ export function startWorker(
     preset: {
       extends: [
         WorkerPreset,
-        ...(governed ? [dispatchPolicyPreset({ ...options, policies: [policy] })] : []),
+        ...(governed ? [dispatchPolicyPreset({ ...options, policies: [policies].flat() })] : []),
       ],
       worker: {
         connectionString: url,
