@@ -42,12 +42,12 @@ async function resolveAgain(
   for (;;) {
     const from = after;
     const page = await withPgClient((client) =>
-      engine.partitionsAfter(client, policy.identifier, from, PAGE),
+      engine.partitionsToResolve(client, policy.identifier, from, PAGE),
     );
     const partitions: object[] = [];
-    for (const { key, context } of page) {
+    for (const { key, context, arrival_id: arrivalId } of page) {
       try {
-        partitions.push({ key, context, ...resolveLimits(policy, context) });
+        partitions.push({ key, context, arrivalId, ...resolveLimits(policy, context) });
       } catch (error) {
         failed.push({ key, error });
       }

@@ -26,10 +26,10 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
         await rowsAsIs<{ name: string }>(client, `select name from ${schema}._private_policies order by name`)
       ).map((row) => row.name),
 
-    partitionsAfter: (client: Queryable, policy: string, after: string | null, limit: number) =>
-      rowsAsIs<{ id: string; key: string; context: JsonObject }>(
+    partitionsToResolve: (client: Queryable, policy: string, after: string | null, limit: number) =>
+      rowsAsIs<{ id: string; key: string; context: JsonObject; arrival_id: string }>(
         client,
-        `select * from ${schema}._partitions_after(${parameters("text", "uuid", "int")})`,
+        `select * from ${schema}._partitions_to_resolve(${parameters("text", "uuid", "int")})`,
         [policy, after, limit],
       ),
 

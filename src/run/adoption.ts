@@ -9,9 +9,12 @@ const MANY = 10;
 const WITHIN_MS = 5000;
 /** How many jobs one step moves. Ticks and releases wait for a connection as long as a step takes. */
 const STEP = 2000;
-/** How often, and for how long, it looks whether another session has ended its step. */
+/**
+ * How often, and for how long, it looks whether another session has ended its step. Its jobs are not fetched meanwhile, and
+ * the session may be an open transaction that called `adopt`.
+ */
 const BUSY_MS = 50;
-const BUSY_FOR_MS = 10_000;
+const BUSY_FOR_MS = 1000;
 /** Rests so many times as long as it took: to look for a few jobs among many of other tasks takes long. */
 const RESTS = 5;
 
@@ -92,16 +95,16 @@ async function adoptWaiting(
   task: string,
 ): Promise<number> {
   let total = 0;
-  let steppedAt = performance.now();
+  let busySince = performance.now();
   for (let after: string | null = "0"; after !== null && !life.stopping; ) {
     const from: string = after;
     const step = await withPgClient((client) => engine.adoptUnlessBusy(client, task, from, STEP));
     if (step?.busy) {
-      if (performance.now() - steppedAt > BUSY_FOR_MS) break;
+      if (performance.now() - busySince > BUSY_FOR_MS) break;
       await delay(BUSY_MS);
       continue;
     }
-    steppedAt = performance.now();
+    busySince = performance.now();
     const count = step?.changed ?? 0;
     if (count > 0) emit(events, "dispatchPolicy:adopt", { policy, task, count });
     total += count;

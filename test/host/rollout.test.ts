@@ -12,6 +12,7 @@ import {
   throttle,
 } from "../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { engine, concurrency as gate } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
@@ -182,6 +183,28 @@ test("two that go on at once: each page is taken in once, and a third definition
   await pool.query("update dispatch_policy._private_resolutions set definition_hash = 'other', after = null");
   t.false(await goesOn("hash", second, null));
   t.true(await goesOn("other", null, null));
+});
+
+test("limits that a job brings while a page is worked out stay", async (t) => {
+  const it = await engine(t, { gates: [gate(10)] });
+  await it.stage("a");
+  await it.route();
+  await it.pool.query("insert into dispatch_policy._private_resolutions values ('p', 'hash', null)");
+  const page = await it.pool.query("select * from dispatch_policy._partitions_to_resolve('p', null, 1000)");
+  const [{ id, arrival_id: arrivalId }] = page.rows;
+  const { partitions } = it.batch(["a"]) as { partitions: object[] };
+  const resolve = (last: string) =>
+    it.pool.query("select dispatch_policy._resolve_again('p', 'hash', null, $1, $2)", [
+      last,
+      JSON.stringify(partitions.map((one) => ({ ...one, arrivalId }))),
+    ]);
+  await it.stage("a", { gates: [gate(1)] });
+  for (const when of ["before", "after"]) {
+    await resolve(id);
+    await it.route();
+    t.is((await it.limiter("concurrency", "a")).max, 1, `${when} the router has seen the job`);
+    await it.pool.query("update dispatch_policy._private_resolutions set after = null");
+  }
 });
 
 test("a deployment back and forth: of one version the process that started last is in force", async (t) => {

@@ -92,6 +92,9 @@ begin
         if p_now is null then
           v_now := clock_timestamp();
         end if;
+        -- while this pass waited for the locks, a removal of the policy may have moved its jobs elsewhere
+        exit when exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_policy.id and p.paused_until > v_now);
         v_limiters := array(
           select l from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, v_limiter_ids, v_now, p_bounded) l);
         if v_policy.breaker_failures is not null then

@@ -1,6 +1,7 @@
 -- Hands these staged jobs back. If Graphile Worker refuses them together, it tries halves, down to the single job. A job
 -- that is refused alone is set aside with the error, still staged. A job that waits for another transaction stays as it is
--- for the next call; after 40 waits the others do as well.
+-- for the next call; after 40 waits the others do as well. So those without a key or a queue, which wait for nobody, come
+-- first, and the others come by lot.
 --
 --   handed_back, parked, replaced   see _hand_back
 --   refused                         jobs that Graphile Worker refuses
@@ -9,7 +10,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(
 ) language plpgsql
 set lock_timeout = '50ms' as $$
 declare
-  v_todo jsonb := jsonb_build_array(jsonb_build_array(1, cardinality(p_ids)));
+  v_free bigint[] := array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(p_ids) and s.job_key is null and s.queue_name is null and s.parked_job_id is null order by s.id);
+  v_ids bigint[] := v_free || array(select u from unnest(p_ids) u where u <> all (v_free) order by random());
+  v_todo jsonb := :DISPATCH_POLICY_SCHEMA._parts(cardinality(v_free), cardinality(v_ids));
   v_from int;
   v_to int;
   v_waits int := 0;
@@ -24,7 +29,7 @@ begin
     v_to := v_todo -> -1 ->> 1;
     v_todo := v_todo - -1;
     begin
-      v_back := :DISPATCH_POLICY_SCHEMA._hand_back(p_ids[v_from:v_to]);
+      v_back := :DISPATCH_POLICY_SCHEMA._hand_back(v_ids[v_from:v_to]);
       handed_back := handed_back + v_back.handed_back;
       parked := parked + v_back.parked;
       replaced := replaced + v_back.replaced;
@@ -38,8 +43,8 @@ begin
       elsif sqlstate <> '55P03' then
         refused := refused + 1;
         perform :DISPATCH_POLICY_SCHEMA._set_aside(
-          p_ids[v_from], p_ids[v_from:v_from], sqlerrm, false, clock_timestamp());
-        perform :DISPATCH_POLICY_SCHEMA._before_change(p_ids[v_from:v_from]);
+          v_ids[v_from], v_ids[v_from:v_from], sqlerrm, false, clock_timestamp());
+        perform :DISPATCH_POLICY_SCHEMA._before_change(v_ids[v_from:v_from]);
       end if;
     end;
   end loop;

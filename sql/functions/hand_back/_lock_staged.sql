@@ -3,17 +3,21 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_staged(p_policy text, p_count int)
 returns bigint[] language plpgsql volatile as $$
 declare
-  v_ids bigint[] := array(
-    select s.id from :DISPATCH_POLICY_SCHEMA._staged_of(p_policy) s where s.error is null
-    order by s.id limit p_count);
+  v_ids bigint[] := '{}';
+  v_page bigint[];
+  v_after bigint := 0;
 begin
-  if cardinality(v_ids) < p_count then
-    v_ids := v_ids || array(
-      select s.id from :DISPATCH_POLICY_SCHEMA._staged_of(p_policy) s where s.error is not null
-      order by s.failures, s.id limit p_count - cardinality(v_ids));
-  end if;
-  return array(
-    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id = any(v_ids) order by s.id for update skip locked);
+  -- another session may have a whole page locked: then the next one follows
+  loop
+    v_page := array(
+      select s.id from :DISPATCH_POLICY_SCHEMA._staged_of(p_policy) s where s.error is null and s.id > v_after
+      order by s.id limit p_count - cardinality(v_ids));
+    exit when v_page = '{}';
+    v_after := v_page[cardinality(v_page)];
+    v_ids := v_ids || :DISPATCH_POLICY_SCHEMA._lock_available_staged(v_page);
+  end loop;
+  return v_ids || :DISPATCH_POLICY_SCHEMA._lock_available_staged(array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._staged_of(p_policy) s where s.error is not null
+    order by s.failures, s.id limit p_count - cardinality(v_ids)));
 end
 $$;

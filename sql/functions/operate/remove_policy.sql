@@ -5,6 +5,8 @@
 -- is renamed: declare it under the new name first, then remove the old one into the new one. A name that nobody declared
 -- may have waiting jobs too, if a process added them that still knows the policy.
 --
+-- The first step pauses the policy, so that nobody admits its jobs between the steps.
+--
 -- It refuses while a worker pool with the policy lives, while jobs of the policy are in flight, and, without `"into"`, while
 -- jobs wait. `matched` counts the jobs that wait, up to 10,000, `changed` those that this step moved. `dry_run` only counts.
 --
@@ -40,6 +42,7 @@ begin
   removed := false;
   if not coalesce(remove_policy.dry_run, false) then
     perform :DISPATCH_POLICY_SCHEMA._lock_turn(0, 'declare');   -- no process declares it meanwhile
+    perform :DISPATCH_POLICY_SCHEMA._stop_passes(remove_policy.policy);
     perform :DISPATCH_POLICY_SCHEMA._refuse_removal(remove_policy.policy, case when v_into.id is null then matched else 0 end);
     if matched > 0 then
       changed := :DISPATCH_POLICY_SCHEMA._move_to_policy(

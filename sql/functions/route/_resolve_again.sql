@@ -1,5 +1,6 @@
 -- Takes in a page of limits that were worked out again from stored contexts. They are appended as arrivals without work, and
--- the router applies them like any other. Returns false, and does nothing, if another process goes on from this place, or
+-- the router applies them like any other. A partition that has got other limits since, or is about to, is left out: its own
+-- job has brought newer ones. Returns false, and does nothing, if another process goes on from this place, or
 -- if another definition is in force by now.
 --
 --   p_after   the partition behind which the page begins; null: the first page
@@ -22,7 +23,14 @@ begin
   select p_policy, :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key'), k.value ->> 'key', p.version,
     (k.value -> 'context')::jsonb, (k.value ->> 'weight')::float8, (k.value -> 'limits')::jsonb
   from json_array_elements(p_partitions) k
-  cross join :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  cross join :DISPATCH_POLICY_SCHEMA._private_policies p
+  where p.name = p_policy and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key')
+        and q.arrival_id <> (k.value ->> 'arrivalId')::bigint)
+    and :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key') not in (
+      select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+      where a.policy = p_policy and a.limits is not null);
   return true;
 end
 $$;

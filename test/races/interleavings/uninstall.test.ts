@@ -26,10 +26,10 @@ const payloads = async (it: Engine) =>
   ).rows.map(({ v }) => v);
 
 /** Stages a job of key k. */
-async function stage(it: Engine, v: string): Promise<void> {
+async function stage(it: Engine, v: string, as: Pick<Session, "query"> = it.pool): Promise<void> {
   const batch = it.batch(["a"], { jobKey: "k" }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload: { v } }));
-  await it.pool.query("select id from dispatch_policy._stage($1, 'replace')", [
+  await as.query("select id from dispatch_policy._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs }]),
   ]);
 }
@@ -232,4 +232,51 @@ test("two uninstalls at once hand each job back once", async (t) => {
   t.like((await second).rows[0], { handed_back: 3 });
   await other.query("commit");
   t.is((await payloads(it)).length, 6);
+});
+
+for (const how of ["uninstall", "hand_back"] as const) {
+  test(`of a key, a job that waits to be staged while ${how} hands the older one back counts`, async (t) => {
+    const it = await engine(t, SHUT);
+    await stage(it, "one");
+    const [owner, producer] = [await it.session(), await it.session()];
+    await owner.query("begin");
+    if (how === "uninstall") t.is((await uninstall(owner)).handed_back, 1);
+    else {
+      await owner.query("select from dispatch_policy.switch_policy('p', false)");
+      const { rows } = await owner.query("select * from dispatch_policy.hand_back('p')");
+      t.is(rows[0].changed, 1);
+    }
+    const staged = stage(it, "two", producer);
+    await it.waitsForLock(producer);
+    await owner.query("commit");
+    await staged;
+    t.is(await it.staged(), 1);
+    t.like((await it.pool.query("select * from dispatch_policy.hand_back('p')")).rows[0], { changed: 1 });
+    t.deepEqual(await payloads(it), ["two"]);
+  });
+}
+
+test("jobs whose keys an open transaction has keep no others from being handed back", async (t) => {
+  const it = await engine(t, SHUT);
+  const keys = Array.from({ length: 60 }, (_, n) => `k${n}`);
+  for (const jobKey of keys) await it.stage("a", { jobKey });
+  await it.stage(Array(100).fill("a"));
+  const app = await it.session();
+  await app.query("begin");
+  await app.query("select graphile_worker.add_job('other', job_key => k) from unnest($1::text[]) k", [keys]);
+  await it.pool.query("select from dispatch_policy.switch_policy('p', false)");
+  const { rows } = await it.pool.query("select * from dispatch_policy.hand_back('p')");
+  t.is(rows[0].changed, 100);
+  t.is(await it.staged(), 60);
+});
+
+test("jobs that an application has locked keep no later ones from being handed back", async (t) => {
+  const it = await engine(t, SHUT);
+  await it.stage(Array(30).fill("a"));
+  const app = await it.session();
+  await app.query("begin");
+  await app.query("select from dispatch_policy._private_staged_jobs order by id limit 20 for update");
+  await it.pool.query("select from dispatch_policy.switch_policy('p', false)");
+  const { rows } = await it.pool.query("select * from dispatch_policy.hand_back('p', 10)");
+  t.like(rows[0], { matched: 10, changed: 10 });
 });
