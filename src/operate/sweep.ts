@@ -81,7 +81,7 @@ export async function sweepOnce(
     "jobs past their slotTimeout": async () => {
       repaired.overdue = await releaseOverdue(context, fails);
     },
-    "jobs that are gone": async () => {
+    "slots that nobody gives back": async () => {
       repaired.jobs = await releaseMissing(context, fails);
     },
     counters: async () => {

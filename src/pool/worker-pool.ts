@@ -2,6 +2,7 @@ import type { Job } from "graphile-worker";
 import { declarePolicies, definitionsOf } from "../admit/declare.ts";
 import type { TickContext } from "../admit/tick.ts";
 import { makeTickLoops } from "../admit/tick-loop.ts";
+import { counted } from "../counted.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { makeAdoption } from "../run/adoption.ts";
 import { attemptOf } from "../run/fetched-job.ts";
@@ -202,16 +203,24 @@ async function start(context: PoolContext, parts: Parts): Promise<void> {
   await heartbeat.now();
   elsewhere.start();
   const { policies } = settings.registry;
-  logger.info(
-    `${policies.length} policies (${policies.map(named).join(", ") || "none"}), ` +
-      `${loops.size > 0 ? `leading ${loops.size} shards` : settings.loop ? "standing by" : "no loop"}`,
-  );
+  logger.info(`Started with ${namesOf(policies)}; this worker ${roleOf(loops.size, settings.loop !== null)}`);
   void advise(context); // the first jobs do not wait for it
 }
 
 /** A policy without gates is no mistake, because it shares the workers fairly, but it may be taken for a limit. */
-function named(policy: AnyPolicy): string {
-  return policyDefinition(policy).gates.length > 0 ? policy.identifier : `${policy.identifier} without gates`;
+function namesOf(policies: readonly AnyPolicy[]): string {
+  const names = policies.map((policy) =>
+    policyDefinition(policy).gates.length > 0
+      ? `"${policy.identifier}"`
+      : `"${policy.identifier}" (without gates)`,
+  );
+  if (names.length === 0) return "no policy";
+  return `${names.length === 1 ? "policy" : "policies"} ${names.join(", ")}`;
+}
+
+function roleOf(leads: number, loop: boolean): string {
+  if (leads > 0) return `leads ${counted(leads, "shard")}`;
+  return loop ? "stands by while others lead" : "has no tick loop";
 }
 
 /**

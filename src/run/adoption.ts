@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger, WithPgClient } from "graphile-worker";
+import { counted } from "../counted.ts";
 import type { Engine } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
@@ -59,7 +60,8 @@ export function makeAdoption(context: AdoptionContext) {
     fetching.stop(task);
     try {
       const count = await adoptWaiting(context, policy, task);
-      if (count > 0) logger.info(`Adopted ${count} jobs of ${task} that waited in Graphile Worker`);
+      if (count > 0)
+        logger.info(`Adopted ${counted(count, "job")} of ${task} that waited in Graphile Worker`);
     } catch (error) {
       // the jobs are still caught one by one, and the next of them try again
       if (!life.stopping) logger.warn(`Cannot adopt jobs of ${task}: ${(error as Error).message}`, { error });

@@ -115,8 +115,8 @@ async function flushGroup(
 ): Promise<boolean> {
   rest.begin();
   const flushed = await flush(context, () => {
-    const group = unreleased.take();
-    rest.takes(policiesOf(group));
+    const group = unreleased.consume();
+    rest.beginsWith(policiesOf(group));
     return group;
   });
   const { group, again, answers, failure } = flushed;

@@ -60,7 +60,7 @@ begin
     on conflict (job_key) where job_key is not null do nothing
     returning id, partition_id, priority, run_at, due
   ),
-  note as (
+  arrived as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
     select a.*
     from (

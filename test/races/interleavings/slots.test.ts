@@ -61,7 +61,7 @@ test("a native job that replaces an admitted one of another partition needs room
   t.deepEqual(verdicts, ["admitted", "taken_over", "taken_over"]);
   t.is(await countOf(it, "b"), 1);
   t.is(await it.wrongCounters(), 0);
-  // they hold the slots of the jobs they replaced until they end, whatever became of them
+  // they occupy the slots of the jobs they replaced until they end, whatever became of them
   t.deepEqual(await Promise.all(["a0", "a1", "a2"].map((key) => countOf(it, key))), [1, 1, 1]);
   for (const { id } of started) await completeJob(it, id);
   await it.release(started.map(({ id, admission }) => ({ job: id, attempt: 1, admission }) as never));
