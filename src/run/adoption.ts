@@ -5,15 +5,17 @@ import type { Engine } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 
-/** So many jobs of a task that a process catches within this time mean that more of them wait in Graphile Worker. */
+/** If a process catches so many jobs of a task within this time, more of them wait in Graphile Worker. */
 const MANY = 10;
 const WITHIN_MS = 5000;
-/** How many jobs one step moves. Ticks and releases wait for a connection as long as a step takes. */
+/** How many jobs one step moves. A larger step would keep its rows locked for longer. */
 const STEP = 2000;
-/** How often, and for how long, it looks whether another session has ended its step. */
+/** How often it checks whether another session has ended its step, and for how long. */
 const BUSY_MS = 50;
 const BUSY_FOR_MS = 10_000;
-/** Rests so many times as long as it took: to look for a few jobs among many of other tasks takes long. */
+/**
+ * After an adoption it rests for so many times its duration. To find a few jobs among many of other tasks takes long.
+ */
 const RESTS = 5;
 
 export interface AdoptionContext {
@@ -35,11 +37,11 @@ export interface Fetching {
 }
 
 /**
- * Adopts the jobs of a task that wait in Graphile Worker, if this process catches many of them at their start. To catch
- * each one costs a fetch, a copy and a completion.
+ * Adopts the jobs of a task that wait in Graphile Worker, if this process catches many of them at their start. Each
+ * catch costs a fetch, a copy and a completion.
  *
- * Meanwhile this process fetches no job of the task. The waiting jobs are older than new jobs of other tasks, so those
- * would start only after the last of them has left.
+ * Meanwhile this process fetches no job of the task. The waiting jobs are older than new jobs of other tasks. If they
+ * were fetched, the new jobs would start after the last of them.
  */
 export function makeAdoption(context: AdoptionContext) {
   const { logger, life, fetching } = context;
@@ -85,8 +87,8 @@ export function makeAdoption(context: AdoptionContext) {
 }
 
 /**
- * Adopts step by step, until a step is not full. Returns how many. If another session adopts, it waits for that for a while,
- * but not as long as that likes: the task's jobs are not fetched meanwhile.
+ * Adopts step by step, until a step is not full. Returns how many jobs. If another session adopts, it waits for at most
+ * ten seconds, because this process does not fetch the task's jobs meanwhile.
  */
 async function adoptWaiting(
   { withPgClient, engine, events, life }: AdoptionContext,
@@ -107,7 +109,7 @@ async function adoptWaiting(
     const count = step?.changed ?? 0;
     if (count > 0) emit(events, "dispatchPolicy:adopt", { policy, task, count });
     total += count;
-    // jobs that are added meanwhile would keep it going for ever
+    // otherwise, jobs that are added meanwhile would keep it going for ever
     after = step && (step.matched ?? 0) === STEP ? step.last_id : null;
   }
   return total;

@@ -197,8 +197,8 @@ test("two processes lead a shard each, and a new shard finds a leader", async (t
   await first.utils.addJobs(["s1", "s2"].map((shard) => ({ identifier: "work", payload: { shard } })));
   await start(["s2", "s3"]);
   const led = await until("both shards are led", async () => {
-    const held = await leases(database);
-    return ["s1", "s2"].every((shard) => held.some((lease) => lease.shard === shard)) ? held : null;
+    const leased = await leases(database);
+    return ["s1", "s2"].every((shard) => leased.some((lease) => lease.shard === shard)) ? leased : null;
   });
   const holder = (shard: string) => led.find((lease) => lease.shard === shard)?.holder;
   t.not(holder("s1"), holder("s2"));

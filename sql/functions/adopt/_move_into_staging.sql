@@ -1,9 +1,9 @@
--- Moves jobs that never ran out of Graphile Worker and into staging, in one statement. complete_jobs deletes and returns
--- them, so each job is in one place or in the other. A job keeps its id, so what users hold of it stays valid; Graphile
--- Worker never gives an id twice.
+-- Moves jobs that never ran out of Graphile Worker and into staging, in one statement. Graphile Worker's complete_jobs
+-- deletes and returns them, so each job is in one place or in the other. A job keeps its id, so ids that users have
+-- stored stay valid. Graphile Worker never gives an id twice.
 --
--- If a job of the same key is staged, it was added later (_adopt_jobs has dropped older ones): then it stays, and this one
--- leaves without a trace, as in Graphile Worker.
+-- If a job of the same key is staged, it was added later, because _adopt_jobs has dropped older ones. Then it stays, and
+-- this one leaves without a trace, as in Graphile Worker.
 --
 --   moved     how many jobs Graphile Worker gave
 --   unkeyed   those whose payload has no key; the caller undoes this call then

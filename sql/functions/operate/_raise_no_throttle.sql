@@ -1,5 +1,5 @@
--- Raises, for `take`: this gate has no bucket. A gate that is a throttle now may have limiters of its earlier kind, if its
--- numbers depend on the job: such a limiter changes with the next job of its key.
+-- Raises, for `take`: this gate has no bucket. A gate that is a throttle now may have limiters of its earlier kind, if
+-- its numbers depend on the job. Such a limiter changes with the next job of its key.
 create or replace function :DISPATCH_POLICY_SCHEMA._raise_no_throttle(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_gate text
 ) returns void language plpgsql as $$

@@ -1,8 +1,8 @@
 -- Deletes the in-flight rows of these jobs, and gives their slots back. It feeds adaptive limiters, and leaves a freed row
 -- if a partition waits.
 --
--- A row stays for the next flush if its limiters are not all locked by the caller, because the job was admitted again under
--- others meanwhile. A row stays for another release if a later attempt has the slot, or the next admission in Graphile
+-- A row stays for the next flush if the caller has not locked all of its limiters. The job was then admitted again under
+-- other limiters. A row stays for another release if a later attempt has the slot, or the next admission in Graphile
 -- Worker's row.
 --
 --   p_ending    jobs whose end Graphile Worker is recording: the ahead bound still counts them

@@ -1,6 +1,6 @@
 -- How many waiters a limiter may have room for. The costs of their jobs decide how many a throttle lets go: this says how
--- many to look at. If jobs count by their work, some more are woken: a partition that is woken alone is ranked alone, and
--- takes all the room there is.
+-- many to look at. If jobs count by their work, some more are woken. A partition that is woken alone would be ranked
+-- alone, and use all the room.
 create or replace function :DISPATCH_POLICY_SCHEMA._room_for_waiters(
   l :DISPATCH_POLICY_SCHEMA._private_limiter_now, fair_by_work boolean
 ) returns int language sql immutable as $$

@@ -4,7 +4,7 @@
 -- A woken partition may turn out to be drained, paused or blocked elsewhere, and the room would be lost for the next one.
 -- So a freed row stays until its limiter is full or nobody waits for it.
 --
--- Every tenth place of a limiter goes to the partition that has waited for it longest (_longest_first): that one is the
+-- Every tenth place of a limiter goes to the partition that has waited for it longest (_longest_first). That one is the
 -- first in line, and its next job goes before others in its pass.
 --
 -- The loops of other shards whose partitions it woke are notified, or those that may lead such a shard.

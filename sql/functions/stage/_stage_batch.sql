@@ -3,7 +3,7 @@
 -- Values that are the same for every row are variables. When each partition asked the batch for its version, 5,000 jobs of
 -- 500 partitions took 2.2 s instead of 0.2.
 --
--- The function is longer than others and stays whole: its steps pass rows of jobs, and each function in between would
+-- The function is longer than others and stays whole. Its steps pass rows of jobs, and each function in between would
 -- unnest or plan them once more.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
