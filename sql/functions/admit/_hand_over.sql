@@ -13,8 +13,8 @@
 -- sub-select checks that a ctid still has the same job: "in (...) is true" is one, and is no join. When it was compared
 -- with an array, 5,000 jobs cost 130 ms, now 5.
 --
--- The function is longer than others and stays whole. Each step needs the rows that the steps before it deleted or added
--- in the same statement.
+-- It is longer than others, because each step needs the rows that the steps before it deleted or added in the same
+-- statement.
 create or replace function :DISPATCH_POLICY_SCHEMA._hand_over(
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_admission[] language plpgsql volatile as $$

@@ -11,7 +11,7 @@
 --     enough to do for a while; null: nobody waits
 --   is_recorded   the start of one of these jobs was recorded with its worker pool
 --
--- It is longer than others: its steps read better in their order, and share the rows that the first ones deleted.
+-- It is longer than others, because its steps share the rows that the first ones deleted, and read better in their order.
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
   p_now timestamptz, out left_ids bigint[], out may_rest boolean, out is_recorded boolean
