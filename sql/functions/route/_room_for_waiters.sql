@@ -9,5 +9,5 @@ create or replace function :DISPATCH_POLICY_SCHEMA._room_for_waiters(
       + case when fair_by_work and (l).slots > 0 then 10 else 0 end
     when (l).breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
     when (l).rate <= 0 then 0
-    else floor((l).tokens + 1e-9) + 1 end, 1000), 0)::int;
+    else :DISPATCH_POLICY_SCHEMA._waiters_reached((l).tokens) end, 1000), 0)::int;
 $$;

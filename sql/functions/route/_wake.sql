@@ -54,7 +54,7 @@ begin
     select l as now, l.id, l.tokens, l.capacity, l.slots is not null or l.breadth = 0 as is_free, l.ending,
       :DISPATCH_POLICY_SCHEMA._room_for_waiters(l, (p_policy).fair_by_work) as room,
       case when l.slots < 2147483647 or l.rate > 0 then :DISPATCH_POLICY_SCHEMA._longest_first(
-        p_policy, l.admitted, coalesce(l.slots, floor(l.tokens + 1e-9) + 1)) else 0 end as longest
+        p_policy, l.admitted, coalesce(l.slots, :DISPATCH_POLICY_SCHEMA._waiters_reached(l.tokens))) else 0 end as longest
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, p_now, p_bounded) l
   ),
   line as materialized (
