@@ -56,7 +56,7 @@ export interface PolicyOptions<Id, S, C> {
    * because the partition stores it: limits are worked out from it again when the policy changes.
    * @default `{}`
    */
-  context?: (payload: PayloadOut<Id, S>, job: JobInfo) => C;
+  context?: ((payload: PayloadOut<Id, S>, job: JobInfo) => C) | undefined;
   /**
    * How the policy's jobs are split. Each key is a partition with limits and a fair share of its own. The key comes
    * from a path in the payload, from several paths, or from a function of the context.

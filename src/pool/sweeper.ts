@@ -51,7 +51,7 @@ export function makeSweeper(context: SweeperContext, life: PoolLife) {
   }
 
   async function repair(): Promise<void> {
-    const { repaired, failed } = await sweepOnce(context);
+    const { repaired, failed } = await sweepOnce({ ...context, signal: life.onStop });
     for (const { step, error } of life.stopping ? [] : failed)
       logger.warn(`Sweep: ${step}: ${error.message}`, { error });
     if (Object.values(repaired).some((n) => n > 0))

@@ -52,7 +52,7 @@ export function makeWorkerPool(context: PoolContext) {
     release: parts.ends.release,
     releaseReplaced: parts.ends.releaseReplaced,
     /** For a one-shot pool, before it looks for its next job. */
-    catchUp: (): Promise<void> => catchUp(parts.ticks, parts.releases),
+    catchUp: (): Promise<void> => catchUp(parts.ticks, parts.releases, parts.life.onStop),
     /** Stops ticking, and lets another pool lead at once. Heartbeats go on while the last jobs run. */
     stepDown: (): Promise<void> => stepDown(context, parts),
     /** Flushes the last releases. The host's pool must still be usable. */
@@ -193,12 +193,12 @@ async function leave({ heartbeat, registration }: Parts): Promise<void> {
 
 async function start(context: PoolContext, parts: Parts): Promise<void> {
   const { settings, logger, oneShot } = context;
-  const { registration, declare, heartbeat, loops, ticks, elsewhere } = parts;
+  const { life, registration, declare, heartbeat, loops, ticks, elsewhere } = parts;
   await registration.register();
   await declare();
   if (oneShot) {
     heartbeat.schedule(settings.workerHeartbeatIntervalMs);
-    return tickUntilIdle(ticks);
+    return tickUntilIdle(ticks, life.onStop);
   }
   await heartbeat.now();
   elsewhere.start();

@@ -1,5 +1,5 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { Logger, WithPgClient } from "graphile-worker";
+import { sleep } from "../admit/sleeper.ts";
 import { counted } from "../counted.ts";
 import type { Engine } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
@@ -24,7 +24,7 @@ export interface AdoptionContext {
   readonly events: EventSink;
   readonly logger: Logger;
   /** Nothing is adopted while the pool is stopping. */
-  readonly life: { readonly stopping: boolean };
+  readonly life: { readonly stopping: boolean; readonly onStop: AbortSignal };
   readonly fetching: Fetching;
 }
 
@@ -102,7 +102,7 @@ async function adoptWaiting(
     const step = await withPgClient((client) => engine.adoptUnlessBusy(client, task, from, STEP));
     if (step?.busy) {
       if (performance.now() - steppedAt > BUSY_FOR_MS) break;
-      await delay(BUSY_MS);
+      await sleep(BUSY_MS, life.onStop);
       continue;
     }
     steppedAt = performance.now();
