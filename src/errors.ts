@@ -51,10 +51,9 @@ export interface PayloadIssue {
 /**
  * A job is refused before anything is written. Code `payload_refused`.
  *
- * Adding a job throws it if JSON cannot hold the payload (a bigint, a Map, a Set, a promise, a cycle), or if the payload
- * fails the policy's schema. It also does if a function of the policy throws (see
- * `cause`) or returns an unusable value. These are `context`, `partitionBy`, `shardBy`, `weight`, `cost`, a scope, and a
- * gate's value.
+ * Adding a job throws it if JSON cannot hold the payload: a bigint, a Map, a Set, a promise, a cycle. It also does if
+ * the payload fails the policy's schema, or if a function of the policy throws (see `cause`) or returns an unusable
+ * value. These are `context`, `partitionBy`, `shardBy`, `weight`, `cost`, a scope, and a gate's value.
  *
  * In a worker, `policy.task` throws it if a job that was added past the policy (SQL, another language) fails the schema.
  */

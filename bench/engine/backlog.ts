@@ -39,7 +39,7 @@ export async function addIdlePartitions(world: World, count: number): Promise<vo
      select md5(n::text)::uuid, p.id, n::text, array[l.id, p.ahead_limiter_id],
        case n % 4 when 0 then 'infinity' when 1 then now() + interval '1 hour' else now() end,
        case n % 4 when 2 then now() + interval '1 hour' when 3 then 'infinity' else '-infinity' end,
-       case n % 4 when 3 then l.id end, random(), now(), now()
+       case n % 4 when 3 then l.id end, mod(n * 0.6180339887, 1), now(), now()
      from generate_series(1, $1::int) n, dispatch_policy._private_policies p, dispatch_policy._private_limiters l
      where l.gate = 'all'`,
     [count],

@@ -13,7 +13,7 @@ for (const waiting of [1000, 10_000, 100_000]) {
   await world.query(
     `insert into dispatch_policy._private_partitions
        (id, policy_id, key, limiter_ids, due_at, denied_until, blocked_on, fair_key, looked_at, decayed_at, head_priority)
-     select md5(n::text)::uuid, q.policy_id, 'w' || n, q.limiter_ids, now(), 'infinity', q.limiter_ids[1], random(), now(), now(), -1
+     select md5(n::text)::uuid, q.policy_id, 'w' || n, q.limiter_ids, now(), 'infinity', q.limiter_ids[1], mod(n * 0.6180339887, 1), now(), now(), -1
      from generate_series(1, $1::int) n, dispatch_policy._private_partitions q`,
     [waiting],
   );

@@ -115,7 +115,7 @@ export async function makeWorld({
   const { route, admit } = ticksOn(client, task);
   const release = async (jobIds: readonly string[]) => {
     const jobs = JSON.stringify(jobIds.map((job) => ({ job, ok: true, lagMs: 5, retry: null })));
-    return query("select left_ids, saturated from dispatch_policy._release($1, null)", [jobs]);
+    return query("select left_ids, may_rest from dispatch_policy._release($1, null)", [jobs]);
   };
 
   return {

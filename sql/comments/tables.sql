@@ -181,7 +181,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.version is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.due_at is
   'When its next job is due; infinity: it has no work. _mark_partitions alone raises it; routing and sweeps lower it. Too high, a partition with work sleeps.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_until is
-  'Until when its limiters or its probe deny it; -infinity: they do not. _mark_partitions and _put_off alone raise it; whoever has locked the partition may lower it. Too high, it sleeps although it could go.';
+  'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions and _put_off raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.held_until is
   'End of a hold; -infinity: none. Set by operators, RetryAfter and the breaker. Then one job goes as a probe.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.paused_until is
@@ -237,7 +237,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.created_at is 'Whe
 comment on sequence :DISPATCH_POLICY_SCHEMA._private_ticks is 'Numbers the passes; partitions keep it as visited.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_staged_jobs is
-  'One row for each job that waits for its gates. Graphile Worker does not know it yet, except if it is parked: a parked job is a failed one that waits here for its retry and stands in Graphile Worker with run_at infinity. It is staged and in flight only between two flushes of a worker.';
+  'One row for each job that waits for its gates. Graphile Worker does not know it yet, unless it is parked. A parked job has failed, and waits here for its retry. In Graphile Worker its run_at is infinity. A job is staged and in flight at once only between two flushes of a worker.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.id is
   'From 10^15 on, or the id that an adopted job had in Graphile Worker: never the id of another job there, and exact in JavaScript.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.partition_id is
@@ -376,7 +376,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_drops.reason is
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.jobs is 'How many jobs.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_freed is
-  'Freed rows: this limiter may have room. A row stays until its limiter is full, nobody waits for it, or its wake_at is set; else a wake-up would be lost. _wake deletes it.';
+  'Freed rows: this limiter may have room. A row stays until its limiter is full, nobody waits for it, or its wake_at is set. Otherwise a wake-up would be lost. The function _wake deletes it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_freed.id is 'Order of insertion.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_freed.policy_id is 'The policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_freed.limiter_id is 'The limiter.';

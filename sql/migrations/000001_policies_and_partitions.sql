@@ -4,8 +4,8 @@
 -- limiters), and `held_until` and `paused_until` (a stop). Nobody writes one of them for the sake of another, so
 -- `eligible_at` is generated from them. docs/engine.md says who writes each.
 --
--- Foreign keys are left out between tables that every job touches: the functions keep them consistent under
--- their own locks, and a key check per job would lock policy rows in share mode.
+-- Tables that every job touches have no foreign keys between them. The functions keep them consistent under their own
+-- locks. A key check for each job would lock policy rows in share mode.
 --
 -- What each table, column and type means stands in sql/comments/tables.sql, and in the database as its comment.
 

@@ -10,9 +10,8 @@ select p.name as policy, q.key as partition, q.shard, q.context, q.weight,
   nullif(q.paused_until, '-infinity') as paused_until, nullif(q.held_until, '-infinity') as held_until,
   q.probing, q.stopped_by, q.stop_reason, q.decayed_admits, q.decayed_at, q.mean_work, q.admitted_total,
   q.dropped_total, q.created_at, q.id,
-  case when greatest(p.paused_until, q.paused_until) > clock_timestamp() then 'paused'
-    when q.held_until > clock_timestamp() then case when q.stopped_by = 'breaker' then 'breaker_open' else 'held' end
-    else q.denied_reason end as reason
+  :DISPATCH_POLICY_SCHEMA._shown_reason(
+    p.paused_until, q.paused_until, q.held_until, q.stopped_by, q.denied_reason) as reason
 from :DISPATCH_POLICY_SCHEMA._private_partitions q
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
 left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on;

@@ -6,9 +6,8 @@ select s.id, coalesce(p.name, a.policy, t.name) as policy, coalesce(q.key, a.key
   s.error, s.failures::int, s.retry_at,
   case when s.partition_id is null then 'waiting_key' when s.retry_at is not null then 'set_aside'
     when not s.due and s.run_at > clock_timestamp() then 'not_due'
-    when greatest(p.paused_until, q.paused_until) > clock_timestamp() then 'paused'
-    when q.held_until > clock_timestamp() then case when q.stopped_by = 'breaker' then 'breaker_open' else 'held' end
-    else q.denied_reason end as reason
+    else :DISPATCH_POLICY_SCHEMA._shown_reason(
+      p.paused_until, q.paused_until, q.held_until, q.stopped_by, q.denied_reason) end as reason
 from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
 left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
 left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id

@@ -31,8 +31,8 @@ export async function declarePolicies(
 }
 
 /**
- * For hosts that are not told when a worker starts: declares the policies of a process when they are first needed, once for
- * each pool of connections. If that fails, the next call tries again.
+ * Declares the policies of a process when they are first needed, once for each pool of connections. It is for hosts
+ * that do not know when a worker starts. If it fails, the next call tries again.
  *
  * @returns null if they are declared
  */

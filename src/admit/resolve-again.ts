@@ -64,9 +64,9 @@ async function resolveAgain(
   const [first] = failed;
   if (first) {
     logger.warn(
-      `The definition of policy "${policy.identifier}" has changed, and of ${read} partitions ${failed.length} keep ` +
-        "the limits they had until their next job is added: the new ones cannot be worked out from the stored " +
-        `contexts. The first is ${show(first.key)}: ${first.error instanceof Error ? first.error.message : String(first.error)}`,
+      `The definition of policy "${policy.identifier}" has changed. ${failed.length} of ${read} partitions keep their limits ` +
+        "until their next job is added, because the new ones cannot be worked out from the stored contexts. " +
+        `The first is ${show(first.key)}: ${first.error instanceof Error ? first.error.message : String(first.error)}`,
       { error: first.error },
     );
   }

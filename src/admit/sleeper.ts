@@ -1,8 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 
 /** Sleeps for so long, or until the signal aborts. The caller checks which it was. */
-export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return delay(ms, undefined, { signal }).catch(() => {});
+export function sleep(
+  ms: number,
+  signal: AbortSignal | undefined,
+  { keepsAlive = true }: SleeperOptions = {},
+): Promise<void> {
+  return delay(ms, undefined, { signal, ref: keepsAlive }).catch(() => {});
 }
 
 /** The longest time that a timer can run: Node ends a longer one after 1 ms. */

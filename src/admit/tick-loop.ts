@@ -1,4 +1,5 @@
 import type { Logger } from "graphile-worker";
+import { counted } from "../counted.ts";
 import type { Lease } from "../db/engine.ts";
 import { isUnknownPolicy } from "../db/sqlstates.ts";
 import { emit } from "../events.ts";
@@ -50,7 +51,9 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
     try {
       const pass = await tickOnce(context, { ...lead, now: null, bounded: true });
       if (pass.dropped > 0)
-        context.logger.warn(`Policy ${lead.policy} dropped ${pass.dropped} jobs, by maxPending or whenBusy`);
+        context.logger.warn(
+          `Policy "${lead.policy}" dropped ${counted(pass.dropped, "job")}, because its backlog is full or its gates deny`,
+        );
       if (pass.routed) context.onArrivals?.();
       if (wantsRelease(pass)) context.onDenied?.();
       if (pass.claimed > 0) context.onFull?.(lead, isFull(pass) || "ahead_full" in pass.denied);
@@ -58,7 +61,7 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
       if (isUnknownPolicy(error)) {
-        context.logger.info(`Policy ${lead.policy} was removed: its loop ends`);
+        context.logger.info(`Policy "${lead.policy}" was removed: its loop ends`);
         stopped = true;
       }
       if (!stopped) context.logger.warn(`Tick of ${lead.policy} failed, trying again: ${message}`, { error });

@@ -20,17 +20,17 @@ interface TickPayload {
    * The only policy to tick.
    * @default every policy in the database
    */
-  policy?: string;
+  policy?: string | undefined;
   /**
    * The only shard to tick.
    * @default every shard
    */
-  shard?: string;
+  shard?: string | undefined;
   /**
    * If no loop leads, the task goes on for this duration. Its worker then needs a concurrency of at least 2.
    * @default the task ends when nothing more can be admitted
    */
-  for?: string;
+  for?: string | undefined;
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { Logger, WithPgClient } from "graphile-worker";
 import { storableText } from "../checks/options.ts";
+import { counted } from "../counted.ts";
 import type { Admission, Drop, Engine, KeylessJob, Queryable } from "../db/engine.ts";
 import { inHalves, isOfEntries } from "../db/halves.ts";
 import { isBusy } from "../db/outage.ts";
@@ -92,7 +93,7 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     progress:
       keyed > 0 || routed > 0 || (admission !== null && hasMoved(admission, context.partitionBatchSize)),
   };
-  tell(context.events, request, pass, admission?.set_aside ?? 0);
+  emitPass(context.events, request, pass, admission?.set_aside ?? 0);
   for (const { partition, reason, jobs } of drops)
     emit(context.events, "dispatchPolicy:drop", { policy: request.policy, partition, reason, count: jobs });
   return pass;
@@ -117,7 +118,7 @@ async function consumeDrops({ registry, withPgClient, engine }: TickContext, nam
 }
 
 /** One event per transition, with its numbers. */
-function tell(events: EventSink, { policy, shard }: TickRequest, pass: Pass, setAside: number): void {
+function emitPass(events: EventSink, { policy, shard }: TickRequest, pass: Pass, setAside: number): void {
   if (pass.claimed === 0) return;
   const { claimed, admitted, denied, durationMs } = pass;
   emit(events, "dispatchPolicy:tick", { policy, shard, claimed, admitted, denied, durationMs });
@@ -170,17 +171,18 @@ async function keyJobs(context: TickContext, policy: AnyPolicy): Promise<number>
     if (!isOfEntries(error)) throw error;
     return keyBatch(context, policy, storeKeysInParts);
   });
-  tellOfRefused(context, name, refused);
+  reportRefused(context, name, refused);
   return read;
 }
 
-function tellOfRefused({ events, logger }: TickContext, policy: string, refused: readonly KeyedJob[]): void {
+function reportRefused({ events, logger }: TickContext, policy: string, refused: readonly KeyedJob[]): void {
   const [first] = refused;
   if (!first) return;
   emit(events, "dispatchPolicy:setAside", { policy, count: refused.length });
   logger.warn(
-    `Policy ${policy} set ${refused.length} jobs aside whose partition it cannot work out. The first is ${first.id}: ` +
-      `${first.error}. They are tried again later. Correct or remove them: staged_jobs.error says what is wrong with each`,
+    `Policy "${policy}" set ${counted(refused.length, "job")} aside, because it cannot work out the partition. ` +
+      `The first is ${first.id}: ${first.error}. They are tried again later. ` +
+      "Correct or remove them: staged_jobs.error says what is wrong with each",
   );
 }
 

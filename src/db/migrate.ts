@@ -101,8 +101,8 @@ async function checkWorkerSchema(client: ClientBase, schemas: Schemas): Promise<
   const served = rows.map(({ name }) => name as string);
   if (served.length === 0 || served.includes(schemas.worker)) return;
   throw new ArgumentError(
-    `schema "${schemas.own}" serves Graphile Worker's schema "${served[0]}", got "${schemas.worker}": give each schema of ` +
-      'Graphile Worker its own of this package, by the option "schema" of dispatchPolicyPreset, "policySchema" of ' +
+    `schema "${schemas.own}" serves Graphile Worker's schema "${served[0]}", got "${schemas.worker}". Give each schema of ` +
+      'Graphile Worker its own schema of this package, by the option "schema" of dispatchPolicyPreset, "policySchema" of ' +
       "makePolicyUtils, or DISPATCH_POLICY_SCHEMA",
   );
 }

@@ -89,8 +89,8 @@ export function refuseFirstFetch(event: { flagsToSkip: string[] | null }, error:
 }
 
 /**
- * Graphile Worker reads the keys of the task list before each fetch. So a task that is no key there for a while is not
- * fetched; a job that was fetched before finds its task all the same.
+ * Graphile Worker reads the keys of the task list before each fetch. So it does not fetch a task whose key is hidden
+ * there for a while. A job that was fetched before still finds its task.
  */
 export function fetchingOf(workerPool: WorkerPool, tasks: TaskList, slots: number): Fetching {
   const setKey = (task: string, enumerable: boolean) =>

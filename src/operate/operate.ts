@@ -128,8 +128,8 @@ export interface Operate {
    * `runAt`, attempts and flags. Failed jobs get the time of their retry, and keep the flag of their admission.
    *
    * {@link disable} the policy first, because workers would stage the jobs again. Jobs in flight are in Graphile Worker
-   * already, and stay there. It works in steps of 500 jobs, each a transaction: if one fails, the jobs of earlier steps are
-   * handed back, and the next call goes on.
+   * already, and stay there. It works in steps of 500 jobs, each a transaction. If one fails, the jobs of earlier steps
+   * are handed back, and the next call goes on.
    *
    * `matched` counts the waiting jobs, `changed` those that left. One may leave without a trace, because a newer job of its
    * key is there. `refused` counts jobs that Graphile Worker refuses; they stay, set aside with the error. With `dryRun`

@@ -1,5 +1,5 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { WithPgClient } from "graphile-worker";
+import { sleep } from "../admit/sleeper.ts";
 import type { Engine } from "../db/engine.ts";
 import { inHalves } from "../db/halves.ts";
 import { type EventSink, emit } from "../events.ts";
@@ -15,6 +15,8 @@ export interface SweepContext {
   readonly keepAuditForMs: number;
   /** The worker pool that sweeps. Only a pool that heartbeats itself may judge that others are dead. */
   readonly poolId?: string | undefined;
+  /** Cuts the wait for late ends short. Slots that would have been found after it stay for the next sweep. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** How much a sweep repaired, by kind. Every count is zero in a healthy run. */
@@ -81,7 +83,7 @@ export async function sweepOnce(
     "jobs past their slotTimeout": async () => {
       repaired.overdue = await releaseOverdue(context, fails);
     },
-    "jobs that are gone": async () => {
+    "slots that nobody gives back": async () => {
       repaired.jobs = await releaseMissing(context, fails);
     },
     counters: async () => {
@@ -151,8 +153,8 @@ async function releaseMissing(context: SweepContext, fails: Fails): Promise<numb
   const look = () => context.withPgClient((client) => context.engine.sweepInFlight(client, GRACE_MS));
   let found = await look();
   if (found.some((row) => row.marked > 0)) {
-    await delay(GRACE_MS);
-    found = await look();
+    await sleep(GRACE_MS, context.signal);
+    if (!context.signal?.aborted) found = await look();
   }
   return releaseFound(context, found, fails);
 }

@@ -56,7 +56,7 @@ export interface PolicyOptions<Id, S, C> {
    * because the partition stores it: limits are worked out from it again when the policy changes.
    * @default `{}`
    */
-  context?: (payload: PayloadOut<Id, S>, job: JobInfo) => C;
+  context?: ((payload: PayloadOut<Id, S>, job: JobInfo) => C) | undefined;
   /**
    * How the policy's jobs are split. Each key is a partition with limits and a fair share of its own. The key comes
    * from a path in the payload, from several paths, or from a function of the context.
@@ -149,9 +149,9 @@ export interface PolicyOptions<Id, S, C> {
    */
   retries?: "restage" | "bypass" | undefined;
   /**
-   * How the package treats a job that was added past the policy: by `graphile_worker.add_job` in a trigger or in
-   * another language, or by the worker's crontab. The package notices such a job at its start. `"enforce"`: it passes
-   * the gates like any other. `"run"`: it runs at once, past the gates. `"reject"`: it is set aside.
+   * How the package treats a job that was added past the policy. A trigger, another language or the worker's crontab
+   * may add such jobs. The package notices such a job at its start. `"enforce"`: it passes the gates like any other.
+   * `"run"`: it runs at once, past the gates. `"reject"`: it is set aside.
    *
    * With `"enforce"`, the job runs if the gates have room and no job waits before it. Otherwise a copy is staged and
    * admitted in its turn, and the original completes without having run (no failure, no lost attempt). With `"run"`,
@@ -240,8 +240,8 @@ export interface PolicyOptions<Id, S, C> {
    */
   giveBackAttempt?: boolean | undefined;
   /**
-   * While old and new processes run side by side, the definition with the higher version is in force; of equal
-   * versions, that of the process that started last. A whole number, 0 or more.
+   * Old and new processes may run side by side. Then the definition with the higher version is in force, and of equal
+   * versions that of the process that started last. A whole number, 0 or more.
    *
    * Raise it also if a function's result changes but not its text, for example because it reads a constant from another
    * module.

@@ -60,8 +60,8 @@ export type PolicyPayload<P extends AnyPolicy> = NonNullable<P["~types"]>["in"];
 /**
  * Declares how the jobs of a task are split into partitions, and which gates limit them.
  *
- * The first argument is the task's identifier, at most 128 characters, or with `tasks` a name for a policy over several
- * tasks. {@link PolicyOptions} describes the options.
+ * The first argument is the task's identifier, at most 128 characters. With `tasks`, it is a name for a policy over
+ * several tasks. {@link PolicyOptions} describes the options.
  *
  * @throws {PolicyDefinitionError} if an option is missing, unknown or of another form
  * @example

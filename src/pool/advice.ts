@@ -22,8 +22,8 @@ export async function advise(context: PoolContext): Promise<void> {
 }
 
 const POOLED =
-  "This worker is connected through a pooler in transaction mode. No notification gets through, so jobs start late, when " +
-  "somebody polls. Connect workers to the server, or to a pooler in session mode. Adding jobs may stay behind this one";
+  "This worker is connected through a pooler in transaction mode. It blocks notifications, so jobs start only at the next " +
+  "poll. Connect workers directly, or through a pooler in session mode. Producers may keep using it";
 
 const twoDefinitions = (policy: string) =>
   `Live workers have two definitions of policy "${policy}" with one version. That of the process which started last is in ` +

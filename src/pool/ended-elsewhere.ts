@@ -27,8 +27,9 @@ export interface EndedElsewhereContext {
  * Finds admitted jobs that ended in workers without this package. Such workers run beside others while a deployment goes
  * through. They end jobs and give no slots back, and until the next sweep their gates would stay full.
  *
- * It looks at a policy from the time its loop starts, and while its gates are full. Only when such jobs are found, looks
- * are frequent and the grace is short: a slow process that has the preset must not lose the outcomes of its jobs.
+ * It looks at a policy from the time its loop starts, and while its gates are full. Looks become frequent, and the
+ * grace short, only when such jobs are found. A slow process that has the preset must not lose the outcomes of its
+ * jobs.
  */
 export function makeEndedElsewhere(context: EndedElsewhereContext) {
   const { withPgClient, engine, logger } = context;

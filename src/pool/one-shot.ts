@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { sleep } from "../admit/sleeper.ts";
 import { type TickContext, tickOnce } from "../admit/tick.ts";
 import type { ReleaseQueue } from "../run/release-queue.ts";
 
@@ -12,22 +12,27 @@ const SOON_MS = 20;
  * recording an end.
  *
  * It goes on while another pass is busy: that pass may not see the last end here, and nobody would come after it.
+ * It ends when the pool stops.
  */
-export async function tickUntilIdle(ticks: TickContext): Promise<void> {
+export async function tickUntilIdle(ticks: TickContext, onStop: AbortSignal): Promise<void> {
   const until = performance.now() + CATCH_UP_MS;
   for (const { identifier: policy } of ticks.registry.policies) {
     for (;;) {
       const pass = await tickOnce(ticks, { policy, shard: null, now: null, bounded: true });
       if (pass.admitted > 0) continue;
       const soon = pass.busy || (pass.nextInMs !== null && pass.nextInMs <= SOON_MS);
-      if (!soon || performance.now() >= until) break;
-      await delay(SOON_MS);
+      if (!soon || onStop.aborted || performance.now() >= until) break;
+      await sleep(SOON_MS, onStop);
     }
   }
 }
 
 /** Before a one-shot pool looks for its next job: releases what finished, and admits what may go then. */
-export async function catchUp(ticks: TickContext, releases: Pick<ReleaseQueue, "idle">): Promise<void> {
-  await Promise.race([releases.idle(), delay(CATCH_UP_MS, undefined, { ref: false })]);
-  await tickUntilIdle(ticks);
+export async function catchUp(
+  ticks: TickContext,
+  releases: Pick<ReleaseQueue, "idle">,
+  onStop: AbortSignal,
+): Promise<void> {
+  await Promise.race([releases.idle(), sleep(CATCH_UP_MS, onStop, { keepsAlive: false })]);
+  await tickUntilIdle(ticks, onStop);
 }

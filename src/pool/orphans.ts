@@ -5,9 +5,9 @@ const AGAIN_MS = 3_600_000;
 const MOST_COUNTED = 10_000;
 
 /**
- * Warns of policies for which jobs wait, and which no live worker has: they were renamed or removed in the code, and hardly
- * anybody admits their jobs. While a deployment goes through that may be so for a moment, so it warns at the second look in a
- * row, and then once an hour.
+ * Warns of policies for which jobs wait, and which no live worker has. They were renamed or removed in the code, and
+ * hardly anybody admits their jobs. During a deployment that may be so for a moment. So it warns at the second look in
+ * a row, and then once an hour.
  */
 export function makeOrphans(logger: Logger, now = () => performance.now()) {
   let seen = new Set<string>();

@@ -2,6 +2,7 @@ import type { Job } from "graphile-worker";
 import { declarePolicies, definitionsOf } from "../admit/declare.ts";
 import type { TickContext } from "../admit/tick.ts";
 import { makeTickLoops } from "../admit/tick-loop.ts";
+import { counted } from "../counted.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { makeAdoption } from "../run/adoption.ts";
 import { attemptOf } from "../run/fetched-job.ts";
@@ -51,7 +52,7 @@ export function makeWorkerPool(context: PoolContext) {
     release: parts.ends.release,
     releaseReplaced: parts.ends.releaseReplaced,
     /** For a one-shot pool, before it looks for its next job. */
-    catchUp: (): Promise<void> => catchUp(parts.ticks, parts.releases),
+    catchUp: (): Promise<void> => catchUp(parts.ticks, parts.releases, parts.life.onStop),
     /** Stops ticking, and lets another pool lead at once. Heartbeats go on while the last jobs run. */
     stepDown: (): Promise<void> => stepDown(context, parts),
     /** Flushes the last releases. The host's pool must still be usable. */
@@ -192,26 +193,34 @@ async function leave({ heartbeat, registration }: Parts): Promise<void> {
 
 async function start(context: PoolContext, parts: Parts): Promise<void> {
   const { settings, logger, oneShot } = context;
-  const { registration, declare, heartbeat, loops, ticks, elsewhere } = parts;
+  const { life, registration, declare, heartbeat, loops, ticks, elsewhere } = parts;
   await registration.register();
   await declare();
   if (oneShot) {
     heartbeat.schedule(settings.workerHeartbeatIntervalMs);
-    return tickUntilIdle(ticks);
+    return tickUntilIdle(ticks, life.onStop);
   }
   await heartbeat.now();
   elsewhere.start();
   const { policies } = settings.registry;
-  logger.info(
-    `${policies.length} policies (${policies.map(named).join(", ") || "none"}), ` +
-      `${loops.size > 0 ? `leading ${loops.size} shards` : settings.loop ? "standing by" : "no loop"}`,
-  );
+  logger.info(`Started with ${namesOf(policies)}; this worker ${roleOf(loops.size, settings.loop !== null)}`);
   void advise(context); // the first jobs do not wait for it
 }
 
 /** A policy without gates is no mistake, because it shares the workers fairly, but it may be taken for a limit. */
-function named(policy: AnyPolicy): string {
-  return policyDefinition(policy).gates.length > 0 ? policy.identifier : `${policy.identifier} without gates`;
+function namesOf(policies: readonly AnyPolicy[]): string {
+  const names = policies.map((policy) =>
+    policyDefinition(policy).gates.length > 0
+      ? `"${policy.identifier}"`
+      : `"${policy.identifier}" (without gates)`,
+  );
+  if (names.length === 0) return "no policy";
+  return `${names.length === 1 ? "policy" : "policies"} ${names.join(", ")}`;
+}
+
+function roleOf(leads: number, loop: boolean): string {
+  if (leads > 0) return `leads ${counted(leads, "shard")}`;
+  return loop ? "stands by while others lead" : "has no tick loop";
 }
 
 /**

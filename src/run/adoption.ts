@@ -1,21 +1,24 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { Logger, WithPgClient } from "graphile-worker";
+import { sleep } from "../admit/sleeper.ts";
+import { counted } from "../counted.ts";
 import type { Engine } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 
-/** So many jobs of a task that a process catches within this time mean that more of them wait in Graphile Worker. */
+/** If a process catches so many jobs of a task within this time, more of them wait in Graphile Worker. */
 const MANY = 10;
 const WITHIN_MS = 5000;
-/** How many jobs one step moves. Ticks and releases wait for a connection as long as a step takes. */
+/** How many jobs one step moves. A larger step would keep its rows locked for longer. */
 const STEP = 2000;
 /**
- * How often, and for how long, it looks whether another session has ended its step. Its jobs are not fetched meanwhile, and
- * the session may be an open transaction that called `adopt`.
+ * How often it checks whether another session has ended its step, and for how long. The task's jobs are not fetched
+ * meanwhile, and the session may be an open transaction that called `adopt`.
  */
 const BUSY_MS = 50;
 const BUSY_FOR_MS = 1000;
-/** Rests so many times as long as it took: to look for a few jobs among many of other tasks takes long. */
+/**
+ * After an adoption it rests for so many times its duration. To find a few jobs among many of other tasks takes long.
+ */
 const RESTS = 5;
 
 export interface AdoptionContext {
@@ -24,7 +27,7 @@ export interface AdoptionContext {
   readonly events: EventSink;
   readonly logger: Logger;
   /** Nothing is adopted while the pool is stopping. */
-  readonly life: { readonly stopping: boolean };
+  readonly life: { readonly stopping: boolean; readonly onStop: AbortSignal };
   readonly fetching: Fetching;
 }
 
@@ -37,11 +40,11 @@ export interface Fetching {
 }
 
 /**
- * Adopts the jobs of a task that wait in Graphile Worker, if this process catches many of them at their start. To catch
- * each one costs a fetch, a copy and a completion.
+ * Adopts the jobs of a task that wait in Graphile Worker, if this process catches many of them at their start. Each
+ * catch costs a fetch, a copy and a completion.
  *
- * Meanwhile this process fetches no job of the task. The waiting jobs are older than new jobs of other tasks, so those
- * would start only after the last of them has left.
+ * Meanwhile this process fetches no job of the task. The waiting jobs are older than new jobs of other tasks. If they
+ * were fetched, the new jobs would start after the last of them.
  */
 export function makeAdoption(context: AdoptionContext) {
   const { logger, life, fetching } = context;
@@ -62,7 +65,8 @@ export function makeAdoption(context: AdoptionContext) {
     fetching.stop(task);
     try {
       const count = await adoptWaiting(context, policy, task);
-      if (count > 0) logger.info(`Adopted ${count} jobs of ${task} that waited in Graphile Worker`);
+      if (count > 0)
+        logger.info(`Adopted ${counted(count, "job")} of ${task} that waited in Graphile Worker`);
     } catch (error) {
       // the jobs are still caught one by one, and the next of them try again
       if (!life.stopping) logger.warn(`Cannot adopt jobs of ${task}: ${(error as Error).message}`, { error });
@@ -86,8 +90,8 @@ export function makeAdoption(context: AdoptionContext) {
 }
 
 /**
- * Adopts step by step, until a step is not full. Returns how many. If another session adopts, it waits for that for a while,
- * but not as long as that likes: the task's jobs are not fetched meanwhile.
+ * Adopts step by step, until a step is not full. Returns how many jobs. If another session adopts, it waits for at most
+ * ten seconds, because this process does not fetch the task's jobs meanwhile.
  */
 async function adoptWaiting(
   { withPgClient, engine, events, life }: AdoptionContext,
@@ -101,14 +105,14 @@ async function adoptWaiting(
     const step = await withPgClient((client) => engine.adoptUnlessBusy(client, task, from, STEP));
     if (step?.busy) {
       if (performance.now() - busySince > BUSY_FOR_MS) break;
-      await delay(BUSY_MS);
+      await sleep(BUSY_MS, life.onStop);
       continue;
     }
     busySince = performance.now();
     const count = step?.changed ?? 0;
     if (count > 0) emit(events, "dispatchPolicy:adopt", { policy, task, count });
     total += count;
-    // jobs that are added meanwhile would keep it going for ever
+    // otherwise, jobs that are added meanwhile would keep it going for ever
     after = step && (step.matched ?? 0) === STEP ? step.last_id : null;
   }
   return total;

@@ -23,8 +23,8 @@ export function ticketOf(job: Job): Ticket | null {
 }
 
 /**
- * Whether the row is unchanged since the admission: the job has not run, and was neither rescheduled nor replaced under
- * its key, which would change `updated_at`. A flag that was copied to another job fails this test.
+ * Whether the row is unchanged since the admission. The job has not run, and was neither rescheduled nor replaced under
+ * its key. Each would change `updated_at`. A flag that was copied to another job fails this test.
  *
  * Times are compared in milliseconds, because a Date has no microseconds.
  */

@@ -23,18 +23,18 @@ export interface Flushed {
 /**
  * Releases a group of finished jobs. Never rejects.
  *
- * It asks for a client at once, before Graphile Worker does for its next fetch. `take` is called when the client is
+ * It asks for a client at once, before Graphile Worker does for its next fetch. `consume` is called when the client is
  * there, so that jobs that finish meanwhile go with the group; or when no client could be had.
  */
 export async function flush(
   { withPgClient, engine, logger }: FlushContext,
-  take: () => readonly Unreleased[],
+  consume: () => readonly Unreleased[],
 ): Promise<Flushed> {
   let group: readonly Unreleased[] = [];
   const again = new Set<Unreleased>();
   const answers: (boolean | null)[] = [];
-  const takeGroup = () => {
-    group = take();
+  const consumeGroup = () => {
+    group = consume();
     for (const one of group) again.add(one);
   };
   const release = async (client: Queryable, part: readonly Unreleased[]) => {
@@ -54,7 +54,7 @@ export async function flush(
   };
   try {
     await withPgClient((client) => {
-      takeGroup();
+      consumeGroup();
       return release(client, group);
     }).catch((error) => {
       if (!isOfEntries(error)) throw error;
@@ -62,7 +62,7 @@ export async function flush(
     });
     return { group, again: [...again], answers, failure: undefined };
   } catch (error) {
-    if (group.length === 0) takeGroup();
+    if (group.length === 0) consumeGroup();
     return { group, again: [...again], answers, failure: { error } };
   }
 }

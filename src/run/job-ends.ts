@@ -32,7 +32,8 @@ export function makeJobEnds(
         await releases.push(replacedJob(job, admission), "");
       } catch (error) {
         const { message } = error as Error;
-        logger.warn(`Job ${job.id} may leave a slot taken until the next sweep: ${message}`, { error });
+        const what = `Could not check which slot job ${job.id} occupied; a sweep gives it back`;
+        logger.warn(`${what}: ${message}`, { error });
       }
     },
   };

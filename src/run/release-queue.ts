@@ -28,8 +28,9 @@ export type ReleaseQueue = ReturnType<typeof makeReleaseQueue>;
  * Collects finished jobs and releases them in groups. What finishes while a flush runs, or while nobody needs the slots,
  * goes with the next one.
  *
- * The queue tries again what a flush left or failed to do, until it is closed. A job that the database refuses to release
- * is left to a sweep, and delays no other. The loop, its pauses and its end read better together.
+ * The queue tries again what a flush left or failed to do, until it is closed. A job that the database refuses to
+ * release is left to a sweep, and delays no other. It is long because the loop, its pauses and its end share their
+ * state.
  */
 export function makeReleaseQueue(context: ReleaseContext) {
   const { logger, keepsAlive = true, rests = false } = context;
@@ -115,8 +116,8 @@ async function flushGroup(
 ): Promise<boolean> {
   rest.begin();
   const flushed = await flush(context, () => {
-    const group = unreleased.take();
-    rest.takes(policiesOf(group));
+    const group = unreleased.consume();
+    rest.beginsWith(policiesOf(group));
     return group;
   });
   const { group, again, answers, failure } = flushed;

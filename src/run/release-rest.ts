@@ -41,7 +41,7 @@ export function makeReleaseRest() {
       waiting = { ...waiting, flushedAt: performance.now() };
     },
     /** The flush that began has jobs of these policies. */
-    takes(policies: Policies): void {
+    beginsWith(policies: Policies): void {
       currentPolicies = policies;
     },
     /** It succeeded. `answers` is what the database says of who waits: see `engine.release`. */

@@ -16,7 +16,7 @@ export class RetryAfter extends Error {
   readonly forMs: number | undefined;
   readonly reason: string | undefined;
 
-  constructor(after: Duration | Date, options: { reason?: string; cause?: unknown } = {}) {
+  constructor(after: Duration | Date, options: { reason?: string | undefined; cause?: unknown } = {}) {
     if (after instanceof Date) check("RetryAfter: the time to come back", after, aDate);
     const forMs = after instanceof Date ? undefined : durationMs(after);
     const until = after instanceof Date ? after : new Date(Date.now() + (forMs ?? 0));

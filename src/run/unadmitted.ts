@@ -73,14 +73,14 @@ export function makeUnadmittedLog() {
     if (said.has(policy)) return;
     said.add(policy);
     logger.info(
-      `Job ${job.id} of ${job.task_identifier} was added past policy ${policy.identifier} (graphile_worker.add_job, ` +
-        `the crontab), which costs a second hop: ${OUTCOMES[policyDefinition(policy).unmanaged]}. This is logged once.`,
+      `Job ${job.id} of ${job.task_identifier} was added past policy "${policy.identifier}". ` +
+        `${OUTCOMES[policyDefinition(policy).unmanaged]} (logged once per policy)`,
     );
   };
 }
 
 const OUTCOMES = {
-  enforce: "it runs when the gates have room",
-  run: "it runs at once and counts in flight",
-  reject: "it is set aside",
+  enforce: "It waits for its gates. Add it with addPolicyJob to save a step",
+  run: "It runs at once, and counts in flight. Add it with addPolicyJob, and it waits for its gates",
+  reject: "It is set aside and does not run. Add it with addPolicyJob",
 } as const;

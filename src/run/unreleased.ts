@@ -29,11 +29,11 @@ export function makeUnreleased() {
       return new Promise((resolve) => fresh.push({ job, policy, tries: 0, flushed: resolve }));
     },
     /** What goes with the next flush: all fresh jobs, and the left ones if their time has come or nothing else goes. */
-    take(): Unreleased[] {
+    consume(): Unreleased[] {
       const due = fresh.length === 0 || performance.now() >= leftUntil ? left.splice(0) : [];
-      const taken = [...fresh.splice(0, BATCH), ...due];
+      const next = [...fresh.splice(0, BATCH), ...due];
       freshPolicies = policiesOf(fresh);
-      return taken;
+      return next;
     },
     /** Keeps what a flush left. The newest of them decides when they go: older ones must not delay it. */
     putBack(jobs: readonly Unreleased[]): void {

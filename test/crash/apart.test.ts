@@ -59,7 +59,7 @@ test("a pool of 2 that is exhausted and a tick that waits for a lock stop no hea
       "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%admit%'";
     return (await pool.query(text)).rows.length > 0;
   });
-  const held = await small.connect(); // Graphile Worker's listener has the other
+  const last = await small.connect(); // Graphile Worker's listener has the other
   const waiting = small.connect();
   await until("the pool is exhausted", () => small.idleCount === 0 && small.waitingCount > 0);
   for (let beats = 0; beats < 5; beats++) {
@@ -67,7 +67,7 @@ test("a pool of 2 that is exhausted and a tick that waits for a lock stop no hea
     await until("another heartbeat", async () => (await worker()).heartbeat_at > last);
   }
   t.deepEqual((await worker()).unbroken_since, before.unbroken_since, "none was late");
-  held.release();
+  last.release();
   (await waiting).release();
   await locker.query("rollback");
   locker.release();

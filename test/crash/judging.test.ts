@@ -78,7 +78,7 @@ test("a pool that stays silent is dead once the judge's heartbeats were unbroken
     { id: job, locked_by: null },
     { id: theirs, locked_by: "judge" },
   ]);
-  t.deepEqual(await world.inFlight(), [job, theirs], "both hold their slots");
+  t.deepEqual(await world.inFlight(), [job, theirs], "both occupy their slots");
 });
 
 test("a pool waits for its own workerStaleAfter, however short the judge's", async (t) => {
@@ -111,7 +111,7 @@ test("a late end of an unlocked attempt gives nothing back, in one flush with th
   t.is(
     (await world.limiter("concurrency")).in_flight,
     0,
-    "who names no attempt means whichever holds the slot",
+    "who names no attempt means whichever occupies the slot",
   );
 });
 

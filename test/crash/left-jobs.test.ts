@@ -1,5 +1,5 @@
 // Jobs that a pool leaves locked, or failed and not parked: another deals with them, for it knows of every pool that
-// fetches, and of every job that holds a slot.
+// fetches, and of every job that occupies a slot.
 import test, { type ExecutionContext } from "ava";
 import { run, runOnce, type TaskList, WorkerPreset } from "graphile-worker";
 import type { Pool } from "pg";

@@ -146,14 +146,14 @@ test("a worker paused for longer than workerStaleAfter: its late end frees nothi
   await go(database, first.pid);
   await first.says("released");
   await until("its runs ended", async () => (await running(database, first)).length === 0);
-  const held = { staged: 2, in_flight: 2, counted: 2 };
+  const both = { staged: 2, in_flight: 2, counted: 2 };
   const { jobs: _, ...now } = await counts(database);
-  t.deepEqual(now, held, "the slots belong to the second runs");
+  t.deepEqual(now, both, "the slots belong to the second runs");
   const sweeps = () => first.said("swept") + second.said("swept");
   const before = sweeps();
   await until("two sweeps went by", () => sweeps() >= before + 2, RECOVERED);
   const { jobs: __, ...later } = await counts(database);
-  t.deepEqual(later, held, "and a sweep leaves them");
+  t.deepEqual(later, both, "and a sweep leaves them");
   await go(database, 0);
   await everythingIsDone(database);
   const all = await runs(database);

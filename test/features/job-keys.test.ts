@@ -127,7 +127,7 @@ class Side {
 const MODES = ["replace", "preserve_run_at", "unsafe_dedupe"];
 const one = { note: "one" };
 const failing = { note: "one", fails: 1 };
-const held = { note: "one", holds: true };
+const holding = { note: "one", holds: true };
 const two = { note: "two" };
 
 const STORIES: Record<string, (side: Side, spec: object) => Promise<void>> = {
@@ -141,12 +141,12 @@ const STORIES: Record<string, (side: Side, spec: object) => Promise<void>> = {
     await side.add(two, spec);
   },
   "it runs": async (side, spec) => {
-    await side.add(held);
+    await side.add(holding);
     await side.start(1);
     await side.add(two, spec);
   },
   "it runs, and will fail": async (side, spec) => {
-    await side.add({ ...held, ...failing });
+    await side.add({ ...holding, ...failing });
     await side.start(1);
     await side.add(two, spec);
   },
@@ -187,7 +187,7 @@ const STORIES: Record<string, (side: Side, spec: object) => Promise<void>> = {
     await side.add([two], spec);
   },
   "it is a batch that runs": async (side, spec) => {
-    await side.add([held]);
+    await side.add([holding]);
     await side.start(1);
     await side.add([two], spec);
   },

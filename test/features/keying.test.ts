@@ -34,12 +34,12 @@ for (const [what, say, stored] of [
     t.regex(row.error, stored);
     const { rows } = await worker.pool.query("select id from dispatch_policy.staged_jobs");
     const warned = await until("it is warned about", () =>
-      worker.log.find(({ level, message }) => level === "warning" && message.startsWith("Policy p set ")),
+      worker.log.find(({ level, message }) => level === "warning" && message.startsWith('Policy "p" set ')),
     );
     t.is(
       warned.message,
-      `Policy p set 1 jobs aside whose partition it cannot work out. The first is ${rows[0].id}: ${row.error}. They are ` +
-        "tried again later. Correct or remove them: staged_jobs.error says what is wrong with each",
+      `Policy "p" set 1 job aside, because it cannot work out the partition. The first is ${rows[0].id}: ${row.error}. ` +
+        "They are tried again later. Correct or remove them: staged_jobs.error says what is wrong with each",
     );
   });
 }

@@ -265,10 +265,10 @@ test("RetryAfter holds the partition, and retries the job then", async (t) => {
     { identifier: "work", payload: { account: "b" } },
   ]);
   await worker.sees("job:success");
-  const held =
+  const partition =
     await worker.row(`select staged, stop_reason, held_until > now() + interval '59 minutes' as held
     from dispatch_policy.partitions where partition = 'a'`);
-  t.deepEqual(held, { staged: 2, stop_reason: "429", held: true });
+  t.deepEqual(partition, { staged: 2, stop_reason: "429", held: true });
   t.is(worker.happened.filter(({ event }) => event === "job:success").length, 1);
 });
 

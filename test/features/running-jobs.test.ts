@@ -102,7 +102,7 @@ test("the log: one line at the start, and never a payload", async (t) => {
   const own = worker.log.filter(({ scope }) => scope.label === "dispatch-policy");
   t.deepEqual(
     own.filter(({ level }) => level !== "debug").map(({ level, message }) => `${level}: ${message}`),
-    ["info: 1 policies (work), leading 1 shards"],
+    ['info: Started with policy "work"; this worker leads 1 shard'],
   );
   t.false(JSON.stringify(own.map(({ message, meta }) => [message, meta])).includes("s3cret"));
 });

@@ -43,7 +43,7 @@ function leaderEvents({ runner }: TestWorker): { shard: string; leads: boolean }
 }
 
 function isStarted({ log }: TestWorker): Promise<unknown> {
-  return until("it is started", () => log.some(({ message }) => message.includes("leading")));
+  return until("it is started", () => log.some(({ message }) => message.includes("this worker leads")));
 }
 
 const jobsOf = (shard: string, count: number, partitions = 1) =>

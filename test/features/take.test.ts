@@ -64,6 +64,18 @@ test("a bucket whose numbers depend on the job: the error names the ways out, un
   t.false((await take()).taken);
 });
 
+test("a gate that became a throttle is none for a key whose limiter is still of the earlier kind", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ name: "it", max: 5 })] });
+  await it.stage("1@a");
+  t.is((await it.tickNow()).admitted, 1);
+  const byJob = throttle<Ctx>({ name: "it", rate: (ctx) => ctx.rate, per: "1 hour" });
+  await it.makeUtils([policyOf("p", { gates: [byJob] })]);
+  await t.throwsAsync(it.utils.take({ policy: "p", gate: "it", key: "a" }), {
+    instanceOf: ArgumentError,
+    message: /gate 'it' of policy 'p' is no throttle for this key yet\. Add a job with the key first$/,
+  });
+});
+
 test("a key that does not fit the gate is refused, and makes no bucket", async (t) => {
   const it = await scenario(t, { gates });
   const [{ n: before }] = await it.rows("select count(*)::int as n from dispatch_policy.limiters");
@@ -71,7 +83,7 @@ test("a key that does not fit the gate is refused, and makes no bucket", async (
     [{ gate: "all", key: "a" }, /key is 'a', expected none: gate 'all' counts over the whole policy/],
     [{ gate: "throttle" }, /key is null, expected a scope key: gate 'throttle' has a bucket for each/],
     [{ gate: "throttle", key: "x".repeat(1025) }, /1025 bytes/],
-    [{ gate: "concurrency", key: "a" }, /gate 'concurrency' of policy 'p' is no throttle/],
+    [{ gate: "concurrency", key: "a" }, /gate 'concurrency' of policy 'p' is no throttle, expected one of: /],
   ] as const)
     await t.throwsAsync(it.utils.take({ policy: "p", ...options }), { instanceOf: ArgumentError, message });
   const [{ n: after }] = await it.rows("select count(*)::int as n from dispatch_policy.limiters");

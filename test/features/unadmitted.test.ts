@@ -74,7 +74,7 @@ test("with room it goes at once, and counts in flight; the next one waits in sta
   policyEvents(worker.runner.events).on("dispatchPolicy:takeOver", (event) => void takenOver.push(event));
   await past(1);
   await worker.sees("job:start");
-  await until("it holds a slot", async () => (await inFlight(worker)) === 1);
+  await until("it occupies a slot", async () => (await inFlight(worker)) === 1);
   await past(2);
   const [original] = await worker.sees("job:success");
   t.deepEqual(original!.payload, { account: "a", n: 2 });
@@ -225,7 +225,7 @@ test("said once for each policy", async (t) => {
   await past(1);
   await past(2);
   await until("both run", () => running.size === 2);
-  const said = worker.log.filter(({ message }) => message.includes("was added past policy work"));
+  const said = worker.log.filter(({ message }) => message.includes('was added past policy "work"'));
   t.deepEqual(
     said.map(({ level, scope }) => [level, scope.label]),
     [["info", "dispatch-policy"]],

@@ -65,7 +65,7 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
     const asks = world.variant.slotTimeout !== undefined; // each start is recorded: the time-out counts from it
     if (ticket && !asks && isAsAdmitted(job, ticket)) return ticket.admission;
     const start = await startJob(it, job, { partition, payload: job.payload as object, poolId, as: pool });
-    if (start.verdict === "held" || start.verdict === "admitted") return start.admission;
+    if (start.verdict === "known" || start.verdict === "admitted") return start.admission;
     await complete(job);
     if (start.admission !== null)
       pending.push({ job: job.id, admission: start.admission, attempt: job.attempts, ok: true });

@@ -58,7 +58,7 @@ export async function completeJob(it: Engine, id: string): Promise<void> {
 }
 
 export interface Start {
-  readonly verdict: "admitted" | "taken_over" | "ungoverned" | "gone" | "held";
+  readonly verdict: "admitted" | "taken_over" | "ungoverned" | "gone" | "known";
   readonly staged_id: string | null;
   readonly admission: string | null;
 }
@@ -84,11 +84,11 @@ export async function startJob(
     as = it.pool,
   }: StartOptions = {},
 ): Promise<Start> {
-  const held = await as.query(
-    "select 'held' as verdict, staged_id, admission from dispatch_policy._start_attempt($1, $2, $3, $4)",
+  const known = await as.query(
+    "select 'known' as verdict, staged_id, admission from dispatch_policy._start_attempt($1, $2, $3, $4)",
     [id, revision, attempts, poolId],
   );
-  if (held.rows[0]) return held.rows[0];
+  if (known.rows[0]) return known.rows[0];
   const batch = it.batch([partition], key === null ? {} : { jobKey: key }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload }));
   const { rows } = await as.query(

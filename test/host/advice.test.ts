@@ -51,7 +51,9 @@ test("a policy without gates is said to have none, once, and is no warning", asy
   });
   await checked(worker.log);
   t.true(
-    worker.log.some(({ message }) => message.startsWith("2 policies (greet, shared without gates), leading")),
+    worker.log.some(({ message }) =>
+      message.startsWith('Started with policies "greet", "shared" (without gates); this worker leads'),
+    ),
   );
   t.deepEqual(warnings(worker.log), []);
 });

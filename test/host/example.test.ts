@@ -27,8 +27,8 @@ test("examples/webhooks stages, admits, holds after a 429, and delivers every ev
   t.regex(stdout, /^received 32 events$/m);
   const places = /came as number (\d+) and (\d+)$/m.exec(stdout)?.slice(1).map(Number) ?? [];
   t.true(Math.max(...places) < 20, `the quiet customer does not wait for the loud one's 30: ${stdout}`);
-  const held = await pool.query("select reason from dispatch_policy.audit where verb = 'hold'");
-  t.deepEqual(held.rows, [{ reason: "429 from the endpoint" }]);
+  const holds = await pool.query("select reason from dispatch_policy.audit where verb = 'hold'");
+  t.deepEqual(holds.rows, [{ reason: "429 from the endpoint" }]);
   const left = await pool.query(`select
     (select count(*)::int from dispatch_policy.staged_jobs) as staged,
     (select count(*)::int from dispatch_policy.in_flight_jobs) as in_flight,

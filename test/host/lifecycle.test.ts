@@ -51,7 +51,7 @@ async function leases({ pool }: TestDatabase): Promise<{ shard: string; holder: 
 function leads(worker: TestWorker): Promise<unknown> {
   return until("it leads", async () => {
     const { rows } = await worker.pool.query("select pool_id from dispatch_policy._private_workers");
-    const line = worker.log.find(({ message }) => message.includes("leading"));
+    const line = worker.log.find(({ message }) => message.includes("this worker leads"));
     return rows.length > 0 && line !== undefined;
   });
 }
@@ -111,9 +111,7 @@ test("when the leader stops, another process leads at once", async (t) => {
   await leads(first);
   const second = await startWorker(t, { policies: [one], database, tasks: { work: async () => {} } });
   const [lease] = await leases(database);
-  await until("the second stands by", () =>
-    second.log.some(({ message }) => message.includes("standing by")),
-  );
+  await until("the second stands by", () => second.log.some(({ message }) => message.includes("stands by")));
   const before = performance.now();
   await first.stop();
   await until("the second leads", async () => {
@@ -199,8 +197,8 @@ test("two processes lead a shard each, and a new shard finds a leader", async (t
   await first.utils.addJobs(["s1", "s2"].map((shard) => ({ identifier: "work", payload: { shard } })));
   await start(["s2", "s3"]);
   const led = await until("both shards are led", async () => {
-    const held = await leases(database);
-    return ["s1", "s2"].every((shard) => held.some((lease) => lease.shard === shard)) ? held : null;
+    const leased = await leases(database);
+    return ["s1", "s2"].every((shard) => leased.some((lease) => lease.shard === shard)) ? leased : null;
   });
   const holder = (shard: string) => led.find((lease) => lease.shard === shard)?.holder;
   t.not(holder("s1"), holder("s2"));

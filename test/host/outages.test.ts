@@ -27,7 +27,7 @@ function warnings({ log }: TestWorker, text: string): number {
 
 test("a tick that fails every time does not spin, however often it is nudged, and recovers", async (t) => {
   const worker = await startWorker(t, { policies: [work], tasks: { work: async () => {} } });
-  await until("it leads", () => worker.log.some(({ message }) => message.includes("leading")));
+  await until("it leads", () => worker.log.some(({ message }) => message.includes("this worker leads")));
   await worker.pool.query("alter function dispatch_policy._admit rename to _admit_away");
   const before = performance.now();
   for (let n = 0; n < 50; n++) await worker.utils.addJob(work, account);

@@ -175,8 +175,8 @@ test("a second schema of Graphile Worker needs a second one of this package, and
     await t.throwsAsync(makePolicyUtils({ ...options, schema: "second_worker" }), {
       instanceOf: ArgumentError,
       message:
-        'schema "dispatch_policy" serves Graphile Worker\'s schema "graphile_worker", got "second_worker": give each schema ' +
-        'of Graphile Worker its own of this package, by the option "schema" of dispatchPolicyPreset, "policySchema" of ' +
+        'schema "dispatch_policy" serves Graphile Worker\'s schema "graphile_worker", got "second_worker". Give each schema ' +
+        'of Graphile Worker its own schema of this package, by the option "schema" of dispatchPolicyPreset, "policySchema" of ' +
         "makePolicyUtils, or DISPATCH_POLICY_SCHEMA",
     });
   }

@@ -130,7 +130,7 @@ test("the SQL function tick in a transaction of the caller's says which isolatio
     for (const level of ["repeatable read", "serializable"]) {
       await client.query(`begin isolation level ${level}`);
       await t.throwsAsync(client.query("select dispatch_policy.tick('p')"), {
-        message: `dispatch_policy: routing needs READ COMMITTED, not ${level}`,
+        message: `dispatch_policy: routing: transaction_isolation is ${level}, expected read committed. Call it in a transaction that was begun with "isolation level read committed"`,
       });
       await client.query("rollback");
     }

@@ -104,7 +104,7 @@ test("for: meanwhile it sees what comes", async (t) => {
 
 test("for: beside a leader it returns at once", async (t) => {
   const worker = await startWorker(t, { ...noLoop, preset: {} });
-  await until("it leads", () => worker.log.some(({ message }) => message.includes("leading")));
+  await until("it leads", () => worker.log.some(({ message }) => message.includes("this worker leads")));
   await tick(worker, { for: "1 hour" });
   await worker.sees("job:success");
   t.pass();

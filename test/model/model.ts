@@ -223,15 +223,17 @@ export class Model {
     if (JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers) && limiter.sliding === sliding)
       return; // two numbers that are the same are of one kind: smooth or not
     // what the old rate brought by now stays, within the new capacity; what a bucket lacks counts as spent in a window
-    const held = limiter.sliding ? leftOfWindow(limiter, limiter.numbers, now) : this.#settled(limiter, now);
-    const lacks = capacityOf(limiter.numbers) - held;
+    const tokens = limiter.sliding
+      ? leftOfWindow(limiter, limiter.numbers, now)
+      : this.#settled(limiter, now);
+    const lacks = capacityOf(limiter.numbers) - tokens;
     limiter.longest = limiter.sliding ? Math.max(windowOf(limiter.numbers), longestOf(limiter, now)) : 0;
     limiter.longestUntil = now + DAY + limiter.longest;
     if (!sliding) limiter.spent = [];
     else if (!limiter.sliding) limiter.spent = lacks > 0 ? [{ at: now, cost: lacks }] : [];
     limiter.sliding = sliding;
     limiter.smooth = gate.smooth === true;
-    limiter.tokens = Math.min(held, capacityOf(gate.numbers));
+    limiter.tokens = Math.min(tokens, capacityOf(gate.numbers));
     limiter.filledAt = laterMark(limiter.filledAt, now);
     limiter.numbers = gate.numbers;
     if (gate.kind === "adaptive_concurrency")

@@ -22,7 +22,9 @@ const SAFE = "search_path=pg_catalog, pg_temp";
 
 test("what is called from outside fixes its search_path; what has the owner's rights is closed to PUBLIC", async (t) => {
   const { pool } = await testDatabase(t);
-  const { rows } = await pool.query(`select p.proname as name, p.prosecdef as definer,
+  // a body that is parsed when the function is made (`return …`) names its operators once and for all
+  const { rows } =
+    await pool.query(`select p.proname as name, p.prosecdef as definer, p.prosqlbody is not null as parsed,
       coalesce(p.proconfig, '{}') as config, has_function_privilege('pg_monitor', p.oid, 'execute') as open,
       exists (select from pg_depend d join pg_rewrite r on r.oid = d.objid
         where d.classid = 'pg_rewrite'::regclass and d.refobjid = p.oid) as in_view
@@ -31,9 +33,9 @@ test("what is called from outside fixes its search_path; what has the owner's ri
     [...ENGINE.matchAll(/(?:\$\{schema\}\.|count\(client, ")(_\w+)/g)].map(([, name]) => name),
   );
   t.true(rows.length > 80 && called.size > 30);
-  for (const { name, definer, config, open, in_view } of rows) {
+  for (const { name, definer, parsed, config, open, in_view } of rows) {
     const outside = !name.startsWith("_") || called.has(name) || in_view;
-    if (outside || definer) t.true(config.includes(SAFE), `${name} has no ${SAFE}`);
+    if ((outside && !parsed) || definer) t.true(config.includes(SAFE), `${name} has no ${SAFE}`);
     if (definer) t.false(open, `${name} is open to PUBLIC`);
   }
 });

@@ -393,6 +393,6 @@ test("uninstall under another isolation level is refused", async (t) => {
   const session = await it.session();
   await session.query("begin isolation level repeatable read");
   await t.throwsAsync(session.query("select dispatch_policy.uninstall()"), {
-    message: /needs READ COMMITTED/,
+    message: /expected read committed/,
   });
 });

@@ -3,6 +3,7 @@ import test from "ava";
 import { parameters } from "../../src/db/parameters.ts";
 import type { Retry } from "../../src/db/releasing.ts";
 import { TICK_TASK } from "../../src/policy/job.ts";
+import { keyText } from "../../src/policy/key.ts";
 import { readSettings } from "../../src/settings.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { engine } from "../helpers/engine.ts";
@@ -76,6 +77,28 @@ test("the view jobs shows as many attempts as adding a job returns", async (t) =
   );
   t.is(rows.length, 1);
   t.is(rows[0].max_attempts, rows[0].returned);
+});
+
+test("a key may have as many bytes in TypeScript as in SQL", async (t) => {
+  const { pool } = await testDatabase(t);
+  const isAllowed = async (bytes: number) => {
+    const { rows } = await pool.query(
+      "select octet_length(dispatch_policy._check_key(repeat('x', $1))) as bytes",
+      [bytes],
+    );
+    return rows[0].bytes === bytes;
+  };
+  let longest = 0;
+  for (;;) {
+    try {
+      keyText("key", "x".repeat(longest + 1));
+    } catch {
+      break;
+    }
+    longest++;
+  }
+  t.true(await isAllowed(longest));
+  await t.throwsAsync(isAllowed(longest + 1), { code: "DPKEY" });
 });
 
 test("the crontab's task has one name", async (t) => {

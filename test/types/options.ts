@@ -3,6 +3,7 @@ import { z } from "zod";
 import { concurrency } from "../../src/gates/index.ts";
 import { exponential, fixed, list } from "../../src/policy/backoff.ts";
 import { type AnyPolicy, definePolicy, type JobInfo, type PolicyPayload } from "../../src/policy/policy.ts";
+import { RetryAfter } from "../../src/run/retry-after.ts";
 import type { JobSpec } from "../../src/stage/stage.ts";
 
 const payload = z.object({
@@ -36,6 +37,8 @@ void policies;
 definePolicy("fixed", { partitionBy: "x", backoff: fixed("5 minutes") });
 definePolicy("list", { partitionBy: "x", backoff: list(["1 minute", "1 hour"]) });
 definePolicy("undefined", {
+  payload: undefined,
+  context: undefined,
   partitionBy: "x",
   gates: undefined,
   fairness: undefined,
@@ -51,6 +54,7 @@ definePolicy("undefined", {
   tickAdmissionBudget: undefined,
   ahead: undefined,
 });
+new RetryAfter("1 second", { reason: undefined, cause: undefined });
 definePolicy("unbounded", { partitionBy: "x", ahead: null });
 definePolicy("counted", { partitionBy: "x", ahead: 20 });
 

@@ -1,6 +1,10 @@
-// A pool that stops does not wait for the end of a pause: neither of its registration, nor of jobs after a silence.
+// A pool that stops does not wait for the end of a pause: of its registration, of jobs after a silence, of a one-shot pool,
+// or of a sweep.
 import { setImmediate as turn } from "node:timers/promises";
 import test from "ava";
+import type { Engine } from "../../src/db/engine.ts";
+import { sweepOnce } from "../../src/operate/sweep.ts";
+import { catchUp } from "../../src/pool/one-shot.ts";
 import { makeOwnership } from "../../src/pool/ownership.ts";
 import { makeLife } from "../../src/pool/pool-context.ts";
 import { makeRegistration } from "../../src/pool/registration.ts";
@@ -48,4 +52,41 @@ test("a job that waits for the end of a silence goes on when the pool is closed"
   life.close();
   t.true(await ends(confirmed));
   t.is(asked, 1);
+});
+
+test("a one-shot pool that waits for its last releases goes on when it stops", async (t) => {
+  const life = makeLife();
+  const ticks = { registry: { policies: [] } } as never;
+  const caughtUp = catchUp(ticks, { idle: () => new Promise<void>(() => {}) }, life.onStop);
+  t.false(await ends(caughtUp), "it pauses");
+  life.stop();
+  t.true(await ends(caughtUp));
+});
+
+test("a sweep that waits for late ends goes on when the pool stops, and leaves them to the next one", async (t) => {
+  const life = makeLife();
+  let looks = 0;
+  const looked = Promise.withResolvers<void>();
+  const steps: Record<string, () => unknown> = {
+    sweepInFlight: () => {
+      looks++;
+      looked.resolve();
+      return [{ job_id: null, marked: 1 }];
+    },
+  };
+  const engine = new Proxy({} as Engine, { get: (_, step: string) => async () => steps[step]?.() ?? [] });
+  const swept = sweepOnce({
+    ...{ engine, withPgClient: ((act: (client: never) => unknown) => act({} as never)) as never },
+    ...{
+      events: { emit() {} } as never,
+      partitionInactiveAfterMs: 0,
+      keepAuditForMs: 0,
+      signal: life.onStop,
+    },
+  });
+  await looked.promise;
+  t.false(await ends(swept), "it pauses");
+  life.stop();
+  t.true(await ends(swept));
+  t.is(looks, 1);
 });

@@ -9,7 +9,7 @@ import { REASONS } from "../../src/operate/look.ts";
 const SOURCES = [
   "admit/_lacks.sql",
   "admit/_verdicts.sql",
-  "views/partitions.sql",
+  "operate/_shown_reason.sql",
   "views/staged_jobs.sql",
 ] as const;
 /** Texts of these CASEs that are values of other columns. */

@@ -1,4 +1,5 @@
-// docs/errors.md has every SQLSTATE that a function of ours raises, and says who raises it.
+// docs/errors.md has every error class with its code, and every SQLSTATE that a function of ours raises, and by which it is
+// raised.
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import test from "ava";
@@ -10,8 +11,12 @@ const functions = new Map(
     text.replace(/^\s*--.*$/gm, ""), // what headers say is no call
   ]),
 );
+const [classes = "", states = ""] = readFileSync(
+  new URL("../../docs/errors.md", import.meta.url),
+  "utf8",
+).split("## SQLSTATEs");
 const rows = new Map(
-  readFileSync(new URL("../../docs/errors.md", import.meta.url), "utf8")
+  states
     .split("\n")
     .filter((line) => line.startsWith("| `"))
     .map((line) => {
@@ -42,6 +47,17 @@ function sourcesOf(code: string): string[] {
   for (const [name, text] of functions) if (text.includes(`errcode = '${code}'`)) visit(name);
   return [...found].filter((name) => !name.startsWith("_")).toSorted();
 }
+
+test("every error class is in the table, with its code", (t) => {
+  const source = readFileSync(new URL("../../src/errors.ts", import.meta.url), "utf8");
+  const declared = source.matchAll(/class (\w+) extends DispatchPolicyError .*?super\(\s*"(\w+)"/gs);
+  t.deepEqual(
+    [...classes.matchAll(/^\| `(\w+)` \| `(\w+)` \|/gm)]
+      .map(([, name, code]) => `${name}: ${code}`)
+      .toSorted(),
+    [...declared].map(([, name, code]) => `${name}: ${code}`).toSorted(),
+  );
+});
 
 test("every code that is raised is in the table, and no other", (t) => {
   t.true(raised.size > 5);

@@ -1,6 +1,6 @@
 -- Works out policy and partition of jobs added from SQL, and stages them in the order given, with the rights of the
--- schema's owner. It leaves jobs of tasks without a policy to the caller: `staged` is null, and `job` is as _stage_plain
--- takes it, with the place of its payload among the specs.
+-- schema's owner. It leaves jobs of tasks without a policy to the caller. Their `staged` is null. Their `job` has the
+-- form that _stage_plain reads, with the place of its payload among the specs.
 create or replace function :DISPATCH_POLICY_SCHEMA._add_governed(
   p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[]
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql

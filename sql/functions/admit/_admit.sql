@@ -2,13 +2,14 @@
 -- same number of statements for any number of partitions.
 --
 -- Passes that keep to the ahead bound run one after another, each with all eligible partitions. A second one beside the
--- first would rank its claim alone, and take all the room there is once the first lets go of the bound.
+-- first would rank only its own claim. Once the first has unlocked the bound, it would use all the room.
 --
 -- If an application's transaction has a limiter locked, only those who use it are stopped. After a short wait their
 -- partitions are put off for a moment, and the others go on in the same pass.
 --
--- Locks: the turn "admit" if it keeps to the ahead bound, partitions (locked ones are skipped), limiters ascending, staged
--- rows (locked ones are skipped), Graphile Worker's job rows, in-flight rows. The order of all is in docs/engine.md.
+-- Locks: the turn "admit" if it keeps to the ahead bound, partitions, limiters ascending, staged rows, Graphile Worker's
+-- job rows, in-flight rows. Partitions and staged rows that are locked are skipped. The order of all is in
+-- docs/engine.md.
 --
 --   p_shard    null: all shards          p_claim    most partitions to look at
 --   p_now      null: the database clock, read after the locks: when it was read before, a wait let a throttle overrun

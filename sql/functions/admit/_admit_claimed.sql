@@ -1,5 +1,5 @@
--- The second half of a pass, for partitions and limiters that the caller has locked: it hands the chosen jobs over, and
--- charges those that Graphile Worker took.
+-- The second half of a pass. It hands the chosen jobs over, and charges those that Graphile Worker took. The caller has
+-- locked the partitions and limiters.
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],

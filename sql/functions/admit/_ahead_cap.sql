@@ -1,15 +1,16 @@
--- How many jobs of a policy may be in flight so that workers never wait for a tick: their slots, and the jobs ahead. Null:
--- no bound.
+-- How many jobs of a policy may be in flight: one for each worker slot, and the jobs ahead. So workers never wait for a
+-- tick. Null: no bound.
 --
--- By count alone, 100 jobs of a second were ten seconds of work for ten slots, and a new tenant's first job waited behind
--- them. So by default the jobs ahead are those that the workers finish in a certain time.
+-- A fixed number of jobs ahead makes others wait. For ten worker slots, 100 jobs of a second were ten seconds of work,
+-- and a new tenant's first job waited behind them. So by default as many are ahead as the workers finish in a certain
+-- time.
 --
--- Slots do not come free evenly: after the first one the next may take as long as a job runs. So none is ahead of jobs that
--- run for longer than that time. A slot that waits for a tick is no great loss to them.
+-- Worker slots do not become free evenly. After the first one, the next may take as long as a job runs. So if jobs run
+-- for longer than that time, none is ahead. Compared with such a job, the wait for a tick is short.
 --
--- Jobs that wait in Graphile Worker for their named queue, for a worker that takes their flags, or for one that has their
--- task use no slot meanwhile. They would keep all others out. So if a policy may have such jobs, they are counted, and as
--- many others go beside them. A fixed number of jobs ahead made new tenants wait behind 100 jobs of any length.
+-- Some jobs wait in Graphile Worker for something else than a worker slot. They need their named queue, a worker that
+-- accepts their flags, or one that has their task. They would keep all other jobs out. So if a policy may have such jobs,
+-- they are counted, and as many others go beside them.
 --
 -- None is ahead while a job of a long task waits for a slot, see _stop_at_long_jobs.
 create or replace function :DISPATCH_POLICY_SCHEMA._ahead_cap(

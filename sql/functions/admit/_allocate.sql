@@ -1,10 +1,10 @@
 -- Chooses the due jobs of the claimed partitions that go now. It returns one job more of each partition than may go,
 -- because that one tells whether the partition drains.
 --
--- A first ranking reads only as many jobs of each partition as the fairest share of the broad limiters' room could give it:
--- with room for 100 jobs, 50 deep partitions have 200 candidates, not 5,000 (120 ms, now 15). If others had fewer jobs than
--- their share, or a narrow limit left room unused, and a partition that got all of its share could have more, all are
--- ranked.
+-- A first ranking reads only as many jobs of each partition as the fairest share of the broad limiters' room could give
+-- it. With room for 100 jobs, 50 deep partitions have 200 candidates, not 5,000 (120 ms, now 15). Room may be left,
+-- because others had fewer jobs than their share, or because of a narrow limit. If a partition that got all of its share
+-- could have more then, all jobs are ranked.
 --
 -- The planner counts an array as ten rows. Left to choose, it joined 5,000 jobs by nested loops. Before PostgreSQL 18 a
 -- function in SQL is planned at each call: that took 8 ms, where running it for one job takes 0.2.

@@ -1,15 +1,15 @@
--- Locks up to `p_claim` partitions of the shard (null: of each shard) that are eligible, in fair order; of equals, those first
--- that have been eligible longest.
+-- Locks up to `p_claim` eligible partitions of the shard (null: of each shard), in fair order. Of equals, those that have
+-- been eligible for longest go first.
 --
 -- In the order in which they became eligible, a partition of weight 100 waited for all of 50,000 others. Fair order needs an
 -- index, and an index knows nothing of now. So partitions that were eligible when somebody looked at them are `ready`, and
 -- have that index. The others are found by their time. Those that a pass finds and does not claim, it makes ready.
 --
--- If so many become due at one time that a pass does not find all, it also looks at some of the lowest fair keys among those
--- that wait for a time. Else a heavy partition among 50,000 was found 48 passes later.
+-- So many may become due at one time that a pass does not find all. Then it also looks at some of the lowest fair keys
+-- among those that wait for a time. Without that, a heavy partition among 50,000 was found 48 passes later.
 --
--- Beside them it locks those that have been in line for longest, a tenth as many: they need not be among the first in fair
--- order ever. Whether they go is decided as for all others.
+-- Beside them it locks a tenth as many that have been in line for longest. They may never be among the first in fair
+-- order. The pass decides as for all others whether they go.
 --
 -- `p_now` must be a parameter: compared with clock_timestamp(), the index is not used (10.4 ms instead of 0.02).
 create or replace function :DISPATCH_POLICY_SCHEMA._claim(

@@ -1,6 +1,6 @@
 -- An exponentially decayed count, of jobs or of seconds. A time ahead of now counts as no age.
 --
--- The age is clamped, and what is nearly nothing is nothing: PostgreSQL raises an error if a product underflows, which
+-- The age is clamped, and a tiny result becomes 0, because PostgreSQL raises an error if a product underflows. That error
 -- failed every tick after a partition's second long idle time. (What is left of 1e-9 after the greatest age can still be
 -- divided by a weight.)
 create or replace function :DISPATCH_POLICY_SCHEMA._decayed(

@@ -1,19 +1,19 @@
 -- Moves chosen jobs out of staging and into Graphile Worker, in one statement: new ones by add_jobs, parked ones by
 -- reschedule_jobs.
 --
--- If a worker took the job of a key meanwhile, add_jobs returns fewer rows than it got: a job without a row goes back to
--- staging. A parked job has nothing left to do if its row is not there any more, or if a newer job of its key is staged or
--- took its place. Rows that another session has locked are skipped.
+-- If a worker has fetched the job of a key meanwhile, add_jobs returns fewer rows than it got. A job without a row goes
+-- back to staging. A parked job leaves without an effect if its row is not there any more. It does so too if a newer job
+-- of its key is staged or has its row. Rows that another session has locked are skipped.
 --
--- The newest job of a key counts, whichever way it came. So a staged job leaves without a trace if Graphile Worker has a
--- later one of its key. If one is added while this runs, it would be overwritten: then this raises lock_not_available, and
--- the job is tried again.
+-- The newest job of a key counts, however it was added. So a staged job leaves without a trace if Graphile Worker has a
+-- later one of its key. A job that is added while this runs would be overwritten. In that case this raises
+-- lock_not_available, and a later pass tries again.
 --
--- Staged rows are found by ctid: by id, on a table that looks empty to vacuum, the planner reads another index. Whether a
--- ctid still has the same job is checked by a hashed sub-select ("in (...) is true" is one, and is no join): compared with
--- an array, 5,000 jobs cost 130 ms, now 5.
+-- Staged rows are found by ctid. By id, the planner reads another index if the table looks empty to vacuum. A hashed
+-- sub-select checks that a ctid still has the same job: "in (...) is true" is one, and is no join. When it was compared
+-- with an array, 5,000 jobs cost 130 ms, now 5.
 --
--- It is longer than others and stays whole: each step needs the rows that the steps before deleted or added in the same
+-- It is longer than others, because each step needs the rows that the steps before it deleted or added in the same
 -- statement.
 create or replace function :DISPATCH_POLICY_SCHEMA._hand_over(
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], p_now timestamptz
@@ -52,9 +52,9 @@ begin
     cross join lateral :DISPATCH_POLICY_SCHEMA._job_of_key(m.job_key, m.known_job_id, m.known_revision) j
     where m.job_key is not null and m.parked_job_id is null
   ),
-  -- Without a run_at of the caller's, Graphile Worker gets the time of admission: it runs by priority and run_at, and by
-  -- the time of staging each newly admitted job of an old backlog would go before what waits there already. A
-  -- microsecond apart, so that jobs admitted together start in the order of their ranks.
+  -- If the caller gave no run_at, Graphile Worker gets the time of admission, because it runs jobs by priority and
+  -- run_at. By the time of staging, a newly admitted job of an old backlog would go before jobs that wait there already.
+  -- The times are a microsecond apart, so that jobs admitted together start in the order of their ranks.
   timed as materialized (
     select m.*, case when m.run_at_given then m.run_at
       else v_from + v_starts[width_bucket(m.id, (select v_ids))] * interval '1 microsecond' end as ready_at

@@ -4,7 +4,7 @@
 --   p_locked   limiters that this pass found locked
 --   p_busy     limiters that earlier passes found locked, with the time; those that still are count as well
 --
--- A partition is put off for as long as its limiter has been locked, at least a tenth of a second and at most a second.
+-- A partition is put off for as long as its limiter has been locked: at least 0.1 seconds, and at most a second.
 create or replace function :DISPATCH_POLICY_SCHEMA._put_off(
   p_policy_id int, p_partition_ids uuid[], p_busy jsonb, p_locked bigint[], p_remember boolean, p_now timestamptz
 ) returns uuid[] language plpgsql as $$

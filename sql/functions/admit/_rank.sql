@@ -14,7 +14,8 @@
 -- behind its next job wait, because the next pass follows at once. Otherwise long jobs took the room that its short jobs
 -- left, a batch at a time.
 --
--- It is longer than others: its steps narrow one set of candidates, breadth by breadth, and each step reads all of it.
+-- It is longer than others, because its steps narrow one set of candidates, breadth by breadth. Each step reads all of
+-- it.
 create or replace function :DISPATCH_POLICY_SCHEMA._rank(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_uses :DISPATCH_POLICY_SCHEMA._private_use[],
   p_offers :DISPATCH_POLICY_SCHEMA._private_offer[], p_most float8,

@@ -1,5 +1,6 @@
 -- Works out again the fair keys of partitions that are in line and that nobody has looked at for a half-life, the oldest
--- first: a few of each limiter's line, or of each shard's if `p_limiter_ids` is null. It skips locked ones.
+-- first. It does so for a few of each limiter's line, or of each shard's if `p_limiter_ids` is null. It skips locked
+-- ones.
 create or replace function :DISPATCH_POLICY_SCHEMA._refresh_keys(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_limiter_ids bigint[], p_shards text[], p_now timestamptz
 ) returns void language plpgsql as $$

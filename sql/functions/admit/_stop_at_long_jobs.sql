@@ -1,5 +1,5 @@
--- Lets a job of a long task go only if one of the policy's worker slots is free for it. Jobs of short tasks may be ahead of
--- the slots by hundreds, and a tenth of as many long ones would keep others waiting for minutes. A task is long if its jobs
+-- Lets a job of a long task go only if one of the policy's worker slots is free for it. Hundreds of short jobs may be
+-- ahead of the worker slots. A tenth as many long ones would keep others waiting for minutes. A task is long if its jobs
 -- run for longer than the time that the policy is ahead by. A task of which no job has ended yet may be long.
 --
 -- If the long job stays, so do the jobs that rank behind it. Otherwise short jobs would keep the slots busy, and it would

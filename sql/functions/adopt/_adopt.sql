@@ -5,8 +5,8 @@
 --   changed   how many of them were adopted. The others were locked, changed meanwhile, or their payload has no key
 --   last_id   the last of them, from which the next step goes on; null: there are none
 --
--- Graphile Worker's functions wait for a row that another session has locked. So all together wait 50 ms at most, then each
--- half 5 ms, 40 times at most: the other jobs must not stay locked for long.
+-- Graphile Worker's functions wait for a row that another session has locked. So all together wait 50 ms at most, then
+-- each half 5 ms, 40 times at most. Otherwise the other jobs would stay locked for long.
 create or replace function :DISPATCH_POLICY_SCHEMA._adopt(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text, p_after bigint, p_limit int,
   out matched int, out changed int, out last_id bigint

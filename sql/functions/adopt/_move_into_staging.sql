@@ -1,9 +1,9 @@
--- Moves jobs that never ran out of Graphile Worker and into staging, in one statement. complete_jobs deletes and returns
--- them, so each job is in one place or in the other. A job keeps its id, so what users hold of it stays valid; Graphile
--- Worker never gives an id twice.
+-- Moves jobs that never ran out of Graphile Worker and into staging, in one statement. Graphile Worker's complete_jobs
+-- deletes and returns them, so each job is in one place or in the other. A job keeps its id, so ids that users have
+-- stored stay valid. Graphile Worker never gives an id twice.
 --
--- If a job of the same key is staged, it was added later (_adopt_jobs has dropped older ones): then it stays, and this one
--- leaves without a trace, as in Graphile Worker.
+-- If a job of the same key is staged, it was added later, because _adopt_jobs has dropped older ones. Then it stays, and
+-- this one leaves without a trace, as in Graphile Worker.
 --
 --   moved     how many jobs Graphile Worker gave
 --   unkeyed   those whose payload has no key; the caller undoes this call then
@@ -33,7 +33,7 @@ begin
     select j.id, j.payload, j.priority, j.max_attempts, j.created_at, j.key as job_key, w.queue_name,
       :DISPATCH_POLICY_SCHEMA._run_at(j.run_at) as run_at,
       -- Graphile Worker writes the time of the call if the caller gave none. An earlier time was that of a job's first
-      -- staging: by it, each job that was handed back would go before the jobs of other tasks.
+      -- staging. By it, each job that was handed back would go before the jobs of other tasks.
       j.run_at > j.created_at and j.run_at <> j.updated_at as run_at_given,
       -- it may be a copy of an admitted job's, with a flag that no staged job may have
       case when j.flags is not null then array(
@@ -61,7 +61,7 @@ begin
     on conflict (job_key) where job_key is not null do nothing
     returning id, partition_id, priority, run_at, due
   ),
-  note as (
+  arrived as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
     select a.*
     from (

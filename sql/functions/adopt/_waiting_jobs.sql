@@ -1,7 +1,10 @@
 -- A page of the jobs that wait in Graphile Worker for a task, in the order of their ids, and that adopt may move.
 --
--- These are left out: jobs that run or have failed for good; jobs that this package admitted, parked or took over; jobs
--- with run_at infinity, which never start by themselves; and, if the policy's retries go past the gates, retries.
+-- These are left out:
+-- - Jobs that run or have failed for good.
+-- - Jobs that this package admitted, parked or took over.
+-- - Jobs with run_at infinity, which never start by themselves.
+-- - Retries, if the policy's retries go past the gates.
 --
 -- A job that has failed and was handed back still has the flag of its admission, and neither a slot nor a staged row.
 --

@@ -7,8 +7,8 @@
 -- It shrinks at most once per round: jobs admitted before the last decrease saw the old cap, and say nothing about the new
 -- one. (A decrease ahead of now comes from a wrong clock, and ends no round.)
 --
--- A lag that is unknown or impossible leaves the average as it is. An average of nearly nothing is nothing: PostgreSQL
--- raises an error if a product underflows, and after 1,075 lags of 0 no release succeeded any more.
+-- A lag that is unknown or impossible leaves the average as it is. A tiny average becomes 0, because PostgreSQL raises an
+-- error if a product underflows. After 1,075 lags of 0 no release succeeded any more.
 create or replace function :DISPATCH_POLICY_SCHEMA._adaptive_observe(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters,
   lag_ms float8, succeeded boolean, admitted_at timestamptz, was_in_flight int, now timestamptz

@@ -1,5 +1,5 @@
--- Whether a limiter has no room for a partition's next job: no slot (a slot reserved for another partition does not count),
--- too few tokens, or a rate of zero. It is an expression, so that PostgreSQL inlines it.
+-- Whether a limiter has no room for a partition's next job: no slot, too few tokens, or a rate of zero. A slot that is
+-- reserved for another partition does not count. It is an expression, so that PostgreSQL inlines it.
 create or replace function :DISPATCH_POLICY_SCHEMA._lacks_room(
   slots int, reserved_for uuid, tokens float8, capacity float8, rate float8, partition_id uuid, cost float8
 ) returns boolean language sql immutable as $$

@@ -1,5 +1,5 @@
--- A bucket brought to `p_now`. Each stretch of time since it was last filled counts by the numbers that were in force then:
--- a rate brings nothing for the time before it.
+-- A bucket brought to `p_now`. Each stretch of time since it was last filled counts by the numbers that were in force
+-- then. So a rate brings nothing for the time before it.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_settled(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql stable as $$

@@ -2,8 +2,8 @@
 -- has gone back since the last entry, that entry's time counts. An entry more than a second ahead comes from a wrong clock.
 --
 -- A window remembers what was spent in at most 65 entries, oldest first. Spendings of the same 64th of the window are one
--- entry, with the time of the last of them: it counts for a 64th too long at most, never too short. Older spendings, which
--- are remembered because a longer window may come back, are 65 entries more, by 64ths of that.
+-- entry, with the time of the last of them. So it counts for a 64th too long at most, never too short. Older spendings,
+-- which are remembered because a longer window may come back, are 65 entries more, by 64ths of that.
 create or replace function :DISPATCH_POLICY_SCHEMA._window_spend(
   spent :DISPATCH_POLICY_SCHEMA._private_spending[], seconds float8, remembered float8, cost float8, now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_spending[] language plpgsql stable as $$

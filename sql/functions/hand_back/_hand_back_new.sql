@@ -1,8 +1,8 @@
 -- Adds those of these staged jobs to Graphile Worker that it does not have yet, as they were added, without a flag of this
 -- package. Returns how many. The caller has locked the staged rows, and deletes them.
 --
--- The newest job of a key counts, as in _hand_over: a staged job leaves without a trace if Graphile Worker has a later one
--- of its key. If one is added while this runs, or starts, it raises lock_not_available, and the job is tried again.
+-- The newest job of a key counts, as in _hand_over. So a staged job leaves without a trace if Graphile Worker has a later
+-- one of its key. If one is added while this runs, or starts, it raises lock_not_available, and the job is tried again.
 create or replace function :DISPATCH_POLICY_SCHEMA._hand_back_new(p_ids bigint[]) returns int
 language plpgsql volatile as $$
 declare

@@ -2,7 +2,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._check_isolation(p_step text) returns void language plpgsql stable as $$
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'dispatch_policy: % needs READ COMMITTED, not %', p_step, current_setting('transaction_isolation')
+    raise exception 'dispatch_policy: %: transaction_isolation is %, expected read committed. Call it in a transaction that was begun with "isolation level read committed"',
+      p_step, current_setting('transaction_isolation')
       using errcode = 'invalid_transaction_state',
         hint = 'Under a fixed snapshot it would decide by counters that others have since changed.';
   end if;

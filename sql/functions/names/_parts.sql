@@ -1,5 +1,5 @@
--- Two parts of a list, the first `p_first` of `p_all` and the others, as work that is taken from its end: the first part
--- comes first. An empty part is left out.
+-- Two parts of a list, the first `p_first` of `p_all` places and the others. The list of work is consumed from its end, so
+-- the first part is its last entry. An empty part is left out.
 create or replace function :DISPATCH_POLICY_SCHEMA._parts(p_first int, p_all int) returns jsonb
 language sql immutable as $$
   select case when p_first < p_all then jsonb_build_array(jsonb_build_array(p_first + 1, p_all)) else '[]' end

@@ -8,8 +8,7 @@ declare
     select g.value from jsonb_array_elements((p_policy).definition -> 'gates') g where g.value ->> 'name' = p_gate);
 begin
   if not v_gate -> 'overrides' ? 'rate' then
-    raise exception 'dispatch_policy: take: gate % of policy % is no throttle', quote_literal(p_gate),
-      quote_literal((p_policy).name) using errcode = 'DPARG';
+    perform :DISPATCH_POLICY_SCHEMA._raise_no_throttle(p_policy, p_gate);
   elsif v_gate ->> 'scope' = 'policy' and p_key <> '' then
     raise exception 'dispatch_policy: take: key is %, expected none: gate % counts over the whole policy',
       quote_literal(left(p_key, 60)), quote_literal(p_gate) using errcode = 'DPARG';

@@ -1,5 +1,5 @@
--- Refuses a `now` unless the caller owns the schema, because a time ahead fills buckets. Functions call it that have the
--- owner's rights: current_user is the owner there, and the caller is the role that was set, or else the session's user.
+-- Refuses a `now` unless the caller owns the schema, because a time ahead fills buckets. Functions that have the owner's
+-- rights call it. There, current_user is the owner. The caller is the role that was set, or else the session's user.
 create or replace function :DISPATCH_POLICY_SCHEMA._check_now(p_verb text, p_now timestamptz)
 returns void language plpgsql stable as $$
 begin

@@ -1,5 +1,5 @@
--- Moves jobs of a policy's task that wait in Graphile Worker into staging, in the order of their ids: at most `count`,
--- and only those after the id `after`. Jobs that run stay. A job that has failed before is parked.
+-- Moves jobs of a policy's task that wait in Graphile Worker into staging, in the order of their ids. It moves at most
+-- `count`, and only those after the id `after`. Jobs that run stay. A job that has failed before is parked.
 --
 -- `matched` counts the jobs that wait, `changed` those that were adopted. The others were locked or have no key. If
 -- `matched` is `count`, there may be more: call it again after `last_id`, in a transaction of its own.

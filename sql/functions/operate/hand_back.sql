@@ -1,7 +1,7 @@
--- Hands up to `count` waiting jobs of a policy back to Graphile Worker, past the policy: failed ones with the time of their
--- retry, the others as they were added. The policy must be switched off, because workers would stage the jobs again. Call
--- it until `changed` is 0. `refused` counts jobs that Graphile Worker refuses: they stay, set aside with the error.
--- `dry_run` only counts.
+-- Hands up to `count` waiting jobs of a policy back to Graphile Worker, past the policy. Failed ones keep the time of
+-- their retry, and the others are as they were added. The policy must be switched off, because workers would stage the
+-- jobs again. Call it until `changed` is 0. `refused` counts jobs that Graphile Worker refuses: they stay, set aside with
+-- the error. `dry_run` only counts.
 --
 --   select * from dispatch_policy.switch_policy('fetch_endpoint', false);
 --   select * from dispatch_policy.hand_back('fetch_endpoint');

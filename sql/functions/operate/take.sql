@@ -25,8 +25,7 @@ begin
     v_now := coalesce(take.now, clock_timestamp());
     select * into v_limiter from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false);
     if v_limiter.slots is not null then
-      raise exception 'dispatch_policy: take: gate % of policy % is no throttle', quote_literal(take.gate),
-        quote_literal(take.policy) using errcode = 'DPARG';
+      perform :DISPATCH_POLICY_SCHEMA._raise_no_throttle(v_policy, take.gate);
     end if;
     taken := :DISPATCH_POLICY_SCHEMA._lets_through(v_limiter.tokens, v_limiter.capacity, take.cost)
       and (v_limiter.rate > 0 or take.cost = 0);

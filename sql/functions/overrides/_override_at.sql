@@ -1,5 +1,5 @@
--- The numbers that an override gave a limiter at `p_at`, which is not after `p_now`; null: none was in force. _limiters_now
--- looks all of its limiters up at once, in the same order.
+-- The numbers that an override gave a limiter at `p_at`, which is not after `p_now`. Null: none was in force. The
+-- function _limiters_now looks all of its limiters up at once, in the same order.
 create or replace function :DISPATCH_POLICY_SCHEMA._override_at(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_at timestamptz, p_now timestamptz
 ) returns jsonb language sql stable as $$

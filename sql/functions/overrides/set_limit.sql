@@ -21,8 +21,8 @@ declare
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, set_limit.gate, coalesce(set_limit.set, 'null'));
   if coalesce(set_limit."from", '-infinity') >= coalesce(set_limit.until, 'infinity') then
-    raise exception 'dispatch_policy: set_limit: from % is not before until %', set_limit."from", set_limit.until
-      using errcode = 'DPARG';
+    raise exception 'dispatch_policy: set_limit: from is %, expected a time before until, which is %. To begin now, leave from out',
+      coalesce(set_limit."from"::text, 'null'), set_limit.until using errcode = 'DPARG';
   end if;
   perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
   v_now := clock_timestamp();

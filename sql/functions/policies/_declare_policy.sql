@@ -1,8 +1,8 @@
 -- Records a policy as a process declares it. The higher version wins; of equal versions, the process that started last. A
 -- process whose clock is ahead counts as started now: otherwise later processes would be refused until that time.
 --
--- Returns whether this definition is now in force, and whether limits are to be worked out again from the stored contexts
--- of the partitions: it differs from the one before, or a process that began was killed.
+-- Returns whether this definition is now in force, and whether limits are to be worked out again from the stored
+-- contexts. They are if it differs from the one before, or if a process that began to do so was killed.
 --
 --   p_settings   { "halfLifeSeconds", "admissionBatchSize", "tickAdmissionBudget", "ahead": { "jobs", "seconds" },
 --     "enabled" }. A process without a preset leaves out the settings that it does not know. They stay as they are.

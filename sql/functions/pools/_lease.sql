@@ -1,5 +1,6 @@
 -- Bids for or renews the leases of a tick loop. For each it returns what the loop must know before it sleeps: whether it
--- leads, until when the leader's lease runs, when a partition becomes eligible, and whether arrivals or freed rows wait.
+-- leads, and until when the leader's lease runs. It also returns when a partition becomes eligible, and whether arrivals
+-- or freed rows wait.
 --
 -- It is one statement, so that an idle process costs little. It is part of a heartbeat, so it does not wait for a lease
 -- that another session has locked. A lease that runs for longer than any lease does is void: a clock was ahead.

@@ -1,6 +1,6 @@
--- Records that a pool has ended. Its row stays for a while. If a fetch that was under way commits only now, it locks a job
--- that nobody runs, and Graphile Worker would keep it so for hours. A pool that leaves a job locked counts as dead once it
--- is silent.
+-- Records that a pool has ended. Its row stays for a while. A fetch that was under way may commit only now. It locks a
+-- job that nobody runs, and Graphile Worker would keep that lock for hours. A pool that leaves a job locked counts as
+-- dead once it is silent.
 create or replace function :DISPATCH_POLICY_SCHEMA._worker_ended(p_pool_id text) returns void language sql volatile
 set search_path = pg_catalog, pg_temp as $$
   update :DISPATCH_POLICY_SCHEMA._private_workers w

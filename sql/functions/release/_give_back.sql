@@ -1,8 +1,8 @@
 -- Deletes the in-flight rows of these jobs, and gives their slots back. It feeds adaptive limiters, and leaves a freed row
 -- if a partition waits.
 --
--- A row stays for the next flush if its limiters are not all locked by the caller, because the job was admitted again under
--- others meanwhile. A row stays for another release if a later attempt has the slot, or the next admission in Graphile
+-- A row stays for the next flush if the caller has not locked all of its limiters. The job was then admitted again under
+-- other limiters. A row stays for another release if a later attempt has the slot, or the next admission in Graphile
 -- Worker's row.
 --
 --   p_ending    jobs whose end Graphile Worker is recording: the ahead bound still counts them
@@ -11,7 +11,7 @@
 --     enough to do for a while; null: nobody waits
 --   is_recorded   the start of one of these jobs was recorded with its worker pool
 --
--- It is longer than others: its steps read better in their order, and share the rows that the first ones deleted.
+-- It is longer than others, because its steps share the rows that the first ones deleted, and read better in their order.
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
   p_now timestamptz, out left_ids bigint[], out may_rest boolean, out is_recorded boolean

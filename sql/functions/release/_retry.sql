@@ -2,8 +2,8 @@
 -- its back-off time. Events, last_error and attempts stay Graphile Worker's own.
 --
 -- A parked job has run_at infinity and the last priority: at priority 0, parked jobs slowed every fetch of a later one.
--- Returns the jobs that the next flush must send again: those still locked, because their failure is about to be recorded,
--- and those that another transaction has locked.
+-- Returns the jobs that the next flush must send again. These are jobs whose failure is about to be recorded, and jobs
+-- that another transaction has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._retry(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
 ) returns bigint[] language plpgsql as $$

@@ -1,6 +1,6 @@
 -- Leaves out the ends of jobs whose retry is not theirs to decide. A flush may come so late that Graphile Worker has
--- retried the job by itself: then the slot and the next back-off are the new attempt's. (A job whose attempts are at their
--- maximum is not retried.) If the row has fewer attempts, it has the next job of the key.
+-- retried the job by itself. Then the slot and the next back-off belong to the new attempt. (A job whose attempts are at
+-- their maximum is not retried.) If the row has fewer attempts, it has the next job of the key.
 --
 -- The worker pool of those left out does not run them any more. Their in-flight rows lose the pool, so that a sweep finds
 -- them if the job leaves Graphile Worker.

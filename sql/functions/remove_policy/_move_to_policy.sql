@@ -24,7 +24,7 @@ begin
       select s.parked_job_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
       where s.id = any(p_ids) and s.parked_job_id is not null)) j
   ),
-  gone as (
+  consumed as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id = any(p_ids) and s.parked_job_id is not null and s.parked_job_id not in (select k.id from parked k)
   ),

@@ -12,7 +12,7 @@ begin
     raise exception 'dispatch_policy: remove_policy: % jobs of policy % are in flight, expected none: call it again when they have ended',
       v_in_flight, quote_literal(p_policy) using errcode = 'DPUSE';
   elsif p_waiting > 0 then
-    raise exception 'dispatch_policy: remove_policy: % jobs wait for policy %, expected none without "into": name the policy that they move to, or switch the policy off and call hand_back first',
+    raise exception 'dispatch_policy: remove_policy: % jobs wait for policy %, expected none without "into". Name the policy that they move to. Or switch the policy off and call hand_back first',
       p_waiting, quote_literal(p_policy) using errcode = 'DPUSE';
   end if;
 end

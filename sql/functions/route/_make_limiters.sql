@@ -3,8 +3,8 @@
 --   limiters   of each such partition
 --   made_*     the limiters it has made, as gate and scope key
 --
--- `take` may make the same limiter at the same time. Who comes second waits for the first one's transaction, as long as
--- lock_timeout allows, and then uses that limiter: a second one would give its tokens twice.
+-- `take` may make the same limiter at the same time. The second of two transactions waits for the first one, as long as
+-- lock_timeout allows, and then uses its limiter. A second limiter would give the tokens twice.
 create or replace function :DISPATCH_POLICY_SCHEMA._make_limiters(
   p_policy_id int, p_news :DISPATCH_POLICY_SCHEMA._private_news[], p_now timestamptz,
   out limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[], out made_gates text[], out made_keys text[]

@@ -4,7 +4,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy text, p_ids bigint[]) returns int
 language plpgsql as $$
 declare
-  v_gone int;
+  v_consumed int;
 begin
   with arrived as materialized (
     select a.* from :DISPATCH_POLICY_SCHEMA._private_arrivals a
@@ -25,7 +25,7 @@ begin
       bool_or(n.head_changed) or (bool_or(n.head_id = h.id) and bool_or(n.head_id < h.id)) as head_changed
     from arrived n cross join :DISPATCH_POLICY_SCHEMA._no_head() h group by n.partition_id having count(*) > 1
   ),
-  gone as (
+  consumed as (
     delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = p_policy and a.id = any(p_ids)
       and (a.id in (
@@ -40,7 +40,7 @@ begin
     from newest k join work w on w.partition_id = k.partition_id join first f on f.partition_id = k.partition_id
     where a.policy = p_policy and a.id = k.id and a.id = any(p_ids)
   )
-  select count(*) into v_gone from gone;
-  return v_gone;
+  select count(*) into v_consumed from consumed;
+  return v_consumed;
 end
 $$;

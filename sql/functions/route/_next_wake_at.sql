@@ -1,7 +1,8 @@
--- When a limiter's waiters are looked at again, after `woken` of `waiting` were woken; null: when the next freed row says so.
+-- When the router looks at a limiter's waiters again, after it woke `woken` of `waiting`. Null: at the next freed row.
 --
--- A shared throttle serves its waiters in fair order, so that cheap jobs do not take each token that a dear one waits for.
--- The next one is woken when there are enough tokens for it, and soon, because those woken before it may need none.
+-- A shared throttle serves its waiters in fair order. Otherwise cheap jobs would use each token that an expensive one
+-- waits for. The next waiter is woken when there are enough tokens for its job. It is woken within 50 ms if others were
+-- woken before it, because those may need no token.
 --
 --   room        how many were looked at      cost    what the jobs of those woken cost
 --   next_cost   what the job of the first that was not woken costs

@@ -1,6 +1,6 @@
 -- How many waiters a limiter may have room for. The costs of their jobs decide how many a throttle lets go: this says how
--- many to look at. If jobs count by their work, some more are woken: a partition that is woken alone is ranked alone, and
--- takes all the room there is.
+-- many to look at. If jobs count by their work, some more are woken. A partition that is woken alone would be ranked
+-- alone, and use all the room.
 create or replace function :DISPATCH_POLICY_SCHEMA._room_for_waiters(
   l :DISPATCH_POLICY_SCHEMA._private_limiter_now, fair_by_work boolean
 ) returns int language sql immutable as $$
@@ -9,5 +9,5 @@ create or replace function :DISPATCH_POLICY_SCHEMA._room_for_waiters(
       + case when fair_by_work and (l).slots > 0 then 10 else 0 end
     when (l).breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
     when (l).rate <= 0 then 0
-    else floor((l).tokens + 1e-9) + 1 end, 1000), 0)::int;
+    else :DISPATCH_POLICY_SCHEMA._waiters_reached((l).tokens) end, 1000), 0)::int;
 $$;

@@ -1,5 +1,5 @@
--- Routes these arrivals of these partitions, all at once if that is possible. Returns the ids of those it left: the
--- arrivals of locked partitions, those that give a locked limiter other numbers, and those that raise an error.
+-- Routes these arrivals of these partitions, all at once if that is possible. Returns the ids of those it left. These are
+-- arrivals of locked partitions, arrivals that give a locked limiter other numbers, and arrivals that raise an error.
 --
 -- One bad arrival would stop its whole policy. So it finds such arrivals by trying the others in halves, level by level.
 -- The number of tries has a bound, and the last of them take single partitions drawn by lot. So each pass gets further,

@@ -4,12 +4,13 @@
 -- A woken partition may turn out to be drained, paused or blocked elsewhere, and the room would be lost for the next one.
 -- So a freed row stays until its limiter is full or nobody waits for it.
 --
--- Every tenth place of a limiter goes to the partition that has waited for it longest (_longest_first): that one is the
+-- Every tenth place of a limiter goes to the partition that has waited for it longest (_longest_first). That one is the
 -- first in line, and its next job goes before others in its pass.
 --
 -- The loops of other shards whose partitions it woke are notified, or those that may lead such a shard.
 --
--- It is longer than others: one statement locks the waiters, decides, and deletes the freed rows it has used.
+-- It is longer than others, because one statement locks the waiters, decides, and deletes the freed rows it has used.
+-- What a split would cost was not measured.
 create or replace function :DISPATCH_POLICY_SCHEMA._wake(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean,
   p_shard text
@@ -53,7 +54,7 @@ begin
     select l as now, l.id, l.tokens, l.capacity, l.slots is not null or l.breadth = 0 as is_free, l.ending,
       :DISPATCH_POLICY_SCHEMA._room_for_waiters(l, (p_policy).fair_by_work) as room,
       case when l.slots < 2147483647 or l.rate > 0 then :DISPATCH_POLICY_SCHEMA._longest_first(
-        p_policy, l.admitted, coalesce(l.slots, floor(l.tokens + 1e-9) + 1)) else 0 end as longest
+        p_policy, l.admitted, coalesce(l.slots, :DISPATCH_POLICY_SCHEMA._waiters_reached(l.tokens))) else 0 end as longest
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, p_now, p_bounded) l
   ),
   line as materialized (

@@ -1,6 +1,6 @@
--- Admits one job that Graphile Worker has already started, if nothing stops its partition, if all its limiters have room,
--- and if nobody else waits: no other job of the partition, and no partition for one of its limiters. It does not wait for a
--- partition that a tick has locked.
+-- Admits one job that Graphile Worker has already started, if nothing stops its partition and all its limiters have room.
+-- It also needs that nobody else waits: no other job of the partition, and no partition for one of its limiters. It does
+-- not wait for a partition that a tick has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
   p_cost float8, p_now timestamptz

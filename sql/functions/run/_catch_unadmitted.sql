@@ -1,7 +1,7 @@
 -- Decides about a job of a policy's task that starts without an admission. Called before its task runs.
 --
--- Such a job was added by graphile_worker.add_job in a trigger or in another language, or by the worker's crontab; or it
--- was retried after its slot was given back; or it replaced an admitted job under its key.
+-- Such a job was added by graphile_worker.add_job in a trigger or in another language, or by the worker's crontab. Or it
+-- was retried after its slot was given back. Or it replaced an admitted job under its key.
 --
 --   admitted     it has its slots now, and runs
 --   taken_over   a copy is staged, under the id returned; the original completes without running
@@ -23,7 +23,7 @@
 -- slot. If they differ, it needs room there as well, and occupies both.
 --
 -- A job is taken over only once, by whoever comes first. Its row in taken_over_jobs stays until Graphile Worker does not
--- have the original any more, because a crash may bring the original back after the copy has run. The row has the revision,
+-- have the original any more. A crash may bring the original back after the copy has run. The row has the revision,
 -- because the next job of the key may get the original's row.
 --
 -- Locks: the router's turn (only if the partition is new or its limits changed), the partition, limiters ascending,

@@ -2,8 +2,8 @@
 -- The job keeps its slot. A job that replaced another one in its row, under its key, does not have that one's slot: the
 -- revision tells.
 --
--- An earlier attempt may end late, because its pool counted as dead or because somebody took attempts off the job, so that
--- their numbers come twice. That end must give nothing back. So from here on the slot belongs to a new admission, and the
+-- An earlier attempt may end late, because its pool counted as dead. Or somebody took attempts off the job, so that two
+-- attempts have one number. That end must give nothing back. So from here on the slot belongs to a new admission, and the
 -- late end names the one before.
 --
 --   admitted   when the job was admitted, in microseconds since 1970

@@ -1,8 +1,8 @@
 -- Deletes staged jobs that other jobs replace, with their rows in other tables. The caller has locked them.
 --
--- A job without a partition has a row in keyless_jobs. _keyless_jobs locks such rows while JavaScript works the keys out. A
--- caller of this function may have limiters locked and must not wait, so a locked row stays. _keyless_jobs deletes rows
--- whose job is not there any more.
+-- A job without a partition has a row in keyless_jobs. _keyless_jobs locks such rows while JavaScript works the keys out.
+-- A caller of this function may have limiters locked and must not wait, so a locked row stays. The function _keyless_jobs
+-- deletes rows whose job is not there any more.
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_staged(p_ids bigint[]) returns void language plpgsql as $$
 declare
   v_tasks text[];

@@ -1,5 +1,5 @@
--- For each of these jobs whose key is taken, the job that has the key. If that job is outside the policy, the row says only
--- that the new job was not added, and has no id: a role that may add jobs of this policy must not read others.
+-- For each of these jobs whose key is taken, the job that has the key. If that job is outside the policy, the row says
+-- only that the new job was not added, and has no id. A role that may add jobs of this policy must not read others.
 create or replace function :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy text, p_partitions json, p_jobs json)
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language sql stable as $$
   select j.n, true, e.id, j.task, e.queue_name, e.run_at, e.max_attempts, e.job_key, e.priority, e.flags, e.created_at,

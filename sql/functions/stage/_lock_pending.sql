@@ -1,6 +1,6 @@
--- Makes the producers of a strict backlog wait for each other until they commit: by one row for the bound over all of the
--- policy, and by one of 1,024 for each partition. Two partitions may share a row by chance; then their producers wait for
--- each other as well.
+-- Makes the producers of a strict backlog wait for each other until they commit. One row stands for the bound over all of
+-- the policy, and one of 1,024 rows for each partition. Two partitions may share a row by chance. Then their producers
+-- wait for each other as well.
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_pending(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partitions json
 ) returns void language plpgsql as $$

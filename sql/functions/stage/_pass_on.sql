@@ -1,5 +1,5 @@
--- Passes the jobs of a policy that is switched off to Graphile Worker. _stage_plain replaces staged jobs of their keys, or
--- keeps them in mode unsafe_dedupe.
+-- Passes the jobs of a policy that is switched off to Graphile Worker, by _stage_plain. That replaces staged jobs of
+-- their keys, or keeps them in mode unsafe_dedupe.
 create or replace function :DISPATCH_POLICY_SCHEMA._pass_on(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$

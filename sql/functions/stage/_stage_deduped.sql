@@ -22,7 +22,7 @@ begin
     exit when v_left is null;
   end loop;
   if v_left is not null then
-    raise exception 'dispatch_policy: jobs of the same keys come and go; none of the jobs was added, try again'
+    raise exception 'dispatch_policy: job_key_mode is unsafe_dedupe, expected keys at rest: in each of 20 tries other sessions added and removed jobs of the same keys. None of the jobs was added: try again'
       using errcode = 'serialization_failure';
   end if;
 end

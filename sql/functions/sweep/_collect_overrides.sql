@@ -1,4 +1,4 @@
--- Deletes overrides that ended more than a day ago, once every bucket has been filled since: until then they tell what a
+-- Deletes overrides that ended more than a day ago, once every bucket has been filled since. Until then they say what a
 -- bucket gained under them.
 create or replace function :DISPATCH_POLICY_SCHEMA._collect_overrides(p_now timestamptz) returns int language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -6,8 +6,8 @@
 -- counts only while the heartbeats of the job's worker pool are unbroken, which a step breaks. A silent pool's jobs are
 -- left to _sweep_workers. A pool without heartbeats does not have this package: its jobs count from their fetch.
 --
--- By the time of the release the slot may belong to a later attempt, or to the next job of the key in the same row. So
--- admission and attempt are returned, and the release names them.
+-- By then the slot may belong to a later attempt, or to the next job of the key in the same row. So admission and attempt
+-- are returned, and the release names them.
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_overdue()
 returns table (job_id bigint, admission bigint, attempt int) language sql stable
 set search_path = pg_catalog, pg_temp as $$

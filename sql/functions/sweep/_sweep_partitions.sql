@@ -1,5 +1,5 @@
--- Makes partitions eligible that have staged work and no time to be claimed, or that wait for a limiter that has room
--- although no freed row says so. A partition whose work is about to be routed does not sleep.
+-- Makes partitions eligible that have staged work and no time to be claimed. It does the same for those that wait for a
+-- limiter with room although no freed row says so. A partition whose work is about to be routed does not sleep.
 --
 -- It also corrects times that are further ahead than they can be. A server whose clock was ahead wrote them, and after a
 -- failover to one whose clock is right, nobody would look at that backlog. The next pass corrects the partition's other

@@ -1,6 +1,6 @@
--- Fails a parked job for good if a newer job of its key has replaced it and left staging without being admitted, because a
--- full backlog dropped it, for example. Nothing else would ever run or end the parked one. If another session has its row
--- locked, it waits for another sweep. Returns how many failed for good.
+-- Fails a parked job for good if a newer job of its key has replaced it, and that one left staging without being
+-- admitted. For example, a full backlog dropped it. Nothing else would ever run or end the parked one. If another session
+-- has its row locked, it waits for another sweep. Returns how many failed for good.
 --
 -- An application that adds a job of such a key waits until this commits. So it is 200 jobs at most, drawn by lot, and 20
 -- waits for locks of 5 ms.

@@ -26,7 +26,7 @@ async function record(it: Engine, jobs: readonly string[]): Promise<void> {
   await it.pool.query("delete from graphile_worker._private_jobs where id = any($1)", [jobs]);
 }
 
-const held = (it: Engine) => it.number("select count(*)::int from graphile_worker.jobs");
+const queued = (it: Engine) => it.number("select count(*)::int from graphile_worker.jobs");
 
 async function heartbeat(it: Engine, { slots = 1, staleAfter = "1 hour", as = it.pool as Queryable } = {}) {
   const text = "select dispatch_policy._worker_alive('pool', $1, $2, 'host', 1, $3, '0')";
@@ -131,12 +131,12 @@ test("a job that was released before Graphile Worker recorded its end counts unt
   const ended = await endUnrecorded(it);
   t.is(ended.length, 1);
   t.is(await it.passes(2), 3);
-  t.is(await held(it), 4, "a slot, and three ahead");
+  t.is(await queued(it), 4, "a slot, and three ahead");
   t.is((await it.partition("b")).denied_reason, "ahead_full");
 
   await record(it, ended);
   t.is(await until("the next pass is due", () => it.passes()), 1);
-  t.is(await held(it), 4);
+  t.is(await queued(it), 4);
   t.deepEqual((await it.limiter("ahead")).ending, ended, "nothing was released since");
   await it.finish((await it.inFlight()).slice(0, 1));
   t.deepEqual((await it.limiter("ahead")).ending, []);

@@ -33,11 +33,11 @@ test("only the first pass waits for a limiter that stays locked", async (t) => {
   await app.query("begin");
   await app.query(LOCK_A);
   t.is((await world.admit()).admitted, 1);
-  const held = await world.limiter("account", "a");
+  const limiter = await world.limiter("account", "a");
   const busy = async () =>
     (await world.pool.query("select busy from dispatch_policy._private_turns where step = 'admit'")).rows[0]
       .busy;
-  t.deepEqual(Object.keys(await busy()), [held.id]);
+  t.deepEqual(Object.keys(await busy()), [limiter.id]);
   await world.stage(["a2", "b1"]);
   await world.route();
   await world.pool.query(`alter function dispatch_policy._lock_limiters_soon rename to _lock_limiters_then;

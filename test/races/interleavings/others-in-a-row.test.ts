@@ -127,7 +127,7 @@ for (const noted of [false, true]) {
     await it.passes();
     const [id] = (await it.inFlight("a")) as [string];
     const job = await fetchJob(it, id);
-    if (noted) t.is((await startJob(it, job)).verdict, "held");
+    if (noted) t.is((await startJob(it, job)).verdict, "known");
     const admission = await admissionOf(it, id);
     const client = await it.session();
     await client.query("set synchronous_commit = on"); // which the servers of tests are not

@@ -111,7 +111,7 @@ test("a flush so late that Graphile Worker retried the job by itself gives nothi
   );
   const late = { job: job!, ok: false, retry: { attempt: 1, native: true, after: 0 } };
   t.deepEqual(await world.release([late]), [job], "dealt with, not tried again");
-  t.is((await world.limiter("concurrency")).in_flight, 1, "attempt 2 holds the slot");
+  t.is((await world.limiter("concurrency")).in_flight, 1, "attempt 2 occupies the slot");
 
   const runAt = "select run_at from graphile_worker.jobs";
   await world.pool.query(

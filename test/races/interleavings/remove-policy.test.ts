@@ -127,7 +127,7 @@ test("who ticks every policy goes on when one of them is removed", async (t) => 
   t.like(await remove(it.pool), { removed: true });
   await it.pool.query("select dispatch_policy._notify('p')");
   await until("its loop has ended", () =>
-    lines.some((line) => /Policy p was removed: its loop ends/.test(line)),
+    lines.some((line) => /Policy "p" was removed: its loop ends/.test(line)),
   );
   stop.abort();
   await looping;
@@ -188,5 +188,5 @@ test("a policy that is being removed is paused, and says why", async (t) => {
   const { rows } = await it.pool.query(
     "select paused, pause_reason from dispatch_policy.policies where policy = 'p'",
   );
-  t.deepEqual(rows, [{ paused: true, pause_reason: "remove_policy" }]);
+  t.deepEqual(rows, [{ paused: true, pause_reason: "it is being removed" }]);
 });

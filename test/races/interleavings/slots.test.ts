@@ -61,7 +61,7 @@ test("a native job that replaces an admitted one of another partition needs room
   t.deepEqual(verdicts, ["admitted", "taken_over", "taken_over"]);
   t.is(await countOf(it, "b"), 1);
   t.is(await it.wrongCounters(), 0);
-  // they hold the slots of the jobs they replaced until they end, whatever became of them
+  // they occupy the slots of the jobs they replaced until they end, whatever became of them
   t.deepEqual(await Promise.all(["a0", "a1", "a2"].map((key) => countOf(it, key))), [1, 1, 1]);
   for (const { id } of started) await completeJob(it, id);
   await it.release(started.map(({ id, admission }) => ({ job: id, attempt: 1, admission }) as never));
@@ -236,7 +236,7 @@ for (const [what, unlocked] of Object.entries({
     const again = await fetchJob(it, first.id, "another");
     t.is(again.attempts, first.attempts);
     const { verdict, admission } = await startJob(it, again, { poolId: "another" });
-    t.is(verdict, "held");
+    t.is(verdict, "known");
 
     await it.release([{ job: first.id, attempt: 1, admission: old } as never]);
     t.is(await countOf(it, "a"), 1, "the late end of the first");
@@ -340,7 +340,7 @@ test("a job that failed twice as its first attempt is parked once", async (t) =>
   await failJob(it, id);
   await it.pool.query("select graphile_worker.reschedule_jobs($1, attempts => 0, run_at => now())", [[id]]);
   const again = await startJob(it, await fetchJob(it, id));
-  t.is(again.verdict, "held");
+  t.is(again.verdict, "known");
   await failJob(it, id);
   const ended = (by: unknown, retry: object) =>
     ({ job: id, ok: false, attempt: 1, admission: by, retry }) as never;
