@@ -6,7 +6,7 @@ import pg from "pg";
 import { addPolicyJobs, makePolicyUtils } from "../../src/index.ts";
 import { silent } from "../helpers/silent.ts";
 import { chance, isTrouble, judge, orders, repeat, tell } from "./member.ts";
-import { accounts, type Payload, policiesOf, type TaskName } from "./world.ts";
+import { accounts, freshQueue, type Payload, policiesOf, type TaskName } from "./world.ts";
 
 const MOST_STAGED = 150;
 const PAUSE_MS = 250;
@@ -15,6 +15,7 @@ const { work, call } = policiesOf(orders.life);
 interface Job {
   readonly task: TaskName;
   readonly payload: Payload;
+  readonly queueName?: string;
 }
 
 const pool = new pg.Pool({ connectionString: orders.url, max: 2 });
@@ -50,8 +51,13 @@ async function stageSome(): Promise<void> {
   }
 }
 
-/** Mostly short jobs; a few are long enough to be hit. */
+/** Some are of a queue that an application's open transaction may just be bringing in. */
 function someJob(): Job {
+  return { ...someUnnamed(), ...(chance.chance(0.15) && { queueName: freshQueue(chance.below(9)) }) };
+}
+
+/** Mostly short jobs; a few are long enough to be hit. */
+function someUnnamed(): Job {
   const id = `${orders.place}.${orders.life}.${jobsMade++}`;
   const account = accounts[Math.floor(chance.unit() ** 1.5 * accounts.length)]!;
   const ms = chance.chance(0.25) ? chance.between(200, 1200) : chance.between(0, 60);
@@ -68,7 +74,7 @@ async function isFull(): Promise<boolean> {
 async function byUtils(): Promise<Stage> {
   const utils = await makePolicyUtils({ pgPool: pool, policies: [work, call], logger: silent });
   return async (jobs) => {
-    await utils.addJobs(jobs.map(({ task, payload }) => ({ identifier: task, payload })));
+    await utils.addJobs(jobs.map(({ task, ...job }) => ({ identifier: task, ...job })));
     return "staged";
   };
 }
@@ -98,14 +104,16 @@ async function inTransactions(): Promise<Stage> {
   };
 }
 
-function asPolicyJob({ task, payload }: Job) {
-  return { policy: task === "work" ? work : call, payload };
+function asPolicyJob({ task, ...job }: Job) {
+  return { policy: task === "work" ? work : call, ...job };
 }
 
 async function bySql(): Promise<Stage> {
   return async (jobs) => {
     const schema = chance.chance(0.2) ? "graphile_worker" : "dispatch_policy"; // past the policies
-    const specs = jobs.map(({ task, payload }) => ({ identifier: task, payload }));
+    const specs = jobs.map(({ task, payload, queueName }) => ({
+      ...{ identifier: task, payload, queue_name: queueName },
+    }));
     const text = `select from ${schema}.add_jobs(array(
       select json_populate_record(null::graphile_worker.job_spec, j) from json_array_elements($1) j))`;
     const touch = chance.chance(0.3) ? "update chaos_application set jobs = jobs + 1 where id = 1" : null;

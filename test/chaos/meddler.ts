@@ -4,7 +4,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { chance, judge, onCommand, orders, repeat, tell } from "./member.ts";
-import { accounts, type Payload, TASKS, type TaskName } from "./world.ts";
+import { accounts, freshQueue, type Payload, TASKS, type TaskName } from "./world.ts";
 
 const PAUSE_MS = 300;
 const LONGEST_OPEN_MS = 2500;
@@ -98,7 +98,10 @@ async function switchOn(task: TaskName): Promise<void> {
 
 async function leaveOpen(): Promise<void> {
   const touch = chance.pick([
-    `select graphile_worker.add_job('unknown', queue_name => 'q${chance.below(1000)}')`,
+    // admission must not wait for it, though staged jobs are of the same queue
+    ...Array(2).fill(
+      `select graphile_worker.add_job('unknown', queue_name => '${freshQueue(chance.below(9))}')`,
+    ),
     `select count(*) from graphile_worker.reschedule_jobs(array(
        select id from graphile_worker.jobs order by ${shuffled()} limit 1), priority => 1)`,
     `select * from dispatch_policy.hold('work', '${chance.pick(accounts)}', "for" => '100 ms')`,

@@ -24,6 +24,12 @@ const ACCOUNTS = 12;
 const REGIONS = 3;
 
 export const accounts = Array.from({ length: ACCOUNTS }, (_, n) => `a${n}`);
+/** How many queues are fresh at a time, and for how long. Who adds the first job of one inserts its row. */
+const QUEUES = 3;
+const FRESH_FOR_MS = 1000;
+/** A queue that Graphile Worker may not know yet, the same in all processes. */
+export const freshQueue = (n: number) => `fresh${Math.floor(Date.now() / FRESH_FOR_MS)}.${n % QUEUES}`;
+
 export const regionOf = (account: string) => `r${Number(account.slice(1)) % REGIONS}`;
 
 /** Half of the processes have narrower limits. Of two definitions, the one whose process started last is in force. */

@@ -7,10 +7,16 @@ import { startWorker } from "../helpers/worker.ts";
 const account = { account: "a" };
 const options = { partitionBy: "account", gates: [concurrency({ max: 1 })] };
 
-/** Tasks that run until each is told to end, in the order they started. */
+/** Tasks that run until each is told to end, in the order they started. After `endAll` those that start end at once. */
 function hands() {
   const ends: (() => void)[] = [];
-  return { ends, task: () => new Promise<void>((resolve) => ends.push(resolve)) };
+  let over = false;
+  const task = () => new Promise<void>((resolve) => void (over ? resolve() : ends.push(resolve)));
+  const endAll = () => {
+    over = true;
+    for (const end of ends) end();
+  };
+  return { ends, task, endAll };
 }
 
 test("slotTimeout: the next job starts, and the late end of the first gives nothing back", async (t) => {
@@ -111,6 +117,43 @@ test("slotTimeout: a job that lost its slot in a local queue does not start with
   await until("the first is staged again", async () => {
     const { n } = await first.row("select count(*)::int as n from dispatch_policy.staged_jobs");
     return n === 1;
+  });
+  t.is(ends.length, 1);
+  ends[0]!();
+  await until("it runs in its turn", () => ends.length === 2);
+  ends[1]!();
+  await first.everythingIsReleased();
+});
+
+test("releaseSlots: a job that lost its slot in a local queue, and starts later, does not run beside its successor", async (t) => {
+  const policy = definePolicy("work", options);
+  const busy = hands();
+  const { ends, task, endAll } = hands();
+  const common = { policies: [policy], tasks: { work: task, busy: busy.task } };
+  const first = await startWorker(t, {
+    ...common,
+    worker: { concurrentJobs: 1, localQueue: { size: 1 } },
+  });
+  t.teardown(busy.endAll);
+  await first.utils.addJob("busy", {});
+  await until("it is busy", () => busy.ends.length === 1);
+  let fetchedAt: number | undefined;
+  first.runner.events.on("localQueue:getJobs:complete", ({ jobs }) => {
+    if (jobs.length > 0) fetchedAt = performance.now();
+  });
+  const { id } = await first.utils.addJob(policy, account);
+  const fetched = await until("it is in the queue", () => fetchedAt);
+  t.deepEqual(await first.utils.releaseSlots({ jobId: id }), { matched: 1, changed: 1 });
+
+  await startWorker(t, { ...common, database: first.database });
+  t.teardown(endAll);
+  await first.utils.addJob(policy, account);
+  await until("its successor runs", () => ends.length === 1);
+  await until("its fetch was more than a second ago", () => performance.now() - fetched > 1000);
+  busy.ends[0]!();
+  await until("it starts, and is staged again", async () => {
+    const { n } = await first.row("select count(*)::int as n from dispatch_policy.staged_jobs");
+    return n === 1 || ends.length > 1;
   });
   t.is(ends.length, 1);
   ends[0]!();

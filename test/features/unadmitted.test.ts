@@ -1,7 +1,9 @@
 // Jobs that were added past their policy: by graphile_worker.add_job, as a trigger or another language would.
 import test from "ava";
 import type { Job } from "graphile-worker";
-import { adaptiveConcurrency, definePolicy, policyEvents } from "../../src/index.ts";
+import { adaptiveConcurrency, definePolicy, makePolicyUtils, policyEvents } from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker, type WorkerOptions } from "../helpers/worker.ts";
 
@@ -23,18 +25,22 @@ async function world(
 ) {
   const running = new Map<number, () => void>();
   const seen: Job[] = [];
+  let over = false;
   const { policy, ...options } = more;
   const worker = await startWorker(t, {
     policies: [policyWith(unmanaged, policy)],
     tasks: {
       work: async (payload, { job }) => {
         seen.push(job);
-        await new Promise<void>((resolve) => running.set((payload as { n: number }).n, resolve));
+        if (!over) await new Promise<void>((resolve) => running.set((payload as { n: number }).n, resolve));
       },
     },
     ...options,
   });
-  t.teardown(() => running.forEach((end) => void end()));
+  t.teardown(() => {
+    over = true; // a job that starts later would keep the worker from stopping
+    running.forEach((end) => void end());
+  });
   const past = (n: number, spec = "") =>
     worker.pool.query(
       `select graphile_worker.add_job('work', json_build_object('account', 'a', 'n', $1::int)${spec})`,
@@ -91,6 +97,41 @@ test("with room it goes at once, and counts in flight; the next one waits in sta
     [],
   );
 });
+
+for (const flagsOf of ["running", "waiting"] as const) {
+  test(`with exactly the flags of an admitted job that is ${flagsOf}: still one runs at once`, async (t) => {
+    const database = await testDatabase(t);
+    const { pool } = database;
+    const options = { pgPool: pool, policies: [policyWith("enforce")], logger: silent };
+    const before = await makePolicyUtils(options);
+    t.teardown(() => before.release());
+    await before.addJob("work", { account: "a", n: 1 });
+    await before.tick();
+    const { rows } = await pool.query("select flags from graphile_worker.jobs");
+    const flags = Object.keys(rows[0].flags);
+    const copy = (n: number) =>
+      pool.query(
+        "select graphile_worker.add_job('work', json_build_object('account', 'a', 'n', $1::int), flags => $2)",
+        [n, flags],
+      );
+    if (flagsOf === "waiting") for (const n of [2, 3, 4]) await copy(n);
+    const { worker, running, seen } = await world(t, "enforce", { database });
+    await until("the admitted one runs", () => running.has(1));
+    if (flagsOf === "running") for (const n of [2, 3, 4]) await copy(n);
+    await until("the others have started, and wait in staging", () => {
+      return running.size > 1 || worker.happened.filter(({ event }) => event === "job:success").length === 3;
+    });
+    for (const n of [1, 2, 3, 4]) {
+      await until("one runs", () => running.size > 0);
+      t.deepEqual([...running.keys()], [n]);
+      const end = running.get(n)!;
+      running.delete(n);
+      end();
+    }
+    await worker.everythingIsReleased();
+    t.is(seen.length, 4, "each ran once");
+  });
+}
 
 test("what goes along: queue, priority, run_at, key, flags and the attempts that are left", async (t) => {
   const { worker, running, seen, past } = await world(t, "enforce");

@@ -118,7 +118,10 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
   const tick = async () => {
     await world.keyJobs();
     await it.route(pool);
-    await it.admit({ as: pool, claim: 1 + random.below(9), shard: random.pick(world.shards) });
+    const { set_aside: setAside } = await it.admit({
+      ...{ as: pool, claim: 1 + random.below(9), shard: random.pick(world.shards) },
+    });
+    counts["set aside"] = (counts["set aside"] ?? 0) + setAside;
   };
   const sweep = async () => {
     const { rows } = await pool.query("select * from dispatch_policy._sweep_in_flight('300 ms')");
@@ -154,6 +157,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
     actor("flush", first.flush, 30),
     actor("flush", second.flush, 250),
     repeat(operations.operate, 25),
+    repeat(operations.openTransaction, 100),
     repeat(operations.openTransaction, 100),
     actor("sweep", sweep, 800),
     ...(variant.slotTimeout === undefined ? [] : [actor("sweep overdue", sweepOverdue, 30)]),

@@ -11,17 +11,24 @@ const ENOUGH = 120;
 /** How many keys are in use at a time, of each kind, and for how long: then others are. */
 const KEYS = 3;
 const KEYS_LAST_MS = 400;
+/** How many queues are fresh at a time, and how long they and a task are so. Who adds the first job of one inserts its row. */
+const QUEUES = 3;
+const FRESH_FOR_MS = 300;
 
 type As = pg.Pool | pg.PoolClient;
 /** One call, whose effect stands in `done` once it is committed. */
 type Operation = (as: As, done: Done) => Promise<unknown>;
 
 export function makeOperations(world: World, judge: Judge) {
-  const { it, pool, random, partitions, gates, variant } = world;
+  const { it, pool, random, partitions, tasks, gates, variant } = world;
   const { ledger } = judge;
   /** No verb may end a witness, and each must run: so each of its keys has a newest job that nobody excuses. */
   const key = (witness: boolean) =>
     `${witness ? "kept" : "key"}${Math.floor(performance.now() / KEYS_LAST_MS)}.${random.below(KEYS)}`;
+  const period = () => Math.floor(performance.now() / FRESH_FOR_MS);
+  const freshQueue = () => `queue${period()}.${random.below(QUEUES)}`;
+  const freshTask = () => tasks[period() % tasks.length]!;
+  const someTask = () => (random.chance(0.4) ? freshTask() : it.policy);
   /** An order that the seed repeats: random() of PostgreSQL has a seed of its own in each session. */
   const shuffled = (column: string) => `md5((${column})::text || '${random.below(2 ** 31)}')`;
   const call = (as: As, text: string, values: unknown[] = []) =>
@@ -38,6 +45,8 @@ export function makeOperations(world: World, judge: Judge) {
     const options = {
       priority: random.below(3),
       ...(jobKey && { jobKey }),
+      task: someTask(),
+      ...(random.chance(0.3) && { queueName: freshQueue() }),
       ...(random.chance(0.2) && { runAt: new Date(Date.now() + random.between(0, 300)) }),
     };
     const batch = it.batch(keys, options) as { jobs: object[] };
@@ -53,11 +62,36 @@ export function makeOperations(world: World, judge: Judge) {
   /** Past the policy: with a key of others, with flags of others, of a task without a policy. */
   const addNative: Operation = async (as, done) => {
     const flags = random.chance(0.3) ? await someFlags() : undefined;
-    const task = random.chance(0.2) ? "plain" : it.policy;
+    const task = random.chance(0.2) ? "plain" : someTask();
+    const queueName = random.chance(0.3) ? freshQueue() : undefined;
     const witness = random.chance(0.3);
     const jobKey = random.chance(0.6) ? key(witness) : null;
     const payload = payloadOf(random.pick(partitions), jobKey, witness, done);
-    await addPast(it, { task, payload, as, ...(jobKey && { key: jobKey }), ...(flags && { flags }) });
+    await addPast(it, {
+      ...{ task, payload, as, ...(jobKey && { key: jobKey }) },
+      ...{ ...(flags && { flags }), ...(queueName && { queueName }) },
+    });
+  };
+
+  /** Brings a queue or a task in that staged jobs wait for, if there is one. */
+  async function awaited(column: "queue_name" | "task_identifier", known: string): Promise<string | null> {
+    const { rows } = await pool.query(
+      `select s.${column} as name from dispatch_policy._private_staged_jobs s
+       where s.${column} is not null and not exists (select from graphile_worker.${known} = s.${column})
+       order by ${shuffled("s.id")} limit 1`,
+    );
+    return rows[0]?.name ?? null;
+  }
+
+  const addToNewQueue: Operation = async (as) => {
+    const queueName =
+      (await awaited("queue_name", "_private_job_queues q where q.queue_name")) ?? freshQueue();
+    await addPast(it, { task: "plain", as, queueName });
+  };
+
+  const addOfNewTask: Operation = async (as, done) => {
+    const task = (await awaited("task_identifier", "_private_tasks t where t.identifier")) ?? freshTask();
+    await addPast(it, { task, as, payload: payloadOf(random.pick(partitions), null, false, done) });
   };
 
   function payloadOf(k: string, jobKey: string | null, witness: boolean, done: Done): object {
@@ -203,7 +237,7 @@ export function makeOperations(world: World, judge: Judge) {
     "remove natively": removeJob("graphile_worker"),
     "add natively": addNative,
     take: takeSomething,
-    adopt: (as) => call(as, "adopt('p', $1)", [1 + random.below(4)]),
+    adopt: (as) => call(as, "adopt($1, $2)", [someTask(), 1 + random.below(4)]),
     "give a slot back": giveSlotBack,
   };
   const overriding: Record<string, Operation> = {
@@ -214,9 +248,8 @@ export function makeOperations(world: World, judge: Judge) {
   /** Only in transactions that stay open. */
   const touches: Record<string, Operation> = {
     add,
-    "new queue": (as) =>
-      native(as, "add_job('plain', queue_name => $1)", [`queue${random.below(99)}.${Date.now()}`]),
-    "new task": (as) => native(as, "add_job($1)", [`task${random.below(99)}.${Date.now()}`]),
+    "new queue": addToNewQueue,
+    "new task": variant.otherTasks ? addOfNewTask : addToNewQueue,
   };
   const verbs = { ...operations, ...(variant.overrides && overriding) };
   const alone: Record<string, () => Promise<unknown>> = {
@@ -268,7 +301,8 @@ export function makeOperations(world: World, judge: Judge) {
     },
     /** Leaves a transaction open, with whatever it has touched. */
     openTransaction(): { readonly name: string; act(): Promise<unknown> } {
-      const name = pick(open) as keyof typeof open;
+      // else admission hardly ever meets a row that is new
+      const name = pick(random.chance(0.4) ? touches : open) as keyof typeof open;
       const act = () =>
         inTransaction(async (client, done) => {
           await open[name]!(client, done);

@@ -7,10 +7,21 @@ import { type Fetched, startJob } from "../helpers/native.ts";
 import type { Judge, Run } from "./judge.ts";
 import type { World } from "./world.ts";
 
-const FETCH = `update graphile_worker._private_jobs set attempts = attempts + 1, locked_at = now(), locked_by = $1
-  where id = (select id from graphile_worker._private_jobs where is_available and run_at <= now()
-    order by priority, run_at limit 1 for update skip locked)
-  returning *, (select identifier from graphile_worker._private_tasks t where t.id = task_id) as task_identifier`;
+/** A named queue runs one job at a time: who fetches one locks its queue. */
+const FETCH = `with j as (
+    select id, job_queue_id from graphile_worker._private_jobs where is_available and run_at <= now()
+      and (job_queue_id is null or job_queue_id in (
+        select id from graphile_worker._private_job_queues where is_available for update skip locked))
+    order by priority, run_at limit 1 for update skip locked),
+  q as (
+    update graphile_worker._private_job_queues q set locked_by = $1, locked_at = now()
+    from j where q.id = j.job_queue_id)
+  update graphile_worker._private_jobs x set attempts = attempts + 1, locked_at = now(), locked_by = $1
+  from j where x.id = j.id
+  returning x.*, (select identifier from graphile_worker._private_tasks t where t.id = task_id) as task_identifier`;
+
+const UNLOCK_QUEUE = `update graphile_worker._private_job_queues q set locked_by = null, locked_at = null
+  from j where q.id = j.job_queue_id`;
 
 const LONGEST_RUN_MS = 80;
 
@@ -24,7 +35,7 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
     const { rows } = await pool.query(FETCH, [poolId]);
     const job = rows[0] as (Fetched & Job) | undefined;
     if (!job) return false;
-    if (job.task_identifier !== it.policy) await workUngoverned(job);
+    if (!world.tasks.includes(job.task_identifier)) await workUngoverned(job);
     else await workGoverned(job);
     return true;
   }
@@ -64,7 +75,9 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
     const ticket = ticketOf(job);
     const asks = world.variant.slotTimeout !== undefined; // each start is recorded: the time-out counts from it
     if (ticket && !asks && isAsAdmitted(job, ticket)) return ticket.admission;
-    const start = await startJob(it, job, { partition, payload: job.payload as object, poolId, as: pool });
+    const start = await startJob(it, job, {
+      ...{ partition, payload: job.payload as object, task: job.task_identifier, poolId, as: pool },
+    });
     if (start.verdict === "known" || start.verdict === "admitted") return start.admission;
     await complete(job);
     if (start.admission !== null)
@@ -97,7 +110,7 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
     if (random.chance(0.2)) return { attempt: job.attempts, giveUp: true };
     const retry = {
       attempt: job.attempts,
-      task: it.policy,
+      task: job.task_identifier,
       after: random.between(0, 0.3),
       maxAttempts: job.max_attempts,
     };
@@ -105,12 +118,18 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
   }
 
   const complete = ({ id }: Fetched) =>
-    pool.query("delete from graphile_worker._private_jobs where id = $1", [id]);
+    pool.query(
+      `with j as (delete from graphile_worker._private_jobs where id = $1 returning job_queue_id) ${UNLOCK_QUEUE}`,
+      [id],
+    );
 
   const record = ({ id }: Fetched) =>
     pool.query(
-      `update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops',
-         run_at = greatest(now(), run_at) + interval '3 seconds' where id = $1 and locked_by = $2`,
+      `with j as (
+         update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops',
+           run_at = greatest(now(), run_at) + interval '3 seconds' where id = $1 and locked_by = $2
+         returning job_queue_id)
+       ${UNLOCK_QUEUE}`,
       [id, poolId],
     );
 

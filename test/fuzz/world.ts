@@ -82,6 +82,8 @@ export interface World {
   readonly random: Random;
   readonly variant: Variant;
   readonly partitions: readonly string[];
+  /** Those of the policy. */
+  readonly tasks: readonly string[];
   readonly gates: readonly OverridableGate[];
   readonly shards: readonly string[];
   /** Completes jobs whose partition only JavaScript can work out, as a process that has the policy does. */
@@ -102,6 +104,7 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
   const partitions = Array.from({ length: 9 }, (_, n) => `k${n}`);
   return {
     ...{ it, pool, variant, partitions, random: random(seed) },
+    tasks: [it.policy, ...(variant.otherTasks ?? [])],
     gates: variant.gates.map(({ name, ...gate }) => ({ name, values: (numbers) => valuesOf(gate, numbers) })),
     shards: [...new Set(partitions.map((partition) => variant.shardOf?.(partition) ?? "default"))],
     partitionState: (partition) => stateOf(it, partition),

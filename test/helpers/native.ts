@@ -7,6 +7,7 @@ export interface Added {
   readonly payload?: object;
   readonly flags?: readonly string[];
   readonly task?: string;
+  readonly queueName?: string;
   readonly as?: Queryable;
 }
 
@@ -24,11 +25,11 @@ export interface Fetched {
 /** Adds a job past the policy, as a trigger would, and returns its id. */
 export async function addPast(
   it: Engine,
-  { key, payload = {}, flags, task = it.policy, as = it.pool }: Added = {},
+  { key, payload = {}, flags, task = it.policy, queueName, as = it.pool }: Added = {},
 ) {
   const { rows } = await as.query(
-    "select id from graphile_worker.add_job($1, $2, job_key => $3, flags => $4)",
-    [task, JSON.stringify(payload), key, flags],
+    "select id from graphile_worker.add_job($1, $2, job_key => $3, flags => $4, queue_name => $5)",
+    [task, JSON.stringify(payload), key, flags, queueName],
   );
   return rows[0].id as string;
 }
@@ -67,6 +68,8 @@ export interface StartOptions {
   /** What its payload says its partition is. Default "a". */
   readonly partition?: string;
   readonly payload?: object;
+  /** Default: the one of the policy's name. */
+  readonly task?: string;
   readonly poolId?: string;
   readonly unmanaged?: "enforce" | "run" | "reject";
   readonly as?: Queryable;
@@ -79,6 +82,7 @@ export async function startJob(
   {
     partition = "a",
     payload = {},
+    task = it.policy,
     poolId = "worker",
     unmanaged = "enforce",
     as = it.pool,
@@ -89,7 +93,7 @@ export async function startJob(
     [id, revision, attempts, poolId],
   );
   if (known.rows[0]) return known.rows[0];
-  const batch = it.batch([partition], key === null ? {} : { jobKey: key }) as { jobs: object[] };
+  const batch = it.batch([partition], { task, ...(key !== null && { jobKey: key }) }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload }));
   const { rows } = await as.query(
     "select * from dispatch_policy._catch_unadmitted($1, $2, $3, $4, $5, $6, null)",

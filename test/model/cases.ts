@@ -139,6 +139,10 @@ function gate(scopes: readonly TestGate["scope"][]): fc.Arbitrary<GateCase> {
     });
 }
 
+const smallCap: fc.Arbitrary<GateCase> = fc.constantFrom(1, 2).map((max) => {
+  return { kind: "concurrency", scope: "key", numbers: [{ max }, { max }], sliding: [false, false] };
+});
+
 const settings: fc.Arbitrary<Settings> = fc.record({
   halfLifeSeconds: fc.constantFrom(60, 7.3, null),
   fairBy: fc.constantFrom(...(["jobs", "work"] as const)),
@@ -221,23 +225,41 @@ const forced: fc.Arbitrary<Step> = fc.record({
   settles: fc.boolean(),
 });
 
-/**
- * Several keyed gates may overlap, and then keep slots for those that need two: which job goes is not determined.
- * `forced`: an operator admits past the gates, too.
- */
-export function cases(options: { overlapping: boolean; steps: number; forced: boolean }): fc.Arbitrary<Case> {
-  const gates = options.overlapping
-    ? fc.tuple(
-        fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
-        fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
-      )
-    : fc.tuple(
-        fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
-        fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
-      );
-  const any = options.forced
-    ? fc.oneof({ weight: 6, arbitrary: step }, { weight: 1, arbitrary: forced })
-    : step;
+/** Often enough, and short enough, that cases have probes. */
+const shortHold: fc.Arbitrary<Step> = fc.record({
+  do: fc.constant("hold" as const),
+  partition: fc.constantFrom("a", "b"),
+  ms: fc.constantFrom(1, 500),
+});
+
+export interface CaseOptions {
+  /** Several keyed gates may overlap, and then keep slots for those that need two: which job goes is not determined. */
+  readonly overlapping?: boolean;
+  /** Two small caps by key overlap, and nothing else limits: so slots are often kept. Goes with `overlapping`. */
+  readonly keeping?: boolean;
+  /** An operator admits past the gates, too. */
+  readonly forced?: boolean;
+  /** Partitions are held more often, so that probes go and end. */
+  readonly held?: boolean;
+}
+
+export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Case> {
+  const gates = options.keeping
+    ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
+    : options.overlapping
+      ? fc.tuple(
+          fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
+          fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+        )
+      : fc.tuple(
+          fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
+          fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
+        );
+  const beside = [...(options.forced ? [forced] : []), ...(options.held ? [shortHold] : [])];
+  const any =
+    beside.length === 0
+      ? step
+      : fc.oneof({ weight: 6, arbitrary: step }, ...beside.map((arbitrary) => ({ weight: 1, arbitrary })));
   const steps = fc
     .tuple(add, fc.array(any, { minLength: 3, maxLength: options.steps, size: "max" }))
     .map(([first, others]) => [first, ...others]);

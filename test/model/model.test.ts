@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from "ava";
 import fc from "fast-check";
 import pg from "pg";
 import { testDatabase } from "../helpers/database.ts";
-import { type Case, cases, inWords } from "./cases.ts";
+import { type Case, type CaseOptions, cases, inWords } from "./cases.ts";
 import { MUTANTS, type Mutant, type MutantName, plant } from "./mutants.ts";
 import { Difference, runCase, type Target } from "./run.ts";
 
@@ -26,11 +26,11 @@ type Outcome = fc.RunDetails<[Case]>;
 
 async function check(
   target: Target,
-  overlapping: boolean,
+  options: CaseOptions,
   parameters: fc.Parameters<[Case]>,
-  forced = false,
 ): Promise<Outcome> {
-  const random = cases({ overlapping, steps: STEPS, forced });
+  const { overlapping = false } = options;
+  const random = cases({ ...options, steps: STEPS });
   return fc.check(
     fc.asyncProperty(random, (it) => runCase(target, it, { overlapping })),
     parameters,
@@ -59,7 +59,7 @@ function inFull(outcome: Outcome): string {
 
 test.serial("the engine admits what the model admits", async (t) => {
   t.timeout(TIMEOUT);
-  const outcome = await check(await target(t), false, { numRuns: Math.ceil(CASES * 0.8), ...again() });
+  const outcome = await check(await target(t), {}, { numRuns: Math.ceil(CASES * 0.8), ...again() });
   t.false(outcome.failed, inFull(outcome));
 });
 
@@ -67,14 +67,32 @@ test.serial(
   "where keyed scopes overlap, nothing goes past a limit and nobody waits for nothing",
   async (t) => {
     t.timeout(TIMEOUT);
-    const outcome = await check(await target(t), true, { numRuns: Math.ceil(CASES * 0.2), ...again() });
+    const outcome = await check(
+      await target(t),
+      { overlapping: true },
+      { numRuns: Math.ceil(CASES * 0.2), ...again() },
+    );
     t.false(outcome.failed, inFull(outcome));
   },
 );
 
 test.serial("so it does where an operator admits past the gates", async (t) => {
   t.timeout(TIMEOUT);
-  const outcome = await check(await target(t), false, { numRuns: Math.ceil(CASES * 0.3), ...again() }, true);
+  const outcome = await check(
+    await target(t),
+    { forced: true },
+    { numRuns: Math.ceil(CASES * 0.3), ...again() },
+  );
+  t.false(outcome.failed, inFull(outcome));
+});
+
+test.serial("so it does where partitions are held and probed", async (t) => {
+  t.timeout(TIMEOUT);
+  const outcome = await check(
+    await target(t),
+    { held: true },
+    { numRuns: Math.ceil(CASES * 0.3), ...again() },
+  );
   t.false(outcome.failed, inFull(outcome));
 });
 
@@ -83,10 +101,11 @@ for (const name of Object.keys(MUTANTS) as MutantName[]) {
     t.timeout(TIMEOUT);
     const it = await target(t);
     await plant(it.client, name);
-    const { shownBy, shows, forced = false }: Mutant = MUTANTS[name];
+    const mutant: Mutant = MUTANTS[name];
+    const { shownBy, shows } = mutant;
     const known = { ...MUTANT_CASES, numRuns: 1, path: String(shownBy - 1), endOnFailure: true };
-    let outcome = await check(it, false, known, forced);
-    if (!outcome.failed) outcome = await check(it, false, { ...MUTANT_CASES, endOnFailure: true }, forced);
+    let outcome = await check(it, mutant, known);
+    if (!outcome.failed) outcome = await check(it, mutant, { ...MUTANT_CASES, endOnFailure: true });
     t.true(outcome.failed, `not within ${outcome.numRuns} cases`);
     t.log(`case ${Number(outcome.counterexamplePath?.split(":")[0]) + 1}: ${reasonOf(outcome)}`);
     t.regex(reasonOf(outcome), shows);

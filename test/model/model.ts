@@ -504,9 +504,9 @@ export class Model {
   /**
    * Partitions that wait although their next job could go: none, once nothing moves any more. At a shared throttle
    * those behind a job too dear for now wait with it; and a job whose time comes while its partition waits is seen when
-   * that is over.
+   * that is over. `kept` names the limiters that keep a slot for one partition: others must do without it.
    */
-  idle(now: number): string[] {
+  idle(now: number, kept: ReadonlyMap<string, string> = new Map()): string[] {
     const heads = new Map<Partition, Job>();
     for (const partition of this.partitions.values()) {
       const jobs = [...this.staged.values()].filter((job) => job.partition === partition.key).sort(inLine);
@@ -524,8 +524,11 @@ export class Model {
         )
           full.add(limiter);
     return [...heads]
-      .filter(([{ limiters }, next]) =>
-        limiters.every((limiter) => this.#lets(limiter, 1, next.cost, now) && !full.has(limiter)),
+      .filter(([{ key, limiters }, next]) =>
+        limiters.every((limiter) => {
+          const rank = (kept.get(limiter.name) ?? key) === key ? 1 : 2;
+          return this.#lets(limiter, rank, next.cost, now) && !full.has(limiter);
+        }),
       )
       .map(([{ key }]) => key);
   }

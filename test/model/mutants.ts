@@ -1,14 +1,14 @@
 // Engines whose arithmetic is wrong in one place each. A model check that lets one of them pass is too weak.
 import type { Queryable } from "../helpers/engine.ts";
+import type { CaseOptions } from "./cases.ts";
 
-export interface Mutant {
+/** What it takes: an operator who admits past the gates, holds for probes, or overlapping scopes, where slots are kept. */
+export interface Mutant extends CaseOptions {
   readonly of: string;
   readonly from: RegExp;
   readonly to: string;
   /** The case of seed 1 that shows it first: tried before the others. */
   readonly shownBy: number;
-  /** Whether it takes an operator who admits past the gates. */
-  readonly forced?: boolean;
   /** What the check says of it. */
   readonly shows: RegExp;
 }
@@ -193,6 +193,32 @@ export const MUTANTS = {
     from: /10 seconds/,
     to: "0 seconds",
     shows: /goes before its turn|was claimed before one of/,
+  },
+  "after a hold all jobs go at once": {
+    shownBy: 72,
+    of: "_offers",
+    from: /case when p\.probing then case when p\.probe_job_id is null then 1 else 0 end end/,
+    to: "null",
+    held: true,
+    shows: ADMITS,
+  },
+  "a slot that is kept for too long makes room for nobody": {
+    shownBy: 174,
+    of: "_charge_limiters",
+    from: /least\(l\.wake_at, w\.wake_at, k\.until\)/,
+    to: "least(l.wake_at, w.wake_at)",
+    overlapping: true,
+    keeping: true,
+    shows: ADMITS,
+  },
+  "a slot stays kept for a partition after its time": {
+    shownBy: 121,
+    of: "_limiters_now",
+    from: /case when l\.reserved_until > p_now then l\.reserved_for end as reserved_for/,
+    to: "l.reserved_for",
+    overlapping: true,
+    keeping: true,
+    shows: ADMITS,
   },
   "who waits for a limiter is never woken": {
     shownBy: 51,

@@ -66,7 +66,9 @@ interface Snapshot {
     inFlight: number;
     learnt: number | null;
     lag: number | null;
-    reserved: boolean;
+    /** The partition for which a slot is kept, and until when. */
+    reservedFor: string | null;
+    reservedUntil: number | null;
     spent: readonly { at: string; cost: number }[];
   }[];
   readonly partitions: readonly {
@@ -83,7 +85,9 @@ interface Snapshot {
 const SNAPSHOT = `select json_build_object(
   'limiters', (select coalesce(json_agg(json_build_object('name', l.gate, 'key', l.scope_key, 'tokens', l.tokens,
       'filledAt', extract(epoch from l.refilled_at) * 1000, 'inFlight', l.in_flight, 'learnt', l.current_max,
-      'lag', l.lag_ewma_ms, 'reserved', l.reserved_for is not null, 'spent', l.spent)), '[]')
+      'lag', l.lag_ewma_ms, 'reservedUntil', extract(epoch from l.reserved_until) * 1000,
+      'reservedFor', (select q.key from dispatch_policy._private_partitions q where q.id = l.reserved_for),
+      'spent', l.spent)), '[]')
     from dispatch_policy._private_limiters l where l.policy_id = p.id and l.kind <> 'ahead'),
   'partitions', (select coalesce(json_agg(json_build_object('key', q.key, 'decayed', q.decayed_admits,
       'decayedAt', extract(epoch from q.decayed_at) * 1000, 'fairKey', q.fair_key, 'visited', q.visited) order by q.key), '[]')
@@ -353,9 +357,12 @@ class Run {
     }
     // a clock that went back finds partitions that were told to come back later
     if (this.#now < this.#latest) return;
-    const reserved = this.#snapshot.limiters.some((limiter) => limiter.reserved);
-    if (!reserved)
-      same("partitions that wait although they could go", this.#model.idle(this.#now).join(" "), "");
+    const kept = new Map(
+      this.#snapshot.limiters
+        .filter(({ reservedFor, reservedUntil }) => reservedFor !== null && reservedUntil! > this.#now)
+        .map(({ name, key, reservedFor }) => [limiterName(name, key), reservedFor!]),
+    );
+    same("partitions that wait although they could go", this.#model.idle(this.#now, kept).join(" "), "");
   }
 
   /** As if every partition's time had come and every limiter had said it has room. */

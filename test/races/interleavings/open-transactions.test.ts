@@ -1,6 +1,6 @@
 // What ticks and releases do beside transactions that others leave open, and how they end when their own is cut.
 import test from "ava";
-import { concurrency, engine, until } from "../../helpers/engine.ts";
+import { concurrency, engine, type StageOptions, until } from "../../helpers/engine.ts";
 import { failJob, fetchJob } from "../../helpers/native.ts";
 
 const ROOMY = { gates: [concurrency(9, { name: "all", scope: "policy" })] };
@@ -55,7 +55,11 @@ test("a keyed job that an open transaction replaces holds up neither tick nor un
 });
 
 /** What an application may leave open that Graphile Worker's own functions then wait for. */
-const WAITED_FOR: Record<string, { opens: string; stages: object; rolledBack?: true }> = {
+const WAITED_FOR: Record<string, { opens: string; stages: StageOptions; rolledBack?: true }> = {
+  "a task that is new": {
+    opens: "select graphile_worker.add_job('fresh')",
+    stages: { task: "fresh" },
+  },
   "a queue that is new": {
     opens: "select graphile_worker.add_job('other', queue_name => 'new')",
     stages: { queueName: "new" },
@@ -70,7 +74,7 @@ const WAITED_FOR: Record<string, { opens: string; stages: object; rolledBack?: t
 for (const [what, { opens, stages, rolledBack }] of Object.entries(WAITED_FOR)) {
   for (const end of rolledBack ? ["rollback"] : ["commit", "rollback"]) {
     test(`${what}, in an open transaction, delays the jobs that need it, and no others: ${end}`, async (t) => {
-      const world = await engine(t, ROOMY);
+      const world = await engine(t, { ...ROOMY, otherTasks: ["fresh"] });
       await world.stage("b");
       await world.passes();
       const [running] = await world.inFlight("b");

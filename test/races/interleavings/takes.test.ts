@@ -90,6 +90,44 @@ test("a take that stays open delays the jobs of its key, and no others", async (
   t.is((await it.passes()) + (await goesOfFive(it, "a")), 2);
 });
 
+const LOCKED: Record<string, (it: Engine, by: Queryable) => Promise<unknown>> = {
+  "another take": (_, by) => take(by, "a"),
+  "a router that makes it": async (it, by) => {
+    await it.stage("a");
+    return it.route(by);
+  },
+  "an application that locks its row": async (it, by) => {
+    await take(it.pool, "a");
+    return by.query(
+      "select from dispatch_policy._private_limiters where gate = 'own' and scope_key = 'a' for update",
+    );
+  },
+};
+
+for (const [who, lock] of Object.entries(LOCKED)) {
+  test(`a take gives up by its own bound, whatever the session's is, while ${who} has the bucket`, async (t) => {
+    const it = await engine(t, OWN);
+    const [other, app] = [await it.session(), await it.session()];
+    await other.query("begin");
+    await lock(it, other);
+    // far longer than the bound: a take that waits on gets its token after it
+    const holding = other.query("select pg_sleep(15)").then(() => other.query("commit"));
+    holding.catch(() => {});
+    for (const patience of ["0", "1min"]) {
+      await app.query(`set lock_timeout = '${patience}'`);
+      const now = new Date();
+      const { rows } = await app.query("select * from dispatch_policy.take('p', 'own', 'a', now => $1)", [
+        now,
+      ]);
+      t.deepEqual(rows, [{ taken: false, retry_at: new Date(now.getTime() + 250) }]);
+    }
+    await it.pool.query("select pg_cancel_backend($1)", [other.pid]);
+    await t.throwsAsync(holding, { message: /canceling statement/ });
+    await other.query("rollback");
+    t.true((await take(app, "a")).taken);
+  });
+}
+
 for (const patience of ["1s", "10ms"]) {
   test(`a take and a router wait for each other's new bucket: the take gives up, deadlock_timeout ${patience}`, async (t) => {
     const it = await engine(t, OWN);
