@@ -49,7 +49,9 @@ test("slotTimeout: the next job starts, and the late end of the first gives noth
     changed: 1,
   });
   await until("it is logged", () =>
-    worker.log.some(({ level, message }) => level === "warning" && message.includes("1 slot past its slotTimeout")),
+    worker.log.some(
+      ({ level, message }) => level === "warning" && message.includes("1 slot past its slotTimeout"),
+    ),
   );
   ends[0]!();
   await worker.sees("job:success");
