@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { adoptCommand } from "./adopt.ts";
+import { explainCommand } from "./explain.ts";
 import { handBackCommand } from "./hand-back.ts";
 import { migrateCommand } from "./migrate.ts";
 import { removePolicyCommand } from "./remove-policy.ts";
@@ -16,6 +17,7 @@ interface Command {
 const COMMANDS: Record<string, Command> = {
   migrate: migrateCommand,
   adopt: adoptCommand,
+  explain: explainCommand,
   "hand-back": handBackCommand,
   "remove-policy": removePolicyCommand,
   uninstall: uninstallCommand,

@@ -49,6 +49,7 @@ export const ARGUMENTS = {
   run_at: "time",
   for: "interval",
   set: "jsonb",
+  id: "id",
   job_id: "id",
   after: "id",
   ids: "ids",

@@ -3,7 +3,7 @@ import { CAP_KINDS, type CapKind } from "../gates/index.ts";
 import type { JsonObject } from "../policy/policy.ts";
 import { checkPolicy, type OperateContext } from "./call.ts";
 import { spelled } from "./rows.ts";
-import { checkVerb, type PartitionTarget } from "./targets.ts";
+import { checkVerb } from "./targets.ts";
 
 const REASONS_OF_NO_KIND = [
   "throttle_empty",
@@ -83,62 +83,6 @@ export interface PartitionStatus {
   createdAt: Date;
 }
 
-/**
- * Why a job or a partition waits.
- *
- * For a partition it is its {@link PartitionStatus}. For a staged job it is its row of the view `staged_jobs`, with the
- * state of its partition. For a job in flight it is its row of the view `in_flight_jobs`. For any other job there is only
- * the reason, which is null.
- */
-export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "partition" | "reason">> {
-  /** Null: it does not wait. */
-  reason: Reason | null;
-  /** For a staged job its id, for a partition the id of its row. */
-  id?: string;
-  /** The partition's key; null for a job whose key is not worked out yet. */
-  partition?: string | null;
-  /** Its task. */
-  taskIdentifier?: string;
-  /** Tokens the job takes from each throttle. */
-  cost?: number;
-  /** Graphile Worker's id: of a job in flight, or of a failed one that waits for its retry. */
-  jobId?: string | null;
-
-  // of a staged job
-  /** Graphile Worker's queue; null: none. */
-  queueName?: string | null;
-  /** When it is due; null: never. */
-  runAt?: Date | null;
-  /** Lower goes first. */
-  priority?: number;
-  /** How many times it may start; null: Graphile Worker's default, 25. */
-  maxAttempts?: number | null;
-  /** Its job key; null: none. */
-  jobKey?: string | null;
-  /** Graphile Worker's flags; null: none. */
-  flags?: readonly string[] | null;
-  /** Its payload. */
-  payload?: unknown;
-  /** The error of Graphile Worker, or of a function of the policy, because of which the job was set aside. */
-  error?: string | null;
-  /** How many times it was set aside. */
-  failures?: number;
-  /** When a job that was set aside is tried again. */
-  retryAt?: Date | null;
-
-  // of a job in flight
-  /** The id it had in staging. */
-  stagedId?: string;
-  /** When it was admitted. */
-  admittedAt?: Date;
-  /** When a worker fetched it; null: not yet. */
-  startedAt?: Date | null;
-  /** The worker that runs it. */
-  workerId?: string | null;
-  /** How many times it was started; null: Graphile Worker no longer has it, and a sweep gives its slot back. */
-  attempts?: number | null;
-}
-
 /** Selects partitions. */
 export interface PartitionsQuery {
   policy?: string | undefined;
@@ -150,8 +94,6 @@ export interface PartitionsQuery {
   limit?: number | undefined;
 }
 
-const ID = parameter(1, "id");
-const WHERE_ONE = `where policy = ${parameter(1, "text")} and partition = ${parameter(2, "text")}`;
 const [POLICY, SEARCH, AFTER] = [parameter(1, "text"), parameter(2, "text"), parameter(3, "text")];
 const WHERE_ASKED = `where (${POLICY} is null or policy = ${POLICY})
   and (${SEARCH} is null or strpos(partition, ${SEARCH}) > 0) and (${AFTER} is null or partition > ${AFTER})
@@ -159,34 +101,6 @@ const WHERE_ASKED = `where (${POLICY} is null or policy = ${POLICY})
 
 /** A view's row, as PostgreSQL spells it. */
 type Row = Record<string, unknown>;
-
-/** Documented at {@link Operate.explain}. */
-export async function explain(
-  { withPgClient, engine }: OperateContext,
-  options: { id: string } | PartitionTarget,
-): Promise<Explanation> {
-  const byId = typeof options === "object" && options !== null && "id" in options;
-  checkVerb("explain", options, byId ? { needs: ["id"] } : { needs: ["policy", "partition"] });
-  return withPgClient(async (client) => {
-    const state = (policy: unknown, partition: unknown) =>
-      engine.view<Row>(client, "partitions", WHERE_ONE, [policy, partition]);
-    if (!byId) {
-      await checkPolicy(client, engine, options.policy);
-      const [row = {}] = await state(options.policy, options.partition);
-      return spelled<Explanation>({ ...row, reason: row.reason ?? null });
-    }
-    const [job] = await engine.view<Row>(client, "staged_jobs", `where id = ${ID} or job_id = ${ID}`, [
-      options.id,
-    ]);
-    if (job) {
-      const [row = {}] = await state(job.policy, job.partition);
-      return spelled<Explanation>({ ...row, ...job, reason: job.reason ?? row.reason ?? null });
-    }
-    const admitted = `where staged_id = ${ID} or job_id = ${ID}`;
-    const [running = {}] = await engine.view<Row>(client, "in_flight_jobs", admitted, [options.id]);
-    return spelled<Explanation>({ ...running, reason: null });
-  });
-}
 
 /** Documented at {@link Operate.partitions}. */
 export async function partitions(

@@ -3,9 +3,10 @@ import type { TickResult } from "../admit/tick.ts";
 import type { Until } from "../policy/policy.ts";
 import type { AdmitOptions } from "./admit.ts";
 import type { AdoptOptions } from "./adopt.ts";
+import type { Explanation } from "./explain.ts";
 import type { HandBackOptions } from "./hand-back.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
-import type { Explanation, PartitionStatus, PartitionsQuery } from "./look.ts";
+import type { PartitionStatus, PartitionsQuery } from "./look.ts";
 import type { PauseOptions } from "./pause.ts";
 import type { ReleaseSlotsOptions } from "./release-slots.ts";
 import type { RemoveOptions } from "./remove.ts";
@@ -219,14 +220,15 @@ export interface Operate {
   ): Promise<{ taken: boolean; retryAt: Date | null }>;
 
   /**
-   * Why a job or a partition waits, and its state. The job's `id` is Graphile Worker's or the staged one.
+   * Why a job, or a partition's next job, waits: the reason and its gate, and when that ends. It also says what each gate
+   * has left, who occupies its slots, who stopped or limited the job, and its place in line. `sentence` says it in words.
+   * The job's `id` is Graphile Worker's or the staged one.
    *
-   * `reason` is null if it does not wait. An admitted job has `admittedAt`, and `startedAt` once it was fetched. A job that
-   * is neither staged nor in flight, and an unknown partition, have only the reason null.
+   * A job that has finished is `unknown`, because Graphile Worker keeps none.
    *
    * @throws {ArgumentError} unless either `id` or `policy` and `partition` are given
    * @throws {UnknownPolicyError} for a policy nobody declared
-   * @example const { reason, blockedOn, eligibleAt } = await utils.explain({ policy: "fetch_endpoint", partition: "ep1" });
+   * @example console.log((await utils.explain({ policy: "fetch_endpoint", partition: "ep1" })).sentence);
    */
   explain(options: { id: string } | PartitionTarget): Promise<Explanation>;
 

@@ -7,6 +7,21 @@ export function spelled<T>(row: object): T {
   ) as T;
 }
 
+/** The names of times in what a function returns as json, where they are texts. */
+const TIMES = new Set(["as_of", "next_at", "run_at", "started_at", "admitted_at", "since", "until"]);
+
+/** What a function returns as json, at all depths with names in camelCase and times as Dates. */
+export function spelledJson<T>(value: unknown): T {
+  if (Array.isArray(value)) return value.map((item) => spelledJson(item)) as T;
+  if (typeof value !== "object" || value === null) return value as T;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [
+      camelCase(name),
+      TIMES.has(name) && typeof inner === "string" ? new Date(inner) : spelledJson(inner),
+    ]),
+  ) as T;
+}
+
 function camelCase(column: string): string {
   return column.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 }

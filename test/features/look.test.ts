@@ -93,10 +93,12 @@ test("explain of a job: staged, admitted, gone", async (t) => {
   const admitted = await it.utils.explain({ id });
   t.like(admitted, { reason: null, stagedId: id, partition: "k", startedAt: null });
   t.true(admitted.admittedAt instanceof Date);
-  t.deepEqual(await it.utils.explain({ id: String(admitted.jobId) }), admitted);
+  const { asOf, ...again } = await it.utils.explain({ id: String(admitted.jobId) });
+  t.deepEqual({ asOf: admitted.asOf, ...again }, admitted);
+  t.true(asOf >= admitted.asOf);
   await it.utils.completeJobs([id]);
   await it.utils.sweep();
-  t.deepEqual(await it.utils.explain({ id }), { reason: null });
+  t.like(await it.utils.explain({ id }), { state: "unknown", reason: null });
 });
 
 /** The fields of a type: each has to be named, and no other may be. */
@@ -116,6 +118,8 @@ const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus>>({
   ...{ queueName: true, runAt: true, priority: true, maxAttempts: true, jobKey: true, flags: true },
   ...{ payload: true, error: true, failures: true, retryAt: true },
   ...{ stagedId: true, admittedAt: true, startedAt: true, workerId: true, attempts: true },
+  ...{ asOf: true, state: true, gate: true, nextAt: true, stop: true, gates: true, place: true },
+  ...{ tickedBy: true, sentence: true },
 });
 
 test("what is looked at has the fields its type says, in camelCase", async (t) => {
@@ -127,7 +131,7 @@ test("what is looked at has the fields its type says, in camelCase", async (t) =
   t.like(partition, { policy: "p", partition: "k", staged: 1, inFlight: 1, blockedOn: "concurrency" });
   t.true(partition?.createdAt instanceof Date);
   const ofPartition = await it.utils.explain({ policy: "p", partition: "k" });
-  t.deepEqual(ofPartition, { ...partition } as Explanation);
+  t.like(ofPartition, { ...partition, id: second?.id });
 
   const staged = await it.utils.explain({ id: second?.id ?? "" });
   const inFlight = await it.utils.explain({ id: first?.id ?? "" });

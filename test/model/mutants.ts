@@ -96,7 +96,7 @@ export const MUTANTS = {
   },
   "a rate counts for the time before it": {
     shownBy: 1108,
-    of: "_override_at",
+    of: "_override_id_at",
     from: /o\.began_at <= p_at and p_at < o\.until_at/,
     to: "o.began_at <= p_now and p_now < o.until_at",
     shows: /tokens|jobs admitted|wait although they could go/,

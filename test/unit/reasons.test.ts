@@ -8,6 +8,7 @@ import { REASONS } from "../../src/operate/look.ts";
 /** Where a reason is set, by a CASE. Whatever else is a text between `then` or `else` and the next word is no reason. */
 const SOURCES = [
   "admit/_lacks.sql",
+  "admit/_lack_reason.sql",
   "admit/_verdicts.sql",
   "operate/_shown_reason.sql",
   "views/staged_jobs.sql",
@@ -35,7 +36,9 @@ test("SQL produces the reasons of the list, and no other", (t) => {
   const produced = SOURCES.flatMap((source) => {
     const text = textOf(source);
     const whole = matches(text, /\b(?:then|else) '(\w+)'(?!\s*\|\|)/g);
-    const byKind = /else l\.kind \|\| '_full'/.test(text) ? CAP_KINDS.map((kind) => `${kind}_full`) : [];
+    const byKind = /else kind \|\| '_full'/.test(text)
+      ? [...CAP_KINDS, "ahead"].map((kind) => `${kind}_full`)
+      : [];
     return [...whole, ...byKind];
   });
   const known = new Set(produced.filter((text) => !NO_REASONS.includes(text)));

@@ -12,10 +12,7 @@ begin
           -- nobody is notified when Graphile Worker has recorded an end
           when l.ending > 0 then p_now + interval '10 milliseconds' end,
         case when l.id is null then 'concurrency_full'
-          when l.tokens is not null then case when l.rate <= 0 then 'rate_zero' else 'throttle_empty' end
-          when l.kind = 'ahead' then 'ahead_full'
-          when l.cap = 0 then 'max_zero'
-          else l.kind || '_full' end):::DISPATCH_POLICY_SCHEMA._private_lack
+          else :DISPATCH_POLICY_SCHEMA._lack_reason(l.kind, l.tokens, l.rate, l.cap) end):::DISPATCH_POLICY_SCHEMA._private_lack
     from unnest(p_leftovers) p
     cross join lateral unnest(p.limiter_ids) with ordinality u (id, ord)
     left join (

@@ -1,0 +1,48 @@
+-- What each gate says to a job of this cost, as a json array from narrow to broad scope, the ahead bound last. A gate is read without a lock: what it says is of one moment, and may be another at the next pass.
+--
+--   lacks     whether it has no room
+--   next_at   when it has room, if it counts tokens and lacks them; null: that depends on other jobs
+--   set_by    the override in force, with who set it; null: the numbers are the policy's, or of the job's context (`source`)
+--   kept_for  the partition for which a slot is reserved
+create or replace function :DISPATCH_POLICY_SCHEMA._explained_gates(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition :DISPATCH_POLICY_SCHEMA._private_partitions,
+  p_cost float8, p_now timestamptz
+) returns jsonb language plpgsql stable as $$
+begin
+  return (
+    select coalesce(jsonb_agg(jsonb_build_object(
+      'gate', n.gate,
+      'kind', n.kind,
+      'scope', (array['partition', 'key', 'policy', 'workers'])[n.breadth + 1],
+      'key', nullif(n.scope_key, ''),
+      'limit', case when n.tokens is null then jsonb_build_object('max', n.cap)
+        else jsonb_build_object('rate', n.rate, 'per', n.per, 'capacity', n.capacity, 'sliding', n.spent is not null) end,
+      'source', case when o.id is not null then 'override' when n.kind = 'ahead' then 'workers'
+        when jsonb_typeof(d.gate -> 'values') = 'null' then 'context' else 'policy' end,
+      'set_by', case when o.id is not null then jsonb_build_object('by', o.set_by, 'reason', o.reason,
+        'since', case when isfinite(o.from_at) then o.from_at else o.set_at end,
+        'until', nullif(o.until_at, 'infinity')) end,
+      'used', case when n.tokens is null then n.in_flight + n.ending else greatest(n.capacity - n.tokens, 0) end,
+      'free', case when n.tokens is not null then greatest(n.tokens, 0) when n.cap is not null then n.slots end,
+      'lacks', k.lacks,
+      'reason', case when k.lacks then k.reason end,
+      'next_at', case when k.lacks and n.tokens is not null and n.rate > 0 then
+        :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, p_cost, p_now) end,
+      'kept_for', (select r.key from :DISPATCH_POLICY_SCHEMA._private_partitions r where r.id = n.reserved_for),
+      'holders', case when n.tokens is null and k.lacks then :DISPATCH_POLICY_SCHEMA._holders(n.id) else '[]' end
+    ) order by u.ord), '[]')
+    from unnest((p_partition).limiter_ids) with ordinality u (id, ord)
+    join :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, (p_partition).limiter_ids, p_now, true) n on n.id = u.id
+    left join lateral (
+      select x.value as gate from jsonb_array_elements((p_policy).definition -> 'gates') x
+      where x.value ->> 'name' = n.gate
+    ) d on true
+    left join :DISPATCH_POLICY_SCHEMA._private_overrides o on o.id = :DISPATCH_POLICY_SCHEMA._override_id_at(
+      (p_policy).id, n.gate, n.scope_key, p_now, p_now)
+    cross join lateral (
+      select :DISPATCH_POLICY_SCHEMA._lacks_room(
+          n.slots, n.reserved_for, n.tokens, n.capacity, n.rate, (p_partition).id, p_cost) as lacks,
+        :DISPATCH_POLICY_SCHEMA._lack_reason(n.kind, n.tokens, n.rate, n.cap) as reason
+    ) k);
+end
+$$;

@@ -1,0 +1,21 @@
+-- The state of a job that does not wait in staging, by its staged id or Graphile Worker's, as json.
+create or replace function :DISPATCH_POLICY_SCHEMA._explained_run(p_id bigint)
+returns jsonb language sql stable as $$
+  select coalesce((
+    select jsonb_build_object(
+      'state', case when j.locked_at is not null then 'running' when j.attempts >= j.max_attempts then 'failed'
+        when f.job_id is not null then 'admitted' else 'plain' end,
+      'id', coalesce(f.staged_id::text, j.id::text), 'job_id', j.id::text, 'policy', p.name, 'partition', q.key,
+      'task_identifier', j.task_identifier, 'run_at', j.run_at, 'attempts', j.attempts, 'started_at', j.locked_at,
+      'worker_id', j.locked_by, 'error', j.last_error)
+    from (
+      select x.id from (select p_id as id union all
+        select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.staged_id = p_id) x
+    ) i
+    join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = i.id
+    left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.id
+    left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id
+    left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = f.partition_id
+    limit 1
+  ), jsonb_build_object('state', 'unknown', 'id', p_id::text));
+$$;

@@ -1,0 +1,64 @@
+-- An explanation in words, for somebody who does not know this package. See `explain` for its parts.
+create or replace function :DISPATCH_POLICY_SCHEMA._sentence(p_it jsonb, p_now timestamptz)
+returns text language plpgsql stable as $$
+declare
+  v_gate jsonb := (select g from jsonb_array_elements(p_it -> 'gates') g where g ->> 'gate' = p_it ->> 'gate');
+  v_oldest jsonb := v_gate -> 'holders' -> 0;
+  v_of text := 'gate "' || (p_it ->> 'gate') || '"' || coalesce(' of ' || (v_gate ->> 'key'), '');
+  v_until text := coalesce(' until ' || (p_it #>> '{stop,until}'), '');
+  v_because text := coalesce(' by ' || (p_it #>> '{stop,by}'), '') || coalesce(' (' || (p_it #>> '{stop,reason}') || ')', '');
+  v_why text;
+  v_more text := '';
+begin
+  v_why := case p_it ->> 'state'
+    when 'unknown' then 'Nothing is known of it: it has finished, was removed, or was never added'
+    when 'idle' then 'No job of the partition waits'
+    when 'failed' then 'It has failed for good, after ' || (p_it ->> 'attempts') || ' attempts: ' || coalesce(p_it ->> 'error', 'no error was recorded')
+    when 'running' then 'It has run for ' || :DISPATCH_POLICY_SCHEMA._in_words(
+      extract(epoch from p_now - (p_it ->> 'started_at')::timestamptz)::float8)
+    when 'admitted' then 'It was admitted, and a worker fetches it next'
+    when 'plain' then 'It is a job of Graphile Worker that no policy holds back'
+  end;
+  if v_why is not null then
+    return v_why || '.';
+  end if;
+  v_why := case p_it ->> 'reason'
+    when 'waiting_key' then 'A process that has the policy must work out its partition first'
+    when 'set_aside' then 'It was refused, and is tried again at ' || coalesce(p_it ->> 'next_at', 'a later time') || ': '
+      || coalesce(p_it ->> 'error', 'its row was locked')
+    when 'not_due' then 'It is due at ' || (p_it ->> 'next_at')
+    when 'paused' then 'The ' || (p_it #>> '{stop,what}') || ' was paused' || v_because || v_until
+    when 'held' then 'The partition is on hold' || v_because || v_until
+    when 'breaker_open' then 'The breaker has stopped the partition, because its jobs kept failing,' || v_until
+    when 'probing' then 'After a hold one job went first, and the others wait for its end'
+    when 'throttle_empty' then 'It waits for tokens of ' || v_of || ': ' || round((v_gate ->> 'free')::numeric, 2) || ' of '
+      || round((v_gate #>> '{limit,capacity}')::numeric, 2) || ' are left' || coalesce(
+        ', enough in ' || :DISPATCH_POLICY_SCHEMA._in_words(
+          extract(epoch from (p_it ->> 'next_at')::timestamptz - p_now)::float8), '')
+    when 'rate_zero' then 'The rate of ' || v_of || ' is 0: nothing goes until somebody raises it'
+    when 'max_zero' then 'The limit of ' || v_of || ' is 0: nothing goes until somebody raises it'
+    when 'ahead_full' then 'Enough jobs are admitted to keep the workers busy. It goes when they have run some'
+    when 'tick_budget' then 'The last pass admitted as many jobs of the policy as its budget allows. The next pass goes on'
+    when 'batch' then 'The last pass admitted as many jobs of the partition as its batch allows. The next pass goes on'
+    else case
+      when v_gate is not null then 'It waits for ' || v_of || ': ' || (v_gate ->> 'used') || ' of '
+        || (v_gate #>> '{limit,max}') || ' are in flight' || coalesce(
+          ', the oldest for ' || :DISPATCH_POLICY_SCHEMA._in_words(
+            extract(epoch from p_now - (v_oldest ->> 'admitted_at')::timestamptz)::float8)
+          || ' (job ' || (v_oldest ->> 'job_id') || ')', '')
+      else 'Nothing holds it back: it goes with one of the next passes' end
+  end;
+  if v_gate ->> 'source' = 'override' then
+    v_more := '. ' || coalesce(v_gate #>> '{set_by,by}', 'Somebody') || ' set this limit'
+      || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '') || coalesce(' until ' || (v_gate #>> '{set_by,until}'), '');
+  end if;
+  if (p_it #>> '{place,jobs_before}')::int > 0 then
+    v_more := v_more || '. ' || case when (p_it #>> '{place,jobs_before}')::int = 1 then '1 job of its partition goes'
+      else (p_it #>> '{place,jobs_before}') || ' jobs of its partition go' end || ' before it';
+  end if;
+  if p_it -> 'ticked_by' = 'null' then
+    v_more := v_more || '. No live worker runs the loop of this policy: at most the crontab''s tick admits jobs, once a minute';
+  end if;
+  return v_why || v_more || '.';
+end
+$$;

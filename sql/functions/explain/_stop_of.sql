@@ -1,0 +1,22 @@
+-- What stops a partition now, as json. `reason` is paused, held or breaker_open. `until` is when that ends, null if no time
+-- ends it. `stop` says who did it, and why. Null: nothing stops it.
+create or replace function :DISPATCH_POLICY_SCHEMA._stop_of(p_partition :DISPATCH_POLICY_SCHEMA._private_partitions)
+returns jsonb language sql stable as $$
+  select jsonb_build_object('reason', s.reason, 'until', u.until, 'stop', jsonb_build_object(
+    'what', case when s.of_policy then 'policy' else 'partition' end,
+    'by', case when s.of_policy then s.paused_by else (p_partition).stopped_by end,
+    'reason', case when s.of_policy then s.pause_reason else (p_partition).stop_reason end,
+    'until', u.until))
+  from (
+    select p.*, p.paused_until > clock_timestamp() as of_policy,
+      :DISPATCH_POLICY_SCHEMA._shown_reason(p.paused_until, (p_partition).paused_until, (p_partition).held_until,
+        (p_partition).stopped_by, null) as reason
+    from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = (p_partition).policy_id
+  ) s
+  cross join lateral (
+    select case s.reason when 'paused' then greatest(s.paused_until, (p_partition).paused_until)
+      else (p_partition).held_until end as at
+  ) t
+  cross join lateral (select case when isfinite(t.at) then t.at end as until) u
+  where s.reason is not null;
+$$;

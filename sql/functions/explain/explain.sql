@@ -1,0 +1,68 @@
+-- Why a job, or a partition's next job, waits, and what it waits for: as json, all read at one moment and without a lock.
+--
+--   as_of       the moment
+--   state       of a job: staged, parked (failed, waits for its retry), admitted, running, failed (for good), plain (of no
+--     policy's) or unknown. Of a partition: waiting, idle (no job waits) or unknown
+--   id, job_id, policy, partition, task_identifier, run_at, attempts, started_at, worker_id, error   as far as it has them
+--   reason      from the closed list; null: nothing holds it back
+--   gate        the name of the gate that the reason is about; null: the reason is about none
+--   next_at     when that ends, if a time ends it
+--   stop        who paused or held it, why and until when; null: nobody
+--   gates       see _explained_gates
+--   place       see _place_in_line
+--   ticked_by   the live worker pool that runs the loop of its shard; null: none does
+--   sentence    all that in words
+--
+-- Of a partition, `reason`, `gates` and `place` are those of its next job.
+create or replace function :DISPATCH_POLICY_SCHEMA.explain(
+  id bigint default null, policy text default null, partition text default null
+) returns jsonb language plpgsql stable
+security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_it jsonb;
+  v_job :DISPATCH_POLICY_SCHEMA._private_staged_jobs;
+  v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
+begin
+  if (explain.id is null) = (explain.policy is null or explain.partition is null) then
+    raise exception 'dispatch_policy: explain: give an id, or a policy and a partition; got id %, policy %, partition %',
+      coalesce(explain.id::text, 'null'), coalesce(quote_literal(explain.policy), 'null'),
+      coalesce(quote_literal(explain.partition), 'null') using errcode = 'DPARG';
+  end if;
+  if explain.id is not null then
+    select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = explain.id or s.parked_job_id = explain.id limit 1;
+    if v_job.id is null then
+      v_it := :DISPATCH_POLICY_SCHEMA._explained_run(explain.id);
+    end if;
+    select q.* into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_job.partition_id;
+  else
+    select q.* into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(
+      (:DISPATCH_POLICY_SCHEMA._policy(explain.policy)).name, explain.partition);
+    select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.partition_id = v_partition.id and s.due order by s.priority, s.run_at, s.id limit 1;
+    if v_job.id is null then
+      select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.partition_id = v_partition.id and not s.due order by coalesce(s.retry_at, s.run_at) limit 1;
+    end if;
+    if v_partition.id is null then
+      v_it := '{"state": "unknown"}';
+    elsif v_job.id is null then
+      v_it := jsonb_build_object('state', 'idle', 'reason', :DISPATCH_POLICY_SCHEMA._stop_of(v_partition) -> 'reason',
+        'stop', :DISPATCH_POLICY_SCHEMA._stop_of(v_partition) -> 'stop');
+    end if;
+    v_it := jsonb_build_object('policy', explain.policy, 'partition', explain.partition) || v_it;
+  end if;
+  if v_it is null then
+    v_it := :DISPATCH_POLICY_SCHEMA._explained_wait(v_job, v_partition, explain.id is null, v_now);
+    if explain.id is null then
+      v_it := v_it || '{"state": "waiting"}';
+    end if;
+  end if;
+  v_it := jsonb_build_object('as_of', v_now, 'reason', null, 'gate', null, 'next_at', null, 'stop', null, 'gates', '[]'::jsonb,
+    'place', null) || v_it;
+  return v_it || jsonb_build_object('sentence', :DISPATCH_POLICY_SCHEMA._sentence(v_it, v_now));
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.explain from public;

@@ -1,0 +1,197 @@
+import { parameter } from "../db/engine.ts";
+import { asOurs, type OperateContext } from "./call.ts";
+import type { PartitionStatus, Reason } from "./look.ts";
+import { spelled, spelledJson } from "./rows.ts";
+import { checkVerb, type PartitionTarget } from "./targets.ts";
+
+/** A pause or a hold. */
+export interface Stop {
+  what: "policy" | "partition";
+  /** Who did it. */
+  by: string | null;
+  /** The reason that they gave. */
+  reason: string | null;
+  /** Its end; null: until `resume`. */
+  until: Date | null;
+}
+
+/** What a gate says to a job. It is read without a lock, and may be different at the next pass. */
+export interface ExplainedGate {
+  /** Its name; `ahead` for the bound that keeps jobs just ahead of the workers. */
+  gate: string;
+  kind: string;
+  /** What it counts over. */
+  scope: "partition" | "key" | "policy" | "workers";
+  /** The key of that; null: there is none. */
+  key: string | null;
+  /** Its numbers now. `per` is in seconds; a `max` of null is no bound. */
+  limit: { max: number | null } | { rate: number; per: number; capacity: number; sliding: boolean };
+  /** Where the numbers come from: the policy, the job's context, an operator's limit, or the workers' pace. */
+  source: "policy" | "context" | "override" | "workers";
+  /** The operator's limit in force; null: there is none. */
+  setBy: { by: string | null; reason: string | null; since: Date; until: Date | null } | null;
+  /** Slots that are occupied, or tokens that are missing from a full bucket. */
+  used: number;
+  /** Slots or tokens that are left; null: no bound. */
+  free: number | null;
+  /** Whether it has no room for the job. */
+  lacks: boolean;
+  /** The reason that it would give; null: it has room. */
+  reason: Reason | null;
+  /** When it has the tokens; null: it has room, or that depends on other jobs. */
+  nextAt: Date | null;
+  /** The key of the partition for which a slot is reserved; null: none is. */
+  keptFor: string | null;
+  /** The five jobs that have occupied its slots for longest, if it has no room. */
+  holders: readonly Holder[];
+}
+
+/** A job that occupies a slot. */
+export interface Holder {
+  /** Graphile Worker's id. */
+  jobId: string;
+  partition: string;
+  admittedAt: Date;
+  /** When a worker fetched it; null: not yet. */
+  startedAt: Date | null;
+  /** The worker that runs it. */
+  workerId: string | null;
+}
+
+/** Where a job stands. */
+export interface Place {
+  /** Due jobs of its partition that go before it; 10,000: so many, or more. Null: it is not due. */
+  jobsBefore: number | null;
+  /** Partitions that go before its own, as of the last look at each; 1,000: so many, or more. Null: not in line. */
+  partitionsBefore: number | null;
+}
+
+/**
+ * Why a job, or a partition's next job, waits.
+ *
+ * The fields up to `sentence` are of one moment. The others are rows of views, read right after it. A partition has its
+ * {@link PartitionStatus}. A staged job has its row of `staged_jobs`, and the state of its partition. A job in flight has
+ * its row of `in_flight_jobs`.
+ */
+export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "partition" | "reason">> {
+  /** The moment. */
+  asOf: Date;
+  /**
+   * Of a job: `staged`; `parked`, it has failed and waits for its retry; `admitted`; `running`; `failed`, for good; `plain`,
+   * no policy's; or `unknown`. Of a partition: `waiting`; `idle`, no job waits; or `unknown`.
+   */
+  state: "staged" | "parked" | "admitted" | "running" | "failed" | "plain" | "waiting" | "idle" | "unknown";
+  /** Null: nothing holds it back. */
+  reason: Reason | null;
+  /** The gate that the reason is about, by name; null: it is about none. */
+  gate: string | null;
+  /** When what the reason names ends; null: no time ends it. */
+  nextAt: Date | null;
+  /** Who paused or held it; null: nobody. */
+  stop: Stop | null;
+  /** What each gate says to the job, from narrow to broad scope, the ahead bound last. */
+  gates: readonly ExplainedGate[];
+  /** Where it stands; null: it does not wait. */
+  place: Place | null;
+  /** The live worker pool that runs the loop of its shard; null: none does. Missing unless it waits. */
+  tickedBy?: { poolId: string; host: string | null; pid: number | null } | null;
+  /** All that in words. */
+  sentence: string;
+
+  /** For a staged job its id, for a partition the id of its row. */
+  id?: string;
+  /** The partition's key; null for a job whose key is not worked out yet. */
+  partition?: string | null;
+  /** Its task. */
+  taskIdentifier?: string;
+  /** Tokens the job takes from each throttle. */
+  cost?: number;
+  /** Graphile Worker's id: of a job in flight, or of a failed one that waits for its retry. */
+  jobId?: string | null;
+
+  // of a staged job
+  /** Graphile Worker's queue; null: none. */
+  queueName?: string | null;
+  /** When it is due; null: never. */
+  runAt?: Date | null;
+  /** Lower goes first. */
+  priority?: number;
+  /** How many times it may start; null: Graphile Worker's default, 25. */
+  maxAttempts?: number | null;
+  /** Its job key; null: none. */
+  jobKey?: string | null;
+  /** Graphile Worker's flags; null: none. */
+  flags?: readonly string[] | null;
+  /** Its payload. */
+  payload?: unknown;
+  /** The error of Graphile Worker, or of a function of the policy, because of which the job was set aside. */
+  error?: string | null;
+  /** How many times it was set aside. */
+  failures?: number;
+  /** When a job that was set aside is tried again. */
+  retryAt?: Date | null;
+
+  // of a job in flight
+  /** The id it had in staging. */
+  stagedId?: string;
+  /** When it was admitted. */
+  admittedAt?: Date;
+  /** When a worker fetched it; null: not yet. */
+  startedAt?: Date | null;
+  /** The worker that runs it. */
+  workerId?: string | null;
+  /** How many times it was started; null: Graphile Worker no longer has it, and a sweep gives its slot back. */
+  attempts?: number | null;
+}
+
+/** A view's row, as PostgreSQL spells it. */
+type Row = Record<string, unknown>;
+
+const ID = parameter(1, "id");
+const WHERE_ONE = `where policy = ${parameter(1, "text")} and partition = ${parameter(2, "text")}`;
+
+/** What the SQL function answers, all of one moment. */
+export type Answer = Pick<
+  Explanation,
+  | ("asOf" | "state" | "reason" | "gate" | "nextAt" | "stop" | "gates" | "place" | "tickedBy" | "sentence")
+  | ("id" | "jobId" | "policy" | "partition" | "taskIdentifier" | "runAt" | "attempts" | "error")
+  | ("startedAt" | "workerId")
+>;
+
+/** Asks the SQL function. It takes the right to call that, and no other. */
+export async function ask(
+  context: OperateContext,
+  options: { id: string } | PartitionTarget,
+): Promise<Answer> {
+  const { withPgClient, engine } = context;
+  checkVerb("explain", options, isById(options) ? { needs: ["id"] } : { needs: ["policy", "partition"] });
+  const [answer] = await asOurs(
+    () => withPgClient((client) => engine.call<{ explain: object }>(client, "explain", options)),
+    context,
+  );
+  return spelledJson<Answer>(answer?.explain);
+}
+
+/** Documented at {@link Operate.explain}. */
+export async function explain(
+  context: OperateContext,
+  options: { id: string } | PartitionTarget,
+): Promise<Explanation> {
+  const { withPgClient, engine } = context;
+  const answer = await ask(context, options);
+  const row = await withPgClient(async (client) => {
+    const state = async (policy: unknown, partition: unknown) =>
+      (await engine.view<Row>(client, "partitions", WHERE_ONE, [policy, partition]))[0];
+    if (!isById(options)) return state(options.policy, options.partition);
+    const staged = `where id = ${ID} or job_id = ${ID}`;
+    const [job] = await engine.view<Row>(client, "staged_jobs", staged, [options.id]);
+    if (job) return { ...(await state(job.policy, job.partition)), ...job };
+    const admitted = `where staged_id = ${ID} or job_id = ${ID}`;
+    return (await engine.view<Row>(client, "in_flight_jobs", admitted, [options.id]))[0];
+  });
+  return { ...spelled<Row>(row ?? {}), ...answer };
+}
+
+function isById(options: object): options is { id: string } {
+  return typeof options === "object" && options !== null && "id" in options;
+}

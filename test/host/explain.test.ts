@@ -1,0 +1,95 @@
+// The command that says why a job waits: run as a user runs it, as a role that may only look.
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test, { type ExecutionContext } from "ava";
+import { concurrency, definePolicy, makePolicyUtils } from "../../src/index.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+
+const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const work = definePolicy("work", {
+  context: (payload) => payload as { k: string },
+  partitionBy: "k",
+  gates: [concurrency({ max: 1 }), concurrency({ name: "account", scope: () => "acme", max: 1 })],
+});
+
+async function explain(url: string, ...args: string[]) {
+  const env = { ...process.env, DATABASE_URL: url, NODE_NO_WARNINGS: "1" };
+  const answer = await promisify(execFile)(process.execPath, [MAIN, "explain", ...args], { env }).catch(
+    (error) => error,
+  );
+  const { stdout, stderr, code = 0 } = answer as { stdout: string; stderr: string; code?: number };
+  return { stdout, stderr, code };
+}
+
+/** Partition b waits for the account's only slot, which partition a's job occupies. */
+async function world(t: ExecutionContext) {
+  const { pool, url } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
+  t.teardown(() => utils.release());
+  const [first, second] = await utils.addJobs([
+    { identifier: "work", payload: { k: "a" } },
+    { identifier: "work", payload: { k: "b" } },
+  ]);
+  await utils.tick({ policy: "work" });
+  const { rows } = await pool.query("select job_id from dispatch_policy.in_flight_jobs");
+  return { pool, url, utils, first: first!.id, second: second!.id, holder: rows[0].job_id as string };
+}
+
+test("by the job's id or by its partition: the reason, the sentence, each gate and who occupies its slot", async (t) => {
+  const { url, utils, second, holder } = await world(t);
+  await utils.setLimit({ policy: "work", gate: "account", set: { max: 1 }, by: "ana", reason: "invoice" });
+  const job = await explain(url, second);
+  t.is(job.code, 0, job.stderr);
+  const [head, sentence, own, account, slot] = job.stdout.split("\n");
+  t.is(head, `work/b ${second}  staged  concurrency_full`);
+  t.regex(
+    sentence!,
+    new RegExp(`^It waits for gate "account" of acme: 1 of 1 are in flight, .* \\(job ${holder}\\)`),
+  );
+  t.regex(sentence!, /ana set this limit \(invoice\)/);
+  t.is(own, "  - concurrency of b: 1 of 1 slots free");
+  t.is(account, "  x account of acme: 0 of 1 slots free; set by ana");
+  t.regex(slot!, new RegExp(`^ {6}job ${holder} of a since `));
+  const partition = await explain(url, "--policy", "work", "--partition", "b");
+  t.is(partition.stdout.split("\n")[0], "work/b  waiting  concurrency_full");
+});
+
+test("--json prints what the utils return, of one moment", async (t) => {
+  const { url, utils, first, second } = await world(t);
+  for (const id of [first, second]) {
+    const { stdout } = await explain(url, id, "--json");
+    const { asOf, sentence, ...printed } = JSON.parse(stdout);
+    t.like(JSON.parse(JSON.stringify(await utils.explain({ id }))), printed);
+    t.deepEqual([typeof asOf, typeof sentence], ["string", "string"]);
+  }
+});
+
+test("what it cannot answer: an unknown job is no failure, a wrong call and an unknown policy are", async (t) => {
+  const { url } = await world(t);
+  const unknown = await explain(url, "999999");
+  t.like(unknown, { code: 0, stderr: "" });
+  t.regex(unknown.stdout, /unknown\nNothing is known of it/);
+  t.regex((await explain(url)).stderr, /give one job's id, or --policy NAME and --partition KEY/);
+  t.regex((await explain(url, "--policy", "nope", "--partition", "a")).stderr, /unknown policy "?nope/i);
+});
+
+test("a role that only looks may ask, and asking sets nothing up", async (t) => {
+  const { url, pool, second } = await world(t);
+  const role = `reader_${new URL(url).pathname.slice(1)}`;
+  await pool.query(`create role ${role} login password 'x'`);
+  t.teardown(() => pool.query(`drop owned by ${role}; drop role ${role}`));
+  await pool.query(`grant usage on schema dispatch_policy to ${role};
+    grant execute on function dispatch_policy.explain, dispatch_policy._limiter_shown to ${role};
+    grant select on dispatch_policy.policies, dispatch_policy.partitions, dispatch_policy.in_flight_jobs to ${role}`);
+  const asReader = new URL(url);
+  asReader.username = role;
+  asReader.password = "x";
+  const { stdout, stderr } = await explain(asReader.href, second);
+  t.regex(stdout, /concurrency_full/, stderr);
+  await pool.query("drop schema dispatch_policy cascade");
+  t.not((await explain(url, second)).code, 0);
+  const { rows } = await pool.query("select to_regnamespace('dispatch_policy') as there");
+  t.is(rows[0].there, null);
+});

@@ -1,0 +1,263 @@
+// Why a job waits: each cause is planted, and `explain` names it, its gate, who holds it, its end and its author.
+import test, { type ExecutionContext } from "ava";
+import {
+  concurrency,
+  type Engine,
+  type EngineOptions,
+  engine,
+  sliding,
+  type TestGate,
+  throttle,
+} from "../helpers/engine.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: json of any shape
+type Explained = any;
+
+/** As an id, or as a policy and a partition. */
+async function explain({ pool }: Engine, id: string | { partition: string }): Promise<Explained> {
+  const { rows } = await (typeof id === "string"
+    ? pool.query("select dispatch_policy.explain($1::bigint) as it", [id])
+    : pool.query("select dispatch_policy.explain(policy => 'p', partition => $1) as it", [id.partition]));
+  return rows[0].it;
+}
+
+/** A job of partition a waits behind one of partition b, which was admitted. */
+async function waiting(
+  t: ExecutionContext,
+  gates: readonly TestGate[],
+  options: Partial<EngineOptions> = {},
+) {
+  const world = await engine(t, { gates, ...options });
+  await world.stage("b");
+  t.is(await world.passes(), 1);
+  const [id] = await world.stage("a");
+  t.is(await world.passes(), 0);
+  const [holder] = await world.inFlight();
+  return { world, id: id!, holder: holder! };
+}
+
+/** The explanation of a job, which that of its partition agrees with. */
+async function agreed(t: ExecutionContext, world: Engine, id: string): Promise<Explained> {
+  const job = await explain(world, id);
+  const partition = await explain(world, { partition: "a" });
+  for (const part of ["reason", "gate", "stop"]) t.deepEqual(partition[part], job[part], part);
+  return job;
+}
+
+test("throttled: the gate, the tokens and the next time", async (t) => {
+  const { world, id } = await waiting(t, [throttle(1, { per: 3600, scope: "policy", name: "partner" })]);
+  const it = await agreed(t, world, id);
+  t.like(it, { state: "staged", reason: "throttle_empty", gate: "partner", policy: "p", partition: "a" });
+  const [gate] = it.gates;
+  t.like(gate, { lacks: true, scope: "policy", key: null, source: "policy", set_by: null, holders: [] });
+  t.like(gate.limit, { rate: 1, per: 3600, capacity: 1, sliding: false });
+  const wait = new Date(it.next_at).getTime() - new Date(it.as_of).getTime();
+  t.true(wait > 3_500_000 && wait <= 3_600_000, `${wait}`);
+  t.regex(
+    it.sentence,
+    /^It waits for tokens of gate "partner": 0\.0\d of 1\.00 are left, enough in (59|60) min\./,
+  );
+});
+
+test("throttled by a sliding window: the next time is when enough has left it", async (t) => {
+  const { world, id } = await waiting(t, [sliding(1, { per: 100, scope: "policy", name: "window" })]);
+  const it = await explain(world, id);
+  t.like(it, { reason: "throttle_empty", gate: "window" });
+  t.true(it.gates[0].limit.sliding);
+  const wait = new Date(it.next_at).getTime() - new Date(it.as_of).getTime();
+  t.true(wait > 0 && wait <= 100_000, `${wait}`);
+});
+
+test("its own slot is full: who holds it", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const [, id] = await world.stage(["a", "a"]);
+  t.is(await world.passes(2), 1);
+  const [holder] = await world.inFlight();
+  await world.pool.query(
+    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'worker-1', attempts = 1 where id = $1",
+    [holder],
+  );
+  const it = await agreed(t, world, id!);
+  t.like(it, { reason: "concurrency_full", gate: "concurrency", next_at: null });
+  t.like(it.gates[0], { used: 1, free: 0, lacks: true, scope: "partition", key: "a" });
+  t.like(it.gates[0].holders[0], { job_id: holder, partition: "a", worker_id: "worker-1" });
+  t.regex(
+    it.sentence,
+    new RegExp(
+      `^It waits for gate "concurrency" of a: 1 of 1 are in flight, the oldest for .* \\(job ${holder}\\)\\.`,
+    ),
+  );
+  const running = await explain(world, holder!);
+  t.like(running, { state: "running", job_id: holder, policy: "p", partition: "a", worker_id: "worker-1" });
+  t.regex(running.sentence, /^It has run for /);
+});
+
+test("a shared slot is full: another partition's job holds it", async (t) => {
+  const { world, id, holder } = await waiting(t, [concurrency(1, { name: "account", scope: () => "acme" })]);
+  const it = await agreed(t, world, id);
+  t.like(it, { reason: "concurrency_full", gate: "account" });
+  t.like(it.gates[0], { scope: "key", key: "acme" });
+  t.like(it.gates[0].holders[0], { job_id: holder, partition: "b" });
+  t.like(await explain(world, holder), { state: "admitted", reason: null });
+});
+
+test("a limit that somebody set: who, why and until when", async (t) => {
+  const { world, id } = await waiting(t, [concurrency(5, { name: "account", scope: "policy" })], {
+    ahead: 1,
+  });
+  await world.pool.query(
+    `select dispatch_policy.set_limit('p', 'account', '{"max": 1}', until => '2100-01-02T03:04Z',
+       reason => 'partner is down', by => 'ana')`,
+  );
+  const it = await explain(world, id);
+  const { set_by, source, limit } = it.gates[0];
+  t.like(set_by, { by: "ana", reason: "partner is down" });
+  t.is(new Date(set_by.until).toISOString(), "2100-01-02T03:04:00.000Z");
+  t.deepEqual([source, limit.max], ["override", 1]);
+  t.is(it.gate, "account", "of two gates without room, the one that a pass would name");
+  await world.pool.query(`select dispatch_policy.set_limit('p', 'account', '{"max": 0}', by => 'ana')`);
+  t.is((await explain(world, id)).gates[0].reason, "max_zero");
+});
+
+test("paused, and by whom: the policy, or the partition", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const [id] = await world.stage("a");
+  await world.route();
+  await world.pool.query("select dispatch_policy.pause('p', 'a', reason => 'invoice', by => 'bo')");
+  await world.route();
+  const partition = await agreed(t, world, id!);
+  t.like(partition, { reason: "paused", gate: null, next_at: null });
+  t.deepEqual(partition.stop, { what: "partition", by: "bo", reason: "invoice", until: null });
+  t.regex(partition.sentence, /^The partition was paused by bo \(invoice\)\./);
+  await world.pool.query("select dispatch_policy.pause('p', until => '2100-01-01T00:00Z', by => 'ana')");
+  const policy = await explain(world, id!);
+  t.is(policy.stop.what, "policy");
+  t.is(policy.stop.by, "ana");
+});
+
+test("held after a 429, and until when", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const [id] = await world.stage("a");
+  await world.route();
+  await world.pool.query(
+    "select dispatch_policy.hold('p', 'a', '2100-01-01T00:00Z', reason => '429', by => 'task')",
+  );
+  const it = await agreed(t, world, id!);
+  t.is(it.reason, "held");
+  t.is(new Date(it.next_at).toISOString(), "2100-01-01T00:00:00.000Z");
+  t.like(it.stop, { what: "partition", by: "task", reason: "429" });
+});
+
+test("the breaker, until its cooldown is over", async (t) => {
+  const world = await engine(t, {
+    gates: [],
+    breaker: { failures: 1, withinSeconds: 60, cooldownSeconds: 3600 },
+  });
+  await world.stage("a");
+  t.is(await world.passes(), 1);
+  const [job] = await world.inFlight();
+  await world.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+  await world.release([{ job: job!, ok: false }]);
+  await world.route();
+  const [id] = await world.stage(["a", "a"]);
+  await world.passes();
+  t.like(await agreed(t, world, id!), { reason: "breaker_open", gate: null });
+});
+
+test("a hold that is over: the others wait for the job that went first", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const [, id] = await world.stage(["a", "a"]);
+  await world.pool.query("select dispatch_policy.hold('p', 'a', \"for\" => '0')");
+  t.is(await world.passes(2), 1);
+  t.like(await agreed(t, world, id!), { reason: "probing", gate: null, next_at: null });
+});
+
+test("not yet due, set aside, or its key is not worked out: each says when it goes on, or what is missing", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const runAt = new Date("2100-01-01T00:00:00Z");
+  const [later, refused, unkeyed] = await world.stage(["a", "a", "a"], { runAt });
+  await world.route();
+  t.like(await explain(world, later!), { reason: "not_due", next_at: "2100-01-01T00:00:00+00:00" });
+  await world.pool.query(
+    `update dispatch_policy._private_staged_jobs set retry_at = '2100-01-01T00:00Z', error = 'no such plan' where id = $1`,
+    [refused],
+  );
+  const it = await explain(world, refused!);
+  t.like(it, { reason: "set_aside", error: "no such plan" });
+  t.regex(it.sentence, /no such plan/);
+  await world.pool.query(
+    "update dispatch_policy._private_staged_jobs set partition_id = null where id = $1",
+    [unkeyed],
+  );
+  t.like(await explain(world, unkeyed!), { reason: "waiting_key", policy: "p", partition: null });
+});
+
+test("a pass left it behind: the budget, or the batch; and how many go before it", async (t) => {
+  const budget = await engine(t, { gates: [], budget: 1 });
+  const ids = await budget.stage(["a", "a", "a"]);
+  t.is(await budget.passes(), 1);
+  const it = await explain(budget, ids[2]!);
+  t.is(it.reason, "tick_budget");
+  t.is(it.place.jobs_before, 1);
+  t.regex(it.sentence, /1 job of its partition goes before it/);
+  const batch = await engine(t, { gates: [], batchSize: 1 });
+  const [, second] = await batch.stage(["a", "a"]);
+  t.is(await batch.passes(), 1);
+  t.is((await explain(batch, second!)).reason, "batch");
+});
+
+test("enough is ahead of the workers", async (t) => {
+  const { world, id } = await waiting(t, [], { ahead: 1 });
+  const it = await agreed(t, world, id);
+  t.like(it, { reason: "ahead_full", gate: "ahead" });
+  t.like(it.gates[0], { scope: "workers", source: "workers" });
+});
+
+test("nobody ticks, and who does", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const [id] = await world.stage("a");
+  await world.route();
+  const it = await explain(world, id!);
+  t.is(it.ticked_by, null);
+  t.regex(it.sentence, /No live worker runs the loop of this policy/);
+  await world.pool.query("select dispatch_policy._worker_alive('pool', 1, '{p}', 'host', 7, '1 hour', '0')");
+  await world.pool.query("select from dispatch_policy._lease('pool', '{p}', null, '1 minute', true)");
+  const led = await explain(world, id!);
+  t.deepEqual(led.ticked_by, { pool_id: "pool", host: "host", pid: 7 });
+  t.is(led.sentence, "Nothing holds it back: it goes with one of the next passes.");
+});
+
+test("a job that failed: its retry, and for good; one that no policy has, and one that nobody knows", async (t) => {
+  const world = await engine(t, { gates: [] });
+  await world.stage("a");
+  t.is(await world.passes(), 1);
+  const [job] = await world.inFlight();
+  await world.pool.query(
+    `update graphile_worker._private_jobs set attempts = 25, last_error = 'boom' where id = $1`,
+    [job],
+  );
+  const failed = await explain(world, job!);
+  t.like(failed, { state: "failed", attempts: 25, error: "boom" });
+  t.is(failed.sentence, "It has failed for good, after 25 attempts: boom.");
+  const { rows } = await world.pool.query("select id from graphile_worker.add_job('plain')");
+  t.like(await explain(world, rows[0].id), { state: "plain", reason: null, policy: null });
+  t.like(await explain(world, "999999"), { state: "unknown", reason: null });
+  t.is((await explain(world, { partition: "nobody" })).state, "unknown");
+  await world.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+  await world.release([job!]);
+  t.like(await explain(world, { partition: "a" }), {
+    state: "idle",
+    sentence: "No job of the partition waits.",
+  });
+});
+
+test("what is asked must be a job or a partition", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const bad = { code: "DPARG", message: /give an id, or a policy and a partition/ };
+  await t.throwsAsync(world.pool.query("select dispatch_policy.explain()"), bad);
+  await t.throwsAsync(world.pool.query("select dispatch_policy.explain(policy => 'p')"), bad);
+  await t.throwsAsync(world.pool.query("select dispatch_policy.explain(1, 'p', 'a')"), bad);
+  await t.throwsAsync(world.pool.query("select dispatch_policy.explain(policy => 'q', partition => 'a')"), {
+    code: "DPPOL",
+  });
+});
