@@ -1,7 +1,7 @@
 // Adoption beside workers, producers, verbs and ticks: each job is in one place, and of two jobs of a key the newer counts.
 import test from "ava";
 import { concurrency, type Engine, engine, type Queryable } from "../../helpers/engine.ts";
-import { addPast, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 
 const ROOMY = { gates: [concurrency(9)], keyPath: "a" };
 const FULL = { gates: [concurrency(1)], keyPath: "a" };
@@ -216,6 +216,64 @@ test("an older one that was staged without knowing it, and commits while it is a
   await adopted;
   await adopt(it);
   t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
+});
+
+/**
+ * An adoption that has read its page, and waits for a job of the page that is being replaced. Once that is committed, it
+ * tries each job alone.
+ */
+async function adoptsLate(it: Engine): Promise<() => Promise<Step>> {
+  await it.waitsLong();
+  const [app, adopting] = [await it.session(), await it.session()];
+  await app.query("begin");
+  await add(it, "other", { key: "other", as: app });
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  return async () => {
+    await app.query("commit");
+    return adopted;
+  };
+}
+
+test("one that is staged once the job of its key has run is not dropped for it", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "other", { key: "other" });
+  const old = await add(it, "old", { key: "k" });
+  const goesOn = await adoptsLate(it);
+  await fetchJob(it, old);
+  await completeJob(it, old);
+  await stage(it, "new");
+  t.like(await goesOn(), { matched: 2, changed: 0 });
+  t.deepEqual((await places(it)).staged, ["new"]);
+});
+
+test("nor is it if the job of its key had failed before it ran", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "other", { key: "other" });
+  const old = await add(it, "old", { key: "k" });
+  await fetchJob(it, old);
+  await failJob(it, old, 0);
+  const goesOn = await adoptsLate(it);
+  await fetchJob(it, old);
+  await completeJob(it, old);
+  await stage(it, "new");
+  t.like(await goesOn(), { matched: 2, changed: 0 });
+  t.deepEqual((await places(it)).staged, ["new"]);
+});
+
+test("the copy of a job that is replaced and taken over while adoption waits is not dropped", async (t) => {
+  const it = await engine(t, FULL);
+  await it.stage("a");
+  await it.passes();
+  await add(it, "other", { key: "other" });
+  const one = await add(it, "old", { key: "k" });
+  const goesOn = await adoptsLate(it);
+  await add(it, "new", { key: "k" });
+  const fetched = await fetchJob(it, one);
+  t.is((await startJob(it, fetched, { payload: { a: "a", v: "new" } })).verdict, "taken_over");
+  await completeJob(it, one);
+  t.like(await goesOn(), { matched: 2, changed: 0 });
+  t.deepEqual((await places(it)).staged, ["new"]);
 });
 
 test("a tick that hands over a newer one of its key while adoption waits keeps it", async (t) => {
