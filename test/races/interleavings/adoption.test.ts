@@ -193,6 +193,51 @@ test("one that is being staged while an older one of its key is adopted counts",
   t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
 });
 
+const HOUR = "now() + interval '1 hour'";
+
+for (const [of, native, own] of [
+  ["later", HOUR, "null"],
+  ["earlier", "now()", HOUR],
+] as const) {
+  test(`one that preserves the ${of} time of the job of its key keeps it once that one is adopted`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await it.pool.query(
+      `select graphile_worker.add_job('p', '{"a":"a"}', job_key => 'k', run_at => ${native})`,
+    );
+    const { rows } = await it.pool.query("select run_at from graphile_worker._private_jobs");
+    await it.pool.query(
+      `select dispatch_policy.add_job('p', '{"a":"a","v":"new"}', job_key => 'k', run_at => ${own},
+         job_key_mode => 'preserve_run_at')`,
+    );
+    await it.route();
+    t.is((await adopt(it)).changed, 1);
+    t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
+    const kept = await it.pool.query("select run_at from dispatch_policy.staged_jobs");
+    t.deepEqual(kept.rows, rows);
+    t.is(await it.passes(2), of === "earlier" ? 1 : 0);
+  });
+}
+
+test("a tick that has a job with preserve_run_at, and one that adopts the job of its key, keep the time", async (t) => {
+  const it = await engine(t, ROOMY);
+  await it.pool.query(`select graphile_worker.add_job('p', '{"a":"a"}', job_key => 'k', run_at => ${HOUR})`);
+  const { rows } = await it.pool.query("select run_at from graphile_worker._private_jobs");
+  await it.pool.query(
+    `select dispatch_policy.add_job('p', '{"a":"a","v":"new"}', job_key => 'k', job_key_mode => 'preserve_run_at')`,
+  );
+  await it.route();
+  const [adopting, ticking] = [await it.session(), await it.session()];
+  await adopting.query("begin");
+  t.is((await adopt(it, adopting)).changed, 1);
+  const admitted = it.admit({ as: ticking });
+  await Promise.race([it.waitsForLock(ticking), admitted]);
+  await adopting.query("commit");
+  t.is((await admitted).admitted, 0);
+  t.is(await it.passes(2), 0);
+  const kept = await it.pool.query("select run_at from dispatch_policy.staged_jobs");
+  t.deepEqual(kept.rows, rows);
+});
+
 test("an older staged one of its key gives way to the one that is adopted", async (t) => {
   const it = await engine(t, ROOMY);
   await stage(it, "old");
