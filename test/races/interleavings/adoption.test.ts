@@ -1,6 +1,6 @@
 // Adoption beside workers, producers, verbs and ticks: each job is in one place, and of two jobs of a key the newer counts.
 import test from "ava";
-import { concurrency, type Engine, engine, type Queryable } from "../../helpers/engine.ts";
+import { concurrency, Engine, engine, type Queryable } from "../../helpers/engine.ts";
 import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 
 const ROOMY = { gates: [concurrency(9)], keyPath: "a" };
@@ -354,6 +354,52 @@ test("two who adopt at once: the second waits for its turn, and each job is adop
   t.is((await late).changed, 0);
   t.deepEqual(await places(it), { staged: ["one", "two"], waiting: [] });
   t.is(await it.passes(2), 2);
+});
+
+/** Somebody who waits until another one's step of adoption is over, and what happens meanwhile. */
+async function waitsForTurn(it: Engine, meanwhile: () => Promise<unknown>): Promise<Step> {
+  const [first, second] = [await it.session(), await it.session()];
+  await first.query("begin");
+  await adopt(it, first);
+  const late = adopt(it, second);
+  const failed = late.catch(() => {});
+  await it.waitsForLock(second);
+  await meanwhile();
+  await first.query("commit");
+  await failed;
+  return late;
+}
+
+test("a policy that is declared anew while somebody waits for the turn gives the jobs its new partitions", async (t) => {
+  const it = await engine(t, ROOMY);
+  const anew = new Engine(it.url, it.pool, { ...ROOMY, keyPath: "v" });
+  t.is((await waitsForTurn(it, () => add(it, "b").then(() => anew.declare()))).changed, 1);
+  await it.route();
+  const { rows } = await it.pool.query("select partition from dispatch_policy.staged_jobs");
+  t.deepEqual(rows, [{ partition: "b" }]);
+});
+
+test("a policy that is switched off while somebody waits for the turn is not adopted for", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "one");
+  const off = () =>
+    add(it, "two").then(() => it.pool.query("select dispatch_policy.switch_policy('p', false)"));
+  await t.throwsAsync(waitsForTurn(it, off), { code: "DPARG", message: /switched off/ });
+  t.deepEqual(await places(it), { staged: ["one"], waiting: ["two"] });
+});
+
+test("nor by a worker that comes to its turn only then", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "one");
+  const [owner, worker] = [await it.session(), await it.session()];
+  await owner.query("begin");
+  await owner.query("lock table dispatch_policy._private_turns in access exclusive mode");
+  const step = worker.query("select * from dispatch_policy._adopt_unless_busy($1, 0, 10)", [it.policy]);
+  await it.waitsForLock(worker);
+  await owner.query("select dispatch_policy.switch_policy('p', false)");
+  await owner.query("commit");
+  t.deepEqual((await step).rows, [], "no row: the policy is off");
+  t.deepEqual(await places(it), { staged: [], waiting: ["one"] });
 });
 
 test("a step that is rolled back leaves the jobs where they were", async (t) => {
