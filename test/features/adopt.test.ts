@@ -281,6 +281,37 @@ test("adopted jobs count in a bounded backlog, and none is refused", async (t) =
   await t.throwsAsync(utils.addJob("work", { account: "b" }), { name: "BacklogFullError" });
 });
 
+for (const bound of [{ partition: 3 }, { policy: 3 }, { partition: 3, policy: 3 }]) {
+  test(`a new job takes the place of one adopted job, not of all: ${JSON.stringify(bound)}`, async (t) => {
+    const { utils, past, staged } = await world(
+      t,
+      definePolicy("work", {
+        partitionBy: "account",
+        gates: [concurrency({ max: 1 })],
+        maxPending: { ...bound, whenFull: "drop_oldest" },
+      }),
+    );
+    for (let n = 0; n < 9; n++) await past({ account: "a", old: n });
+    t.is((await utils.adopt({ task: "work" })).changed, 9);
+    const left = async () => {
+      const olds = (await staged()).map(({ payload }) => payload.old !== undefined);
+      return [olds.filter((old) => old).length, olds.filter((old) => !old).length];
+    };
+    const seen: number[][] = [];
+    for (let n = 0; n < 10; n++) {
+      await utils.addJob("work", { account: "a", new: n } as never);
+      seen.push(await left());
+    }
+    t.deepEqual(seen.slice(0, 3), [
+      [8, 1],
+      [7, 2],
+      [6, 3],
+    ]);
+    t.deepEqual(seen.at(-1), [0, 3], "the newest are kept");
+    t.is((await utils.sweep()).repaired.pending, 0);
+  });
+}
+
 test("a dry run counts, and a call adopts more jobs than a step", async (t) => {
   const { pool, utils } = await world(t);
   await pool.query(

@@ -47,7 +47,7 @@ async function world(t: ExecutionContext) {
 }
 
 const WARNING =
-  /policy "p" has changed, and of 5 partitions 2 keep the limits.*The first is "[cd]": policy "p": throttle: rate threw/;
+  /policy "p" has changed. 2 of 5 partitions keep their limits.*The first is "[cd]": policy "p": throttle: rate threw/;
 
 test("a pool starts though some partitions' limits cannot be worked out again, and runs their jobs", async (t) => {
   const database = await world(t);

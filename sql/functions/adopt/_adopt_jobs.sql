@@ -1,6 +1,10 @@
 -- Adopts these jobs, all or none. Returns how many, and those whose payload has no key; if there are any, the caller undoes
 -- this call.
 --
+-- A job of the page may have run to its end meanwhile, and only then was one of its key staged. By the page the staged one
+-- looks older, and nothing of its key would be left. So if Graphile Worker gives back fewer jobs, and staged ones were
+-- dropped, this raises lock_not_available. The caller tries smaller parts, and the job that is gone drops nothing.
+--
 -- Locks: staged rows in the order of their keys, as staging takes them, then Graphile Worker's rows.
 create or replace function :DISPATCH_POLICY_SCHEMA._adopt_jobs(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text,
@@ -27,6 +31,9 @@ begin
     v_parked := :DISPATCH_POLICY_SCHEMA._park_waiting(p_policy, p_task, v_tried);
     moved := moved + v_parked.moved;
     unkeyed := unkeyed || v_parked.unkeyed;
+  end if;
+  if v_older_ids <> '{}' and unkeyed = '{}' and moved < cardinality(p_jobs) then
+    raise exception 'dispatch_policy: a job of a key is gone' using errcode = 'lock_not_available';
   end if;
 end
 $$;

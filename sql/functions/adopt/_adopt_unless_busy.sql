@@ -1,18 +1,26 @@
 -- One step of adoption for a worker that catches many jobs: see _adopt. `busy`: another session adopts jobs of this policy,
 -- so there was none. No row: the task has no policy, or its policy is switched off.
+--
+-- The policy may be declared anew, or switched off, before this session has the turn. So its row is read again then.
 create or replace function :DISPATCH_POLICY_SCHEMA._adopt_unless_busy(p_task text, p_after bigint, p_limit int)
 returns table (busy boolean, matched int, changed int, last_id bigint) language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_turn_of int;   -- whose turn this session has
 begin
-  select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
-  join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
-  where t.task_identifier = p_task and p.enabled;
-  if v_policy.id is null then
-    return;
-  end if;
-  busy := not :DISPATCH_POLICY_SCHEMA._try_lock_turn(v_policy.id, 'adopt');
+  loop
+    select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
+    join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+    where t.task_identifier = p_task and p.enabled;
+    if v_policy.id is null then
+      return;
+    end if;
+    exit when v_policy.id = v_turn_of;
+    busy := not :DISPATCH_POLICY_SCHEMA._try_lock_turn(v_policy.id, 'adopt');
+    exit when busy;
+    v_turn_of := v_policy.id;
+  end loop;
   if not busy then
     select a.matched, a.changed, a.last_id into matched, changed, last_id
     from :DISPATCH_POLICY_SCHEMA._adopt(v_policy, p_task, p_after, p_limit) a;

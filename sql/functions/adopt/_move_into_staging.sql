@@ -3,7 +3,7 @@
 -- stored stay valid. Graphile Worker never gives an id twice.
 --
 -- If a job of the same key is staged, it was added later, because _adopt_jobs has dropped older ones. Then it stays, and
--- this one leaves without a trace, as in Graphile Worker.
+-- this one leaves without a trace, as in Graphile Worker. With preserve_run_at it gets this one's time (_keep_times).
 --
 --   moved     how many jobs Graphile Worker gave
 --   unkeyed   those whose payload has no key; the caller undoes this call then
@@ -27,7 +27,9 @@ declare
     :DISPATCH_POLICY_SCHEMA._is_droppable((p_policy).when_full, (p_policy).max_pending_in_all), false);
   v_changed boolean;
   v_staged int;
-  v_kept_keys text[];
+  v_kept_keys text[];   -- of the staged jobs that stay, and the times of those that leave
+  v_run_ats timestamptz[];
+  v_given boolean[];
 begin
   with job as materialized (
     select j.id, j.payload, j.priority, j.max_attempts, j.created_at, j.key as job_key, w.queue_name,
@@ -84,8 +86,10 @@ begin
   )
   select count(*), coalesce(bool_or(p.changed), false), (select count(*) from staged),
     coalesce(array_agg(p.id) filter (where v_resolves and p.key is null), '{}'),
-    array_agg(p.job_key) filter (where p.job_key is not null and p.id not in (select s.id from staged s))
-  into moved, v_changed, v_staged, unkeyed, v_kept_keys from put p;
+    array_agg(p.job_key) filter (where p.leaves), array_agg(p.run_at) filter (where p.leaves),
+    array_agg(p.run_at_given) filter (where p.leaves)
+  into moved, v_changed, v_staged, unkeyed, v_kept_keys, v_run_ats, v_given
+  from (select p.*, p.job_key is not null and p.id not in (select s.id from staged s) as leaves from put p) p;
   -- a staged job that did not know this one was committed meanwhile, and is older
   if v_changed or exists (
     select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s join unnest(p_jobs) w on w.job_key = s.job_key
@@ -93,6 +97,7 @@ begin
   ) then
     raise exception 'dispatch_policy: a job changed meanwhile' using errcode = 'lock_not_available';
   end if;
+  perform :DISPATCH_POLICY_SCHEMA._keep_times(v_kept_keys, v_run_ats, v_given) where v_kept_keys is not null;
   perform :DISPATCH_POLICY_SCHEMA._count_pending(v_name, v_staged);
 end
 $$;

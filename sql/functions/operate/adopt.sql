@@ -4,6 +4,9 @@
 -- `matched` counts the jobs that wait, `changed` those that were adopted. The others were locked or have no key. If
 -- `matched` is `count`, there may be more: call it again after `last_id`, in a transaction of its own.
 --
+-- While it waits for its turn, the policy may be declared anew or switched off. By the row that was read before, jobs would
+-- get a partition of the old definition, or none would stop them. So the row is read again once it has the turn.
+--
 --   select * from dispatch_policy.adopt('fetch_endpoint');
 create or replace function :DISPATCH_POLICY_SCHEMA.adopt(
   task text, count int default 2000, after bigint default 0, reason text default null, by text default null,
@@ -14,14 +17,20 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[];
+  v_turn_of int;   -- whose turn this session has
 begin
   if adopt.count is null or adopt.count < 1 then
     raise exception 'dispatch_policy: adopt: count is %, expected a whole number from 1',
       coalesce(adopt.count::text, 'null') using errcode = 'DPARG';
   end if;
-  select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
-  join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
-  where t.task_identifier = adopt.task;
+  loop
+    select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
+    join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+    where t.task_identifier = adopt.task;
+    exit when adopt.dry_run or v_policy.id is not distinct from v_turn_of;
+    perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'adopt');
+    v_turn_of := v_policy.id;
+  end loop;
   if v_policy.id is null then
     raise exception 'dispatch_policy: adopt: task is %, expected a task with a policy; start a process that has the policy first',
       coalesce(quote_literal(adopt.task), 'null') using errcode = 'DPARG';
@@ -34,7 +43,6 @@ begin
     return query select cardinality(v_jobs), 0, v_jobs[cardinality(v_jobs)].id;
     return;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'adopt');
   select a.matched, a.changed, a.last_id into matched, changed, last_id
   from :DISPATCH_POLICY_SCHEMA._adopt(v_policy, adopt.task, coalesce(adopt.after, 0), adopt.count) a;
   if matched > 0 then

@@ -1,5 +1,10 @@
 -- Stages a copy of the job, once, and returns its staged id. Its place in the queue, its key, flags and remaining attempts
 -- go along, and so does its age among the jobs of its key. If a later job of the key is already staged, that one stays.
+--
+-- A worker may have fetched the job, and then a newer one of its key was admitted: Graphile Worker has taken the key off
+-- this row. A copy under that key would pass for the newest, and overwrite the newer job. So such a copy has no key, as the
+-- job itself has none: it runs beside the newer one, as in Graphile Worker. Only a look after the copy is staged tells for
+-- sure, because whoever takes the key off deletes, or stages, a row of this key first.
 create or replace function :DISPATCH_POLICY_SCHEMA._take_over(
   p_job_id bigint, p_revision int, p_batch json, p_set_aside boolean
 ) returns bigint language plpgsql as $$
@@ -21,8 +26,21 @@ begin
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
   where :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at);
   if v_staged_id is null then
-    select s.id into v_copy_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
-      p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'take_over') s;
+    begin
+      select s.id into v_copy_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
+        p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'take_over') s;
+      if v_key is not null and not exists (
+        select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id and j.key = v_key
+      ) then
+        raise exception using errcode = 'DPOUT';
+      end if;
+    exception when sqlstate 'DPOUT' then   -- what the copy replaced is back
+      v_replaces := false;
+      select s.id into v_copy_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
+        p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', (
+          select json_build_array(json_object_agg(j.key, j.value))
+          from json_each(p_batch #> '{jobs,0}') j where j.key <> 'jobKey'), 'take_over') s;
+    end;
     v_staged_id := coalesce(v_copy_id, (   -- no copy: the staged one is newer
       select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = v_key));
   end if;

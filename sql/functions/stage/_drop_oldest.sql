@@ -4,8 +4,11 @@
 -- It drops no other job in the place of a locked one, because that could lose a job for which there is room. If a tick has
 -- it locked to hand it over, the tick makes the room. If another producer drops it, both overshoot together, and the next
 -- call drops one more.
+--
+-- Adoption moves more jobs into staging than the bound allows. A new job that made up for all of them would drop a whole
+-- backlog at once, although no job of it was refused. So of adopted jobs, whose ids tell, it drops at most `p_adopted`.
 create or replace function :DISPATCH_POLICY_SCHEMA._drop_oldest(
-  p_policy text, p_partition_id uuid, p_jobs int, p_keys text[]
+  p_policy text, p_partition_id uuid, p_jobs int, p_keys text[], p_adopted int
 ) returns int language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
 as $$
@@ -39,6 +42,8 @@ begin
       ) s
       where p.name = p_policy order by s.id limit p_jobs);
   end if;
+  v_ids := array(
+    select u.id from unnest(v_ids) with ordinality u (id, n) where u.id >= 1000000000000000 or u.n <= p_adopted);
   with dropped as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id in (

@@ -4,7 +4,7 @@
 --   kept               the jobs that may be staged, json; null: none
 --   full_ones          a row for each partition that has no room, or too many jobs:
 --     { id, key, pending, dropped: of these jobs, not kept, over: of these, because the partition itself is full,
---       excess: how many of its older jobs must go }; null: none
+--       excess: how many of its older jobs must go, added: of these, kept }; null: none
 --   fresh              how many of the kept ones take no other's place
 create or replace function :DISPATCH_POLICY_SCHEMA._fit(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partitions json, p_jobs json, p_mode text, p_pending_in_all int,
@@ -48,7 +48,7 @@ begin
   ),
   tally as (
     select i.id, i.key, i.pending,
-      count(*) filter (where not i.kept) as dropped, count(*) filter (where not i.fits) as over,
+      count(*) filter (where i.kept) as added, count(*) filter (where not i.kept) as dropped, count(*) filter (where not i.fits) as over,
       case when v_oldest then greatest(i.pending + count(*) filter (where i.kept) - v_max, 0) else 0 end as excess
     from in_all i group by i.id, i.key, i.pending
   )

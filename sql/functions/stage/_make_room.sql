@@ -15,6 +15,7 @@ declare
   v_pending_in_all int;
   v_room record;
   v_excess int;
+  v_gone int := 0;
   v_full record;
   v_keys text[] := array(
     select j.value ->> 'jobKey' from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null);
@@ -31,15 +32,19 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._raise_full(p_policy, v_room.full_ones, v_pending_in_all);
   end if;
   v_excess := v_pending_in_all + v_room.fresh - (p_policy).max_pending_in_all;
-  for v_full in select t.* from jsonb_to_recordset(v_room.full_ones) t (id uuid, key text, dropped int, excess int) loop
-    v_excess := v_excess - :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, v_full.id, v_full.excess, v_keys);
+  for v_full in select t.* from jsonb_to_recordset(v_room.full_ones) t (id uuid, key text, dropped int, excess int, added int)
+  loop
+    v_gone := v_gone
+      + :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, v_full.id, v_full.excess, v_keys, v_full.added);
     if v_full.dropped > 0 then
       insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, key, reason, jobs)
       values (v_name, v_full.id, v_full.key, 'max_pending', v_full.dropped);
     end if;
   end loop;
+  v_excess := v_excess - v_gone;
   if (p_policy).when_full = 'drop_oldest' and v_excess > 0 then
-    perform :DISPATCH_POLICY_SCHEMA._drop_oldest(v_name, null, least(v_excess, v_room.fresh + 1000), v_keys);
+    perform :DISPATCH_POLICY_SCHEMA._drop_oldest(
+      v_name, null, least(v_excess, v_room.fresh + 1000), v_keys, greatest(v_room.fresh - v_gone, 0));
   end if;
   if v_room.full_ones is not null then
     perform :DISPATCH_POLICY_SCHEMA._notify(v_name);

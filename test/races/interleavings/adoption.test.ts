@@ -1,7 +1,7 @@
 // Adoption beside workers, producers, verbs and ticks: each job is in one place, and of two jobs of a key the newer counts.
 import test from "ava";
-import { concurrency, type Engine, engine, type Queryable } from "../../helpers/engine.ts";
-import { addPast, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { concurrency, Engine, engine, type Queryable } from "../../helpers/engine.ts";
+import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 
 const ROOMY = { gates: [concurrency(9)], keyPath: "a" };
 const FULL = { gates: [concurrency(1)], keyPath: "a" };
@@ -193,6 +193,51 @@ test("one that is being staged while an older one of its key is adopted counts",
   t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
 });
 
+const HOUR = "now() + interval '1 hour'";
+
+for (const [of, native, own] of [
+  ["later", HOUR, "null"],
+  ["earlier", "now()", HOUR],
+] as const) {
+  test(`one that preserves the ${of} time of the job of its key keeps it once that one is adopted`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await it.pool.query(
+      `select graphile_worker.add_job('p', '{"a":"a"}', job_key => 'k', run_at => ${native})`,
+    );
+    const { rows } = await it.pool.query("select run_at from graphile_worker._private_jobs");
+    await it.pool.query(
+      `select dispatch_policy.add_job('p', '{"a":"a","v":"new"}', job_key => 'k', run_at => ${own},
+         job_key_mode => 'preserve_run_at')`,
+    );
+    await it.route();
+    t.is((await adopt(it)).changed, 1);
+    t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
+    const kept = await it.pool.query("select run_at from dispatch_policy.staged_jobs");
+    t.deepEqual(kept.rows, rows);
+    t.is(await it.passes(2), of === "earlier" ? 1 : 0);
+  });
+}
+
+test("a tick that has a job with preserve_run_at, and one that adopts the job of its key, keep the time", async (t) => {
+  const it = await engine(t, ROOMY);
+  await it.pool.query(`select graphile_worker.add_job('p', '{"a":"a"}', job_key => 'k', run_at => ${HOUR})`);
+  const { rows } = await it.pool.query("select run_at from graphile_worker._private_jobs");
+  await it.pool.query(
+    `select dispatch_policy.add_job('p', '{"a":"a","v":"new"}', job_key => 'k', job_key_mode => 'preserve_run_at')`,
+  );
+  await it.route();
+  const [adopting, ticking] = [await it.session(), await it.session()];
+  await adopting.query("begin");
+  t.is((await adopt(it, adopting)).changed, 1);
+  const admitted = it.admit({ as: ticking });
+  await Promise.race([it.waitsForLock(ticking), admitted]);
+  await adopting.query("commit");
+  t.is((await admitted).admitted, 0);
+  t.is(await it.passes(2), 0);
+  const kept = await it.pool.query("select run_at from dispatch_policy.staged_jobs");
+  t.deepEqual(kept.rows, rows);
+});
+
 test("an older staged one of its key gives way to the one that is adopted", async (t) => {
   const it = await engine(t, ROOMY);
   await stage(it, "old");
@@ -216,6 +261,64 @@ test("an older one that was staged without knowing it, and commits while it is a
   await adopted;
   await adopt(it);
   t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
+});
+
+/**
+ * An adoption that has read its page, and waits for a job of the page that is being replaced. Once that is committed, it
+ * tries each job alone.
+ */
+async function adoptsLate(it: Engine): Promise<() => Promise<Step>> {
+  await it.waitsLong();
+  const [app, adopting] = [await it.session(), await it.session()];
+  await app.query("begin");
+  await add(it, "other", { key: "other", as: app });
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  return async () => {
+    await app.query("commit");
+    return adopted;
+  };
+}
+
+test("one that is staged once the job of its key has run is not dropped for it", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "other", { key: "other" });
+  const old = await add(it, "old", { key: "k" });
+  const goesOn = await adoptsLate(it);
+  await fetchJob(it, old);
+  await completeJob(it, old);
+  await stage(it, "new");
+  t.like(await goesOn(), { matched: 2, changed: 0 });
+  t.deepEqual((await places(it)).staged, ["new"]);
+});
+
+test("nor is it if the job of its key had failed before it ran", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "other", { key: "other" });
+  const old = await add(it, "old", { key: "k" });
+  await fetchJob(it, old);
+  await failJob(it, old, 0);
+  const goesOn = await adoptsLate(it);
+  await fetchJob(it, old);
+  await completeJob(it, old);
+  await stage(it, "new");
+  t.like(await goesOn(), { matched: 2, changed: 0 });
+  t.deepEqual((await places(it)).staged, ["new"]);
+});
+
+test("the copy of a job that is replaced and taken over while adoption waits is not dropped", async (t) => {
+  const it = await engine(t, FULL);
+  await it.stage("a");
+  await it.passes();
+  await add(it, "other", { key: "other" });
+  const one = await add(it, "old", { key: "k" });
+  const goesOn = await adoptsLate(it);
+  await add(it, "new", { key: "k" });
+  const fetched = await fetchJob(it, one);
+  t.is((await startJob(it, fetched, { payload: { a: "a", v: "new" } })).verdict, "taken_over");
+  await completeJob(it, one);
+  t.like(await goesOn(), { matched: 2, changed: 0 });
+  t.deepEqual((await places(it)).staged, ["new"]);
 });
 
 test("a tick that hands over a newer one of its key while adoption waits keeps it", async (t) => {
@@ -251,6 +354,52 @@ test("two who adopt at once: the second waits for its turn, and each job is adop
   t.is((await late).changed, 0);
   t.deepEqual(await places(it), { staged: ["one", "two"], waiting: [] });
   t.is(await it.passes(2), 2);
+});
+
+/** Somebody who waits until another one's step of adoption is over, and what happens meanwhile. */
+async function waitsForTurn(it: Engine, meanwhile: () => Promise<unknown>): Promise<Step> {
+  const [first, second] = [await it.session(), await it.session()];
+  await first.query("begin");
+  await adopt(it, first);
+  const late = adopt(it, second);
+  const failed = late.catch(() => {});
+  await it.waitsForLock(second);
+  await meanwhile();
+  await first.query("commit");
+  await failed;
+  return late;
+}
+
+test("a policy that is declared anew while somebody waits for the turn gives the jobs its new partitions", async (t) => {
+  const it = await engine(t, ROOMY);
+  const anew = new Engine(it.url, it.pool, { ...ROOMY, keyPath: "v" });
+  t.is((await waitsForTurn(it, () => add(it, "b").then(() => anew.declare()))).changed, 1);
+  await it.route();
+  const { rows } = await it.pool.query("select partition from dispatch_policy.staged_jobs");
+  t.deepEqual(rows, [{ partition: "b" }]);
+});
+
+test("a policy that is switched off while somebody waits for the turn is not adopted for", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "one");
+  const off = () =>
+    add(it, "two").then(() => it.pool.query("select dispatch_policy.switch_policy('p', false)"));
+  await t.throwsAsync(waitsForTurn(it, off), { code: "DPARG", message: /switched off/ });
+  t.deepEqual(await places(it), { staged: ["one"], waiting: ["two"] });
+});
+
+test("nor by a worker that comes to its turn only then", async (t) => {
+  const it = await engine(t, ROOMY);
+  await add(it, "one");
+  const [owner, worker] = [await it.session(), await it.session()];
+  await owner.query("begin");
+  await owner.query("lock table dispatch_policy._private_turns in access exclusive mode");
+  const step = worker.query("select * from dispatch_policy._adopt_unless_busy($1, 0, 10)", [it.policy]);
+  await it.waitsForLock(worker);
+  await owner.query("select dispatch_policy.switch_policy('p', false)");
+  await owner.query("commit");
+  t.deepEqual((await step).rows, [], "no row: the policy is off");
+  t.deepEqual(await places(it), { staged: [], waiting: ["one"] });
 });
 
 test("a step that is rolled back leaves the jobs where they were", async (t) => {

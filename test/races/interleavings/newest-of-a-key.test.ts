@@ -9,7 +9,7 @@ import {
   engine,
   type Queryable,
 } from "../../helpers/engine.ts";
-import { addPast, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 import { silent } from "../../helpers/silent.ts";
 
 const ROOMY = { gates: [concurrency(9)] };
@@ -215,6 +215,75 @@ test("the copy of a job that was taken over is as old as the job", async (t) => 
   t.is(verdict, "taken_over");
   await it.finish(await it.inFlight());
   await it.passes(2);
+  t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+});
+
+const NEWER_WAYS = {
+  staged: (it: Engine) => stage(it, "new"),
+  "added past the policy and adopted": async (it: Engine) => {
+    await addPast(it, { ...KEY, payload: { a: "a", v: "new" } });
+    await it.pool.query("select * from dispatch_policy.adopt('p')");
+  },
+};
+
+for (const [way, addNewer] of Object.entries(NEWER_WAYS)) {
+  test(`one that is taken over once a newer one of its key was admitted does not come back over it: ${way}`, async (t) => {
+    const it = await engine(t, { gates: [concurrency(2)], keyPath: "a" });
+    await full(it);
+    const [first] = await it.inFlight();
+    const old = await addPast(it, { ...KEY, payload: { a: "a", v: "old" } });
+    const fetched = await fetchJob(it, old); // a local queue has it, say
+    await addNewer(it);
+    t.is(await it.passes(), 1);
+    t.is((await startJob(it, fetched, { payload: { v: "old" } })).verdict, "taken_over");
+    await completeJob(it, old);
+    t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+    await it.finish([first!]);
+    t.is(await it.passes(2), 1, "it runs, without the key");
+    t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+    const { rows } = await it.pool.query("select key from graphile_worker._private_jobs order by key");
+    t.deepEqual(rows, [{ key: "k" }, { key: null }]);
+  });
+}
+
+/** Stages the copy of a job, as its process does that has seen no room for it. */
+const takeOver = (it: Engine, as: Queryable, job: string) =>
+  as.query("select dispatch_policy._take_over($1, 0, $2, false)", [
+    job,
+    JSON.stringify(it.batch(["a"], { jobKey: "k" })),
+  ]);
+
+test("nor does one that is taken over while the newer one is being admitted", async (t) => {
+  const it = await engine(t, ROOMY);
+  const old = await addPast(it, { ...KEY, payload: { v: "old" } });
+  await fetchJob(it, old);
+  await stage(it, "new");
+  await it.route();
+  const [ticking, starting] = [await it.session(), await it.session()];
+  await ticking.query("begin");
+  t.is((await it.admit({ as: ticking })).admitted, 1);
+  const taken = takeOver(it, starting, old);
+  await it.waitsForLock(starting);
+  await ticking.query("commit");
+  await taken;
+  t.is(await it.passes(2), 1);
+  t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+});
+
+test("nor does one that is taken over while the newer one is being adopted", async (t) => {
+  const it = await engine(t, { ...ROOMY, keyPath: "a" });
+  const old = await addPast(it, { ...KEY, payload: { a: "a", v: "old" } });
+  await fetchJob(it, old);
+  const [adopting, starting] = [await it.session(), await it.session()];
+  await adopting.query("begin");
+  await addPast(it, { ...KEY, payload: { a: "a", v: "new" }, as: adopting });
+  t.is((await adopting.query("select * from dispatch_policy.adopt('p')")).rows[0].changed, 1);
+  const taken = takeOver(it, starting, old);
+  await it.waitsForLock(starting);
+  await adopting.query("commit");
+  await taken;
+  t.deepEqual(await versions(it), { staged: ["new"], waiting: [] });
+  t.is(await it.passes(2), 2);
   t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
 });
 
