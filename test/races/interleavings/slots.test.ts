@@ -175,6 +175,20 @@ for (const stop of ["hold('p', 'a', now() + interval '1 hour')", "pause('p', 'a'
   });
 }
 
+test("a job that replaces an admitted, waiting one pays what it costs more", async (t) => {
+  const it = await engine(t, { gates: [throttle(20, { per: 360_000 })] });
+  await it.stage("a", { jobKey: "k" });
+  await it.passes();
+  t.is(await tokensOf(it), 19);
+  const left = { 1: 19, 9: 11, 4: 11, 10: 10 };
+  for (const cost of [1, 9, 4, 10]) {
+    await it.stage("a", { jobKey: "k", cost });
+    t.is(await it.passes(), 1);
+    t.is(await tokensOf(it), left[cost as keyof typeof left], `cost ${cost}`);
+  }
+  t.is((await it.inFlight()).length, 1);
+});
+
 for (const copies of ["the flags of the job it replaces", "those of another one"]) {
   test(`a native job with ${copies} is asked for its own partition`, async (t) => {
     const it = await engine(t, ONE);
