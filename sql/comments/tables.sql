@@ -552,6 +552,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_admission.counted is
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.revision is 'Revision of Graphile Worker''s row.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.waits_elsewhere is
   'True: it, or a job that went with it, may wait there for a named queue or for a worker that takes its flags.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_admission.anew is
+  'True: it pays its tokens even if its row is in flight. What was admitted there before may have run.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_news is
   'What arrivals say of one partition together, see _arrivals_by_partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_news.newest is 'The arrival whose context and limits count.';
@@ -606,7 +608,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_offer.head_id is 'Third part 
 comment on type :DISPATCH_POLICY_SCHEMA._private_partition_admitted is
   'What a pass put in flight of one partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.jobs is 'Those of the admitted jobs that were not in flight before.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.cost is 'Tokens that these take.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.cost is
+  'Tokens that the admitted jobs take, also from those that keep a slot and pay more than was paid for it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.partition_id is 'The partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.admitted is 'How many of its jobs were admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partition_admitted.first_job_id is

@@ -397,7 +397,8 @@ create type :DISPATCH_POLICY_SCHEMA._private_candidate as (
   chosen boolean
 );
 create type :DISPATCH_POLICY_SCHEMA._private_admission as (
-  job_id bigint, staged_id bigint, admitted boolean, counted boolean, revision int, waits_elsewhere boolean
+  job_id bigint, staged_id bigint, admitted boolean, counted boolean, revision int, waits_elsewhere boolean,
+  anew boolean
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_news as (

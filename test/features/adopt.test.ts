@@ -148,6 +148,21 @@ test("adoption wakes the tick loops", async (t) => {
   t.pass();
 });
 
+test("one that was in flight at an uninstall is adopted once the package is there again, in its turn", async (t) => {
+  const { pool, utils, staged } = await world(t);
+  await utils.addJob("work", { account: "a" } as never);
+  await utils.tick({ policy: "work" });
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 0, changed: 0 }, "it has a slot");
+  await pool.query("delete from dispatch_policy._private_in_flight_jobs"); // as a new schema has none
+  await pool.query("update dispatch_policy._private_limiters set in_flight = 0");
+  t.deepEqual(await utils.adopt({ task: "work" }), { matched: 1, changed: 1 });
+  t.is((await staged()).length, 1);
+  t.false(
+    (await pool.query("select run_at_given from dispatch_policy._private_staged_jobs")).rows[0].run_at_given,
+  );
+  t.is((await utils.tick()).admitted, 1);
+});
+
 test("one that failed and was handed back is adopted again, with its id and its attempts", async (t) => {
   const { pool, utils } = await world(t);
   await utils.addJob("work", { account: "a" } as never);

@@ -62,8 +62,8 @@ export const MUTANTS = {
   "a job costs one token, whatever its cost": {
     shownBy: 4,
     of: "_put_in_flight",
-    from: /sum\(h\.cost\) filter/,
-    to: "count(*) filter",
+    from: /sum\(h\.cost - /,
+    to: "sum(1 - ",
     shows: /tokens: the engine says/,
   },
   "the policy's scope is not charged": {

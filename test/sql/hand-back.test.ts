@@ -1,5 +1,6 @@
 // What waiting jobs are in Graphile Worker once they were handed back to it, one by one of the ways in which a job can wait.
 import test from "ava";
+import { isAsAdmitted, ticketOf } from "../../src/run/fetched-job.ts";
 import { concurrency, type Engine, engine, throttle } from "../helpers/engine.ts";
 import { addPast, failJob, fetchJob, startJob } from "../helpers/native.ts";
 
@@ -217,6 +218,17 @@ test("jobs in flight stay where they are, and can be fetched", async (t) => {
   t.is(await it.passes(), 2);
   t.like(await uninstall(it), { handed_back: 3, dropped: true });
   t.is((await payloads(it, "is_available and run_at <= now()")).length, 5);
+});
+
+test("nor are they believed as admitted, should the package come back", async (t) => {
+  const it = await engine(t, { gates: [concurrency(2)] });
+  await it.stage(["a", "a"]);
+  await it.passes();
+  t.like(await uninstall(it), { dropped: true });
+  for (const { id } of await jobs(it)) {
+    const job = (await fetchJob(it, id)) as never;
+    t.false(isAsAdmitted(job, ticketOf(job)!));
+  }
 });
 
 test("jobs that a killed worker has locked are unlocked, and those of other workers are not", async (t) => {

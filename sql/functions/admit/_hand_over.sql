@@ -52,6 +52,17 @@ begin
     cross join lateral :DISPATCH_POLICY_SCHEMA._job_of_key(m.job_key, m.known_job_id, m.known_revision) j
     where m.job_key is not null and m.parked_job_id is null
   ),
+  -- The danger: the admitted job that Graphile Worker has under a key has run and failed, and its release is not flushed
+  -- yet. Its successor gets its row and its slot, and would run for tokens that are spent. The cure: a job whose row has
+  -- been tried pays anew. Its attempts are read under the row's lock, because a worker may run it after any other look.
+  tried as materialized (
+    select j.id as job_id
+    from (
+      select array_agg(k.job_id order by k.job_id) as ids from known k where not k.is_newer having count(*) > 0
+    ) k
+    cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(k.ids) j   -- changes nothing, and skips those that run
+    where j.attempts > 0 or j.last_error is not null
+  ),
   -- If the caller gave no run_at, Graphile Worker gets the time of admission, because it runs jobs by priority and
   -- run_at. By the time of staging, a newly admitted job of an old backlog would go before jobs that wait there already.
   -- The times are a microsecond apart, so that jobs admitted together start in the order of their ranks.
@@ -59,6 +70,7 @@ begin
     select m.*, case when m.run_at_given then m.run_at
       else v_from + v_starts[width_bucket(m.id, (select v_ids))] * interval '1 microsecond' end as ready_at
     from moved m where m.parked_job_id is null and m.id not in (select k.id from known k where k.is_newer)
+      and (select count(*) from tried) >= 0   -- read before its rows get the next jobs
   ),
   specs as materialized (
     select m.preserve_run_at, array_agg(row(
@@ -133,16 +145,18 @@ begin
   ),
   admission as (
     select a.job_id, a.staged_id, true, a.keyed, a.revision,
-      (select bool_or(m.queue_name is not null or m.flags is not null) from moved m)   -- once for all
+      (select bool_or(m.queue_name is not null or m.flags is not null) from moved m),   -- once for all
+      a.staged_id in (select k.id from known k join tried t on t.job_id = k.job_id)
     from added a
     union all
-    select r.job_id, r.staged_id, true, true, r.revision, r.waits_elsewhere from resumed r
+    -- if it is in flight, then for the run after which it was parked
+    select r.job_id, r.staged_id, true, true, r.revision, r.waits_elsewhere, true from resumed r
     -- jobs that are not there any more are no candidates any more
     union all
-    select null, m.id, false, false, null, false from moved m
+    select null, m.id, false, false, null, false, false from moved m
     where m.parked_job_id is not null and not exists (select 1 from resumed r where r.staged_id = m.id)
     union all
-    select null, k.id, false, false, null, false from known k where k.is_newer
+    select null, k.id, false, false, null, false, false from known k where k.is_newer
   )
   select array(select a:::DISPATCH_POLICY_SCHEMA._private_admission from admission a),
     exists (

@@ -16,7 +16,7 @@ begin
       from unnest(p_admitted) n
       join :DISPATCH_POLICY_SCHEMA._private_partitions p on p.id = n.partition_id
       cross join unnest(p.limiter_ids) u (id)
-      where n.jobs > 0 and p.id = any(p_partition_ids) group by u.id
+      where (n.jobs > 0 or n.cost > 0) and p.id = any(p_partition_ids) group by u.id
     ) n on n.id = l.id
     cross join lateral (
       -- a cap's tokens are null: greatest and least would make them 0, and the cap would look full

@@ -2,6 +2,10 @@
 --
 -- A job that is already in flight, under the same job key, keeps its slots and is not charged again. If its
 -- partition has other limiters now, it is charged as a new one, and occupies these as well.
+--
+-- The danger: tokens are spent by a start, and one payment would do for several starts or for a dearer job. The cure: a
+-- job that keeps the slot of one that may have run pays its tokens anew (_hand_over tells). A dearer one pays the
+-- difference.
 create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
@@ -11,17 +15,27 @@ create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
 declare
   v_admission bigint := :DISPATCH_POLICY_SCHEMA._admission_now();
   v_moved bigint[] := '{}';
+  v_paying bigint[] := '{}';   -- they keep their slots and take tokens, from which goes what was paid
+  v_paid float8[] := '{}';
   v_kept bigint[] := '{}';
   v_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[];
 begin
   -- Most jobs are new to Graphile Worker. Without "on conflict" 5,000 of them take 18 ms, with it 31.
   if exists (select from unnest(p_admissions) a where a.counted) then
-    with moving as materialized (
-      select f.job_id, f.limiter_ids, h.limiter_ids as new_ids
+    with held as materialized (
+      select f.job_id, f.limiter_ids, h.limiter_ids as new_ids, m.moves,
+        case when m.anew then 0 else f.cost end as paid
       from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
       join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = h.job_id
-      where h.counted and (f.partition_id <> h.partition_id or not f.limiter_ids @> h.limiter_ids)
+      cross join lateral (
+        select f.partition_id <> h.partition_id or not f.limiter_ids @> h.limiter_ids as moves,
+          h.anew or f.attempt is not null as anew
+      ) m
+      where h.counted and (m.moves or m.anew or f.cost < h.cost)
       order by f.job_id for update of f
+    ),
+    moving as materialized (
+      select * from held h where h.moves
     ),
     -- the slots that it already occupies are counted again below
     uncounted as (
@@ -32,7 +46,10 @@ begin
       ) n
       where l.id = n.id
     )
-    select coalesce(array_agg(m.job_id), '{}') into v_moved from moving m;
+    select coalesce(array_agg(h.job_id) filter (where h.moves), '{}'),
+      coalesce(array_agg(h.job_id) filter (where not h.moves), '{}'),
+      coalesce(array_agg(h.paid) filter (where not h.moves), '{}')
+    into v_moved, v_paying, v_paid from held h;
     with taken as (
       insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
         (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
@@ -47,7 +64,7 @@ begin
         policy_id = excluded.policy_id, partition_id = excluded.partition_id,
         limiter_ids = case when f.job_id = any(v_moved)
           then array(select unnest(f.limiter_ids) union select unnest(excluded.limiter_ids)) else f.limiter_ids end,
-        cost = case when f.job_id = any(v_moved) then excluded.cost else f.cost end,
+        cost = case when f.job_id = any(v_moved || v_paying) then excluded.cost else f.cost end,
         work = case when f.job_id = any(v_moved) then excluded.work else f.work end
       returning f.job_id, f.xmax = 0 as fresh
     )
@@ -70,7 +87,9 @@ begin
   into v_admitted
   from (
     select h.partition_id, count(*)::int as admitted, min(h.job_id) as first_job_id,
-      count(*) filter (where h.new)::int as jobs, coalesce(sum(h.cost) filter (where h.new), 0) as cost
+      count(*) filter (where h.new)::int as jobs,
+      coalesce(sum(h.cost - coalesce(v_paid[array_position(v_paying, h.job_id)], 0))
+        filter (where h.new or h.job_id = any(v_paying)), 0) as cost
     from holdings h group by h.partition_id
   ) n;
   return v_admitted;

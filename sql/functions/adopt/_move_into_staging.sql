@@ -36,7 +36,9 @@ begin
       :DISPATCH_POLICY_SCHEMA._run_at(j.run_at) as run_at,
       -- Graphile Worker writes the time of the call if the caller gave none. An earlier time was that of a job's first
       -- staging. By it, each job that was handed back would go before the jobs of other tasks.
-      j.run_at > j.created_at and j.run_at <> j.updated_at as run_at_given,
+      -- So would one that was in flight, by the time of its admission.
+      j.run_at > j.created_at and j.run_at <> j.updated_at
+        and not (j.run_at <= v_now and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)) as run_at_given,
       -- it may be a copy of an admitted job's, with a flag that no staged job may have
       case when j.flags is not null then array(
         select f from jsonb_object_keys(j.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end as flags,

@@ -6,7 +6,8 @@
 -- - Jobs with run_at infinity, which never start by themselves.
 -- - Retries, if the policy's retries go past the gates.
 --
--- A job that has failed and was handed back still has the flag of its admission, and neither a slot nor a staged row.
+-- A job still has the flag of its admission if it failed and was handed back, or if it was in flight when the schema was
+-- dropped. Neither a slot nor a staged row is there for it, so it is adopted. An admission commits with its slot.
 --
 -- It reads the ids in their order and stops at the limit. Without statistics the planner would sort all jobs each time:
 -- 330 ms a page of 20,000 jobs.
@@ -24,8 +25,8 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
       and j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
       and (j.attempts = 0 or (p_policy).retries = 'restage')
       and (j.flags is null or not :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)
-        or (j.attempts > 0 and not exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id)))
+        or not exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id))
       and not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
       and not exists (

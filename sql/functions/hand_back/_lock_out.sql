@@ -7,6 +7,10 @@
 --
 -- Jobs that are locked by worker pools that were killed are unlocked: nobody would do so for four hours.
 --
+-- The danger: a job in flight that has not started keeps its flag and its times. A later installation has no slot for it,
+-- and its workers would believe it as an admitted first attempt. With a cap of 2, four ran at once. The cure: such a job
+-- gets a later updated_at, so its start asks.
+--
 -- The originals of copies that were taken over are completed, because they would run again. So are the jobs of the
 -- crontab's task. Jobs that run are locked, and stay.
 --
@@ -49,6 +53,9 @@ begin
   perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_dead);
   perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', unlocked)::text)   -- unlocking does not
   where unlocked > 0;
+  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(   -- without a change, but for updated_at
+    select j.id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id and j.locked_at is null));
   perform :DISPATCH_POLICY_SCHEMA._complete_taken_over(null);
   tick_jobs := (
     select count(*) from :GRAPHILE_WORKER_SCHEMA.complete_jobs(array(

@@ -1,6 +1,8 @@
 -- Admits one job that Graphile Worker has already started, if nothing stops its partition and all its limiters have room.
 -- It also needs that nobody else waits: no other job of the partition, and no partition for one of its limiters. It does
 -- not wait for a partition that a tick has locked.
+--
+-- A job that took an admitted one's place needs no further slot where that one has its own. It pays its tokens.
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_on_the_spot(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
   p_cost float8, p_now timestamptz
@@ -9,6 +11,7 @@ declare
   v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
   v_limiter_ids bigint[];
   v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
+  v_occupied_ids bigint[];
   v_now timestamptz;
 begin
   select * into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions p
@@ -21,6 +24,8 @@ begin
   v_now := coalesce(p_now, clock_timestamp());
   v_limiters := array(
     select l from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l);
+  v_occupied_ids := (   -- under these limiters' locks nobody gives them back
+    select f.limiter_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = p_job_id);
   if greatest((p_policy).paused_until, v_partition.paused_until, v_partition.held_until) > v_now
     or v_partition.probing or v_partition.head_id < (select h.id from :DISPATCH_POLICY_SCHEMA._no_head() h)
     or :DISPATCH_POLICY_SCHEMA._known_outcomes(p_policy, array[v_partition.id]) = '{}'
@@ -30,7 +35,8 @@ begin
       left join unnest(v_limiters) l on l.id = u.id
       where l.id is null
         or :DISPATCH_POLICY_SCHEMA._lacks_room(
-          l.slots, l.reserved_for, l.tokens, l.capacity, l.rate, v_partition.id, p_cost))
+          least(l.slots, 2) + case when l.id = any(v_occupied_ids) then 1 else 0 end, l.reserved_for, l.tokens, l.capacity, l.rate,
+          v_partition.id, p_cost))
   then
     return false;
   end if;
@@ -38,7 +44,7 @@ begin
     p_policy, array[v_partition.id], v_limiters,
     array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, 0, false, true)
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
-    array[row(p_job_id, p_staged_id, true, true, p_revision, false):::DISPATCH_POLICY_SCHEMA._private_admission],
+    array[row(p_job_id, p_staged_id, true, true, p_revision, false, true):::DISPATCH_POLICY_SCHEMA._private_admission],
     v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
   return true;
 end

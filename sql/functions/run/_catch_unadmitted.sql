@@ -20,7 +20,8 @@
 --
 -- It also returns the admission under which the job has a slot, null if it has none. A job that replaced an admitted one
 -- has that one's slot, whatever the verdict, and its end gives the slot back. If its limits are the same, it runs in that
--- slot. If they differ, it needs room there as well, and occupies both.
+-- slot, unless its partition is stopped or a token is missing. If they differ, it needs room there as well, and occupies
+-- both.
 --
 -- A job is taken over only once, by whoever comes first. Its row in taken_over_jobs stays until Graphile Worker does not
 -- have the original any more. A crash may bring the original back after the copy has run. The row has the revision,

@@ -1,7 +1,12 @@
 -- Gives the slot of an admitted job to the job that replaced it, in its row and under its key. The slot must count for all
 -- limiters of the new job. The new job then is an admission of its own, so the end of the old one gives nothing back.
+--
+-- The danger: the old job may have run and failed, and nothing tells, because Graphile Worker has overwritten its row. The
+-- new one would run for its tokens, and in spite of the hold that its failure has set. The cure: it does not inherit where
+-- tokens are paid or where its partition is stopped. There _admit_on_the_spot decides.
 create or replace function :DISPATCH_POLICY_SCHEMA._inherit_slot(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_job_id bigint, p_staged_id bigint, p_revision int,
+  p_now timestamptz
 ) returns boolean language plpgsql as $$
 begin
   update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set
@@ -12,7 +17,10 @@ begin
     and p.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key)
     and f.limiter_ids @> array(
       select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-      where l.id = any(p.limiter_ids) and not l.by_tokens);
+      where l.id = any(p.limiter_ids) and not l.by_tokens)
+    and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(p.limiter_ids) and l.by_tokens)
+    and not p.probing and (greatest((p_policy).paused_until, p.paused_until, p.held_until) > p_now) is not true;
   return found;
 end
 $$;

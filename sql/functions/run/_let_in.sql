@@ -9,7 +9,8 @@ declare
   v_cost float8 := coalesce((p_batch #>> '{jobs,0,cost}')::float8, 1);
 begin
   perform :DISPATCH_POLICY_SCHEMA._bring_up_to_date(p_policy, p_batch, coalesce(p_now, clock_timestamp()));
-  if :DISPATCH_POLICY_SCHEMA._inherit_slot(p_policy, p_key, p_job_id, p_staged_id, p_revision) then
+  if :DISPATCH_POLICY_SCHEMA._inherit_slot(
+    p_policy, p_key, p_job_id, p_staged_id, p_revision, coalesce(p_now, clock_timestamp())) then
     return true;
   elsif p_unmanaged = 'run' then
     perform :DISPATCH_POLICY_SCHEMA._occupy_slot((p_policy).name, p_key, p_job_id, p_staged_id, p_revision, v_cost);

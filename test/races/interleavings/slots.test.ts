@@ -4,7 +4,7 @@ import test from "ava";
 import { makeEngine } from "../../../src/db/engine.ts";
 import { noEvents } from "../../../src/events.ts";
 import { sweepOnce } from "../../../src/operate/sweep.ts";
-import { adaptive, concurrency, type Engine, engine } from "../../helpers/engine.ts";
+import { adaptive, concurrency, type Engine, engine, throttle } from "../../helpers/engine.ts";
 import { addPast, completeJob, type Fetched, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 
 const ONE = { gates: [concurrency(1)] };
@@ -18,6 +18,9 @@ const admissionOf = async (it: Engine, job: string) =>
   ).rows[0]?.admission as string | undefined;
 
 const countOf = async (it: Engine, key: string) => (await it.limiter("concurrency", key)).in_flight as number;
+
+const tokensOf = async (it: Engine, key = "a") =>
+  Math.floor((await it.limiter("throttle", key)).tokens as number);
 
 /** Stages a job, admits it, and has a worker fetch it. */
 async function running(it: Engine, partition: string, options: { jobKey?: string } = {}): Promise<Fetched> {
@@ -84,6 +87,106 @@ test("a native job that replaces an admitted one of its own partition runs in th
   t.is(await countOf(it, "a"), 1, "the replaced one's end gives nothing back");
   await it.release([{ job: id, attempt: 1, admission } as never]);
   t.is(await countOf(it, "a"), 0);
+});
+
+test("the successor of a job that failed, and is not released yet, pays its own tokens", async (t) => {
+  const it = await engine(t, { gates: [throttle(2, { per: 36_000 }), concurrency(2)] });
+  const { id } = await running(it, "a", { jobKey: "k" });
+  await failJob(it, id);
+  await it.stage("a", { jobKey: "k" });
+  t.is(await it.passes(), 1);
+  t.deepEqual(await it.inFlight(), [id], "in its row and in its slot");
+  t.is(await tokensOf(it), 0);
+  t.is(await countOf(it, "a"), 1);
+  await fetchJob(it, id);
+  await failJob(it, id);
+  await it.stage("a", { jobKey: "k" });
+  t.is(await it.passes(), 0);
+  t.is(await it.wrongCounters(), 0);
+});
+
+test("so does that of a job that starts and fails as its successor is handed over", async (t) => {
+  const it = await engine(t, { gates: [throttle(3, { per: 36_000 })] });
+  await it.waitsLong();
+  await it.stage("a", { jobKey: "k" });
+  await it.passes();
+  const [id] = (await it.inFlight()) as [string];
+  await it.stage("a", { jobKey: "k" });
+  await it.route();
+  const [worker, ticking] = [await it.session(), await it.session()];
+  await worker.query("begin");
+  await worker.query(
+    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
+    [id],
+  );
+  const tick = it.admit({ as: ticking });
+  await it.waitsForLock(ticking);
+  await worker.query("commit");
+  t.is((await tick).admitted, 1);
+  t.is(await tokensOf(it), 1);
+});
+
+test("so does a retry whose slot was not given back with its parking", async (t) => {
+  const it = await engine(t, { gates: [throttle(3, { per: 36_000 })] });
+  const { id } = await running(it, "a");
+  const admission = await admissionOf(it, id);
+  await failJob(it, id);
+  const locking = await it.session();
+  await locking.query("begin");
+  await locking.query("select from dispatch_policy._private_in_flight_jobs for update");
+  const retry = { attempt: 1, task: "p", after: 0, maxAttempts: 25 };
+  const end = { job: id, ok: false, attempt: 1, admission, retry } as never;
+  t.deepEqual(await it.release([end]), []);
+  await locking.query("commit");
+  t.deepEqual([await it.staged(), await it.inFlight()], [1, [id]]);
+  t.is(await it.passes(2), 1);
+  t.is(await tokensOf(it), 1);
+  await it.release([end]);
+  t.deepEqual(await it.inFlight(), [id], "the late end is not the retry's");
+  t.is(await it.wrongCounters(), 0);
+});
+
+for (const tokens of [1, 2]) {
+  test(`a native job in a failed one's row needs a token of its own, and no second slot: ${tokens} in all`, async (t) => {
+    const it = await engine(t, { gates: [throttle(tokens, { per: 36_000 }), concurrency(1)] });
+    const { id } = await running(it, "a", { jobKey: "k" });
+    await failJob(it, id);
+    t.is(await addPast(it, { key: "k" }), id);
+    const { verdict, admission } = await startJob(it, await fetchJob(it, id));
+    t.is(verdict, tokens === 1 ? "taken_over" : "admitted");
+    t.is(await tokensOf(it), 0);
+    t.is(await countOf(it, "a"), 1);
+    await completeJob(it, id);
+    await it.release([{ job: id, attempt: 1, admission } as never]);
+    t.is(await countOf(it, "a"), 0);
+    t.is(await it.wrongCounters(), 0);
+  });
+}
+
+for (const stop of ["hold('p', 'a', now() + interval '1 hour')", "pause('p', 'a')", "pause('p')"]) {
+  test(`nor does it run in that one's slot after ${stop}`, async (t) => {
+    const it = await engine(t, ONE);
+    const { id } = await running(it, "a", { jobKey: "k" });
+    await it.pool.query(`select dispatch_policy.${stop}`);
+    await failJob(it, id);
+    await addPast(it, { key: "k" });
+    t.is((await startJob(it, await fetchJob(it, id))).verdict, "taken_over");
+    t.is(await it.staged(), 1);
+  });
+}
+
+test("a job that replaces an admitted, waiting one pays what it costs more", async (t) => {
+  const it = await engine(t, { gates: [throttle(20, { per: 360_000 })] });
+  await it.stage("a", { jobKey: "k" });
+  await it.passes();
+  t.is(await tokensOf(it), 19);
+  const left = { 1: 19, 9: 11, 4: 11, 10: 10 };
+  for (const cost of [1, 9, 4, 10]) {
+    await it.stage("a", { jobKey: "k", cost });
+    t.is(await it.passes(), 1);
+    t.is(await tokensOf(it), left[cost as keyof typeof left], `cost ${cost}`);
+  }
+  t.is((await it.inFlight()).length, 1);
 });
 
 for (const copies of ["the flags of the job it replaces", "those of another one"]) {
