@@ -9,6 +9,8 @@
 --   unkeyed   those whose payload has no key; the caller undoes this call then
 --
 -- Raises lock_not_available if one of the jobs was fetched, replaced or staged anew since it was looked at.
+--
+-- It is longer than others, because its steps read one another's rows in one statement.
 create or replace function :DISPATCH_POLICY_SCHEMA._move_into_staging(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text,
   p_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[], out moved int, out unkeyed bigint[]

@@ -6,8 +6,8 @@
 -- - Jobs with run_at infinity, which never start by themselves.
 -- - Retries, if the policy's retries go past the gates.
 --
--- A job still has the flag of its admission if it failed and was handed back, or if it was in flight when the schema was
--- dropped. Neither a slot nor a staged row is there for it, so it is adopted. An admission commits with its slot.
+-- A job that was handed back after a failure still has the flag of its admission. So does one that was in flight when the
+-- schema was dropped. It has neither a slot nor a staged row, so it is adopted. An admission commits with its slot.
 --
 -- It reads the ids in their order and stops at the limit. Without statistics the planner would sort all jobs each time:
 -- 330 ms a page of 20,000 jobs.

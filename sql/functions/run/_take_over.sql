@@ -1,10 +1,10 @@
 -- Stages a copy of the job, once, and returns its staged id. Its place in the queue, its key, flags and remaining attempts
 -- go along, and so does its age among the jobs of its key. If a later job of the key is already staged, that one stays.
 --
--- A worker may have fetched the job, and then a newer one of its key was admitted: Graphile Worker has taken the key off
--- this row. A copy under that key would pass for the newest, and overwrite the newer job. So such a copy has no key, as the
--- job itself has none: it runs beside the newer one, as in Graphile Worker. Only a look after the copy is staged tells for
--- sure, because whoever takes the key off deletes, or stages, a row of this key first.
+-- A worker may have fetched the job before a newer one of its key was admitted. Then Graphile Worker has taken the key off
+-- this row. A copy under that key would pass for the newest, and overwrite the newer job. So such a copy has no key, and
+-- runs beside the newer one, as in Graphile Worker. Only a look after the copy is staged is sure. Whoever takes the key off
+-- deletes or stages a row of this key first.
 create or replace function :DISPATCH_POLICY_SCHEMA._take_over(
   p_job_id bigint, p_revision int, p_batch json, p_set_aside boolean
 ) returns bigint language plpgsql as $$
