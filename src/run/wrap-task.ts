@@ -158,11 +158,12 @@ async function startOf(policy: AnyPolicy, helpers: JobHelpers, observer: Observe
     return { runs: true, ownsSlot: true, byTick: true, ...ticket };
   const slot = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
   if (slot) return { runs: true, ownsSlot: true, byTick: true, ...slot };
-  if (!ticket) observer.unadmitted(job, policy, helpers);
   const { verdict, stagedId, admission, partition } = await catchUnadmitted(policy, job, helpers, {
     engine,
     events,
   });
+  // a policy that is switched off takes every job
+  if (!ticket && verdict !== "ungoverned") observer.unadmitted(job, policy, helpers);
   const runs = verdict === "admitted" || verdict === "ungoverned";
   return { runs, ownsSlot: verdict === "admitted", byTick: false, stagedId, admission, partition };
 }

@@ -221,7 +221,11 @@ test("two worker processes share four shards and one cap, and if one is killed t
   await killed!.kill();
   await until("all of them ran", () => ended.size === 800, { seen });
   t.is(most, CAP);
-  t.deepEqual(Object.keys(survivor!.leads).toSorted(), [...SHARDS, "default"]);
+  const all = [...SHARDS, "default"].join();
+  // a shard without jobs may change hands after the last job
+  await until("the other leads every shard", () => Object.keys(survivor!.leads).toSorted().join() === all, {
+    seen,
+  });
   t.false(Object.values(survivor!.leads).flat().includes(false));
 });
 
