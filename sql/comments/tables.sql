@@ -80,6 +80,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_until is
   'End of the policy''s pause; -infinity: not paused. _admit checks it, and no partition changes. Operators alone set it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_by is 'Who paused it last.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.pause_reason is 'Why they did.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.handed_back_at is
+  'When jobs of it were last handed back. Whoever stages a job of a key compares it before and after.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_turns is
   'Rows to be locked, so that one session at a time does a step. Any user may take an advisory lock, and an operator''s open transaction locks a policy''s row: so there are these. Rows are made when a policy is declared. Nothing in them changes but busy.';

@@ -39,6 +39,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   paused_until timestamptz not null default '-infinity',
   paused_by text,
   pause_reason text,
+  handed_back_at timestamptz not null default '-infinity',
   check (ahead is null or ahead_seconds is null)
 );
 

@@ -31,6 +31,7 @@ begin
       quote_literal(hand_back.policy), quote_literal(hand_back.policy) using errcode = 'DPARG';
   end if;
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('hand_back');
+  update :DISPATCH_POLICY_SCHEMA._private_policies p set handed_back_at = clock_timestamp() where p.id = v_policy.id;
   v_ids := :DISPATCH_POLICY_SCHEMA._lock_staged(hand_back.policy, hand_back.count);
   v_back := :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(v_ids);
   matched := cardinality(v_ids);

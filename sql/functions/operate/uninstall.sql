@@ -36,6 +36,7 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._audit('uninstall', null, null, null, null,
       jsonb_build_object('force', uninstall.force), null, null, 0, 0);
   end if;
+  update :DISPATCH_POLICY_SCHEMA._private_policies p set handed_back_at = clock_timestamp();
   unlocked := 0;
   tick_jobs := 0;
   dropped := false;

@@ -1,10 +1,16 @@
--- For keyed jobs that were just staged, if their policy was switched off meanwhile. The call may have waited for a hand-back of
--- the job before, which Graphile Worker has now. That one looks newer than the staged job, which would be dropped for it. So the
--- staged job records it as known. This must be a statement of its own, because it sees what was committed during the wait.
-create or replace function :DISPATCH_POLICY_SCHEMA._know_handed_back(p_policy_id int, p_jobs json) returns void
-language plpgsql as $$
+-- For keyed jobs that were just staged, if jobs of their policy were handed back meanwhile. The call may have waited until the
+-- job before was handed back, which Graphile Worker has now. That one looks newer than the staged job, which would be dropped
+-- for it. So the staged job records it as known. This is a statement of its own, because it must see what was committed
+-- during the wait.
+--
+--   p_policy   as it was read before the jobs were staged
+create or replace function :DISPATCH_POLICY_SCHEMA._know_handed_back(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_jobs json
+) returns void language plpgsql as $$
 begin
-  if exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = p_policy_id and p.enabled) then
+  if exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_policies p
+    where p.id = (p_policy).id and p.handed_back_at = (p_policy).handed_back_at) then
     return;
   end if;
   update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set known_job_id = j.id, known_revision = j.revision

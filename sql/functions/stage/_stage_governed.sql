@@ -43,7 +43,7 @@ begin
     from :DISPATCH_POLICY_SCHEMA._private_policies p where p.max_pending_in_all is not null limit 1;
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
       p_policy, p_version, p_partitions, v_jobs, v_mode) s;
-    perform :DISPATCH_POLICY_SCHEMA._know_handed_back(v_policy.id, v_jobs);
+    perform :DISPATCH_POLICY_SCHEMA._know_handed_back(v_policy, v_jobs);
   end if;
 end
 $$;

@@ -234,8 +234,8 @@ test("two uninstalls at once hand each job back once", async (t) => {
   t.is((await payloads(it)).length, 6);
 });
 
-for (const how of ["uninstall", "hand_back"] as const) {
-  test(`of a key, a job that waits to be staged while ${how} hands the older one back counts`, async (t) => {
+for (const how of ["uninstall", "hand_back", "hand_back, and the policy goes on"] as const) {
+  test(`of a key, a job that waits to be staged while the older one goes back counts: ${how}`, async (t) => {
     const it = await engine(t, SHUT);
     await stage(it, "one");
     const [owner, producer] = [await it.session(), await it.session()];
@@ -245,12 +245,14 @@ for (const how of ["uninstall", "hand_back"] as const) {
       await owner.query("select from dispatch_policy.switch_policy('p', false)");
       const { rows } = await owner.query("select * from dispatch_policy.hand_back('p')");
       t.is(rows[0].changed, 1);
+      if (how !== "hand_back") await owner.query("select from dispatch_policy.switch_policy('p', true)");
     }
     const staged = stage(it, "two", producer);
     await it.waitsForLock(producer);
     await owner.query("commit");
     await staged;
     t.is(await it.staged(), 1);
+    await it.pool.query("select from dispatch_policy.switch_policy('p', false)");
     t.like((await it.pool.query("select * from dispatch_policy.hand_back('p')")).rows[0], { changed: 1 });
     t.deepEqual(await payloads(it), ["two"]);
   });
