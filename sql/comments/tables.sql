@@ -752,6 +752,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.revision is 'Revi
 comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.attempts is 'How many attempts have started.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.job_key is 'Its key; null: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.was_admitted is
+  'Whether an admission put it into its row. Then each staged job of its key is newer.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_staging is
   'What a staging call returns for each job.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staging.n is 'Its place in the caller''s input.';

@@ -516,7 +516,7 @@ create type :DISPATCH_POLICY_SCHEMA.db_job as (
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_waiting_job as (
-  id bigint, revision int, attempts int, job_key text, queue_name text
+  id bigint, revision int, attempts int, job_key text, queue_name text, was_admitted boolean
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_staging as (

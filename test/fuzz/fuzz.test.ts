@@ -88,11 +88,11 @@ async function fuzz(t: ExecutionContext, variant: Variant, seed: number): Promis
 /** Returns the errors that nobody expects, with how often each was seen. */
 async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof makeJudge>) {
   const { it, pool, random, variant } = world;
-  const operations = makeOperations(world, judge);
+  const counts: Record<string, number> = {};
+  const operations = makeOperations(world, judge, counts);
   const workers = ["pool0", "pool1"].map((id) => makeWorker(world, judge, id));
   const [first, second] = workers as [(typeof workers)[0], (typeof workers)[0]];
   const errors: Record<string, number> = {};
-  const counts: Record<string, number> = {};
   let over = false;
 
   const attempt = async (name: string, act: () => Promise<unknown>): Promise<void> => {

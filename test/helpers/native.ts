@@ -22,7 +22,10 @@ export interface Fetched {
   readonly updated_at: Date;
 }
 
-/** Adds a job past the policy, as a trigger would, and returns its id. */
+/**
+ * Adds a job past the policy, as a trigger would, and returns its id. Null: a worker fetched the job of the key at that
+ * moment, and Graphile Worker added nothing.
+ */
 export async function addPast(
   it: Engine,
   { key, payload = {}, flags, task = it.policy, queueName, as = it.pool }: Added = {},

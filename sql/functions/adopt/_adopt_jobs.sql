@@ -11,12 +11,13 @@ create or replace function :DISPATCH_POLICY_SCHEMA._adopt_jobs(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_waiting_job[], out moved int, out unkeyed bigint[]
 ) language plpgsql as $$
 declare
-  -- a staged job that did not know Graphile Worker's when it was added is older than that one
+  -- A staged job that did not know Graphile Worker's when it was added is older than that one. But one that was added while
+  -- an admission was not committed did not know that job either, and is newer.
   v_older_ids bigint[] := array(
     select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     join unnest(p_jobs) w on w.job_key = s.job_key
     where s.job_key = any(array(select u.job_key from unnest(p_jobs) u))
-      and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
+      and not w.was_admitted and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
     order by s.job_key for update of s);
   v_new :DISPATCH_POLICY_SCHEMA._private_waiting_job[] := array(
     select w from unnest(p_jobs) w where w.attempts = 0);

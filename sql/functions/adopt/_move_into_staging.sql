@@ -97,7 +97,8 @@ begin
   -- a staged job that did not know this one was committed meanwhile, and is older
   if v_changed or exists (
     select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s join unnest(p_jobs) w on w.job_key = s.job_key
-    where s.job_key = any(v_kept_keys) and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
+    where s.job_key = any(v_kept_keys) and not w.was_admitted
+      and (s.known_job_id, s.known_revision) is distinct from (w.id, w.revision)
   ) then
     raise exception 'dispatch_policy: a job changed meanwhile' using errcode = 'lock_not_available';
   end if;

@@ -19,7 +19,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._waiting_jobs(
 set plan_cache_mode = force_generic_plan set enable_sort = off set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   select array(
-    select row(j.id, j.revision, j.attempts::int, j.key, j.queue_name):::DISPATCH_POLICY_SCHEMA._private_waiting_job
+    select row(j.id, j.revision, j.attempts::int, j.key, j.queue_name, j.flags is not null
+        and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)):::DISPATCH_POLICY_SCHEMA._private_waiting_job
     from :GRAPHILE_WORKER_SCHEMA.jobs j
     where j.task_identifier = p_task and j.id > p_after
       and j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'

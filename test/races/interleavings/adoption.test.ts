@@ -538,3 +538,24 @@ test("slots, verbs and retries find an adopted job by the id that it had before"
   const again = await it.pool.query("select id, job_id from dispatch_policy.staged_jobs");
   t.deepEqual(again.rows, [{ id, job_id: job }]);
 });
+
+test("a job that was staged while the admission of the one before was not committed is newer than that one", async (t) => {
+  const it = await engine(t, FULL);
+  await it.stage("a", { jobKey: "k" });
+  await it.route();
+  const [ticker, producer] = [await it.session(), await it.session()];
+  await ticker.query("begin");
+  t.is((await it.admit({ as: ticker })).admitted, 1);
+  const staged = it.stage("a", { jobKey: "k", as: producer });
+  await it.waitsForLock(producer);
+  await ticker.query("commit");
+  const [newer] = await staged;
+  const [job] = await it.inFlight();
+  await fetchJob(it, job!);
+  await it.pool.query("select dispatch_policy.release_slots($1)", [job]);
+  await failJob(it, job!, 0);
+  await it.pool.query(`update graphile_worker._private_jobs set payload = '{"a": "a"}'`);
+  t.is((await adopt(it)).changed, 1);
+  const { rows } = await it.pool.query("select id from dispatch_policy.staged_jobs where job_key = 'k'");
+  t.deepEqual(rows, [{ id: newer }]);
+});
