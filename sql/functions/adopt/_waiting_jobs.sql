@@ -19,15 +19,16 @@ create or replace function :DISPATCH_POLICY_SCHEMA._waiting_jobs(
 set plan_cache_mode = force_generic_plan set enable_sort = off set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
   select array(
-    select row(j.id, j.revision, j.attempts::int, j.key, j.queue_name, j.flags is not null
-        and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)):::DISPATCH_POLICY_SCHEMA._private_waiting_job
+    select row(
+        j.id, j.revision, j.attempts::int, j.key, j.queue_name, o.was_admitted):::DISPATCH_POLICY_SCHEMA._private_waiting_job
     from :GRAPHILE_WORKER_SCHEMA.jobs j
+    cross join lateral (
+      select j.flags is not null and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at) as was_admitted) o
     where j.task_identifier = p_task and j.id > p_after
       and j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
       and (j.attempts = 0 or (p_policy).retries = 'restage')
-      and (j.flags is null or not :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)
-        or not exists (
-          select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id))
+      and not (o.was_admitted and exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id))
       and not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
       and not exists (

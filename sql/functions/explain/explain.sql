@@ -23,6 +23,7 @@ declare
   v_it jsonb;
   v_job :DISPATCH_POLICY_SCHEMA._private_staged_jobs;
   v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
+  v_stop jsonb;
 begin
   if (explain.id is null) = (explain.policy is null or explain.partition is null) then
     raise exception 'dispatch_policy: explain: give an id, or a policy and a partition; got id %, policy %, partition %',
@@ -49,8 +50,8 @@ begin
     if v_partition.id is null then
       v_it := '{"state": "unknown"}';
     elsif v_job.id is null then
-      v_it := jsonb_build_object('state', 'idle', 'reason', :DISPATCH_POLICY_SCHEMA._stop_of(v_partition) -> 'reason',
-        'stop', :DISPATCH_POLICY_SCHEMA._stop_of(v_partition) -> 'stop');
+      v_stop := :DISPATCH_POLICY_SCHEMA._stop_of(v_partition);
+      v_it := jsonb_build_object('state', 'idle', 'reason', v_stop -> 'reason', 'stop', v_stop -> 'stop');
     end if;
     v_it := jsonb_build_object('policy', explain.policy, 'partition', explain.partition) || v_it;
   end if;

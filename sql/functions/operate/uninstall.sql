@@ -22,6 +22,7 @@ set client_min_messages = 'warning' as $$
 #variable_conflict use_column
 declare
   v_ids bigint[];
+  v_turns_off boolean;
 begin
   if uninstall.count is null or uninstall.count < 1 then
     raise exception 'dispatch_policy: uninstall: count is %, expected 1 or more', coalesce(uninstall.count::text, 'null')
@@ -31,12 +32,13 @@ begin
   if not coalesce(uninstall.force, false) then
     perform :DISPATCH_POLICY_SCHEMA._refuse_live_workers('uninstall', null);
   end if;
-  update :DISPATCH_POLICY_SCHEMA._private_policies p set operator_enabled = false where p.enabled;
-  if found then
+  v_turns_off := exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.enabled);
+  update :DISPATCH_POLICY_SCHEMA._private_policies p set
+    operator_enabled = case when p.enabled then false else p.operator_enabled end, handed_back_at = clock_timestamp();
+  if v_turns_off then
     perform :DISPATCH_POLICY_SCHEMA._audit('uninstall', null, null, null, null,
       jsonb_build_object('force', uninstall.force), null, null, 0, 0);
   end if;
-  update :DISPATCH_POLICY_SCHEMA._private_policies p set handed_back_at = clock_timestamp();
   unlocked := 0;
   tick_jobs := 0;
   dropped := false;

@@ -34,7 +34,7 @@ begin
       select from unnest(v_limiter_ids) u (id)
       left join unnest(v_limiters) l on l.id = u.id
       where l.id is null
-        or :DISPATCH_POLICY_SCHEMA._lacks_room(
+        or :DISPATCH_POLICY_SCHEMA._lacks_room(   -- two slots are as good as any number, and one more still is a number
           least(l.slots, 2) + case when l.id = any(v_occupied_ids) then 1 else 0 end, l.reserved_for, l.tokens, l.capacity, l.rate,
           v_partition.id, p_cost))
   then

@@ -1,6 +1,6 @@
 // Adoption beside workers, producers, verbs and ticks: each job is in one place, and of two jobs of a key the newer counts.
 import test from "ava";
-import { concurrency, Engine, engine, type Queryable } from "../../helpers/engine.ts";
+import { concurrency, Engine, engine, type Queryable, type Session } from "../../helpers/engine.ts";
 import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 
 const ROOMY = { gates: [concurrency(9)], keyPath: "a" };
@@ -14,6 +14,17 @@ interface Step {
 
 async function adopt(it: Engine, as: Queryable = it.pool): Promise<Step> {
   return (await as.query("select * from dispatch_policy.adopt($1)", [it.policy])).rows[0];
+}
+
+/** The step of an adoption that waits for a row which `change` has locked in a transaction. That one then commits. */
+async function adoptBeside(it: Engine, change: (as: Session) => Promise<unknown>): Promise<Step> {
+  const [other, adopting] = [await it.session(), await it.session()];
+  await other.query("begin");
+  await change(other);
+  const adopted = adopt(it, adopting);
+  await it.waitsForLock(adopting);
+  await other.query("commit");
+  return adopted;
 }
 
 const add = (it: Engine, v: string, { key = "", as = it.pool as Queryable } = {}) =>
@@ -75,16 +86,13 @@ test("a worker that fetches a job while adoption waits for its row keeps it", as
   const it = await engine(t, FULL);
   await it.waitsLong();
   const one = await add(it, "one");
-  const [worker, adopting] = [await it.session(), await it.session()];
-  await worker.query("begin");
-  await worker.query(
-    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = $1",
-    [one],
-  );
-  const adopted = adopt(it, adopting);
-  await it.waitsForLock(adopting);
-  await worker.query("commit");
-  t.like(await adopted, { matched: 1, changed: 0 });
+  const step = await adoptBeside(it, async (worker) => {
+    await worker.query(
+      "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = $1",
+      [one],
+    );
+  });
+  t.like(step, { matched: 1, changed: 0 });
   t.deepEqual(await places(it), { staged: [], waiting: ["one"] });
 });
 
@@ -92,16 +100,13 @@ test("a job that is fetched and fails while adoption waits for its row keeps its
   const it = await engine(t, FULL);
   await it.waitsLong();
   const one = await add(it, "one");
-  const [worker, adopting] = [await it.session(), await it.session()];
-  await worker.query("begin");
-  await worker.query(
-    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
-    [one],
-  );
-  const adopted = adopt(it, adopting);
-  await it.waitsForLock(adopting);
-  await worker.query("commit");
-  t.is((await adopted).changed, 0);
+  const step = await adoptBeside(it, async (worker) => {
+    await worker.query(
+      "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
+      [one],
+    );
+  });
+  t.is(step.changed, 0);
   t.is((await adopt(it)).changed, 1, "the next step parks it");
   const { rows } = await it.pool.query(
     "select state, attempts, last_error from dispatch_policy.jobs where id = $1",
@@ -114,13 +119,10 @@ test("a job that is replaced under its key while adoption waits for its row is t
   const it = await engine(t, ROOMY);
   await it.waitsLong();
   await add(it, "old", { key: "k" });
-  const [app, adopting] = [await it.session(), await it.session()];
-  await app.query("begin");
-  await add(it, "new", { key: "k", as: app });
-  const adopted = adopt(it, adopting);
-  await it.waitsForLock(adopting);
-  await app.query("commit");
-  t.is((await adopted).changed, 0, "it changed meanwhile");
+  const step = await adoptBeside(it, async (app) => {
+    await add(it, "new", { key: "k", as: app });
+  });
+  t.is(step.changed, 0, "it changed meanwhile");
   t.deepEqual(await places(it), { staged: [], waiting: ["new"] });
   t.is((await adopt(it)).changed, 1);
   t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
@@ -131,13 +133,10 @@ test("a job that another task gets in the same row while adoption waits stays in
   const it = await engine(t, ROOMY);
   await it.waitsLong();
   await add(it, "old", { key: "k" });
-  const [app, adopting] = [await it.session(), await it.session()];
-  await app.query("begin");
-  await addPast(it, { key: "k", task: "plain", payload: { a: "a", v: "plain" }, as: app });
-  const adopted = adopt(it, adopting);
-  await it.waitsForLock(adopting);
-  await app.query("commit");
-  t.is((await adopted).changed, 0);
+  const step = await adoptBeside(it, async (app) => {
+    await addPast(it, { key: "k", task: "plain", payload: { a: "a", v: "plain" }, as: app });
+  });
+  t.is(step.changed, 0);
   t.deepEqual(await places(it), { staged: [], waiting: ["plain"] });
 });
 
@@ -183,13 +182,10 @@ test("one that is being staged while an older one of its key is adopted counts",
   const it = await engine(t, ROOMY);
   await it.waitsLong();
   await add(it, "old", { key: "k" });
-  const [app, adopting] = [await it.session(), await it.session()];
-  await app.query("begin");
-  await stage(it, "new", { as: app });
-  const adopted = adopt(it, adopting);
-  await it.waitsForLock(adopting);
-  await app.query("commit");
-  t.is((await adopted).changed, 1);
+  const step = await adoptBeside(it, async (app) => {
+    await stage(it, "new", { as: app });
+  });
+  t.is(step.changed, 1);
   t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
 });
 
@@ -251,14 +247,10 @@ test("an older staged one of its key gives way to the one that is adopted", asyn
 test("an older one that was staged without knowing it, and commits while it is adopted, gives way", async (t) => {
   const it = await engine(t, ROOMY);
   await it.waitsLong();
-  const [app, adopting] = [await it.session(), await it.session()];
-  await app.query("begin");
-  await stage(it, "old", { as: app });
-  await add(it, "new", { key: "k" });
-  const adopted = adopt(it, adopting);
-  await it.waitsForLock(adopting);
-  await app.query("commit");
-  await adopted;
+  await adoptBeside(it, async (app) => {
+    await stage(it, "old", { as: app });
+    await add(it, "new", { key: "k" });
+  });
   await adopt(it);
   t.deepEqual(await places(it), { staged: ["new"], waiting: [] });
 });
@@ -327,13 +319,10 @@ test("a tick that hands over a newer one of its key while adoption waits keeps i
   await add(it, "old", { key: "k" });
   await stage(it, "new");
   await it.route();
-  const [ticking, adopting] = [await it.session(), await it.session()];
-  await ticking.query("begin");
-  t.is((await it.admit({ as: ticking })).admitted, 1);
-  const adopted = adopt(it, adopting);
-  await it.waitsForLock(adopting);
-  await ticking.query("commit");
-  t.is((await adopted).changed, 0);
+  const step = await adoptBeside(it, async (ticking) => {
+    t.is((await it.admit({ as: ticking })).admitted, 1);
+  });
+  t.is(step.changed, 0);
   t.is((await adopt(it)).matched, 0, "an admitted job is not adopted");
   t.deepEqual(await places(it), { staged: [], waiting: ["new"] });
 });
@@ -441,13 +430,9 @@ for (const [verb, call] of Object.entries(VERBS)) {
     const it = await engine(t, ROOMY);
     await it.waitsLong();
     const id = await add(it, "one", { key: "k" });
-    const [operator, adopting] = [await it.session(), await it.session()];
-    await operator.query("begin");
-    t.deepEqual(await ask(operator, id), [true]);
-    const adopted = adopt(it, adopting);
-    await it.waitsForLock(adopting);
-    await operator.query("commit");
-    await adopted;
+    await adoptBeside(it, async (operator) => {
+      t.deepEqual(await ask(operator, id), [true]);
+    });
     t.is(await it.passes(2), 0);
   });
 
@@ -507,15 +492,12 @@ test("a failed job that is deduplicated against while adoption waits for its row
   const one = await add(it, "one", { key: "k" });
   await fetchJob(it, one);
   await failJob(it, one, 0);
-  const [app, adopting] = [await it.session(), await it.session()];
-  await app.query("begin");
-  await app.query("select graphile_worker.add_job($1, job_key => 'k', job_key_mode => 'unsafe_dedupe')", [
-    it.policy,
-  ]);
-  const adopted = adopt(it, adopting);
-  await it.waitsForLock(adopting);
-  await app.query("commit");
-  t.is((await adopted).changed, 0);
+  const step = await adoptBeside(it, async (app) => {
+    await app.query("select graphile_worker.add_job($1, job_key => 'k', job_key_mode => 'unsafe_dedupe')", [
+      it.policy,
+    ]);
+  });
+  t.is(step.changed, 0);
   t.is((await adopt(it)).changed, 1);
   t.is(await it.passes(2), 1);
 });
