@@ -93,7 +93,8 @@ export function makeLedger(problems: string[]) {
         const newest = versions.filter((job) => isNewest(job, versions));
         if (newest.some(isAccountedFor)) continue;
         const ids = newest.map(({ id }) => id).join(" or ");
-        lost.push(`${tell(ids, newest[0]!.witness)}, the newest of ${key}`);
+        const fates = versions.map((job) => `${job.id} ${fateOf(job)}`).join(", ");
+        lost.push(`${tell(ids, newest[0]!.witness)}, the newest of ${key} (${fates})`);
       }
       return lost;
     },
@@ -112,6 +113,12 @@ export function makeLedger(problems: string[]) {
 
 function isAccountedFor({ finished, excused }: Added): boolean {
   return finished === true || excused === true;
+}
+
+/** For the reader of a failure: when it was added and acknowledged, in milliseconds, and what became of it. */
+function fateOf({ from, to, started, finished, excused }: Added): string {
+  const what = [started && "started", finished && "finished", excused && "ended by a verb"].filter(Boolean);
+  return `${Math.round(from)} to ${Math.round(to!)}: ${what.join(", ") || "nothing"}`;
 }
 
 function tell(id: string, witness: boolean): string {
