@@ -4,7 +4,7 @@ import type { Attempt } from "../db/engine.ts";
 import { RESERVED_FLAG } from "../policy/policy.ts";
 import { timeOf } from "../timestamp.ts";
 
-/** A flag that an admission sets on a job: `dispatch_policy:<staged id>@<admission>#<partition mark>`. */
+/** A flag that an admission sets on a job: `dispatch_policy:<staged id>@<admission>#<partition mark>[.<key mark>]`. */
 export interface Ticket {
   readonly stagedId: string;
   /** The time of the admission's transaction, in microseconds since 1970. */
@@ -13,7 +13,7 @@ export interface Ticket {
   readonly mark: string | null;
 }
 
-const TICKET = /^(\d+)@(\d+)(?:$|#([0-9a-f]{8}$)?)/;
+const TICKET = /^(\d+)@(\d+)(?:$|#(?:([0-9a-f]{8})(?:$|\.))?)/;
 
 /** A job's ticket. Null: it was added past its policy. */
 export function ticketOf(job: Job): Ticket | null {

@@ -1,5 +1,6 @@
 import type { Job, JobHelpers, Logger } from "graphile-worker";
 import type { CaughtJob, Engine } from "../db/engine.ts";
+import { isLockTimeout } from "../db/outage.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { batchesOf, type JobSpec } from "../stage/stage.ts";
@@ -26,12 +27,18 @@ export async function catchUnadmitted(
   const bypasses = job.attempts > 1 && retries === "bypass";
   const spec = { ...specOf(job), queueName: await queueNameOf(job, helpers) };
   const [batch] = batchesOf([{ policy, task: job.task_identifier, payload: job.payload, spec }]);
-  const caught = await helpers.withPgClient((client) =>
-    engine.catchUnadmitted(client, attemptOf(job), {
-      batch: hasInexactIntegers(job.payload) ? { ...batch, inexact: true } : batch,
-      unmanaged: bypasses ? "run" : unmanaged,
-    }),
-  );
+  const ask = () =>
+    helpers.withPgClient((client) =>
+      engine.catchUnadmitted(client, attemptOf(job), {
+        batch: hasInexactIntegers(job.payload) ? { ...batch, inexact: true } : batch,
+        unmanaged: bypasses ? "run" : unmanaged,
+      }),
+    );
+  // a job must not fail, and lose an attempt, because a row is locked
+  const caught = await ask().catch((error) => {
+    if (!isLockTimeout(error)) throw error;
+    return ask();
+  });
   if (caught.verdict === "taken_over") {
     Object.assign(job, { flags: { ...job.flags, [TAKEN_OVER]: true } });
     emit(events, "dispatchPolicy:takeOver", {

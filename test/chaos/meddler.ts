@@ -3,6 +3,7 @@
 // open with whatever it has touched.
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
+import { isBusy } from "../../src/db/outage.ts";
 import { chance, judge, onCommand, orders, repeat, tell } from "./member.ts";
 import { accounts, freshQueue, type Payload, TASKS, type TaskName } from "./world.ts";
 
@@ -122,8 +123,7 @@ async function run(text: string, values: unknown[] = []): Promise<boolean> {
   } catch (error) {
     await session?.end().catch(() => {});
     session = undefined;
-    const { code } = error as { code?: string };
-    if (code === "55P03" || code === "40P01") tell({ met: "lock of a meddler" });
+    if (isBusy(error)) tell({ met: "lock of a meddler" });
     else judge(error);
     return false;
   }

@@ -1,6 +1,7 @@
 // Ticks: as a loop of its own, by SQL in transactions that stay open for a while, or with a clock that is wrong.
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
+import { isLockTimeout } from "../../src/db/outage.ts";
 import { makePolicyUtils, runTickLoop } from "../../src/index.ts";
 import { silent } from "../helpers/silent.ts";
 import { chance, isOver, isTrouble, judge, onCommand, orders, repeat, tell } from "./member.ts";
@@ -67,7 +68,7 @@ async function inTransaction(act: (client: pg.Client) => Promise<void>): Promise
     await session.end().catch(() => {});
     session = undefined;
     const { code } = error as { code?: string };
-    if (code === "55P03") tell({ met: "lock timeout" });
+    if (isLockTimeout(error)) tell({ met: "lock timeout" });
     // routing and admission in one transaction do not keep to the order of locks
     else if (code === "40P01") tell({ met: "deadlock of a SQL tick" });
     else await pauseAfter(error);

@@ -156,13 +156,14 @@ function isBackAtFullRate(t: ExecutionContext, calls: readonly Call[], recovered
     .filter(({ refused }) => !refused)
     .toSorted((one, other) => one.admittedAt - other.admittedAt);
   const passes = [...Map.groupBy(others, ({ admittedAt }) => admittedAt)];
-  let [tokens, at, left] = [RATE - 1, probe!.admittedAt, others.length];
-  for (const [admittedAt, { length: admitted }] of passes) {
-    tokens = Math.min(RATE, tokens + ((admittedAt - at) * RATE) / 1000);
-    // a pass reads the time after its transaction has begun: by up to 100 ms later if it waits for a limiter
-    t.true(admitted >= Math.min(Math.floor(tokens), left) - 2, `${admitted} of ${tokens} tokens`);
-    tokens -= admitted;
-    at = admittedAt;
+  // A pass reads the time after its transaction has begun, and before its first call arrives.
+  let [tokens, at, left] = [RATE - 1, probe!.at, others.length];
+  for (const [admittedAt, ofPass] of passes) {
+    const admitted = ofPass.length;
+    tokens = Math.min(RATE, tokens + (Math.max(0, admittedAt - at - CLOCKS_APART_MS) * RATE) / 1000);
+    t.true(admitted >= Math.min(Math.floor(tokens), left), `${admitted} of ${tokens} tokens`);
+    tokens = Math.max(0, tokens - admitted);
+    at = Math.min(...ofPass.map((one) => one.at));
     left -= admitted;
   }
   const [first, { length: inFirst }] = passes[0]!;

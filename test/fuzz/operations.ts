@@ -62,11 +62,11 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
 
   /** Past the policy: with a key of others, with flags of others, of a task without a policy. */
   const addNative: Operation = async (as, done) => {
-    const flags = random.chance(0.3) ? await someFlags() : undefined;
     const task = random.chance(0.2) ? "plain" : someTask();
     const queueName = random.chance(0.3) ? freshQueue() : undefined;
     const witness = random.chance(0.3);
     const jobKey = random.chance(0.6) ? key(witness) : null;
+    const flags = random.chance(0.3) ? await someFlags(jobKey) : undefined;
     const payload = payloadOf(random.pick(partitions), jobKey, witness, done);
     const id = await addPast(it, {
       ...{ task, payload, as, ...(jobKey && { key: jobKey }) },
@@ -105,9 +105,12 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
     return { k, id, ...(witness && { witness }) };
   }
 
-  async function someFlags(): Promise<string[] | undefined> {
+  /** Not of a job of the same key: with the row of that one, it would count as that one (docs/guarantees.md). */
+  async function someFlags(jobKey: string | null): Promise<string[] | undefined> {
     const { rows } = await pool.query(
-      `select flags from graphile_worker.jobs where flags is not null order by ${shuffled("id")} limit 1`,
+      `select flags from graphile_worker.jobs where flags is not null and (key = $1) is not true
+       order by ${shuffled("id")} limit 1`,
+      [jobKey],
     );
     return rows[0] && Object.keys(rows[0].flags);
   }

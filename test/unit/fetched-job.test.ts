@@ -40,6 +40,11 @@ for (const [what, changes, believed] of CASES) {
   });
 }
 
+test("a ticket of a job with a key has a mark as well", (t) => {
+  const flags = { [`${flagAt(AT * 1000)}.8ce4b16b`]: true };
+  t.is(ticketOf({ ...admitted, flags } as unknown as Job)?.mark, "221ef509");
+});
+
 test("a ticket of an earlier release has no mark, and is believed all the same", (t) => {
   const ticket: Ticket = { stagedId: "7", admission: String(AT * 1000), mark: null };
   t.deepEqual(ticketOf({ ...admitted, flags: { [`dispatch_policy:7@${AT * 1000}`]: true } }), ticket);

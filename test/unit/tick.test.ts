@@ -27,14 +27,21 @@ function contextOf(steps: Partial<Record<"route" | "admit", () => Promise<unknow
 }
 
 for (const step of ["route", "admit"] as const) {
-  const failing = (code: string) =>
-    contextOf({ [step]: () => Promise.reject(Object.assign(new Error("refused"), { code })) });
+  const failing = (code: string, message = "refused") =>
+    contextOf({ [step]: () => Promise.reject(Object.assign(new Error(message), { code })) });
 
   for (const code of ["55P03", "40P01"]) {
     test(`${code} of ${step} is no failure of a tick: it is busy, and comes again`, async (t) => {
       t.like(await tickOnce(failing(code), request), { busy: true, more: true, admitted: 0 });
     });
   }
+
+  test(`so is a lock timeout of ${step} that PostgreSQL calls a cancel`, async (t) => {
+    t.like(await tickOnce(failing("57014", "canceling statement due to user request"), request), {
+      busy: true,
+    });
+    await t.throwsAsync(tickOnce(failing("57014", "canceling statement due to statement timeout"), request));
+  });
 
   test(`any other error of ${step} fails the tick`, async (t) => {
     for (const code of ["57014", "40001", "23514"])

@@ -79,7 +79,8 @@ begin
         case when m.flags is not null then array(
             select f from unnest(m.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end
           -- with the beginning of the partition's id, so that a worker sees whether it works out the same partition
-          || ('dispatch_policy:' || m.id || v_admission || left(m.partition_id::text, 8))
+          || ('dispatch_policy:' || m.id || v_admission || left(m.partition_id::text, 8)
+            || case when m.job_key is null then '' else '.' || :DISPATCH_POLICY_SCHEMA._key_mark(m.job_key) end)
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.job_key nulls first, m.id) as jobs
     from timed m group by m.preserve_run_at
   ),

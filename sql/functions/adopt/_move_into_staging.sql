@@ -40,7 +40,7 @@ begin
       -- staging. By it, each job that was handed back would go before the jobs of other tasks.
       -- So would one that was in flight, by the time of its admission.
       j.run_at > j.created_at and j.run_at <> j.updated_at
-        and not (j.run_at <= v_now and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)) as run_at_given,
+        and not (j.run_at <= v_now and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key)) as run_at_given,
       -- it may be a copy of an admitted job's, with a flag that no staged job may have
       case when j.flags is not null then array(
         select f from jsonb_object_keys(j.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end as flags,

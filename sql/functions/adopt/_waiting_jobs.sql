@@ -23,7 +23,7 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
         j.id, j.revision, j.attempts::int, j.key, j.queue_name, o.was_admitted):::DISPATCH_POLICY_SCHEMA._private_waiting_job
     from :GRAPHILE_WORKER_SCHEMA.jobs j
     cross join lateral (
-      select j.flags is not null and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at) as was_admitted) o
+      select j.flags is not null and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key) as was_admitted) o
     where j.task_identifier = p_task and j.id > p_after
       and j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
       and (j.attempts = 0 or (p_policy).retries = 'restage')

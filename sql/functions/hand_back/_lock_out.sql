@@ -43,7 +43,7 @@ begin
       select from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r
       join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = r.job_id
       where j.run_at = 'infinity' and j.attempts < j.max_attempts
-        and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at));
+        and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key));
   if not is_empty then
     return;
   end if;

@@ -11,7 +11,7 @@ begin
   cross join lateral (
     select x.id, x.revision from :GRAPHILE_WORKER_SCHEMA.jobs x
     where x.key = u.key and x.run_at = 'infinity' and x.locked_at is null and x.attempts < x.max_attempts
-      and (:DISPATCH_POLICY_SCHEMA._is_ours(x.flags, x.created_at) or exists (
+      and (:DISPATCH_POLICY_SCHEMA._is_ours(x.flags, x.created_at, x.key) or exists (
         select from :DISPATCH_POLICY_SCHEMA._private_replaced_jobs r where r.job_id = x.id))
     limit 1) j
   where not exists (

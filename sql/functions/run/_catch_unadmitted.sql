@@ -56,7 +56,7 @@ begin
   -- A job that was admitted came by the policy, although somebody has touched its row since, or gave its slot back.
   v_rejects := p_unmanaged = 'reject' and not exists (
     select from :GRAPHILE_WORKER_SCHEMA.jobs j
-    where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at));
+    where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key));
   -- a policy that nobody has declared yet has no limits; its jobs wait for them
   if v_policy.id is not null and not v_rejects and not exists (
     select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o

@@ -5,7 +5,7 @@ declare
   v_older_ids bigint[] := array(
     select s.id from :GRAPHILE_WORKER_SCHEMA.jobs j
     join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j.key
-    where j.id = p_job_id and not :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at)
+    where j.id = p_job_id and not :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key)
       and (s.known_job_id, s.known_revision) is distinct from (j.id, j.revision)
     for update of s skip locked);
 begin

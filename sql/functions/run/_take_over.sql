@@ -24,7 +24,7 @@ begin
   -- a job that was admitted is older than any staged job of its key
   select s.id into v_staged_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = p_job_id and j.key = s.job_key
-  where :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at);
+  where :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key);
   if v_staged_id is null then
     begin
       select s.id into v_copy_id from :DISPATCH_POLICY_SCHEMA._stage_batch(

@@ -224,10 +224,48 @@ for (const [what, at] of [
       t.is(verdict, "taken_over");
       await completeJob(it, id);
     }
-    const { rows } = await it.pool.query(
-      `select payload from dispatch_policy._private_staged_jobs where job_key = 'k'
-       union all select payload from graphile_worker._private_jobs where key = 'k'`,
-    );
-    t.deepEqual(rows, [{ payload: V2.payload }]);
+    t.deepEqual(await jobsOfKey(it), [{ payload: V2.payload }]);
   });
+}
+
+for (const [flagOf, options] of [
+  ["a job without a key", {}],
+  ["the job of another key", { jobKey: "other" }],
+] as const) {
+  for (const at of ["start", "hand-over"] as const) {
+    test(`nor is one in the row of an older job of its key, with the flag of ${flagOf}, admitted later: ${at}`, async (t) => {
+      const it = await engine(t, ONE);
+      await it.stage("a", { jobKey: "k" });
+      await it.passes();
+      const [id] = (await it.inFlight("a")) as [string];
+      await fetchJob(it, id);
+      await it.stage("a", { jobKey: "k", priority: 1 });
+      await fail(it, id, 0);
+      await it.stage("a", options);
+      await it.passes(2);
+      const [other] = (await it.inFlight("a")) as [string];
+      const { flags } = (
+        await it.pool.query("select flags from graphile_worker._private_jobs where id = $1", [other])
+      ).rows[0];
+      t.is(await addPast(it, { ...V2, flags: Object.keys(flags) }), id);
+      if (at === "hand-over") {
+        await it.finish([other]);
+        await it.passes(3);
+      } else {
+        const { verdict } = await startJob(it, await fetchJob(it, id), { payload: V2.payload });
+        t.is(verdict, "taken_over");
+        await completeJob(it, id);
+      }
+      t.deepEqual(await jobsOfKey(it), [{ payload: V2.payload }]);
+    });
+  }
+}
+
+/** Those that are staged, and those that Graphile Worker has. */
+async function jobsOfKey(it: Engine): Promise<object[]> {
+  const { rows } = await it.pool.query(
+    `select payload from dispatch_policy._private_staged_jobs where job_key = 'k'
+     union all select payload from graphile_worker._private_jobs where key = 'k'`,
+  );
+  return rows;
 }
