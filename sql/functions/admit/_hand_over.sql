@@ -31,7 +31,7 @@ declare
     select row_number() over (order by c.priority, c.vt, c.run_at, c.staged_id)::int
       - case when c.overtakes then 900000 else 0 end   -- less than the second for which none was admitted
     from unnest(p_candidates) c where c.chosen order by c.staged_id);
-  v_admission text := format('@%s#', :DISPATCH_POLICY_SCHEMA._admission_now());
+  v_admission bigint := :DISPATCH_POLICY_SCHEMA._admission_now();
   v_admissions :DISPATCH_POLICY_SCHEMA._private_admission[];
   v_is_raced boolean;
 begin
@@ -78,9 +78,7 @@ begin
         -- a caller's flag that looks like ours would pass the job off as another
         case when m.flags is not null then array(
             select f from unnest(m.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end
-          -- with the beginning of the partition's id, so that a worker sees whether it works out the same partition
-          || ('dispatch_policy:' || m.id || v_admission || left(m.partition_id::text, 8)
-            || case when m.job_key is null then '' else '.' || :DISPATCH_POLICY_SCHEMA._key_mark(m.job_key) end)
+          || :DISPATCH_POLICY_SCHEMA._ticket(m.id, v_admission, m.partition_id, m.job_key)
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.job_key nulls first, m.id) as jobs
     from timed m group by m.preserve_run_at
   ),

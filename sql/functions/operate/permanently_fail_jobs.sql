@@ -1,4 +1,8 @@
 -- Fails jobs for good. A staged job is handed to Graphile Worker as failed, so that it is kept and shown there.
+--
+-- The danger: somebody may have the failed job run again. A newer job of its key may have been staged while this ran, and
+-- does not know of its row. Without a flag the row would count as added later, and replace the newer job. The cure: it has
+-- the flag of an admitted job.
 create or replace function :DISPATCH_POLICY_SCHEMA.permanently_fail_jobs(job_ids bigint[], error_message text default null)
 returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
@@ -23,7 +27,9 @@ begin
   cross join lateral :GRAPHILE_WORKER_SCHEMA.add_job(
     m.task_identifier, m.payload, m.queue_name, 'infinity', m.max_attempts::int,
     -- Graphile Worker may have a newer job under its key, which would be failed in its place
-    case when k.is_newer is not true then m.job_key end, m.priority::int, m.flags) a;
+    case when k.is_newer is not true then m.job_key end, m.priority::int,
+    array(select f from unnest(m.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f))
+      || :DISPATCH_POLICY_SCHEMA._ticket(m.id, :DISPATCH_POLICY_SCHEMA._admission_now(), m.partition_id, m.job_key)) a;
   if v_is_raced then
     raise exception 'dispatch_policy: a job of this key was added meanwhile: call permanently_fail_jobs again'
       using errcode = 'lock_not_available';

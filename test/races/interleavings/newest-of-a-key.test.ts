@@ -382,3 +382,43 @@ for (const verb of ["remove(ids => array[$1::bigint])", "complete_jobs(array[$1:
     t.is(await it.wrongCounters(), 0);
   });
 }
+
+/** A staged job that was failed for good while a newer one of its key was being staged, and that others had run again. */
+async function revivedBesideNewer(it: Engine): Promise<string> {
+  await stage(it, "old");
+  const [operator, app] = [await it.session(), await it.session()];
+  await operator.query("begin");
+  const { rows } = await operator.query(
+    `select id from dispatch_policy.permanently_fail_jobs(array(
+       select id from dispatch_policy._private_staged_jobs where job_key = 'k'))`,
+  );
+  const staging = stage(it, "new", { as: app });
+  await it.waitsForLock(app);
+  await operator.query("commit");
+  await staging;
+  const [{ id }] = rows;
+  await it.pool.query("select graphile_worker.reschedule_jobs(array[$1::bigint], now(), attempts => 0)", [
+    id,
+  ]);
+  return id;
+}
+
+for (const [what, max, verdict] of [
+  ["for whom there is no room", 1, "taken_over"],
+  ["for whom there is room", 9, "admitted"],
+] as const) {
+  test(`one that was failed for good, and is run again, ${what}, costs no newer staged one its place`, async (t) => {
+    const it = await engine(t, { gates: [concurrency(max)] });
+    await full(it);
+    const job = await revivedBesideNewer(it);
+    t.is((await startJob(it, await fetchJob(it, job), { payload: { v: "old" } })).verdict, verdict);
+    t.deepEqual((await versions(it)).staged, ["new"]);
+  });
+}
+
+test("nor does one that waits to run again when the newer one is admitted", async (t) => {
+  const it = await engine(t, ROOMY);
+  await revivedBesideNewer(it);
+  t.is(await it.passes(2), 1);
+  t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+});
