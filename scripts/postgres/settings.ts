@@ -19,7 +19,7 @@ const NOT_DURABLE = { fsync: "off", synchronous_commit: "off", full_page_writes:
 export function serverArguments(options: ServerOptions, has: (library: string) => boolean): string[] {
   const preload = (options.preload ?? []).filter(has);
   const settings: Record<string, string> = {
-    max_connections: "200",
+    max_connections: "400", // three test files at once, and up to 60 databases of one file, each with a pool
     ...(options.durable ? {} : NOT_DURABLE),
     ...(preload.length > 0 ? { shared_preload_libraries: preload.join(",") } : {}),
     ...options.settings,
