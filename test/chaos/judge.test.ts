@@ -124,6 +124,18 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       if (!planted) it.kill();
       it.startMany(CAPS.account, { of: new Process() });
     },
+    "runs of a pool that does not count as dead": (it, planted) => {
+      it.startMany(CAPS.account);
+      it.pass(1);
+      if (!planted) it.bury();
+      it.startMany(CAPS.account, { of: new Process() });
+    },
+    "a run that a pool fetched after it counted as dead, past the cap": (it, planted) => {
+      it.bury();
+      it.pass(planted ? 1 : 0);
+      it.startMany(CAPS.account);
+      it.startMany(1, { of: new Process() });
+    },
     "a run that a process fetched after a long stop, past the cap": (it, planted) => {
       const fetchedBefore = { lockedAt: 1_000_000 };
       it.stopForLong();
@@ -349,6 +361,7 @@ for (const [kind, plays] of Object.entries(FAULTS)) {
 function problemsOf(play: Play, planted: boolean): string[] {
   const course = new Course();
   play(course, planted);
+  course.judge.judgeOverruns();
   return course.judge.problems;
 }
 

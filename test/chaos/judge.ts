@@ -80,6 +80,13 @@ export class Judge {
   readonly #running = new Map<Suspect, Map<number, Run>>();
   readonly #inScope = new Map<string, number>();
   readonly #most = new Map<string, number>();
+  /** Each time that more ran than a cap allows, and what ran. Judged once it is known which pools counted as dead. */
+  readonly #overruns: {
+    readonly scope: string;
+    readonly cap: number;
+    readonly at: number;
+    readonly runs: Run[];
+  }[] = [];
   readonly #intended = new Set<string>();
   readonly #staged = new Set<string>();
   readonly #rolledBack = new Set<string>();
@@ -99,6 +106,8 @@ export class Judge {
   /** When the first problem was found. */
   failedAt = Number.POSITIVE_INFINITY;
   executions = 0;
+  /** Runs past a cap beside those of a pool that counted as dead. */
+  besideDead = 0;
   duplicates = 0;
 
   /** `now`: the time in milliseconds; tests give their own clock. */
@@ -231,6 +240,7 @@ export class Judge {
     if (unasked.length > 0)
       this.fail("unasked", `${unasked.length} jobs ran that were not staged: ${some(unasked)}`);
     for (const runs of this.#runs.values()) this.#judgeRepeats(runs);
+    this.judgeOverruns();
     this.judgeRates();
   }
 
@@ -256,7 +266,27 @@ export class Judge {
       const now = (this.#inScope.get(scope) ?? 0) + 1;
       this.#inScope.set(scope, now);
       this.#most.set(scope, Math.max(this.most(scope), now));
-      if (now > cap) this.fail("overrun", `more than ${cap} at once of ${scope}`);
+      if (now > cap) this.#overruns.push({ scope, cap, at: this.#now(), runs: this.#countedIn(scope) });
+    }
+  }
+
+  #countedIn(scope: string): Run[] {
+    const runs = [...this.#running.values()].flatMap((ofProcess) => [...ofProcess.values()]);
+    return runs.filter((run) => run.counts && scopesOf(run).some(([one]) => one === scope));
+  }
+
+  /** The slots of a pool that counted as dead belong to others, though its jobs may still run. */
+  judgeOverruns(): void {
+    const all = this.#overruns.splice(0);
+    const overruns = all.filter(({ cap, at, runs }) => {
+      const own = runs.filter(({ of, lockedAt }) => !of.buried.some((one) => one >= lockedAt && one <= at));
+      return own.length > cap;
+    });
+    this.besideDead += all.length - overruns.length;
+    for (const [scope, [first, ...more]] of Map.groupBy(overruns, (overrun) => overrun.scope)) {
+      const { cap, at, runs } = first!;
+      const what = `more than ${cap} at once of ${scope}, ${1 + more.length} times, first at ${at}`;
+      this.fail("overrun", `${what}: ${runs.map(tell).join(", ")}`);
     }
   }
 
@@ -357,8 +387,8 @@ function chargeOf({ createdAt, admittedAt, lockedAt, startedAt }: Run): Charge {
 
 function tell(run: Run): string {
   const { job, attempt, staged, lockedAt, startedAt, endedAt, ok } = run;
-  const { diedAt, longStops, unrecorded } = run.of;
-  const where = { diedAt, longStops, unrecorded };
+  const { diedAt, longStops, unrecorded, buried } = run.of;
+  const where = { diedAt, longStops, unrecorded, buried };
   return JSON.stringify({ job, attempt, staged, lockedAt, startedAt, endedAt, ok, ...where });
 }
 

@@ -46,6 +46,8 @@ export interface Verdict {
   readonly executions: number;
   /** Runs of a job that had run to its end, or into its process's end, before. */
   readonly duplicates: number;
+  /** Runs past a cap beside those of a pool that counted as dead. */
+  readonly besideDead: number;
   readonly deeds: Deeds;
   readonly met: Readonly<Record<string, number>>;
   readonly mostAtOnce: number;
@@ -93,6 +95,7 @@ async function inDatabase(
       drainedInSeconds = out
         ? await wayOut({ database, fleet, judge, random: numbers, say })
         : await calm(utils, database, fleet, judge, say);
+    else await tellBurials(database.pool, fleet.lives);
   } finally {
     await fleet.killAll();
     await utils.release();
@@ -100,13 +103,26 @@ async function inDatabase(
     await database.pool.end();
   }
   if (drainedInSeconds !== null) judge.conclude();
-  else judge.judgeRates();
+  else {
+    judge.judgeOverruns();
+    judge.judgeRates();
+  }
   const { deeds } = conductor;
   const enough = Math.floor(seconds / SECONDS_PER_HIT);
   if (drainedInSeconds !== null) judge.hit(deeds.hits, enough);
-  const { problems, executions, duplicates } = judge;
+  const { problems, executions, duplicates, besideDead } = judge;
   return {
-    ...{ seed, seconds, problems, jobs: judge.stagedCount, executions, duplicates, deeds, met: fleet.met },
+    ...{
+      seed,
+      seconds,
+      problems,
+      jobs: judge.stagedCount,
+      executions,
+      duplicates,
+      besideDead,
+      deeds,
+      met: fleet.met,
+    },
     ...{ mostAtOnce: judge.most("work all"), drainedInSeconds },
   };
 }
