@@ -286,7 +286,8 @@ export class Judge {
     for (const [scope, [first, ...more]] of Map.groupBy(overruns, (overrun) => overrun.scope)) {
       const { cap, at, runs } = first!;
       const what = `more than ${cap} at once of ${scope}, ${1 + more.length} times, first at ${at}`;
-      this.fail("overrun", `${what}: ${runs.map(tell).join(", ")}`);
+      const off = `off: ${JSON.stringify(this.#off)}`; // an admission that took too long may have been unbound by limits
+      this.fail("overrun", `${what}: ${runs.map(tell).join(", ")}; ${off}`);
     }
   }
 
@@ -386,10 +387,11 @@ function chargeOf({ createdAt, admittedAt, lockedAt, startedAt }: Run): Charge {
 }
 
 function tell(run: Run): string {
-  const { job, attempt, staged, lockedAt, startedAt, endedAt, ok } = run;
+  const { job, attempt, staged, createdAt, admittedAt, lockedAt, startedAt, endedAt, ok } = run;
   const { diedAt, longStops, unrecorded, buried } = run.of;
   const where = { diedAt, longStops, unrecorded, buried };
-  return JSON.stringify({ job, attempt, staged, lockedAt, startedAt, endedAt, ok, ...where });
+  const times = { createdAt, admittedAt, lockedAt, startedAt, endedAt };
+  return JSON.stringify({ job, attempt, staged, ...times, ok, ...where });
 }
 
 function some(ids: readonly string[]): string {
