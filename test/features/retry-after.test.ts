@@ -156,19 +156,22 @@ function isBackAtFullRate(t: ExecutionContext, calls: readonly Call[], recovered
     .filter(({ refused }) => !refused)
     .toSorted((one, other) => one.admittedAt - other.admittedAt);
   const passes = [...Map.groupBy(others, ({ admittedAt }) => admittedAt)];
-  // A pass reads the time after its transaction has begun, and before its first call arrives.
-  let [tokens, at, left] = [RATE - 1, probe!.at, others.length];
+  // A pass reads the time after its transaction has begun, and before its first call arrives. It skips jobs whose rows a
+  // worker has locked at that moment: a later one takes them.
+  let [tokens, at, left, skipping] = [RATE - 1, probe!.at, others.length, 0];
   for (const [admittedAt, ofPass] of passes) {
     const admitted = ofPass.length;
     tokens = Math.min(RATE, tokens + (Math.max(0, admittedAt - at - CLOCKS_APART_MS) * RATE) / 1000);
-    t.true(admitted >= Math.min(Math.floor(tokens), left), `${admitted} of ${tokens} tokens`);
+    skipping = admitted >= Math.min(Math.floor(tokens), left) ? 0 : skipping + 1;
+    t.true(skipping < 3, `${admitted} of ${tokens} tokens`);
     tokens = Math.max(0, tokens - admitted);
     at = Math.min(...ofPass.map((one) => one.at));
     left -= admitted;
   }
-  const [first, { length: inFirst }] = passes[0]!;
-  // nearly the whole bucket, not one job as while it probes: the probe took a token, and two may come late as above
-  t.true(inFirst >= RATE - 3, `${inFirst} in the first pass`);
+  const [first] = passes[0]!;
+  const atFirst = passes.slice(0, 3).reduce((sum, [, { length }]) => sum + length, 0);
+  // the whole bucket but for the probe's token, not one job as while it probes
+  t.true(atFirst >= RATE - 1, `${atFirst} in the first three passes`);
   t.log(
     `the bucket was used ${first - probe!.admittedAt} ms after the probe, ${first - recoveredAt} ms after the recovery`,
   );
