@@ -234,6 +234,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_total is 
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_at is 'Last admission; -infinity: none yet.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.dropped_total is
   'Jobs dropped since the row was made, by maxPending or whenBusy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.staged is
+  'Its staged jobs, but for what its arrivals add. Routing and passes keep it; nobody counts.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.created_at is 'When the row was made.';
 
 comment on sequence :DISPATCH_POLICY_SCHEMA._private_ticks is 'Numbers the passes; partitions keep it as visited.';
@@ -273,6 +275,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.created_at is 'Wh
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.known_job_id is
   'The job that Graphile Worker had under its key when it was staged. Any other one there was added later, and the newest job of a key counts.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.known_revision is 'Revision of that job''s row then.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.left_partition_id is
+  'The partition that it had before the last job of its key, or its last retry, took its row.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.droppable is
   'Whether its policy drops the oldest of all its jobs if there are too many. Only these are in the index by age.';
 
@@ -299,6 +303,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.pause is
   'Stop: a pause or hold of a partition that does not exist yet, as {until, held, by, reason}.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.outcome is
   'Outcome: how jobs ended, if a breaker, a probe or fairness by work counts it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.jobs is
+  'What it adds to the count of the partition''s staged jobs.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_changed is
   'The partition''s next job may be another now: a job was removed or changed.';
 
@@ -560,6 +566,7 @@ comment on type :DISPATCH_POLICY_SCHEMA._private_news is
   'What arrivals say of one partition together, see _arrivals_by_partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_news.newest is 'The arrival whose context and limits count.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_news.head_changed is 'The partition''s next job may be another now.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_news.jobs is 'What they add to the count of its staged jobs.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_news.later_at is 'When the first job is due that is not due yet.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_news.partition_id is 'The partition, which may not exist yet.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_news.due_at is 'When the first job is due; infinity: no work.';
@@ -710,6 +717,7 @@ comment on type :DISPATCH_POLICY_SCHEMA._private_leftover is
 comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.probe_job_id is 'The probe that is out.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_id is 'The next of its due jobs; null: it has none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.head_chosen is 'Whether the pass chose this job and could not hand it over.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.gone is 'Its jobs that left staging in this pass.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.next_run_at is 'If it has no due job: when the first of its others is due.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.partition_id is 'The partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.limiter_ids is 'Its limiters, from narrow to broad.';

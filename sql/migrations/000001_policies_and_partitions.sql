@@ -162,6 +162,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   admitted_total bigint not null default 0,
   admitted_at timestamptz not null default '-infinity',
   dropped_total bigint not null default 0,
+  staged int not null default 0,
   created_at timestamptz not null default clock_timestamp(),
   check (blocked_on is null
     or (due_at < 'infinity' and held_until = '-infinity' and paused_until = '-infinity'))
@@ -215,6 +216,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   created_at timestamptz not null default clock_timestamp(),
   known_job_id bigint,
   known_revision int,
+  left_partition_id uuid,
   droppable boolean not null default false
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
@@ -248,6 +250,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_arrivals (
   pause jsonb,
   outcome jsonb,
   head_changed boolean not null default false,
+  jobs int not null default 0,
   primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
@@ -409,7 +412,8 @@ create type :DISPATCH_POLICY_SCHEMA._private_news as (
   head_priority smallint, head_run_at timestamptz, head_id bigint,
   head_changed boolean,
   later_at timestamptz,
-  pause jsonb, paused_until timestamptz, held_until timestamptz
+  pause jsonb, paused_until timestamptz, held_until timestamptz,
+  jobs int
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_limiter_ids as (
@@ -485,7 +489,8 @@ create type :DISPATCH_POLICY_SCHEMA._private_leftover as (
   probe_job_id bigint,
   head_id bigint, head_priority smallint, head_run_at timestamptz, head_cost float8,
   head_chosen boolean,
-  next_run_at timestamptz
+  next_run_at timestamptz,
+  gone int
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_lack as (

@@ -4,7 +4,7 @@ select p.name as policy, o.gate, o.scope_key as key, o.set, nullif(o.from_at, '-
   nullif(o.until_at, 'infinity') as until, o.set_by as by, o.reason
 from :DISPATCH_POLICY_SCHEMA._private_overrides o
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = o.policy_id
-where o.until_at > clock_timestamp() and not o.taken_back;
+where o.until_at > statement_timestamp() and not o.taken_back;
 
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.gate is 'Name of the gate.';

@@ -1,26 +1,31 @@
 -- The policies that were declared. One that is orphaned has no worker that runs its tasks, or none that has the policy.
 create or replace view :DISPATCH_POLICY_SCHEMA.policies as
-select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > clock_timestamp() as paused,
+select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > statement_timestamp() as paused,
   nullif(p.paused_until, '-infinity') as paused_until, p.paused_by, p.pause_reason,
-  (select count(*)::int from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.policy_id = p.id) as partitions,
+  q.partitions,
   (select coalesce(sum(l.in_flight), 0)::int from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = p.ahead_limiter_id) as in_flight,
-  (select count(*)::int from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.task_identifier in (select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
-      where t.policy_id = p.id)) as staged,
+  -- counted, and not counted yet, and without a partition
+  (q.staged
+    + (select coalesce(sum(a.jobs), 0) from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name)
+    + (select count(*) from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.policy = p.name))::int as staged,
   not exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
-    where w.stale_at > clock_timestamp() and w.tasks && array(
+    where w.stale_at > statement_timestamp() and w.tasks && array(
       select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t where t.policy_id = p.id))
     or not exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
-      where w.stale_at > clock_timestamp() and w.definitions ? p.name) as orphaned,
+      where w.stale_at > statement_timestamp() and w.definitions ? p.name) as orphaned,
   (select count(distinct w.definitions #>> array[p.name, 'hash'])::int from :DISPATCH_POLICY_SCHEMA._private_workers w
-    where w.stale_at > clock_timestamp() and (w.definitions #>> array[p.name, 'version'])::int = p.version)
+    where w.stale_at > statement_timestamp() and (w.definitions #>> array[p.name, 'version'])::int = p.version)
     as live_definitions,
   exists (select from :DISPATCH_POLICY_SCHEMA._private_resolutions r where r.policy = p.name) as resolving,
   coalesce((select least(e.jobs, 2147483647) from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id), 0)::int
     as ended_elsewhere,
   (select e.last_at from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id) as ended_elsewhere_at
-from :DISPATCH_POLICY_SCHEMA._private_policies p;
+from :DISPATCH_POLICY_SCHEMA._private_policies p
+cross join lateral (
+  select count(*)::int as partitions, coalesce(sum(x.staged), 0) as staged
+  from :DISPATCH_POLICY_SCHEMA._private_partitions x where x.policy_id = p.id
+) q;
 
 comment on column :DISPATCH_POLICY_SCHEMA.policies.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.version is 'Version of its declaration.';
@@ -33,7 +38,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_by is 'Who paused it l
 comment on column :DISPATCH_POLICY_SCHEMA.policies.pause_reason is 'Why they did.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.partitions is 'Partitions that are known.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.in_flight is 'Jobs that were admitted and not released yet.';
-comment on column :DISPATCH_POLICY_SCHEMA.policies.staged is 'Jobs of its tasks that wait in staging. After a rename these may wait for the policy of the old name.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.staged is 'Jobs that wait in staging.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.orphaned is 'True: no live worker pool has its tasks, or none has the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.ended_elsewhere is
   'Jobs that ended in workers without this package. Their slots were given back late.';

@@ -13,6 +13,7 @@ import {
   policyEvents,
 } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { WRONGLY_STAGED } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
@@ -87,6 +88,7 @@ test("adopted jobs run by their priority, runAt and age, and a runAt ahead is wa
   await past({ account: "a", n: 3 });
   await past({ account: "a", n: 1 }, ", priority => -5");
   t.is((await utils.adopt({ task: "work" })).changed, 4);
+  t.deepEqual((await database.pool.query(WRONGLY_STAGED)).rows, []);
   const ran: { n: number; job: Job; at: Date }[] = [];
   const worker = await startWorker(t, {
     ...{ database, policies: [work] },

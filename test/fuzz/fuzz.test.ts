@@ -5,6 +5,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { isLockTimeout } from "../../src/db/outage.ts";
+import { WRONGLY_STAGED } from "../helpers/engine.ts";
 import { until } from "../helpers/until.ts";
 import { makeJudge } from "./judge.ts";
 import { makeOperations } from "./operations.ts";
@@ -35,6 +36,7 @@ const LOOK = `select
     cross join lateral (
       select count(*) as n from dispatch_policy._private_in_flight_jobs f where f.limiter_ids @> array[l.id]) n
     where l.kind <> 'throttle' and l.in_flight <> n.n) as "counters that are wrong",
+  (select json_agg(w) from (${WRONGLY_STAGED}) w) as "counts of staged jobs that are wrong",
   (select json_agg(j) from graphile_worker._private_jobs j
     where j.is_available and j.attempts = 0 and j.last_error is null
       and j.flags::text ~ ('@' || (extract(epoch from j.updated_at) * 1000000)::bigint || '[#"]')

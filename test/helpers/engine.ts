@@ -358,10 +358,12 @@ export class Engine {
     return rows[0];
   }
 
-  /** Limiters whose counter differs from the in-flight rows that hold them. */
+  /** Limiters and partitions whose counters differ from the rows that they count. */
   async wrongCounters(): Promise<number> {
-    return this.number(`select count(*)::int from dispatch_policy._private_limiters l where l.in_flight <> (
-      select count(*) from dispatch_policy._private_in_flight_jobs f where f.limiter_ids @> array[l.id])`);
+    return this.number(`select ((
+      select count(*) from dispatch_policy._private_limiters l where l.in_flight <> (
+        select count(*) from dispatch_policy._private_in_flight_jobs f where f.limiter_ids @> array[l.id]))
+      + (select count(*) from (${WRONGLY_STAGED}) w))::int`);
   }
 
   /** A connection of its own, which a test can leave inside a transaction. */
@@ -393,6 +395,13 @@ export class Engine {
     });
   }
 }
+
+/** Partitions whose count of staged jobs is wrong: what routing and passes have counted, and what waits for the router. */
+export const WRONGLY_STAGED = `select c.id, sum(c.counted) as counted, sum(c.staged) as staged from (
+    select q.id, q.staged as counted, 0 as staged from dispatch_policy._private_partitions q
+    union all select a.partition_id, a.jobs, 0 from dispatch_policy._private_arrivals a
+    union all select s.partition_id, 0, 1 from dispatch_policy._private_staged_jobs s where s.partition_id is not null
+  ) c group by c.id having sum(c.counted) <> sum(c.staged)`;
 
 export type Session = pg.Client & { readonly pid: number };
 

@@ -220,6 +220,13 @@ export const MUTANTS = {
     keeping: true,
     shows: ADMITS,
   },
+  "a pass takes jobs, and their partition counts them as before": {
+    shownBy: 1,
+    of: "_mark_partitions",
+    from: /staged = p\.staged - s\.gone/,
+    to: "staged = p.staged",
+    shows: /count of staged jobs/,
+  },
   "who waits for a limiter is never woken": {
     shownBy: 51,
     of: "_wake",

@@ -77,6 +77,8 @@ interface Snapshot {
     decayedAt: number;
     fairKey: number;
     visited: number;
+    /** What it counts as staged, and what its arrivals add. */
+    staged: number;
   }[];
   readonly staged: readonly string[];
   readonly inFlight: readonly { job: string; staged: string }[];
@@ -90,7 +92,8 @@ const SNAPSHOT = `select json_build_object(
       'spent', l.spent)), '[]')
     from dispatch_policy._private_limiters l where l.policy_id = p.id and l.kind <> 'ahead'),
   'partitions', (select coalesce(json_agg(json_build_object('key', q.key, 'decayed', q.decayed_admits,
-      'decayedAt', extract(epoch from q.decayed_at) * 1000, 'fairKey', q.fair_key, 'visited', q.visited) order by q.key), '[]')
+      'decayedAt', extract(epoch from q.decayed_at) * 1000, 'fairKey', q.fair_key, 'visited', q.visited, 'staged', q.staged + (select coalesce(sum(a.jobs), 0)
+        from dispatch_policy._private_arrivals a where a.partition_id = q.id)) order by q.key), '[]')
     from dispatch_policy._private_partitions q where q.policy_id = p.id),
   'staged', (select coalesce(json_agg(s.id::text), '[]')
     from dispatch_policy._private_staged_jobs s where s.task_identifier = p.name),
@@ -478,6 +481,8 @@ class Run {
       const engines = { ...model.partitions.get(row.key)!, decayed: row.decayed, decayedAt: row.decayedAt };
       const expected = model.decayedOf(model.partitions.get(row.key)!, this.#now);
       close(`decayed admits of ${row.key}`, model.decayedOf(engines, this.#now), expected);
+      const waiting = [...model.staged.values()].filter(({ partition }) => partition === row.key);
+      same(`count of staged jobs of ${row.key}`, row.staged, waiting.length);
     }
   }
 

@@ -5,6 +5,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._leftovers(
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[],
   p_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_leftover[] language plpgsql stable as $$   -- planned as _charge
+declare
+  v_were_staged boolean := (p_candidates[1]).ct is not null;   -- a job let in at its start was not
+  v_has_gone boolean := exists (select from unnest(p_admissions) a where not a.admitted);
 begin
   return array(
     select row(
@@ -17,7 +20,8 @@ begin
         case when h.staged_id is null then (
           select min(coalesce(s.retry_at, s.run_at)) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
           where s.partition_id = p.id and not s.due
-        ) end):::DISPATCH_POLICY_SCHEMA._private_leftover
+        ) end,
+        case when v_were_staged then coalesce(n.admitted, 0) + coalesce(g.jobs, 0) else 0 end):::DISPATCH_POLICY_SCHEMA._private_leftover
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     left join unnest(p_admitted) n on n.partition_id = p.id
     left join (
@@ -25,6 +29,12 @@ begin
       where (c.staged_id in (select a.staged_id from unnest(p_admissions) a)) is not true
       order by c.partition_id, c.pos
     ) h on h.partition_id = p.id
+    -- those that left staging without an effect
+    left join (
+      select c.partition_id, count(*)::int as jobs from unnest(p_candidates) c
+      where v_has_gone and c.staged_id in (select a.staged_id from unnest(p_admissions) a where not a.admitted)
+      group by c.partition_id
+    ) g on g.partition_id = p.id
     where p.id = any(p_partition_ids));
 end
 $$;

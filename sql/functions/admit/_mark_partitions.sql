@@ -26,6 +26,7 @@ begin
     fair_key = :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, s.decayed, p.mean_work, s.weight, p_now),
     looked_at = p_now,
     admitted_total = p.admitted_total + s.admitted,
+    staged = p.staged - s.gone,
     admitted_at = case when s.admitted > 0 then p_now else p.admitted_at end,
     due_at = case
       -- it is due, but another session has its row locked

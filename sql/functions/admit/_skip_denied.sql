@@ -24,8 +24,9 @@ begin
   ),
   -- The partition waits no longer. Jobs that stay (locked, or parked) are found when it is looked at again.
   woken as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null
-    where q.id in (select s.partition_id from skipped s)
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null,
+      staged = q.staged - n.jobs
+    from (select s.partition_id, count(*)::int as jobs from skipped s group by s.partition_id) n where q.id = n.partition_id
   )
   select count(*) into v_skipped from skipped;
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -v_skipped);

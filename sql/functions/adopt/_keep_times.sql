@@ -20,7 +20,8 @@ begin
     select a.* from kept t
     cross join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(t.partition_id) k
     cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
-      k.policy, t.partition_id, k.key, null, 0, null, null, null, t.run_at, t.cost, t.due, t.priority, t.run_at, t.id) a
+      k.policy, t.partition_id, k.key, null, 0, null, null, null, t.run_at, t.cost, t.due, t.priority, t.run_at, t.id,
+      p_jobs => 0) a
   )
   select array_agg(t.partition_id) into v_partition_ids from kept t;
   perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);

@@ -71,7 +71,8 @@ begin
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
     select a.*
     from (
-      select s.partition_id, min(s.run_at) as due_at, bool_or(not s.due) as later
+      select s.partition_id, min(s.run_at) as due_at, bool_or(not s.due) as later,
+        count(*)::int as jobs
       from staged s where s.partition_id is not null group by s.partition_id
     ) w
     join partition k on k.id = w.partition_id
@@ -82,7 +83,7 @@ begin
     cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
       v_name, k.id, k.key, coalesce(v_definition ->> 'shard', 'default'), (p_policy).version, '{}',
       (v_definition ->> 'weight')::float8, v_limits, w.due_at, v_cost, f.id is not null, f.priority,
-      f.run_at, f.id, f.id is not null and w.later) a
+      f.run_at, f.id, f.id is not null and w.later, w.jobs) a
   ),
   keyless as (
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy)

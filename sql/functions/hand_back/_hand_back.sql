@@ -16,8 +16,8 @@ begin
   parked := :DISPATCH_POLICY_SCHEMA._hand_back_parked(p_ids);
   handed_back := parked + :DISPATCH_POLICY_SCHEMA._hand_back_new(p_ids);
   replaced := cardinality(p_ids) - handed_back;
-  perform :DISPATCH_POLICY_SCHEMA._count_removed(array(
-    select s.task_identifier from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids)));
+  perform :DISPATCH_POLICY_SCHEMA._count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
+  from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids);
   delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(p_ids);
   delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids);
   perform :DISPATCH_POLICY_SCHEMA._give_up_replaced(v_keys) where v_keys <> '{}';

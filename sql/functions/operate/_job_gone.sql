@@ -5,13 +5,14 @@ create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[])
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.parked_job_id = any(p_job_ids) and not exists (
       select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = s.parked_job_id and j.attempts < j.max_attempts)
-    returning s.task_identifier, s.parked_job_id, s.priority
+    returning s.task_identifier, s.partition_id, s.parked_job_id, s.priority
   ),
   -- somebody may run a failed job again, so it must not keep the last priority
   restored as materialized (
     select :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[w.parked_job_id], priority => w.priority) from waiting w
   )
-  select :DISPATCH_POLICY_SCHEMA._count_removed(array(select w.task_identifier from waiting w))
+  select :DISPATCH_POLICY_SCHEMA._count_removed(
+    array(select w.task_identifier from waiting w), array(select w.partition_id from waiting w))
   where (select count(*) from restored) >= 0;
   select :DISPATCH_POLICY_SCHEMA._leave_to_sweep(array(
     select u.id from unnest(p_job_ids) u (id)

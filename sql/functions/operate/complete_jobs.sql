@@ -15,7 +15,8 @@ begin
     where s.id = any(job_ids) and s.parked_job_id is null returning s.*
   ),
   counted as materialized (
-    select :DISPATCH_POLICY_SCHEMA._count_removed(array(select c.task_identifier from completed c))
+    select :DISPATCH_POLICY_SCHEMA._count_removed(
+      array(select c.task_identifier from completed c), array(select c.partition_id from completed c))
   )
   select j.* from completed c cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(c) j
   where (select count(*) from counted) >= 0;

@@ -17,7 +17,8 @@ begin
     where s.id = any(job_ids) and s.parked_job_id is null returning s.*
   ),
   counted as materialized (
-    select :DISPATCH_POLICY_SCHEMA._count_removed(array(select m.task_identifier from moved m))
+    select :DISPATCH_POLICY_SCHEMA._count_removed(
+      array(select m.task_identifier from moved m), array(select m.partition_id from moved m))
   )
   select array_agg(a.id) filter (where (select count(*) from counted) >= 0),
     bool_or(a.key is not null and :DISPATCH_POLICY_SCHEMA._is_raced(k.id, k.next_revision, a.id, a.revision))

@@ -41,8 +41,8 @@ begin
   if not coalesce(remove.dry_run, false) then
     perform :DISPATCH_POLICY_SCHEMA._before_change(v_ids);
     delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(v_ids);
-    perform :DISPATCH_POLICY_SCHEMA._count_removed(array(
-      select s.task_identifier from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids)));
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
+    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids);
     select coalesce(array_agg(j.id), '{}'), array_agg(j.revision) into v_parked_ids, v_revisions
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id

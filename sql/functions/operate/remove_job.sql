@@ -4,15 +4,18 @@ returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql strict
 security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_removed :DISPATCH_POLICY_SCHEMA.added_job;
+  v_staged :DISPATCH_POLICY_SCHEMA._private_staged_jobs;
   v_job record;
 begin
   perform :DISPATCH_POLICY_SCHEMA._before_change(array(
     select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key));
   delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key
-  returning s.id, true, s.task_identifier, s.queue_name, s.run_at, s.max_attempts::int, s.job_key, s.priority::int,
-    s.flags, s.created_at, null, null, null, null into v_removed;
-  if v_removed.id is not null then
-    perform :DISPATCH_POLICY_SCHEMA._count_removed(array[v_removed.task_identifier]);
+  returning s.* into v_staged;
+  if v_staged.id is not null then
+    v_removed := row(v_staged.id, true, v_staged.task_identifier, v_staged.queue_name, v_staged.run_at,
+      v_staged.max_attempts::int, v_staged.job_key, v_staged.priority::int, v_staged.flags, v_staged.created_at,
+      null, null, null, null);
+    perform :DISPATCH_POLICY_SCHEMA._count_removed(array[v_staged.task_identifier], array[v_staged.partition_id]);
   end if;
   select j.id, j.run_at, j.max_attempts, j.key, j.priority, j.created_at into v_job
   from :GRAPHILE_WORKER_SCHEMA.remove_job(remove_job.job_key) j;

@@ -27,7 +27,8 @@ begin
     select a.* from moved m
     cross join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(m.partition_id) k
     cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
-      k.policy, m.partition_id, k.key, null, 0, null, null, null, m.run_at, m.cost, m.due, m.priority, m.run_at, m.id) a
+      k.policy, m.partition_id, k.key, null, 0, null, null, null, m.run_at, m.cost, m.due, m.priority, m.run_at, m.id,
+      p_jobs => 0) a
   )
   select array_agg(m) into v_moved from moved m;
   -- the next job of its key may have got the row of a parked one: that job is rescheduled like any other

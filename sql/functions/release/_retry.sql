@@ -55,27 +55,30 @@ begin
     join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = i.partition_id
   ),
   staged as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
-      id, partition_id, task_identifier, payload, run_at, max_attempts, priority, cost, due, parked_job_id,
-      parked_revision)
+    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
+      id, partition_id, task_identifier, payload, run_at, max_attempts, priority, cost, due, parked_job_id, parked_revision)
     overriding system value
     select d.staged_id, :DISPATCH_POLICY_SCHEMA._partition_id(d.policy, d.key), (d.retry).task, '{}',
-      d.run_at, (d.retry)."maxAttempts", d.priority,
-      coalesce(((d.retry).move).cost, d.cost), d.run_at <= p_now, d.job, d.revision
+      d.run_at, (d.retry)."maxAttempts", d.priority, coalesce(((d.retry).move).cost, d.cost), d.run_at <= p_now, d.job,
+      d.revision
     from due d
     -- the flush before parked it and left its slot; or somebody retried it by hand, and it failed again
     on conflict (parked_job_id) where parked_job_id is not null do update set
-      partition_id = excluded.partition_id, run_at = excluded.run_at, max_attempts = excluded.max_attempts,
-      priority = excluded.priority, cost = excluded.cost, due = excluded.due, parked_revision = excluded.parked_revision,
-      retry_at = null, failures = 0, error = null
+      partition_id = excluded.partition_id, left_partition_id = s.partition_id, run_at = excluded.run_at,
+      max_attempts = excluded.max_attempts, priority = excluded.priority, cost = excluded.cost, due = excluded.due,
+      parked_revision = excluded.parked_revision, retry_at = null, failures = 0, error = null
     returning *, (xmax = 0) as fresh
   ),
   notified as materialized (
     select :DISPATCH_POLICY_SCHEMA._notify(d.policy), :DISPATCH_POLICY_SCHEMA._count_pending(d.policy, d.jobs)
     from (
-      select d.policy, (count(*) filter (where s.fresh))::int as jobs from staged s join due d on d.job = s.parked_job_id
-      group by d.policy
+      select d.policy, (count(*) filter (where s.fresh))::int as jobs
+      from staged s join due d on d.job = s.parked_job_id group by d.policy
     ) d
+  ),
+  left_behind as materialized (
+    select :DISPATCH_POLICY_SCHEMA._head_changed(
+      array(select s.left_partition_id from staged s where s.left_partition_id <> s.partition_id), -1)
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
   select a.* from staged s join due d on d.job = s.parked_job_id
@@ -83,12 +86,10 @@ begin
     d.policy, s.partition_id, d.key, coalesce(((d.retry).move).shard, d.shard),
     -- If the job moves, its context and limits count only for a new partition: this version makes the arrival the oldest.
     case when ((d.retry).move).key is null then 0 else -2147483648 end, ((d.retry).move).context,
-    ((d.retry).move).weight, ((d.retry).move).limits, s.run_at, s.cost, s.due, s.priority, s.run_at, s.id) a
-  where (select count(*) from notified) >= 0;
-  -- a run that asked to come back later does not count as an attempt
-  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
-  from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-  where (f.retry)."giveBack" and j.id = any(v_parked) and j.attempts = (f.retry).attempt;   -- once only, though the flush may come again
+    ((d.retry).move).weight, ((d.retry).move).limits, s.run_at, s.cost, s.due, s.priority, s.run_at, s.id,
+    p_jobs => (s.left_partition_id is distinct from s.partition_id)::int) a
+  where (select count(*) from notified) + (select count(*) from left_behind) >= 0;
+  perform :DISPATCH_POLICY_SCHEMA._give_back_attempts(p_jobs, v_parked);
   return v_locked || :DISPATCH_POLICY_SCHEMA._end_or_put_off(p_jobs, p_now);
 end
 $$;

@@ -27,6 +27,7 @@ begin
   consumed as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id = any(p_ids) and s.parked_job_id is not null and s.parked_job_id not in (select k.id from parked k)
+    returning s.partition_id
   ),
   moved as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
@@ -35,13 +36,18 @@ begin
       droppable = :DISPATCH_POLICY_SCHEMA._is_droppable((p_into).when_full, (p_into).max_pending_in_all)
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x left join parked k on k.id = x.parked_job_id
     where x.id = any(p_ids) and s.id = x.id and (s.parked_job_id is null or k.id is not null)
-    returning s.id
+    returning s.id, x.partition_id
+  ),
+  left_behind as materialized (
+    select :DISPATCH_POLICY_SCHEMA._head_changed(array(
+      select c.partition_id from consumed c union all select m.partition_id from moved m), -1)
   ),
   keyless as (
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy)
     select m.id, (p_into).name from moved m
   )
-  select count(*) into v_moved from moved;
+  -- PostgreSQL skips a SELECT that nobody reads, and this one has an effect
+  select count(*) into v_moved from moved where (select count(*) from left_behind) > 0;
   perform :DISPATCH_POLICY_SCHEMA._count_pending((p_into).name, v_moved);
   perform :DISPATCH_POLICY_SCHEMA._notify((p_into).name);
   return cardinality(p_ids);

@@ -6,12 +6,13 @@ begin
   return array(
     select row(
         w.partition_id, n.newest, w.due_at, w.min_cost, w.shard, f.head_priority, f.head_run_at, f.head_id,
-        w.head_changed, w.later_at, w.pauses[1], w.paused_until, w.held_until):::DISPATCH_POLICY_SCHEMA._private_news
+        w.head_changed, w.later_at, w.pauses[1], w.paused_until, w.held_until,
+        w.jobs):::DISPATCH_POLICY_SCHEMA._private_news
     from (
       select a.partition_id, min(a.due_at) as due_at, min(a.min_cost) as min_cost,
         -- a stop has no shard
         (array_agg(a.shard order by a.id) filter (where a.shard is not null))[1] as shard,
-        bool_or(a.head_changed) as head_changed,
+        bool_or(a.head_changed) as head_changed, sum(a.jobs)::int as jobs,
         min(a.due_at) filter (where a.head_id = h.id) as later_at,
         array_agg(a.pause order by a.id desc) filter (where a.pause is not null) as pauses,
         max((a.pause ->> 'until')::timestamptz) as paused_until, max((a.pause ->> 'held')::timestamptz) as held_until

@@ -19,7 +19,7 @@ begin
     order by n.partition_id, n.head_priority, n.head_run_at, n.head_id
   ),
   work as materialized (
-    select n.partition_id, min(n.due_at) as due_at, min(n.min_cost) as min_cost,
+    select n.partition_id, min(n.due_at) as due_at, min(n.min_cost) as min_cost, sum(n.jobs)::int as jobs,
       (array_agg(n.shard order by n.id) filter (where n.shard is not null))[1] as shard,
       -- a due job and a later one: the merged place is the due one's, and the later one may cost less
       bool_or(n.head_changed) or (bool_or(n.head_id = h.id) and bool_or(n.head_id < h.id)) as head_changed
@@ -36,7 +36,7 @@ begin
   kept as (
     update :DISPATCH_POLICY_SCHEMA._private_arrivals a set
       due_at = w.due_at, min_cost = w.min_cost, shard = w.shard, head_priority = f.head_priority,
-      head_run_at = f.head_run_at, head_id = f.head_id, head_changed = w.head_changed
+      head_run_at = f.head_run_at, head_id = f.head_id, head_changed = w.head_changed, jobs = w.jobs
     from newest k join work w on w.partition_id = k.partition_id join first f on f.partition_id = k.partition_id
     where a.policy = p_policy and a.id = k.id and a.id = any(p_ids)
   )

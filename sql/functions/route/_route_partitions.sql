@@ -18,14 +18,14 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
     id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
     head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at,
-    looked_at, in_line_since, fair_key)
+    looked_at, in_line_since, staged, fair_key)
   select n.partition_id, (p_policy).id, (n.newest).key, coalesce(n.shard, 'default'),
     coalesce((n.newest).context, '{}'), coalesce((n.newest).limits, '[]'), coalesce((n.newest).weight, 1),
     least(1, n.min_cost), coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id,
     case when (n.newest).limits is null then 0 else (n.newest).id end, (n.newest).version,
     n.due_at, n.head_priority, n.head_run_at, n.head_id,
     coalesce(n.paused_until, '-infinity'), coalesce(n.held_until, '-infinity'), n.held_until is not null,
-    n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now,
+    n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now, n.jobs,
     :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, 0, null, coalesce((n.newest).weight, 1), p_now)
   from unnest(v_news) n
   left join unnest(v_limiters) i on i.partition_id = n.partition_id

@@ -57,8 +57,8 @@ begin
     insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, reason, jobs)
     select p_policy, d.partition_id, 'max_pending', count(*) from dropped d group by d.partition_id
   )
-  select count(*), array_agg(distinct d.partition_id) into v_dropped, v_partition_ids from dropped d;
-  perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
+  select count(*), array_agg(d.partition_id) into v_dropped, v_partition_ids from dropped d;
+  perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids, -1);
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -v_dropped);
   return v_dropped;
 end

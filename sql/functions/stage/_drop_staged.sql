@@ -18,7 +18,6 @@ begin
       where x.staged_id = any(p_ids) for update skip locked))
   )
   select array_agg(d.task_identifier), array_agg(d.partition_id) into v_tasks, v_partition_ids from dropped d;
-  perform :DISPATCH_POLICY_SCHEMA._head_changed(v_partition_ids);
-  perform :DISPATCH_POLICY_SCHEMA._count_removed(v_tasks);
+  perform :DISPATCH_POLICY_SCHEMA._count_removed(v_tasks, v_partition_ids);
 end
 $$;

@@ -77,19 +77,19 @@ begin
       max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
       priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
       known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
-      parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable
+      parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable,
+      left_partition_id = s.partition_id
     -- a job of this key was committed meanwhile: it stays if the mode is unsafe_dedupe, or if a taken over job is older
     where case p_mode when 'unsafe_dedupe' then false
       when 'take_over' then (s.known_job_id, s.known_revision)
         is distinct from (excluded.known_job_id, excluded.known_revision)
       else true end
-    returning s.id, s.run_at, s.job_key, s.due, s.created_at
+    returning s.id, s.run_at, s.job_key, s.due, s.created_at, s.left_partition_id
   ),
   -- the partitions of staged jobs that were replaced: their next job may be another now
   replaced as materialized (
-    select distinct s.partition_id as id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.job_key is not null and s.partition_id is not null
-      and s.job_key = any(array(select j.job_key from job j where j.job_key is not null))
+    select k.left_partition_id as id, count(*)::int as jobs from keyed k
+    where k.left_partition_id is not null group by k.left_partition_id
   ),
   -- the rows as they are staged: a job that replaced another has that one's id and perhaps its time
   put as materialized (
@@ -106,7 +106,7 @@ begin
     select a.*
     from (
       select p.partition_id, min(p.run_at) as due_at, min(p.cost) as min_cost,
-        bool_or(not p.due) as later
+        bool_or(not p.due) as later, count(*)::int as jobs
       from put p
       where p.partition_id is not null group by p.partition_id
     ) w
@@ -120,7 +120,7 @@ begin
       p_policy, k.id, k.key, k.shard, p_version, k.context, k.weight, k.limits, w.due_at, w.min_cost, f.id is not null,
       f.priority, f.run_at, f.id,
       -- or one that is not due yet: the arrival has only the due ones
-      r.id is not null or (f.id is not null and w.later)) a
+      r.id is not null or (f.id is not null and w.later), w.jobs - coalesce(r.jobs, 0)) a
   ),
   keyless as (
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
@@ -132,8 +132,8 @@ begin
     select :DISPATCH_POLICY_SCHEMA._notify(p_policy) where exists (select from put)
   ),
   left_behind as materialized (
-    select :DISPATCH_POLICY_SCHEMA._head_changed(array_agg(r.id)) from replaced r
-    where r.id not in (select p.partition_id from put p where p.partition_id is not null) having count(*) > 0
+    select :DISPATCH_POLICY_SCHEMA._head_changed(array_agg(k.left_partition_id), -1) from keyed k
+    where k.left_partition_id not in (select p.partition_id from put p where p.partition_id is not null) having count(*) > 0
   )
   select p.n, true, p.id, p.task, p.queue_name, p.run_at, :DISPATCH_POLICY_SCHEMA._max_attempts(p.max_attempts), p.job_key,
     p.priority::int, p.flags, p.created_at, p_policy, p.key, p.shard, null::json

@@ -39,7 +39,7 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._count_removed(array(   -- another policy's job may have the key
       select s.task_identifier from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) j
       join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.job_key = j."jobKey"
-      where :DISPATCH_POLICY_SCHEMA._is_of_another(v_policy, s.task_identifier)))
+      where :DISPATCH_POLICY_SCHEMA._is_of_another(v_policy, s.task_identifier)), '{}')
     from :DISPATCH_POLICY_SCHEMA._private_policies p where p.max_pending_in_all is not null limit 1;
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
       p_policy, p_version, p_partitions, v_jobs, v_mode) s;

@@ -1,0 +1,53 @@
+// What an operator asks, with 100,000 partitions, a million staged jobs and 10,000 in flight: views, explain, status.
+import { medians, say, type Timing } from "./timing.ts";
+import { jobsOf, keys, makeWorld } from "./world.ts";
+
+const PARTITIONS = Number(process.env.PARTITIONS ?? 100_000);
+const EACH = 10;
+const ROUNDS = Number(process.env.ROUNDS ?? 7);
+
+const world = await makeWorld({
+  gates: [
+    { gate: "own", kind: "concurrency", scope: "partition", max: 1 },
+    { gate: "all", kind: "concurrency", scope: "policy", max: PARTITIONS / 10 },
+  ],
+  batch: 1,
+});
+for (let from = 0; from < PARTITIONS; from += 10_000) {
+  await world.stage(jobsOf(keys(10_000, `p${from / 10_000}-`)));
+  await world.routeAll();
+}
+await world.stageMany(EACH - 1);
+await world.settle();
+for (let admitted = 1; admitted > 0; ) ({ admitted } = await world.admit(1000));
+await world.settle();
+
+const [{ id }] = (await world.query(
+  "select s.id from dispatch_policy._private_staged_jobs s order by s.id desc limit 1",
+)) as [{ id: string }];
+const QUESTIONS: Record<string, readonly [text: string, values?: unknown[]]> = {
+  "partitions, a page": ["select * from dispatch_policy.partitions order by partition limit 50"],
+  "partitions, the most staged": ["select * from dispatch_policy.partitions order by staged desc limit 20"],
+  "partitions by reason": ["select reason, count(*) from dispatch_policy.partitions group by reason"],
+  policies: ["select * from dispatch_policy.policies"],
+  "staged jobs, a page": ["select * from dispatch_policy.staged_jobs order by id limit 50"],
+  "staged jobs of a partition": [
+    "select * from dispatch_policy.staged_jobs where policy = $1 and partition = $2 limit 50",
+    [world.task, "p3-77"],
+  ],
+  "explain a job": ["select dispatch_policy.explain($1)", [id]],
+  "explain a partition": [
+    "select dispatch_policy.explain(policy => $1, partition => $2)",
+    [world.task, "p3-77"],
+  ],
+};
+for (const [what, [text, values = []]] of Object.entries(QUESTIONS)) {
+  const timings: Timing[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const timing = await world.timed(() => world.query(text, values));
+    timings.push(timing);
+    if (timing.ms > 5000) break;
+  }
+  say(what, { took: medians(timings) });
+}
+await world.close();

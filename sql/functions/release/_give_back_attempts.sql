@@ -1,0 +1,11 @@
+-- Takes an attempt off parked jobs whose run asked to come back later: it does not count. A flush may come again, and takes
+-- off no second one.
+create or replace function :DISPATCH_POLICY_SCHEMA._give_back_attempts(
+  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_parked_ids bigint[]
+) returns void language plpgsql as $$
+begin
+  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
+  from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
+  where (f.retry)."giveBack" and j.id = any(p_parked_ids) and j.attempts = (f.retry).attempt;
+end
+$$;
