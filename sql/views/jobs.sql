@@ -12,14 +12,28 @@ union all
 select j.id,
   case when j.locked_at is not null then 'running' when s.id is not null then 'parked'
     when j.attempts >= j.max_attempts then 'failed' when j.run_at = 'infinity' then 'parked' else 'ready' end,
-  j.task_identifier, p.name, q.key, j.queue_name, coalesce(s.priority, j.priority)::int, coalesce(s.run_at, j.run_at),
+  j.task_identifier, coalesce(p.name, t.name), coalesce(q.key, m.key), j.queue_name, coalesce(s.priority, j.priority)::int, coalesce(s.run_at, j.run_at),
   j.attempts::int, j.max_attempts::int, j.last_error, j.created_at, j.key, j.locked_at, j.locked_by,
   coalesce(f.staged_id, s.id)
 from :GRAPHILE_WORKER_SCHEMA.jobs j
 left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.id
 left join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.parked_job_id = j.id
 left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = coalesce(f.partition_id, s.partition_id)
-left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id;
+left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+-- a job that failed for good has no slot: its task tells the policy, and its flag the partition
+left join lateral (
+  select x.id, x.name from :DISPATCH_POLICY_SCHEMA._private_policy_tasks y
+  join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = y.policy_id
+  where q.id is null and y.task_identifier = j.task_identifier
+) t on true
+left join lateral (
+  select x.key
+  from (select :DISPATCH_POLICY_SCHEMA._partition_mark(j.flags) as mark) k
+  join :DISPATCH_POLICY_SCHEMA._private_partitions x on x.policy_id = t.id
+    and case when k.mark ~ '^[0-9a-f]{8}$' then x.id between (k.mark || '-0000-0000-0000-000000000000')::uuid
+      and (k.mark || '-ffff-ffff-ffff-ffffffffffff')::uuid end
+  limit 1
+) m on true;
 
 comment on column :DISPATCH_POLICY_SCHEMA.jobs.id is
   'Graphile Worker''s id; of a staged job its staged id.';
@@ -27,7 +41,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.jobs.state is
   'staged: it waits for its gates. parked: it failed, and waits for its retry. ready, running, failed: as in Graphile Worker.';
 comment on column :DISPATCH_POLICY_SCHEMA.jobs.task_identifier is 'Its task.';
 comment on column :DISPATCH_POLICY_SCHEMA.jobs.policy is
-  'Name of the policy; null: not of a policy, or its key is not worked out yet.';
+  'Name of the policy; null: its task has none, or its key is not worked out yet.';
 comment on column :DISPATCH_POLICY_SCHEMA.jobs.partition is 'Key of the partition; null as policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.jobs.queue_name is 'Graphile Worker''s queue.';
 comment on column :DISPATCH_POLICY_SCHEMA.jobs.priority is 'Lower goes first.';

@@ -4,6 +4,7 @@ import { explainCommand } from "./explain.ts";
 import { handBackCommand } from "./hand-back.ts";
 import { migrateCommand } from "./migrate.ts";
 import { removePolicyCommand } from "./remove-policy.ts";
+import { retryCommand } from "./retry.ts";
 import { uninstallCommand } from "./uninstall.ts";
 
 /** One command a file; each says what it takes and does. */
@@ -18,6 +19,7 @@ const COMMANDS: Record<string, Command> = {
   migrate: migrateCommand,
   adopt: adoptCommand,
   explain: explainCommand,
+  retry: retryCommand,
   "hand-back": handBackCommand,
   "remove-policy": removePolicyCommand,
   uninstall: uninstallCommand,

@@ -21,6 +21,7 @@ import { type ReleaseSlotsOptions, releaseSlots } from "../operate/release-slots
 import { remove } from "../operate/remove.ts";
 import { removePolicy } from "../operate/remove-policy.ts";
 import { resume } from "../operate/resume.ts";
+import { retry } from "../operate/retry.ts";
 import { status } from "../operate/status.ts";
 import { sweepFully } from "../operate/sweep.ts";
 import { switchPolicy } from "../operate/switch.ts";
@@ -248,6 +249,7 @@ function assemble(
     hold: (options) => hold(context, options),
     admit: (options) => admit(context, options),
     remove: (options) => remove(context, options),
+    retry: (options) => retry(context, options),
     adopt: (options) => adopt(context, options),
     handBack: (options) => handBack(context, options),
     removePolicy: (options) => removePolicy(context, options),

@@ -11,6 +11,7 @@ import type { PauseOptions } from "./pause.ts";
 import type { ReleaseSlotsOptions } from "./release-slots.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { RemovePolicyOptions } from "./remove-policy.ts";
+import type { RetryOptions } from "./retry.ts";
 import type { PolicyStatus, WorkerStatus } from "./status.ts";
 import type { Repaired } from "./sweep.ts";
 import type { Changed, LimiterTarget, PartitionTarget, Target, Why } from "./targets.ts";
@@ -108,6 +109,22 @@ export interface Operate {
    * @example const { matched } = await utils.remove({ policy: "fetch_endpoint", partition: "ep1", dryRun: true });
    */
   remove(options: RemoveOptions): Promise<Changed>;
+
+  /**
+   * Brings jobs back that have failed for good, with all their attempts: by `ids`, or those of a policy or of one of its
+   * partitions. They pass their gates again, and wait after a failure as their policy says. `matched` counts the failed
+   * jobs that match, `changed` those that were brought back.
+   *
+   * A job that a newer one of its key had replaced stays, unless its id is given. So does one that another session has
+   * locked. A job that was let in past its policy's staging has no partition here, so `partition` does not find it.
+   *
+   * It brings back 1,000 jobs at a time, each step a transaction.
+   *
+   * @throws {ArgumentError} unless `ids` or `policy` is given
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @example await utils.retry({ policy: "fetch_endpoint", error: "502", since: new Date("2026-11-24T22:00Z"), by: "ana" });
+   */
+  retry(options: RetryOptions): Promise<Changed>;
 
   /**
    * Moves the jobs of a task that wait in Graphile Worker into staging, say because its policy is new. Jobs that run stay.

@@ -1,0 +1,65 @@
+-- Brings jobs back that have failed for good, with all their attempts. Those of a policy pass its gates again, and fail
+-- under its back-off. Others run as Graphile Worker runs them. Of a partition it finds the jobs that a pass had admitted.
+--
+--   ids            only these; null: any
+--   since, until   only jobs that failed then: at the earliest, and before
+--   error          only jobs whose last error contains this text
+--   count          brings back at most so many, those first that failed first
+--   matched        how many failed jobs there are that match
+--
+-- A job that a newer one of its key had replaced stays, unless its id is given: the newer one was meant to run.
+create or replace function :DISPATCH_POLICY_SCHEMA.retry(
+  ids bigint[] default null, policy text default null, partition text default null, since timestamptz default null,
+  until timestamptz default null, error text default null, count int default 1000, reason text default null,
+  by text default null, dry_run boolean default false
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_tasks text[];
+  v_mark text;
+  v_ids bigint[];
+begin
+  if retry.ids is null and retry.policy is null then
+    raise exception 'dispatch_policy: retry: expected ids or a policy, got neither' using errcode = 'DPARG';
+  end if;
+  if retry.count is null or retry.count < 1 then
+    raise exception 'dispatch_policy: retry: count is %, expected 1 or more', coalesce(retry.count::text, 'null')
+      using errcode = 'DPARG';
+  end if;
+  if retry.partition is not null and retry.policy is null then
+    raise exception 'dispatch_policy: retry: partition is %, expected a policy with it, got none', quote_literal(retry.partition)
+      using errcode = 'DPARG';
+  end if;
+  if retry.policy is not null then
+    v_tasks := array(
+      select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+      where t.policy_id = (:DISPATCH_POLICY_SCHEMA._policy(retry.policy)).id);
+    v_mark := left(:DISPATCH_POLICY_SCHEMA._partition_id(retry.policy, retry.partition)::text, 8);
+  end if;
+  v_ids := array(
+    select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+    where j.locked_at is null and j.attempts >= j.max_attempts
+      and (retry.ids is null or j.id = any(retry.ids)
+        or :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) = any(retry.ids))
+      and (retry.ids is not null or not :DISPATCH_POLICY_SCHEMA._is_replaced(j.flags, j.key, j.last_error))
+      and (retry.policy is null or j.task_identifier = any(v_tasks))
+      and (retry.partition is null or :DISPATCH_POLICY_SCHEMA._partition_mark(j.flags) = v_mark)
+      and (retry.since is null or j.updated_at >= retry.since)
+      and (retry.until is null or j.updated_at < retry.until)
+      and (retry.error is null or strpos(j.last_error, retry.error) > 0)
+    order by j.updated_at, j.id);
+  matched := cardinality(v_ids);
+  changed := 0;
+  if not coalesce(retry.dry_run, false) then
+    changed := (
+      select count(*) from :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
+        v_ids[1:retry.count], run_at => clock_timestamp(), attempts => 0));
+    perform :DISPATCH_POLICY_SCHEMA._audit('retry', retry.policy, retry.partition, null, null,
+      jsonb_strip_nulls(jsonb_build_object('ids', retry.ids, 'since', retry.since, 'until', retry.until, 'error', retry.error)),
+      retry.reason, retry.by, matched, changed);
+  end if;
+  return next;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.retry from public;
