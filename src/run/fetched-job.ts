@@ -4,7 +4,7 @@ import type { Attempt } from "../db/engine.ts";
 import { RESERVED_FLAG } from "../policy/policy.ts";
 import { timeOf } from "../timestamp.ts";
 
-/** A flag that an admission sets on a job: `dispatch_policy:<staged id>@<admission>#<partition mark>[.<key mark>]`. */
+/** A flag that an admission sets on a job: `dispatch_policy:<staged id>@<admission>#<partition mark>[.<key mark>.<microseconds>]`. */
 export interface Ticket {
   readonly stagedId: string;
   /** The time of the admission's transaction, in microseconds since 1970. */

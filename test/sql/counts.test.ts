@@ -175,3 +175,19 @@ test("two that add a job of one key at once, in two partitions, are counted once
   t.is(await it.wrongCounters(), 0);
   t.deepEqual(await shown(it), [0, 1]);
 });
+
+test("a policy that is forgotten page by page leaves no count behind, also if jobs come meanwhile", async (t) => {
+  const it = await engine(t, ONE);
+  const keys = Array.from({ length: 25 }, (_, n) => `k${n}`);
+  await it.stage(keys, { runAt: new Date(Date.now() + HOUR_MS) });
+  await it.route();
+  await it.pool.query("select * from dispatch_policy.remove(policy => 'p')");
+  await it.pool.query("select dispatch_policy._forget_policy('p', 10)");
+  t.is(await it.number("select count(*)::int from dispatch_policy._private_partitions"), 15);
+  t.is(await it.wrongCounters(), 0);
+  await it.stage(keys);
+  t.is(await it.wrongCounters(), 0);
+  await t.throwsAsync(it.pool.query("select dispatch_policy._forget_policy('p', 10)"), { code: "55P03" });
+  await it.route();
+  t.is(await it.wrongCounters(), 0);
+});

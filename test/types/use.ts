@@ -101,7 +101,7 @@ await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", forMs: 30_000,
 const absent = undefined;
 await utils.admit({ policy: "fetch_endpoint", partition: absent, drain: true, dryRun: absent, reason: absent });
 await utils.adopt({ task: "fetch_endpoint", dryRun: absent }); await utils.handBack({ policy: "fetch_endpoint", dryRun: absent });
-await utils.remove({ ids: [a.id], dryRun: absent }); await utils.uninstall({ force: absent });
+await utils.remove({ ids: [a.id], dryRun: absent }); await utils.retry({ ids: [a.id], since: absent, error: absent }); await utils.uninstall({ force: absent });
 const removing: RemovePolicyOptions = { policy: "old", into: absent, dryRun: absent }; await utils.removePolicy(removing);
 await utils.setLimit({ policy: "x", gate: "all", set: { rate: absent, per: absent, burst: absent, max: absent, initialMax: absent, targetLagMs: absent, min: absent } });
 await utils.rescheduleJobs([a.id], { runAt: absent, priority: absent, attempts: absent, maxAttempts: absent });

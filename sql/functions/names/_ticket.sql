@@ -1,8 +1,10 @@
--- The flag of a job that was staged: its staged id, its admission as _admission_now tells it, and marks of its partition and
--- its key. By the partition's mark a worker sees whether it works out the same partition; by the rest see _is_ours.
+-- The flag of a job that was staged: its staged id, its admission as _admission_now tells it, and the mark of its partition.
+-- A job with a key has a mark of that as well, and the time, in microseconds since 1970. By the partition's mark a worker
+-- sees whether it works out the same partition; for the rest see _is_ours.
 create or replace function :DISPATCH_POLICY_SCHEMA._ticket(
   staged_id bigint, admission bigint, partition_id uuid, job_key text
-) returns text language sql stable as $$   -- as the operator ||, or it would not be inlined
+) returns text language sql volatile as $$   -- as clock_timestamp(), or it would not be inlined
   select 'dispatch_policy:' || staged_id || '@' || admission || '#' || coalesce(left(partition_id::text, 8), '')
-    || case when job_key is null then '' else '.' || :DISPATCH_POLICY_SCHEMA._key_mark(job_key) end;
+    || case when job_key is null then '' else '.' || :DISPATCH_POLICY_SCHEMA._key_mark(job_key)
+      || '.' || (extract(epoch from clock_timestamp()) * 1000000)::bigint end;
 $$;

@@ -3,5 +3,5 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._is_replaced(flags jsonb, job_key text, last_error text) returns boolean
 language sql immutable as $$
   select last_error is not distinct from 'replaced under its job key'
-    or (job_key is null and flags::text ~ '"dispatch_policy:[0-9]+@[0-9]+#[0-9a-f]*\.[0-9a-f]+"');
+    or (job_key is null and coalesce(split_part(:DISPATCH_POLICY_SCHEMA._flag_text(flags), '.', 2), '') <> '');
 $$;

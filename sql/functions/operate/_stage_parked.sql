@@ -15,6 +15,9 @@ begin
     coalesce((p_definition ->> 'cost')::float8, 1), v_due, p_job_id, p_revision)
   on conflict do nothing;
   if not found then
+    -- somebody else has staged it, and parked its row, and the caller has given the row a time since
+    perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[s.parked_job_id], run_at => 'infinity', priority => 32767)
+    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = p_job_id;
     return;
   end if;
   perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[p_job_id], run_at => 'infinity', priority => 32767);

@@ -7,7 +7,10 @@
 --   count          brings back at most so many, those first that failed first
 --   matched        how many failed jobs there are that match
 --
--- A job that a newer one of its key had replaced stays, unless its id is given: the newer one was meant to run.
+-- A job that a newer one of its key had replaced stays, unless its id is given: the newer one was meant to run. A job whose
+-- newer one still waits stays in any case, and so does one whose end is not reported yet: it has its slot.
+--
+-- Several may bring the same jobs back at once. So the rows are locked, and looked at again.
 create or replace function :DISPATCH_POLICY_SCHEMA.retry(
   ids bigint[] default null, policy text default null, partition text default null, since timestamptz default null,
   until timestamptz default null, error text default null, count int default 1000, reason text default null,
@@ -36,12 +39,22 @@ begin
       select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
       where t.policy_id = (:DISPATCH_POLICY_SCHEMA._policy(retry.policy)).id);
     v_mark := left(:DISPATCH_POLICY_SCHEMA._partition_id(retry.policy, retry.partition)::text, 8);
+    if exists (   -- there is a pair among some 100,000
+      select from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where left(q.id::text, 8) = v_mark and q.id <> :DISPATCH_POLICY_SCHEMA._partition_id(retry.policy, retry.partition)
+    ) then
+      raise exception 'dispatch_policy: retry: another partition has the same mark as %: give the ids of the jobs',
+        quote_literal(retry.partition) using errcode = 'DPARG';
+    end if;
   end if;
   v_ids := array(
     select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
     where j.locked_at is null and j.attempts >= j.max_attempts
       and (retry.ids is null or j.id = any(retry.ids)
-        or :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) = any(retry.ids))
+        or (:DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) = any(retry.ids)
+          and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key)))
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = j.key)
       and (retry.ids is not null or not :DISPATCH_POLICY_SCHEMA._is_replaced(j.flags, j.key, j.last_error))
       and (retry.policy is null or j.task_identifier = any(v_tasks))
       and (retry.partition is null or :DISPATCH_POLICY_SCHEMA._partition_mark(j.flags) = v_mark)
@@ -52,9 +65,14 @@ begin
   matched := cardinality(v_ids);
   changed := 0;
   if not coalesce(retry.dry_run, false) then
+    v_ids := v_ids[1:retry.count];
+    perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(v_ids);
     changed := (
-      select count(*) from :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
-        v_ids[1:retry.count], run_at => clock_timestamp(), attempts => 0));
+      select count(*) from :DISPATCH_POLICY_SCHEMA.reschedule_jobs(array(
+        select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
+        where j.id = any(v_ids) and j.locked_at is null and j.attempts >= j.max_attempts
+          and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)),
+        run_at => clock_timestamp(), attempts => 0));
     perform :DISPATCH_POLICY_SCHEMA._audit('retry', retry.policy, retry.partition, null, null,
       jsonb_strip_nulls(jsonb_build_object('ids', retry.ids, 'since', retry.since, 'until', retry.until, 'error', retry.error)),
       retry.reason, retry.by, matched, changed);

@@ -17,10 +17,14 @@ begin
   end if;
   if exists (select from :DISPATCH_POLICY_SCHEMA._staged_of(p_policy))
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.policy_id = v_id) then
-    raise exception 'dispatch_policy: remove_policy: a job of policy % was added or admitted meanwhile', quote_literal(p_policy)
-      using errcode = 'lock_not_available';
+    perform :DISPATCH_POLICY_SCHEMA._raise_in_use(p_policy);
   end if;
   delete from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = any(v_partitions);
+  -- with what they add to the counts; a job that was committed since would go without its arrival
+  delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy and a.partition_id = any(v_partitions);
+  if exists (select from :DISPATCH_POLICY_SCHEMA._staged_of(p_policy)) then
+    perform :DISPATCH_POLICY_SCHEMA._raise_in_use(p_policy);
+  end if;
   if cardinality(v_partitions) = p_page then
     return false;
   end if;

@@ -5,6 +5,6 @@ language plpgsql volatile as $$
 begin
   perform :DISPATCH_POLICY_SCHEMA._head_changed(array(
     select s.partition_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id = any(p_job_ids) or s.parked_job_id = any(p_job_ids) order by s.id for no key update));
+    where s.id = any(p_job_ids) or s.parked_job_id = any(p_job_ids) order by s.job_key, s.id for no key update));
 end
 $$;

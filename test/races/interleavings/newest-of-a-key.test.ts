@@ -18,9 +18,11 @@ const KEY = { key: "k" };
 async function stage(
   it: Engine,
   v: string,
-  { partition = "a", as = it.pool as Queryable } = {},
+  { partition = "a", as = it.pool as Queryable, flags = [] as readonly string[] } = {},
 ): Promise<void> {
-  const batch = it.batch([partition], { jobKey: "k" }) as { jobs: object[] };
+  const batch = it.batch([partition], { jobKey: "k", ...(flags.length > 0 && { flags }) }) as {
+    jobs: object[];
+  };
   const jobs = batch.jobs.map((job) => ({ ...job, payload: { v } }));
   await as.query("select id from dispatch_policy._stage($1, 'replace')", [
     JSON.stringify([{ ...batch, jobs }]),
@@ -420,5 +422,78 @@ test("nor does one that waits to run again when the newer one is admitted", asyn
   const it = await engine(t, ROOMY);
   await revivedBesideNewer(it);
   t.is(await it.passes(2), 1);
+  t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
+});
+
+interface HandsOver {
+  /** Of the second version. */
+  readonly partition?: string;
+  /** Puts the second version into the first one's row. Returns a job that somebody then has run again. */
+  act(it: Engine, as: Queryable): Promise<string | undefined>;
+}
+
+const HANDS_OVER: Record<string, HandsOver> = {
+  "a pass, once the key has moved to another partition,": {
+    partition: "b",
+    async act(it, as) {
+      await it.admit({ as: as as never });
+      return undefined;
+    },
+  },
+  "an operator's admit": {
+    async act(_, as) {
+      await as.query("select * from dispatch_policy.admit('p', 1)");
+      return undefined;
+    },
+  },
+  "an operator, who fails it for good,": {
+    async act(_, as) {
+      const { rows } = await as.query(
+        `select id from dispatch_policy.permanently_fail_jobs(array(
+           select id from dispatch_policy._private_staged_jobs where job_key = 'k'))`,
+      );
+      return rows[0].id;
+    },
+  },
+};
+
+for (const [who, { partition = "a", act }] of Object.entries(HANDS_OVER)) {
+  test(`the newest one counts that is staged while ${who} puts the second one into a row younger than the transaction`, async (t) => {
+    const it = await engine(t, ROOMY);
+    await it.stage("b");
+    await it.route();
+    const [old, app] = [await it.session(), await it.session()];
+    await old.query("begin");
+    await old.query("select now()");
+    await stage(it, "first");
+    t.is(await it.passes(1), 2);
+    await stage(it, "second", { partition });
+    await it.route();
+    const failed = await act(it, old);
+    const staging = stage(it, "third", { as: app });
+    await it.waitsForLock(app);
+    await old.query("commit");
+    await staging;
+    if (failed !== undefined)
+      await it.pool.query("select graphile_worker.reschedule_jobs(array[$1::bigint], now(), attempts => 0)", [
+        failed,
+      ]);
+    await it.passes(2);
+    t.deepEqual(await versions(it), { staged: [], waiting: ["third"] });
+  });
+}
+
+test("a flag with a quotation mark is nobody's: the newer one of the key counts", async (t) => {
+  const it = await engine(t, ROOMY);
+  await stage(it, "old", { flags: ['"dispatch_policy:5@1'] });
+  await it.route();
+  const [ticking, app] = [await it.session(), await it.session()];
+  await ticking.query("begin");
+  await it.admit({ as: ticking });
+  const staging = stage(it, "new", { as: app });
+  await it.waitsForLock(app);
+  await ticking.query("commit");
+  await staging;
+  await it.passes(2);
   t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
 });

@@ -12,7 +12,7 @@ test("a staged row that an open transaction removed is skipped, and nothing is c
   await world.route();
   const app = await world.session();
   await app.query("begin");
-  await app.query(`delete from ${STAGED} where id = $1`, [removed]);
+  await app.query("select dispatch_policy.remove(ids => array[$1::bigint])", [removed]);
 
   t.is((await world.admit()).admitted, 1, "without waiting");
   t.is((await world.limiter("concurrency")).in_flight, 1);
