@@ -11,6 +11,7 @@ import {
   STEPPED_PASS_MS,
   type TaskName,
   THROTTLED_STEP_MS,
+  TICK_WITHIN_MS,
 } from "./world.ts";
 
 /**
@@ -23,10 +24,10 @@ const COMPLETED_WITHIN_MS = 25_000;
 const SWEPT_BY_DESIGN = new Set(["pools", "unlocked", "jobs"]);
 
 /**
- * An admission's time is the beginning of its transaction. A ticker may be stopped between that and its tick, which then
- * finds the policy switched off.
+ * An admission's time is the beginning of its transaction. A ticker may be stopped between that and its tick, and its tick
+ * may wait for locks until it finds the policy switched off.
  */
-const BEGAN_BEFORE_MS = SHORT_STOP_MS + 1000;
+const BEGAN_BEFORE_MS = SHORT_STOP_MS + TICK_WITHIN_MS + 1000;
 
 /** A process, as far as it matters for what ran in it. */
 export interface Suspect {

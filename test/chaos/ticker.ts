@@ -5,7 +5,7 @@ import { isLockTimeout } from "../../src/db/outage.ts";
 import { makePolicyUtils, runTickLoop } from "../../src/index.ts";
 import { silent } from "../helpers/silent.ts";
 import { chance, isOver, isTrouble, judge, onCommand, orders, repeat, tell } from "./member.ts";
-import { policiesOf, STEP_MS, STEPPED_PASS_MS, TASKS, THROTTLED_STEP_MS } from "./world.ts";
+import { policiesOf, STEP_MS, STEPPED_PASS_MS, TASKS, THROTTLED_STEP_MS, TICK_WITHIN_MS } from "./world.ts";
 
 const PAUSE_MS = 40;
 const LONGEST_OPEN_MS = 50;
@@ -35,6 +35,7 @@ async function openTransactions(): Promise<void> {
 
 async function tickAndWait(client: pg.Client): Promise<void> {
   await client.query("begin");
+  await client.query(`set local statement_timeout = ${TICK_WITHIN_MS}`);
   const policy = chance.pick([...TASKS, null]);
   await open(() => client.query("select * from dispatch_policy.tick($1)", [policy]));
   await open(() => delay(chance.between(0, LONGEST_OPEN_MS)));
@@ -69,6 +70,7 @@ async function inTransaction(act: (client: pg.Client) => Promise<void>): Promise
     session = undefined;
     const { code } = error as { code?: string };
     if (isLockTimeout(error)) tell({ met: "lock timeout" });
+    else if (code === "57014") tell({ met: "cut short" });
     // routing and admission in one transaction do not keep to the order of locks
     else if (code === "40P01") tell({ met: "deadlock of a SQL tick" });
     else await pauseAfter(error);

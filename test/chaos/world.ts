@@ -86,6 +86,11 @@ export const SETTINGS = {
  * it may have failed. One stopped for less may not.
  */
 export const SHORT_STOP_MS = 2000;
+/**
+ * A SQL tick of all policies may wait for locks in each of them. It is cut short after this time, so that the judge knows
+ * how long before a policy was off its transaction may have begun.
+ */
+export const TICK_WITHIN_MS = 1000;
 export const LONG_STOP_MS = STALE_AFTER_MS + 2000;
 
 /**
