@@ -151,6 +151,14 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       it.pass(1);
       it.startMany(CAPS.account + (planted ? 1 : 0));
     },
+    "runs of a pass that began after its policy was off": (it, planted) => {
+      it.judge.switchedOff("work");
+      it.pass(1);
+      it.judge.switchedOn("work");
+      it.pass(100);
+      const createdAt = planted ? 1_000_002 : 1_000_001;
+      it.startMany(CAPS.account + 1, { createdAt, attempt: 2 });
+    },
     "runs past the cap while the other policy was off": (it, planted) => {
       it.judge.switchedOff(planted ? "call" : "work");
       it.startMany(CAPS.account + 1);

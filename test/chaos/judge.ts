@@ -28,6 +28,8 @@ const SWEPT_BY_DESIGN = new Set(["pools", "unlocked", "jobs"]);
  * may wait for locks until it finds the policy switched off.
  */
 const BEGAN_BEFORE_MS = SHORT_STOP_MS + TICK_WITHIN_MS + 1000;
+/** A second attempt tells when its pass had its locks, for which a pass waits two seconds at most. It read the policy before. */
+const PASS_MS = 2500;
 
 /** A process, as far as it matters for what ran in it. */
 export interface Suspect {
@@ -300,12 +302,12 @@ export class Judge {
   }
 
   /** Whether it was admitted, or let in at its start, while its policy was switched off. */
-  #isUngoverned({ task, admittedAt, lockedAt, startedAt }: Run): boolean {
+  #isUngoverned({ task, createdAt, admittedAt, lockedAt, startedAt }: Run): boolean {
     return this.#off.some((off) => {
       if (off.task !== task) return false;
       return admittedAt === null
         ? lockedAt <= off.to && startedAt >= off.from
-        : admittedAt >= off.from - BEGAN_BEFORE_MS && admittedAt <= off.to;
+        : admittedAt >= off.from - BEGAN_BEFORE_MS && Math.max(createdAt, admittedAt - PASS_MS) <= off.to;
     });
   }
 
