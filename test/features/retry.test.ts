@@ -1,12 +1,9 @@
 // Jobs that failed for good are brought back: through their gates, and only those that are meant.
-import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { ArgumentError, concurrency, definePolicy, UnknownPolicyError } from "../../src/index.ts";
+import { runCommand } from "../helpers/command.ts";
 import { startWorker } from "../helpers/worker.ts";
 
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const work = definePolicy("work", {
   partitionBy: "k",
   gates: [concurrency({ max: 1 })],
@@ -149,34 +146,25 @@ test("what it takes is said", async (t) => {
     await t.throwsAsync(worker.pool.query(`select dispatch_policy.${text}`), { message });
 });
 
-async function command(url: string, ...args: string[]) {
-  const env = { ...process.env, DATABASE_URL: url, NODE_NO_WARNINGS: "1" };
-  const answer = await promisify(execFile)(process.execPath, [MAIN, "retry", ...args], { env }).catch(
-    (error) => error,
-  );
-  const { stdout, stderr, code = 0 } = answer as { stdout: string; stderr: string; code?: number };
-  return { stdout, stderr, code };
-}
-
 test("from the command line", async (t) => {
   const it = await world(t);
   const { url } = it.worker.database;
   it.repair();
-  t.deepEqual(await command(url, "--policy", "work", "--error", "502", "--dry-run"), {
+  t.deepEqual(await runCommand(url, "retry", "--policy", "work", "--error", "502", "--dry-run"), {
     ...{ stdout: "3 failed jobs match.\n", stderr: "", code: 0 },
   });
-  t.deepEqual(await command(url, "--policy", "work", "--since", "2020-01-01", "--by", "ana"), {
+  t.deepEqual(await runCommand(url, "retry", "--policy", "work", "--since", "2020-01-01", "--by", "ana"), {
     ...{ stdout: "Brought back 6 of 6 failed jobs.\n", stderr: "", code: 0 },
   });
   await it.worker.sees("job:success", 6);
   t.like(await it.worker.row("select by, detail from dispatch_policy.audit where verb = 'retry'"), {
     by: "ana",
   });
-  t.deepEqual(await command(url, "--policy", "work", "--since", "yesterday"), {
+  t.deepEqual(await runCommand(url, "retry", "--policy", "work", "--since", "yesterday"), {
     ...{ stdout: "", code: 1 },
     stderr: 'retry: --since must be a time such as 2026-11-24T22:00Z, got "yesterday"\n',
   });
-  t.deepEqual(await command(url), {
+  t.deepEqual(await runCommand(url, "retry"), {
     ...{ stdout: "", code: 1 },
     stderr: "retry: no jobs: give their ids, or --policy NAME\n",
   });

@@ -1,27 +1,17 @@
 // The command that says why a job waits: run as a user runs it, as a role that may only look.
-import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { concurrency, definePolicy, makePolicyUtils } from "../../src/index.ts";
+import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const work = definePolicy("work", {
   context: (payload) => payload as { k: string },
   partitionBy: "k",
   gates: [concurrency({ max: 1 }), concurrency({ name: "account", scope: () => "acme", max: 1 })],
 });
 
-async function explain(url: string, ...args: string[]) {
-  const env = { ...process.env, DATABASE_URL: url, NODE_NO_WARNINGS: "1" };
-  const answer = await promisify(execFile)(process.execPath, [MAIN, "explain", ...args], { env }).catch(
-    (error) => error,
-  );
-  const { stdout, stderr, code = 0 } = answer as { stdout: string; stderr: string; code?: number };
-  return { stdout, stderr, code };
-}
+const explain = (url: string, ...args: string[]) => runCommand(url, "explain", ...args);
 
 /** Partition b waits for the account's only slot, which partition a's job occupies. */
 async function world(t: ExecutionContext) {
