@@ -5,7 +5,7 @@
 --
 --   admitted     it has its slots now, and runs
 --   taken_over   a copy is staged, under the id returned; the original completes without running
---   ungoverned   the policy is switched off: it runs without a slot
+--   ungoverned   the policy is switched off, and no copy was staged before: it runs without a slot
 --   gone         Graphile Worker does not have it any more. While this process was stopped, its pool counted as dead, and
 --                another one ran the job to its end. It completes without running
 --
@@ -49,7 +49,11 @@ begin
     return;
   end if;
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_batch ->> 'policy';
-  if not v_policy.enabled then
+  -- an original whose copy is staged, or was handed back, must not run beside it
+  if not v_policy.enabled and not exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
+    where o.job_id = p_job_id and o.revision = p_revision
+  ) then
     verdict := 'ungoverned';
     return;
   end if;

@@ -57,6 +57,22 @@ test("a crash before the original completed takes it over once, also when the co
   t.is(await it.staged(), 0);
 });
 
+for (const [what, more] of [
+  ["waits", ""],
+  ["was handed back", "select * from dispatch_policy.hand_back('p')"],
+] as const) {
+  test(`a crash before the original completed, and the policy is off: it does not run beside its copy, which ${what}`, async (t) => {
+    const it = await engine(t, { gates: [concurrency(1)] });
+    const [running, job] = [await addPast(it), await addPast(it)];
+    await startsUnadmitted(it, running);
+    const first = await startsUnadmitted(it, job);
+    await it.pool.query("select dispatch_policy.switch_policy('p', false)");
+    if (more) await it.pool.query(more);
+    t.deepEqual(await startsUnadmitted(it, job), first);
+    t.is((await startsUnadmitted(it, await addPast(it))).verdict, "ungoverned");
+  });
+}
+
 test("two processes that catch one job at once stage one copy", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   const [running, job] = [await addPast(it), await addPast(it)];
