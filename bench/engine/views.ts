@@ -22,6 +22,12 @@ await world.settle();
 for (let admitted = 1; admitted > 0; ) ({ admitted } = await world.admit(1000));
 await world.settle();
 
+await world.query(`select count(*) from graphile_worker.permanently_fail_jobs(array(
+  select job_id from dispatch_policy._private_in_flight_jobs order by job_id limit 1000), 'failed')`);
+await world.query(
+  "delete from dispatch_policy._private_in_flight_jobs where job_id in (select id from graphile_worker.jobs where attempts >= max_attempts)",
+);
+
 const [{ id }] = (await world.query(
   "select s.id from dispatch_policy._private_staged_jobs s order by s.id desc limit 1",
 )) as [{ id: string }];
@@ -35,6 +41,7 @@ const QUESTIONS: Record<string, readonly [text: string, values?: unknown[]]> = {
     "select * from dispatch_policy.staged_jobs where policy = $1 and partition = $2 limit 50",
     [world.task, "p3-77"],
   ],
+  "failed jobs": ["select * from dispatch_policy.jobs where state = 'failed' order by id limit 50"],
   "explain a job": ["select dispatch_policy.explain($1)", [id]],
   "explain a partition": [
     "select dispatch_policy.explain(policy => $1, partition => $2)",

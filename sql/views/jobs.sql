@@ -12,7 +12,8 @@ union all
 select j.id,
   case when j.locked_at is not null then 'running' when s.id is not null then 'parked'
     when j.attempts >= j.max_attempts then 'failed' when j.run_at = 'infinity' then 'parked' else 'ready' end,
-  j.task_identifier, coalesce(p.name, t.name), coalesce(q.key, m.key), j.queue_name, coalesce(s.priority, j.priority)::int, coalesce(s.run_at, j.run_at),
+  j.task_identifier, coalesce(p.name, t.name), coalesce(q.key, m.key), j.queue_name,
+  coalesce(s.priority, j.priority)::int, coalesce(s.run_at, j.run_at),
   j.attempts::int, j.max_attempts::int, j.last_error, j.created_at, j.key, j.locked_at, j.locked_by,
   coalesce(f.staged_id, s.id)
 from :GRAPHILE_WORKER_SCHEMA.jobs j
@@ -28,10 +29,10 @@ left join lateral (
 ) t on true
 left join lateral (
   select case when count(*) = 1 then min(x.key) end as key   -- two of 100,000 partitions may have one mark
-  from (select :DISPATCH_POLICY_SCHEMA._partition_mark(j.flags) as mark) k
-  join :DISPATCH_POLICY_SCHEMA._private_partitions x on x.policy_id = t.id
-    and case when k.mark ~ '^[0-9a-f]{8}$' then x.id between (k.mark || '-0000-0000-0000-000000000000')::uuid
-      and (k.mark || '-ffff-ffff-ffff-ffffffffffff')::uuid end
+  from (select case when q.id is null then :DISPATCH_POLICY_SCHEMA._partition_mark(j.flags) end as mark offset 0) k   -- worked out once
+  join :DISPATCH_POLICY_SCHEMA._private_partitions x
+    on x.id between :DISPATCH_POLICY_SCHEMA._marked_id(k.mark, '0') and :DISPATCH_POLICY_SCHEMA._marked_id(k.mark, 'f')
+  where x.policy_id = t.id
 ) m on true;
 
 comment on column :DISPATCH_POLICY_SCHEMA.jobs.id is

@@ -12,7 +12,6 @@ declare
     select s.job_key from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id = any(p_ids) and s.job_key is not null);
 begin
-  perform :DISPATCH_POLICY_SCHEMA._before_change(p_ids);
   parked := :DISPATCH_POLICY_SCHEMA._hand_back_parked(p_ids);
   handed_back := parked + :DISPATCH_POLICY_SCHEMA._hand_back_new(p_ids);
   replaced := cardinality(p_ids) - handed_back;

@@ -4,7 +4,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._ticket(
   staged_id bigint, admission bigint, partition_id uuid, job_key text
 ) returns text language sql volatile as $$   -- as clock_timestamp(), or it would not be inlined
-  select 'dispatch_policy:' || staged_id || '@' || admission || '#' || coalesce(left(partition_id::text, 8), '')
+  select 'dispatch_policy:' || staged_id || '@' || admission || '#' || coalesce(:DISPATCH_POLICY_SCHEMA._mark_of(partition_id), '')
     || case when job_key is null then '' else '.' || :DISPATCH_POLICY_SCHEMA._key_mark(job_key)
       || '.' || (extract(epoch from clock_timestamp()) * 1000000)::bigint end;
 $$;

@@ -22,6 +22,7 @@ begin
   end if;
   v_ids := :DISPATCH_POLICY_SCHEMA._lock_in_revision(v_ids, v_revisions);
   return (
-    select count(*) from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, 'replaced under its job key'));
+    select count(*) from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
+      v_ids, :DISPATCH_POLICY_SCHEMA._replaced_error()));
 end
 $$;

@@ -2,6 +2,6 @@
 -- the newer one came, and Graphile Worker took its key off; its flag still has the mark of the key.
 create or replace function :DISPATCH_POLICY_SCHEMA._is_replaced(flags jsonb, job_key text, last_error text) returns boolean
 language sql immutable as $$
-  select last_error is not distinct from 'replaced under its job key'
+  select last_error is not distinct from :DISPATCH_POLICY_SCHEMA._replaced_error()
     or (job_key is null and coalesce(split_part(:DISPATCH_POLICY_SCHEMA._flag_text(flags), '.', 2), '') <> '');
 $$;

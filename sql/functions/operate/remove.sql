@@ -39,7 +39,6 @@ begin
   matched := cardinality(v_ids);
   changed := 0;
   if not coalesce(remove.dry_run, false) then
-    perform :DISPATCH_POLICY_SCHEMA._before_change(v_ids);
     delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(v_ids);
     perform :DISPATCH_POLICY_SCHEMA._count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids);

@@ -1,11 +1,12 @@
 -- Brings jobs back that have failed for good, with all their attempts. Those of a policy pass its gates again, and fail
 -- under its back-off. Others run as Graphile Worker runs them. Of a partition it finds the jobs that a pass had admitted.
 --
---   ids            only these; null: any
---   since, until   only jobs that failed then: at the earliest, and before
---   error          only jobs whose last error contains this text
---   count          brings back at most so many, those first that failed first
---   matched        how many failed jobs there are that match
+--   ids       Only these. Null: any.
+--   since     Only jobs that failed then or later.
+--   until     Only jobs that failed before.
+--   error     Only jobs whose last error contains this text.
+--   count     It brings back at most so many: those first that failed first.
+--   matched   How many failed jobs match.
 --
 -- A job that a newer one of its key had replaced stays, unless its id is given: the newer one was meant to run. A job whose
 -- newer one still waits stays in any case, and so does one whose end is not reported yet: it has its slot.
@@ -20,6 +21,7 @@ security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_tasks text[];
+  v_partition_id uuid;
   v_mark text;
   v_ids bigint[];
 begin
@@ -38,10 +40,12 @@ begin
     v_tasks := array(
       select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
       where t.policy_id = (:DISPATCH_POLICY_SCHEMA._policy(retry.policy)).id);
-    v_mark := left(:DISPATCH_POLICY_SCHEMA._partition_id(retry.policy, retry.partition)::text, 8);
+    v_partition_id := :DISPATCH_POLICY_SCHEMA._partition_id(retry.policy, retry.partition);
+    v_mark := :DISPATCH_POLICY_SCHEMA._mark_of(v_partition_id);
     if exists (   -- there is a pair among some 100,000
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where left(q.id::text, 8) = v_mark and q.id <> :DISPATCH_POLICY_SCHEMA._partition_id(retry.policy, retry.partition)
+      where q.id between :DISPATCH_POLICY_SCHEMA._marked_id(v_mark, '0') and :DISPATCH_POLICY_SCHEMA._marked_id(v_mark, 'f')
+        and q.id <> v_partition_id
     ) then
       raise exception 'dispatch_policy: retry: another partition has the same mark as %: give the ids of the jobs',
         quote_literal(retry.partition) using errcode = 'DPARG';

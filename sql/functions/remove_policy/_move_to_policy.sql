@@ -17,7 +17,6 @@ begin
     raise exception 'dispatch_policy: remove_policy: a waiting job has the task %, expected a task of policy %: declare it there, or remove or hand back these jobs',
       quote_literal(v_foreign), quote_literal((p_into).name) using errcode = 'DPARG';
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._before_change(p_ids);
   delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(p_ids);
   with parked as materialized (   -- without a change, it locks the rows and returns them as they are
     select j.id, j.payload from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(
