@@ -22,7 +22,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.at is 'When it was
 comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.routines_hash is
   'Of the last migration: a hash of the functions, views and comments that are in the schema. Null in older rows.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.routines_version is
-  'Of the last migration: the release that put the functions and views in, as {major,minor,patch}. An older release leaves them alone.';
+  'Of the last migration: the version that put the functions and views in, as {major,minor,patch}. An older version leaves them alone.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_policies is
   'One row for each policy that a process has declared. _declare_policy writes it, pause, resume and switch_policy change it, remove_policy deletes it. A pass reads it once without a lock, so a pause or a switch takes effect in the next pass.';
@@ -195,7 +195,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.looked_at is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.ready is
   'It was eligible when somebody looked at it last. Passes claim those that are ready in fair order, by an index.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.blocked_on is
-  'The limiter it waits for. A waiter has due work and is neither held nor paused, which a CHECK ensures.';
+  'The limiter it waits for. A waiter has work and is neither held nor paused, which a CHECK ensures.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_reason is
   'Why the last pass left it due jobs; null: it left none. docs/operating.md lists the reasons.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.waiting_since is

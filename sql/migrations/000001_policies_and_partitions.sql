@@ -1,8 +1,8 @@
 -- The tables of dispatch_policy: what is declared, what waits, what runs.
 --
 -- Three facts decide when a pass may claim a partition: `due_at` (it has work), `denied_until` with `blocked_on` (its
--- limiters), and `held_until` and `paused_until` (a stop). Nobody writes one of them for the sake of another, so
--- `eligible_at` is generated from them. docs/engine.md says who writes each.
+-- limiters), and `held_until` and `paused_until` (a stop). `eligible_at` is generated from them. A stop also clears the
+-- verdict of the last pass. docs/engine.md says who writes each.
 --
 -- Tables that every job touches have no foreign keys between them. The functions keep them consistent under their own
 -- locks. A key check for each job would lock policy rows in share mode.

@@ -60,7 +60,7 @@ export interface StageJob {
 export interface StagedRow {
   n: number;
   staged: boolean;
-  /** Null: it was dropped, because the backlog is full. */
+  /** Null: it was dropped, because the backlog is full, or a job of its key kept it out. */
   id: string | null;
   task_identifier: string;
   queue_name: string | null;

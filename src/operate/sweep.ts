@@ -51,7 +51,7 @@ export interface SweepFailure {
  * - Jobs of dead worker pools are unlocked.
  * - Slots are given back of jobs that hang, that Graphile Worker no longer has, or that wait for a retry.
  * - Counters are counted again, and times that a wrong clock has set too far ahead are lowered.
- * - Partitions are woken that have due jobs but no time to be claimed, or that wait for a limiter with room.
+ * - Partitions are woken that have jobs but no time to be claimed, or that wait for a limiter with room.
  * - Jobs that still run are charged for it, if fairness is by work.
  * - Unused partitions and limiters, overrides that ended long ago, and old audit rows are deleted.
  *

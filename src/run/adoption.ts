@@ -91,7 +91,7 @@ export function makeAdoption(context: AdoptionContext) {
 
 /**
  * Adopts step by step, until a step is not full. Returns how many jobs. If another session adopts, it waits for at most
- * ten seconds, because this process does not fetch the task's jobs meanwhile.
+ * one second, because this process does not fetch the task's jobs meanwhile.
  */
 async function adoptWaiting(
   { withPgClient, engine, events, life }: AdoptionContext,

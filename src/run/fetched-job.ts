@@ -9,7 +9,7 @@ export interface Ticket {
   readonly stagedId: string;
   /** The time of the admission's transaction, in microseconds since 1970. */
   readonly admission: string;
-  /** The first eight digits of the id of its partition. Null: an earlier release admitted it. */
+  /** The first eight digits of the id of its partition. Null: the flag has none. */
   readonly mark: string | null;
 }
 

@@ -63,7 +63,7 @@ export function wrapTasks(tasks: TaskList, observerOf: ObserverOf): void {
   }
 }
 
-/** Marks a task that is wrapped, or must not be. */
+/** Marks a task that `wrapTasks` leaves alone: it is wrapped, or must not be. */
 export function markHandled(task: Task): Task {
   return Object.assign(task, { [HANDLED]: true });
 }

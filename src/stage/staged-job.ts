@@ -23,7 +23,7 @@ export interface PlainJob extends Job {
 /** A job that was added: `staged` says which of the two it is. */
 export type AddedJob = StagedJob | PlainJob;
 
-/** The result of Graphile Worker's addJob, with a true value in every field. */
+/** The result of Graphile Worker's addJob, with a true value in every field but `task_id`: a staged job has none. */
 export function toJob(row: StagedRow, payload: unknown): AddedJob {
   if (!row.staged) {
     return {

@@ -1,8 +1,8 @@
 -- One admission pass over one shard of a policy: claim, lock, allocate, hand over, charge. It is one transaction with the
 -- same number of statements for any number of partitions.
 --
--- Passes that keep to the ahead bound run one after another, each with all eligible partitions. A second one beside the
--- first would rank only its own claim. Once the first has unlocked the bound, it would use all the room.
+-- Passes that keep to the ahead bound run one after another. So none skips partitions that another has locked. A second one
+-- beside the first would rank only its own claim. Once the first has unlocked the bound, it would use all the room.
 --
 -- If an application's transaction has a limiter locked, only those who use it are stopped. After a short wait their
 -- partitions are put off for a moment, and the others go on in the same pass.

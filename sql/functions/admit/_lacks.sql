@@ -11,6 +11,7 @@ begin
             l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, p.head_cost, p_now)
           -- nobody is notified when Graphile Worker has recorded an end
           when l.ending > 0 then p_now + interval '10 milliseconds' end,
+        -- the limiter is gone: the partition is looked at again after a second
         case when l.id is null then 'concurrency_full'
           else :DISPATCH_POLICY_SCHEMA._lack_reason(l.kind, l.tokens, l.rate, l.cap) end):::DISPATCH_POLICY_SCHEMA._private_lack
     from unnest(p_leftovers) p

@@ -1,5 +1,5 @@
--- The limiters in which each admitted job occupies a slot: none of its throttles, whose tokens do not come back. (Half of
--- what releases locked and wrote was throttles.)
+-- The limiters in which each admitted job occupies a slot: none of its throttles, whose tokens do not come back. With them,
+-- each release would lock and write them for nothing.
 create or replace function :DISPATCH_POLICY_SCHEMA._occupied_limiters(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],

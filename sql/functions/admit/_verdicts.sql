@@ -16,6 +16,7 @@ begin
           else 'tick_budget' end,
         case when p.head_id is null then null
           when p.probe_job_id is not null then 'infinity'   -- until the release of the probe is routed
+          -- it was chosen, but another session has its row locked
           when k.partition_id is null and p.head_chosen is true then p_now + interval '50 milliseconds'
           when k.partition_id is null then null
           when k.limiter_id is null then p_now + interval '1 second'

@@ -1,4 +1,4 @@
--- Folds finished jobs into an adaptive limiter, in the order they finished.
+-- Feeds one finished job to an adaptive limiter. _adaptive_fold does so for each, in the order they finished.
 --
 -- Each job moves the lag's EWMA. A failure multiplies the cap by failure_decrease_factor, an EWMA over target by
 -- overload_decrease_factor; otherwise the cap grows by one. It grows only while the cap was binding (in flight at least

@@ -3,7 +3,7 @@
 -- long again.) Within a flag a quotation mark follows a backslash. Ours is mostly the first flag, which is found in half
 -- the time.
 --
--- It has no `set search_path`, as _shown_reason.
+-- It has no `set search_path`: only then the planner can put it into a view.
 create or replace function :DISPATCH_POLICY_SCHEMA._flag_text(flags jsonb) returns text language sql immutable return
   coalesce(
     nullif(split_part(split_part(flags::text, '{"dispatch_policy:', 2), '"', 1), ''),

@@ -17,7 +17,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route(
   p_shard text default null
 ) returns int language plpgsql
 set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- planned at each call, an idle one took 9 ms, now 2
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- planned at each call, an idle one took 9 ms
 set lock_timeout = '2s'
 as $$
 declare

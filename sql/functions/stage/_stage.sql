@@ -1,9 +1,10 @@
 -- Stages jobs, and passes on those of tasks without a policy, in the caller's transaction and with the caller's rights. If
 -- the calling process knows no policy of a task, the policies in the database count.
 --
--- It only inserts into staged_jobs and arrivals. It updates no shared row, and takes no lock that another session can wait
--- for. One exception: a job key that is already staged locks that one row, and several keys of one call are locked in
--- sorted order.
+-- If the policy's backlog has no bound, it only inserts: into staged_jobs, arrivals and keyless_jobs. It updates no shared
+-- row, and takes no lock that another session can wait for. One exception: a job key that is already staged locks that one
+-- row, and several keys of one call are locked in sorted order. A bounded backlog is counted as well (_make_room). A strict
+-- one waits for a turn, and a full one may drop staged jobs.
 --
 --   p_batches   json array, one batch per policy (and one, with policy null, for tasks without a policy here):
 --     { "policy": text, "version": int,

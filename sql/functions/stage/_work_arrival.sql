@@ -1,6 +1,6 @@
 -- The arrival of work for a partition: of one staged job, or of the first that is due of several. A job that is not due yet
--- is no head, so its place is that of _no_head. The time is cut to whole milliseconds, so that a clock that JavaScript
--- reads right after is not earlier.
+-- is no head, so its place is that of _no_head. The time is cut to whole milliseconds, because a JavaScript Date has no
+-- microseconds: a `now` read right after would be before the job's time.
 --
 --   p_run_at, p_cost   the first time at which a job is due, and the least cost
 --   p_due              whether a job is due now; its place follows: p_priority, p_head_run_at, p_id
