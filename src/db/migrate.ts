@@ -26,7 +26,8 @@ interface State {
 
 /**
  * Brings the schema up to date: applies missing migrations, then all functions, views and comments if one differs. It uses one
- * transaction under an advisory lock, so several processes may start at once. Graphile Worker's own schema must exist.
+ * transaction that locks the table of migrations, so several processes may start at once. Graphile Worker's own schema must
+ * exist.
  *
  * Functions of a later release stay: in a rolling upgrade, an old process that restarts must not bring its own back.
  *
@@ -41,6 +42,7 @@ export async function migrate(
   try {
     await bringUpToDate(client, names);
   } catch (error) {
+    if (error instanceof MadeMeanwhile) return migrate(client, names);
     rethrowPlainly(error, names.schema, client);
   }
 }
@@ -61,7 +63,6 @@ async function bringUpToDate(
   await inTransaction(client, async () => {
     // names in views, defaults and checks are resolved now, and must not find anybody else's function or operator
     await client.query("set local search_path = pg_catalog, pg_temp");
-    await client.query("select pg_advisory_xact_lock(hashtext($1), 1)", [`${schemas.own}.migrate`]);
     await bootstrap(client, schemas);
     await applyMigrations(client, schemas, migrations);
     const state = await readState(client, schemas);
@@ -115,21 +116,30 @@ function isOutdated({ hash: there, version }: State, hash: string): boolean {
   return first === -1 || (own[first] as number) > (version[first] ?? 0);
 }
 
+/** Another session made the schema or its first table at the same time, and has committed it. */
+class MadeMeanwhile extends Error {}
+const DUPLICATES = new Set<unknown>(["23505", "42P06", "42P07"]);
+
 /**
- * A session that has waited for an advisory lock still uses its old cache of the catalogue, also for "if not exists". It
- * notices what others have committed when it locks a relation. Any query does that.
+ * Makes the table of migrations, and locks it until the end of the transaction. Anybody may take an advisory lock, and could
+ * block each upgrade with it. Only a role that may write to this table can lock it like this.
+ *
+ * @throws {MadeMeanwhile} after it has waited for another session that made them: "if not exists" does not look again
  */
 async function bootstrap(client: ClientBase, schemas: Schemas): Promise<void> {
-  await client.query("select from pg_catalog.pg_namespace limit 0");
-  await client.query(
+  const made = client.query(
     withSchemas(
       `create schema if not exists :DISPATCH_POLICY_SCHEMA;
        create table if not exists :DISPATCH_POLICY_SCHEMA._private_migrations (
          id int primary key, name text not null, at timestamptz not null default now(),
-         routines_hash text, routines_version int[]);`,
+         routines_hash text, routines_version int[]);
+       lock table :DISPATCH_POLICY_SCHEMA._private_migrations in share row exclusive mode;`,
       schemas,
     ),
   );
+  await made.catch((error) => {
+    throw DUPLICATES.has(error.code) ? new MadeMeanwhile() : error;
+  });
 }
 
 async function applyMigrations(

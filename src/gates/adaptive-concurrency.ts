@@ -48,16 +48,19 @@ const factor: Rule = {
   accepts: (value) => positiveNumber.accepts(value) && (value as number) < 1,
 };
 
-export const ADAPTIVE_CONCURRENCY: GateAnatomy<"adaptive_concurrency"> = {
+export const ADAPTIVE_CONCURRENCY = {
   kind: "adaptive_concurrency",
   fields: {
+    /** Of an adaptive gate: the limit to start from, in jobs. */
     initialMax: { column: "initial_max", rule: wholeNumber(1), computed: true, override: overrides.count },
+    /** Of an adaptive gate: milliseconds. */
     targetLagMs: {
       column: "target_lag_ms",
       rule: positiveNumber,
       computed: true,
       override: overrides.milliseconds,
     },
+    /** Of an adaptive gate: the limit never shrinks below this, in jobs. */
     min: { column: "min", rule: wholeNumber(1), computed: true, fallback: 1, override: overrides.count },
     max: { column: "max", rule: wholeNumber(1), computed: true, fallback: null, override: overrides.count },
     ewmaAlpha: { column: "ewma_alpha", rule: alpha, computed: false, fallback: 0.5 },
@@ -84,7 +87,7 @@ export const ADAPTIVE_CONCURRENCY: GateAnatomy<"adaptive_concurrency"> = {
       return `max must be no less than initialMax, got max ${max} and initialMax ${initialMax}`;
     return undefined;
   },
-};
+} satisfies GateAnatomy<"adaptive_concurrency">;
 
 /**
  * Limits how many jobs are in flight at once, by a limit that adapts itself. If at least half of it is in flight, it

@@ -6,12 +6,13 @@ export interface ConcurrencyOptions<C> extends GateCommon<C> {
   max: Value<C, number>;
 }
 
-export const CONCURRENCY: GateAnatomy<"concurrency"> = {
+export const CONCURRENCY = {
   kind: "concurrency",
   fields: {
+    /** Of a concurrency gate, or an adaptive one: the most jobs at once. */
     max: { column: "max", rule: wholeNumber(0), computed: true, override: overrides.count },
   },
-};
+} satisfies GateAnatomy<"concurrency">;
 
 /**
  * Limits how many jobs are in flight at once: admitted and not yet released.

@@ -111,6 +111,25 @@ export interface GateAnatomy<Kind extends string = string> {
   readonly disagreement?: (values: Readonly<Record<string, GateNumber | undefined>>) => string | undefined;
 }
 
+type Overridable<Fields> = Fields extends unknown
+  ? {
+      [Option in keyof Fields as Fields[Option] extends { override: OverrideRule } ? Option : never]?:
+        | (Fields[Option] extends { toColumn: (value: infer Given) => GateNumber } ? Given : number)
+        | undefined;
+    }
+  : never;
+
+/** The options of all these fields that have an `override`, each with the type in which it is declared. */
+export type Overrides<Fields> = (
+  Overridable<Fields> extends infer Each
+    ? Each extends unknown
+      ? (each: Each) => void
+      : never
+    : never
+) extends (all: infer All) => void
+  ? { [Option in keyof All]: All[Option] }
+  : never;
+
 interface Compiled extends Omit<Field, "toColumn"> {
   readonly option: string;
   readonly run: ((ctx: unknown) => unknown) | null;

@@ -5,7 +5,7 @@ import {
   adaptiveConcurrency,
 } from "./adaptive-concurrency.ts";
 import { CONCURRENCY, type ConcurrencyOptions, concurrency } from "./concurrency.ts";
-import type { Field, Gate as GateOfKind } from "./gate.ts";
+import type { Field, Gate as GateOfKind, Overrides } from "./gate.ts";
 import { THROTTLE, type ThrottleOptions, throttle } from "./throttle.ts";
 
 export type { GateCommon, GateScope, OverrideRule, ResolvedValues, Value } from "./gate.ts";
@@ -37,9 +37,12 @@ export const gateFactories: GateFactories<unknown> = Object.freeze({
   adaptiveConcurrency,
 });
 
+/** The numbers of any gate that an operator may override for a time. */
+export type GateOverrides = Overrides<(typeof ANATOMIES)[number]["fields"]>;
+
 /** The options that an operator may override for a time, by name. */
 export const overridableFields: Readonly<Record<string, Field>> = Object.fromEntries(
-  ANATOMIES.flatMap(({ fields }) => Object.entries(fields)).filter(
+  ANATOMIES.flatMap(({ fields }) => Object.entries<Field>(fields)).filter(
     ([, { override }]) => override !== undefined,
   ),
 );

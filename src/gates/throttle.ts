@@ -48,10 +48,12 @@ export interface ThrottleOptions<C> extends GateCommon<C> {
   window?: "sliding" | undefined;
 }
 
-export const THROTTLE: GateAnatomy<"throttle"> = {
+export const THROTTLE = {
   kind: "throttle",
   fields: {
+    /** Of a throttle: tokens per `per`. */
     rate: { column: "rate", rule: finiteNumber, computed: true, override: overrides.rate },
+    /** Of a throttle: a duration, such as "1 minute". */
     per: {
       column: "per",
       rule: positiveDuration,
@@ -59,6 +61,7 @@ export const THROTTLE: GateAnatomy<"throttle"> = {
       toColumn: durationSeconds,
       override: overrides.seconds,
     },
+    /** Of a throttle without a sliding window: the tokens of a full bucket. */
     burst: {
       column: "burst",
       rule: numberFromZero,
@@ -87,7 +90,7 @@ export const THROTTLE: GateAnatomy<"throttle"> = {
       throw new ArgumentError(`${title}: smooth means a burst of 1, leave one of the two out`);
     return smooth ? { ...options, burst: 1, smooth } : options;
   },
-};
+} satisfies GateAnatomy<"throttle">;
 
 /**
  * Limits how fast jobs are admitted: a bucket of tokens that starts full and refills evenly. A job takes its policy's

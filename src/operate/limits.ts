@@ -1,26 +1,11 @@
 import { checkOptions, optional, positiveDuration } from "../checks/options.ts";
 import { parameter } from "../db/engine.ts";
-import { overridableFields } from "../gates/index.ts";
+import { type GateOverrides, overridableFields } from "../gates/index.ts";
 import { call, checkPolicy, type OperateContext } from "./call.ts";
 import { type Changed, checkVerb, type LimiterTarget, type Why } from "./targets.ts";
 
 /** New values for a limit. Those that are left out, or undefined, do not change. */
-export type LimitValues = {
-  /** Of a throttle: tokens per `per`. */
-  rate?: number | undefined;
-  /** Of a throttle: a duration, such as "1 minute". */
-  per?: string | undefined;
-  /** Of a throttle without a sliding window: the tokens of a full bucket. */
-  burst?: number | undefined;
-  /** Of a concurrency gate, or an adaptive one: the most jobs at once. */
-  max?: number | undefined;
-  /** Of an adaptive gate: the limit to start from, in jobs. */
-  initialMax?: number | undefined;
-  /** Of an adaptive gate: milliseconds. */
-  targetLagMs?: number | undefined;
-  /** Of an adaptive gate: the limit never shrinks below this, in jobs. */
-  min?: number | undefined;
-};
+export type LimitValues = GateOverrides;
 
 /** The options of `setLimit`: a gate, or one of its limiters by `key`, and the numbers that it has from `from` until `until`. */
 export type SetLimitOptions = LimiterTarget & {

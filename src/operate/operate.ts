@@ -221,8 +221,9 @@ export interface Operate {
   limits(options?: { policy?: string | undefined }): Promise<readonly Override[]>;
 
   /**
-   * Takes `cost` tokens (0 to 1e12, default 1) from a throttle, for work that is no job. It never waits: without enough
-   * tokens, or while another transaction keeps the throttle locked, it takes none, and `retryAt` says when to ask again.
+   * Takes `cost` tokens (0 to 1e12, default 1) from a throttle, for work that is no job. It waits for no tokens:
+   * without enough it takes none, and `retryAt` says when to ask again. It answers the same if another transaction has
+   * the throttle locked, after 250 ms at most.
    *
    * `key` is the scope key; a throttle over the policy takes none. A cost above the capacity is taken from a full bucket.
    * A key that no job has had has a full bucket. If the gate's numbers depend on the context, only a job can tell them:

@@ -30,8 +30,9 @@ export interface DispatchPolicyHelpers {
    */
   hold(options: Until & { reason?: string | undefined }): Promise<void>;
   /**
-   * Takes `cost` tokens (default 1) from one of the policy's throttles, for work beside the job itself. It never waits:
-   * without enough tokens it takes none, and `retryAt` says when there will be enough. Default key: the job's own scope.
+   * Takes `cost` tokens (default 1) from one of the policy's throttles, for work beside the job itself. It waits for no
+   * tokens: without enough it takes none, and `retryAt` says when to ask again. It answers the same if another transaction
+   * has the throttle locked, after 250 ms at most. Default key: the job's own scope.
    *
    * @example const { taken, retryAt } = await helpers.dispatchPolicy.take({ gate: "all" });
    */

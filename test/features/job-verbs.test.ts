@@ -1,9 +1,11 @@
 // Graphile Worker's own verbs for single jobs, by staged ids and by its own.
 import test from "ava";
 import type { DbJob } from "graphile-worker";
-import { concurrency } from "../../src/index.ts";
+import { concurrency, definePolicy } from "../../src/index.ts";
 import { engine } from "../helpers/engine.ts";
 import { type Ctx, type Scenario, scenario } from "../helpers/scenario.ts";
+import { until } from "../helpers/until.ts";
+import { NO_HEARTBEAT, startWorker } from "../helpers/worker.ts";
 
 /** What is returned of a job, but for its id and the times that differ from run to run. */
 function told([job, ...more]: DbJob[]): Partial<DbJob> | undefined {
@@ -113,6 +115,18 @@ test("a job is rescheduled before its partition is routed", async (t) => {
   const [job] = await it.stage("1@k", {}, { runAt: new Date(Date.now() + 3_600_000) });
   await it.utils.rescheduleJobs([job?.id ?? ""], { runAt: new Date() });
   t.is((await it.tickNow()).admitted, 1);
+});
+
+test("a staged job that is rescheduled to now starts without a heartbeat", async (t) => {
+  const policy = definePolicy("p", { partitionBy: "k", gates: [concurrency({ max: 1 })] });
+  const worker = await startWorker(t, { policies: [policy], tasks: { p: () => {} }, preset: NO_HEARTBEAT });
+  const { id } = await worker.utils.addJob(policy, { k: "a" }, { runAt: new Date(Date.now() + 3_600_000) });
+  await until("the loop waits for its time", () =>
+    worker.row("select from dispatch_policy.partitions where eligible_at > now()"),
+  );
+  await worker.utils.rescheduleJobs([id], { runAt: new Date() });
+  await worker.sees("job:success");
+  t.pass();
 });
 
 test("a job is rescheduled to a better priority", async (t) => {

@@ -73,6 +73,23 @@ test("a batch that the database refuses is keyed in parts: only what it refuses 
   t.is((await it.tick()).admitted, 3);
 });
 
+test("a sweep leaves a refused job its growing back-off", async (t) => {
+  const it = await scenario(
+    t,
+    unknownTenant((k) => `no tenant ${k}`),
+  );
+  const asides = () => it.rows("select failures, retry_at::text from dispatch_policy._private_keyless_jobs");
+  await it.rows(`select dispatch_policy.add_job('p', '{"k": "unknown"}')`);
+  for (let refused = 0; refused < 8; refused++) {
+    await it.rows("update dispatch_policy._private_keyless_jobs set retry_at = '-infinity'");
+    await it.tick();
+  }
+  const before = await asides();
+  t.is(before[0].failures, 8);
+  await it.utils.sweep();
+  t.deepEqual(await asides(), before, "a time that far ahead is the back-off, not a wrong clock");
+});
+
 test("a job that somebody reschedules while keys are worked out comes later, and the others go", async (t) => {
   const it = await scenario(
     t,

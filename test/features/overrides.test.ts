@@ -227,7 +227,7 @@ test("clearing takes back what is in force and what is to come", async (t) => {
 test("a shorter window forgets nothing that the policy's own counts", async (t) => {
   const it = await scenario(t, { gates: [throttle<Ctx>({ rate: 5, per: "10 seconds", window: "sliding" })] });
   await it.stage("60@k");
-  const limit = { policy: "p", gate: "throttle", set: { rate: 1, per: "1 second" } };
+  const limit = { policy: "p", gate: "throttle", set: { rate: 1, per: "1 second" } } as const;
   t.deepEqual(await admittedAt(it, 0), [5]);
   await it.utils.setLimit({ ...limit, from: it.at(1), until: it.at(3) });
   t.deepEqual(await admittedAt(it, 1.1, 3, 9.9), [1, 0, 0]);

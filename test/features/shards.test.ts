@@ -75,6 +75,26 @@ for (const [what, loop, led] of [
   });
 }
 
+test("the leader of a shard that it names sweeps while the shard's partitions are full", async (t) => {
+  const open = Promise.withResolvers<void>();
+  const worker = await startWorker(t, {
+    policies: [onePerPartition],
+    preset: { loop: { shards: ["s1"] }, loopHeartbeat: "50 ms", sweepInterval: "100 ms" },
+    tasks: { p: () => open.promise },
+  });
+  await worker.utils.addJobs(jobsOf("s1", 2));
+  await worker.sees("job:start");
+  await until("the other one waits", () =>
+    worker.row("select from dispatch_policy.partitions where blocked_on is not null"),
+  );
+  let swept = 0;
+  policyEvents(worker.runner.events).on("dispatchPolicy:sweep", () => void swept++);
+  await until("it has swept", () => swept > 2);
+  open.resolve();
+  await worker.sees("job:success", 2);
+  t.pass();
+});
+
 test("two loops that lead a shard each share the room of the whole policy", async (t) => {
   const database = await testDatabase(t);
   let now = 0;
@@ -150,9 +170,10 @@ async function startProcess(
   t: ExecutionContext,
   url: string,
   counts: (news: shardedCap.News) => Promise<void>,
+  named: readonly string[],
 ) {
   const file = fileURLToPath(new URL("../fixtures/sharded-cap/worker.ts", import.meta.url));
-  const child = fork(file, [url], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
+  const child = fork(file, [url, ...named], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
   const gone = once(child, "exit");
   const running = new Set<number>();
   const leads: Record<string, boolean[]> = {};
@@ -180,54 +201,62 @@ async function startProcess(
   return { running, leads, kill };
 }
 
-test("two worker processes share four shards and one cap, and if one is killed the other finishes", async (t) => {
-  const { CAP, SHARDS, policy } = shardedCap;
-  const { url, pool } = await testDatabase(t);
-  const ended = new Set<number>();
-  const workers: Awaited<ReturnType<typeof startProcess>>[] = [];
-  let most = 0;
-  const reached = Promise.withResolvers<void>();
-  const counts = (news: shardedCap.News) => {
-    most = Math.max(
-      most,
-      workers.reduce((sum, { running }) => sum + running.size, 0),
-    );
-    if (typeof news === "object" && "ended" in news) ended.add(news.ended);
-    if (most >= CAP) reached.resolve();
-    return reached.promise; // the first jobs last until so many run
-  };
-  for (let n = 0; n < 2; n++) workers.push(await startProcess(t, url, counts));
-  const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
-  t.teardown(() => utils.release());
-  const addJobs = (from: number, count: number) =>
-    utils.addJobs(
-      Array.from({ length: count }, (_, i) => {
-        return { identifier: "p", payload: { n: from + i, shard: SHARDS[i % 4] } };
-      }),
-    );
-  const leadership = () => workers.map(({ leads }) => leads);
-  const seen = () => ({ ended: ended.size, most, leadership: leadership() });
+const { SHARDS } = shardedCap;
+for (const [what, named] of [
+  ["four shards", []],
+  ["two shards that both name", ["a", "b"]],
+] as const) {
+  test(`two worker processes share ${what} and one cap, and if one is killed the other finishes`, async (t) => {
+    const { CAP, policy } = shardedCap;
+    const shards = named.length > 0 ? named : SHARDS;
+    const led = named.length > 0 ? [...named] : [...SHARDS, "default"];
+    const { url, pool } = await testDatabase(t);
+    const ended = new Set<number>();
+    const workers: Awaited<ReturnType<typeof startProcess>>[] = [];
+    let most = 0;
+    const reached = Promise.withResolvers<void>();
+    const counts = (news: shardedCap.News) => {
+      most = Math.max(
+        most,
+        workers.reduce((sum, { running }) => sum + running.size, 0),
+      );
+      if (typeof news === "object" && "ended" in news) ended.add(news.ended);
+      if (most >= CAP) reached.resolve();
+      return reached.promise; // the first jobs last until so many run
+    };
+    for (let n = 0; n < 2; n++) workers.push(await startProcess(t, url, counts, named));
+    const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
+    t.teardown(() => utils.release());
+    const addJobs = (from: number, count: number) =>
+      utils.addJobs(
+        Array.from({ length: count }, (_, i) => {
+          return { identifier: "p", payload: { n: from + i, shard: shards[i % shards.length] } };
+        }),
+      );
+    const leadership = () => workers.map(({ leads }) => leads);
+    const seen = () => ({ ended: ended.size, most, leadership: leadership() });
 
-  await addJobs(0, 400);
-  await until("all ran", () => ended.size === 400, { seen });
-  t.is(most, CAP);
-  const turns = leadership().flatMap((leads) => Object.values(leads).flat());
-  t.false(turns.includes(false), JSON.stringify(leadership()));
-  t.deepEqual([...new Set(leadership().flatMap(Object.keys))].toSorted(), [...SHARDS, "default"]);
+    await addJobs(0, 400);
+    await until("all ran", () => ended.size === 400, { seen });
+    t.is(most, CAP);
+    const turns = leadership().flatMap((leads) => Object.values(leads).flat());
+    t.false(turns.includes(false), JSON.stringify(leadership()));
+    t.deepEqual([...new Set(leadership().flatMap(Object.keys))].toSorted(), led);
 
-  await addJobs(400, 400);
-  await until("some of them ran", () => ended.size >= 450, { seen });
-  const [killed, survivor] = Object.keys(workers[0]!.leads).length > 0 ? workers : workers.toReversed();
-  await killed!.kill();
-  await until("all of them ran", () => ended.size === 800, { seen });
-  t.is(most, CAP);
-  const all = [...SHARDS, "default"].join();
-  // a shard without jobs may change hands after the last job
-  await until("the other leads every shard", () => Object.keys(survivor!.leads).toSorted().join() === all, {
-    seen,
+    await addJobs(400, 400);
+    await until("some of them ran", () => ended.size >= 450, { seen });
+    const [killed, survivor] = Object.keys(workers[0]!.leads).length > 0 ? workers : workers.toReversed();
+    await killed!.kill();
+    await until("all of them ran", () => ended.size === 800, { seen });
+    t.is(most, CAP);
+    const all = led.join();
+    // a shard without jobs may change hands after the last job
+    await until("the other leads every shard", () => Object.keys(survivor!.leads).toSorted().join() === all, {
+      seen,
+    });
+    t.false(Object.values(survivor!.leads).flat().includes(false));
   });
-  t.false(Object.values(survivor!.leads).flat().includes(false));
-});
+}
 
 test("a worker pool passes on what its own backends say of single shards, to their loops alone", async (t) => {
   const { pool } = await testDatabase(t);

@@ -56,6 +56,14 @@ export interface TestWorker {
   stop(): Promise<void>;
 }
 
+/** No heartbeat and no sweep comes within a test: whatever happens then, somebody has notified the worker. */
+export const NO_HEARTBEAT = {
+  loopHeartbeat: "10 minutes",
+  workerHeartbeatInterval: "10 minutes",
+  workerStaleAfter: "1 hour",
+  sweepInterval: "10 minutes",
+} as const;
+
 /** Polls so rarely that what a test waits for does not come from polling. */
 const POLL_MS = 60_000;
 

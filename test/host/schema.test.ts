@@ -14,6 +14,14 @@ import { until } from "../helpers/until.ts";
 const names = { workerSchema: "graphile_worker", schema: "dispatch_policy" };
 const run = promisify(execFile);
 
+async function waitsFor(pool: pg.Pool, waiting: pg.ClientBase, locking: pg.ClientBase): Promise<void> {
+  const [pid, by] = [waiting, locking].map((client) => (client as { processID?: number }).processID);
+  await until("the second waits for the first", async () => {
+    const { rows } = await pool.query("select pg_blocking_pids($1) @> array[$2::int] as waits", [pid, by]);
+    return rows[0].waits;
+  });
+}
+
 /** Everything the catalogue knows of a schema, in a form that can be compared. */
 async function describeSchema(client: pg.ClientBase | pg.Pool, schema: string): Promise<string[]> {
   const { rows } = await client.query(
@@ -58,7 +66,7 @@ test("migrating again changes nothing and takes no lock", async (t) => {
     other.release();
     client.release();
   });
-  await other.query("begin; select pg_advisory_xact_lock(hashtext('dispatch_policy.migrate'), 1)");
+  await other.query("begin; lock table dispatch_policy._private_migrations in share row exclusive mode");
   await migrate(client, names);
   await other.query("rollback");
   t.pass();
@@ -86,17 +94,29 @@ test("a session that waited while another one created the schema sees that it is
   // as whoever ran Graphile Worker's migrations: later DDL of that session locks nothing before it looks for the schema
   await runMigrations({ connectionString: url });
   await second.query("create temporary table ddl ()");
-  await first.query("begin; select pg_advisory_xact_lock(hashtext('dispatch_policy.migrate'), 1)");
+  await first.query("begin; create schema dispatch_policy");
   const waiting = migrate(second, names);
-  await until("the second waits for the first", async () => {
-    const { rows } = await pool.query(
-      `select from pg_locks l join pg_database d on d.oid = l.database
-        where d.datname = current_database() and l.locktype = 'advisory' and not l.granted`,
-    );
-    return rows.length === 1;
-  });
-  await first.query("create schema dispatch_policy; commit");
+  await waitsFor(pool, second, first);
+  await first.query("commit");
   await t.notThrowsAsync(waiting);
+});
+
+test("of two processes that upgrade at once, the second waits for the first", async (t) => {
+  const { pool } = await testDatabase(t);
+  const [first, second] = [await pool.connect(), await pool.connect()];
+  t.teardown(() => {
+    first.release();
+    second.release();
+  });
+  await first.query(`update dispatch_policy._private_migrations set routines_hash = 'of an older release',
+    routines_version = '{0,0,1}'`);
+  await first.query("begin; lock table dispatch_policy._private_migrations in share row exclusive mode");
+  const waiting = migrate(second, names);
+  await waitsFor(pool, second, first);
+  await first.query("commit");
+  await t.notThrowsAsync(waiting);
+  const { rows } = await pool.query("select routines_hash as hash from dispatch_policy._private_migrations");
+  t.not(rows[0].hash, "of an older release");
 });
 
 for (const schema of ["Upper Case", `with "quotes"`, "it's", "dollar$1"]) {

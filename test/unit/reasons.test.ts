@@ -49,11 +49,32 @@ test("whatever else in SQL compares or sets a reason names one of the list", (t)
   const named = files.flatMap(({ text }) => [
     ...matches(text, /reason\s*(?:=|<>)\s*'(\w+)'/g),
     ...matches(text, /reason in \(([^)]*)\)/g).flatMap((list) => matches(list, /'(\w+)'/g)),
-    ...matches(text, /array\[([^\]]*)\](?:\s*end)? as reasons/g).flatMap((list) => matches(list, /'(\w+)'/g)),
   ]);
   t.true(named.length > 3, named.join());
   const unknown = named.filter((reason) => reason !== "_full" && !reasons.includes(reason as never));
   t.deepEqual(unknown, []);
+});
+
+test("explain knows each reason, and has words for it", (t) => {
+  // a stop's and a gate's come with their functions; a cap's words name its gate
+  const wait = textOf("explain/_explained_wait.sql");
+  const stops = matches(textOf("operate/_shown_reason.sql"), /\b(?:then|else) '(\w+)'/g);
+  const lacks = matches(textOf("admit/_lack_reason.sql"), /\b(?:then|else) '(\w+)'/g);
+  const full = [...CAP_KINDS, "ahead"].map((kind) => `${kind}_full`);
+  t.true(wait.includes("_stop_of(") && textOf("explain/_stop_of.sql").includes("_shown_reason("));
+  t.true(
+    wait.includes("_explained_gates(") && textOf("explain/_explained_gates.sql").includes("_lack_reason("),
+  );
+  const own = reasons.filter((reason) => ![...stops, ...lacks, ...full].includes(reason));
+  t.true(own.length > 3, own.join());
+  t.deepEqual(
+    own.filter((reason) => !wait.includes(`'${reason}'`)),
+    [],
+  );
+  const [, sentence = ""] = textOf("explain/_sentence.sql").split("case p_it ->> 'reason'");
+  const said = matches(sentence, /when '(\w+)' then/g);
+  const unsaid = reasons.filter((reason) => !said.includes(reason));
+  t.deepEqual(unsaid, CAP_KINDS.map((kind) => `${kind}_full` as const).toSorted());
 });
 
 test("docs/operating.md explains each reason of the list, and no other", (t) => {

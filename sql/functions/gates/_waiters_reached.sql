@@ -2,5 +2,5 @@
 -- router looks at the next one to know when its tokens are there.
 create or replace function :DISPATCH_POLICY_SCHEMA._waiters_reached(tokens float8) returns float8
 language sql immutable as $$
-  select floor(tokens + 1e-9) + 1;
+  select :DISPATCH_POLICY_SCHEMA._jobs_through(tokens, 'Infinity', 1) + 1;
 $$;

@@ -10,6 +10,7 @@ security definer set search_path = pg_catalog, pg_temp set lock_timeout = '250ms
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(take.policy);
+  v_asked timestamptz := clock_timestamp();
   v_now timestamptz;
   v_id bigint;
   v_limiter record;
@@ -42,7 +43,12 @@ begin
         v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, v_limiter.spent,
         take.cost, v_now);
     end if;
-  exception when lock_not_available or deadlock_detected then
+  exception when lock_not_available or deadlock_detected or query_canceled then
+    -- If a lock timeout fires while one wait ends and the next one begins, PostgreSQL reports a cancel. A cancel that comes
+    -- before that timeout can fire is somebody else's.
+    if sqlstate = '57014' and clock_timestamp() < v_asked + current_setting('lock_timeout')::interval then
+      raise;
+    end if;
     taken := false;
     retry_at := coalesce(take.now, clock_timestamp()) + interval '250 milliseconds';
   end;

@@ -30,19 +30,19 @@ begin
   where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
   -- If a gate is halted now, or not any more, its waiters have another reason: the first thousand show it at once.
   with reason as materialized (
-    select l.id, case when l.tokens is not null then array['throttle_empty', 'rate_zero']
-        else array[l.kind || '_full', 'max_zero'] end as reasons,
-      case when l.rate <= 0 or l.cap = 0 then 2 else 1 end as place
+    select l.id, :DISPATCH_POLICY_SCHEMA._lack_reason(l.kind, l.tokens, l.rate, l.cap) as now,
+      :DISPATCH_POLICY_SCHEMA._lack_reason(
+        l.kind, l.tokens, (l.rate <= 0)::int, (l.cap is not distinct from 0)::int) as before
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, array(
       select u.id from unnest(v_due_ids) u (id)
       where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id)), p_now, true) l
   ),
   waiter as materialized (
-    select q.id, r.reasons[r.place] as reason from reason r
+    select q.id, r.now from reason r
     join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.blocked_on = r.id
-    where q.denied_reason = r.reasons[3 - r.place] limit 1000 for no key update of q skip locked
+    where q.denied_reason = r.before limit 1000 for no key update of q skip locked
   )
-  update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_reason = w.reason from waiter w where q.id = w.id;
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_reason = w.now from waiter w where q.id = w.id;
   update :DISPATCH_POLICY_SCHEMA._private_overrides o set
     to_announce = array(
       select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l

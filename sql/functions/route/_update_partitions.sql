@@ -38,7 +38,7 @@ begin
       limiter_ids = case when c.newer and (n.newest).limits is distinct from p.limits
         then coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id else p.limiter_ids end,
       paused_until = coalesce(n.paused_until, p.paused_until),
-      held_until = coalesce(n.held_until, p.held_until),
+      held_until = greatest(p.held_until, n.held_until),
       probing = p.probing or n.held_until is not null,
       stopped_by = case when n.pause is null then p.stopped_by else n.pause ->> 'by' end,
       stop_reason = case when n.pause is null then p.stop_reason else n.pause ->> 'reason' end,

@@ -27,7 +27,7 @@ set search_path = pg_catalog, pg_temp as $$
   ),
   later as (
     update :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k set
-      retry_at = clock_timestamp() + :DISPATCH_POLICY_SCHEMA._aside_for(r.failures)
+      failures = r.failures, retry_at = clock_timestamp() + :DISPATCH_POLICY_SCHEMA._aside_for(r.failures)
     from refused r where k.staged_id = r.id
   ),
   partition as (

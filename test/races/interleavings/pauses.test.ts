@@ -142,3 +142,24 @@ test("a hold ends by itself", async (t) => {
 
   t.is((await world.admit({ now: new Date(Date.now() + 3_601_000) })).admitted, 1);
 });
+
+test("a short hold that is committed late does not end a longer one, and resume ends both", async (t) => {
+  const world = await engine(t, GATES);
+  const hold = "select dispatch_policy.hold('p', 'a', \"for\" => $1)";
+  const heldUntil = async () =>
+    (await world.pool.query("select held_until::text as until from dispatch_policy._private_partitions"))
+      .rows;
+  const late = await world.session();
+  await late.query("begin");
+  await late.query(hold, ["10 seconds"]); // the partition does not exist yet: an arrival that nobody sees
+  await world.pool.query(hold, ["1 hour"]);
+  await world.stage("a");
+  t.is(await world.route(), 2);
+  const longer = await heldUntil();
+  await late.query("commit");
+  t.is(await world.route(), 1);
+  t.deepEqual(await heldUntil(), longer);
+
+  await world.pool.query(RESUME_A);
+  t.is(await world.passes(), 1);
+});

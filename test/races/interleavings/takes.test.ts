@@ -128,6 +128,36 @@ for (const [who, lock] of Object.entries(LOCKED)) {
   });
 }
 
+test("a lock timeout that PostgreSQL reports as a cancel is an answer, and the transaction goes on", async (t) => {
+  const it = await engine(t, OWN);
+  t.true((await take(it.pool, "a")).taken);
+  // it does so if the timeout fires between two waits, which no test can arrange
+  await it.pool.query(`create function cancel() returns trigger language plpgsql as $$
+    begin perform pg_sleep(0.3); raise 'canceling statement due to user request' using errcode = '57014'; end $$;
+    create trigger cancel before update on dispatch_policy._private_limiters for each row execute function cancel()`);
+  const app = await it.session();
+  await app.query("begin");
+  const { taken, retry_at } = await take(app, "a");
+  t.false(taken);
+  t.truthy(retry_at);
+  await app.query("drop trigger cancel on dispatch_policy._private_limiters");
+  t.true((await take(app, "a")).taken, "its transaction goes on");
+  await app.query("rollback");
+});
+
+test("a cancel that comes before a take's own bound stays one", async (t) => {
+  const it = await engine(t, OWN);
+  await it.pool.query("alter function dispatch_policy.take set lock_timeout = '1h'");
+  const [other, app] = [await it.session(), await it.session()];
+  await other.query("begin");
+  t.true((await take(other, "a")).taken);
+  const waiting = t.throwsAsync(take(app, "a"), { code: "57014" });
+  await it.waitsForLock(app);
+  await it.pool.query("select pg_cancel_backend($1)", [app.pid]);
+  await waiting;
+  await other.query("rollback");
+});
+
 for (const patience of ["1s", "10ms"]) {
   test(`a take and a router wait for each other's new bucket: the take gives up, deadlock_timeout ${patience}`, async (t) => {
     const it = await engine(t, OWN);
