@@ -19,6 +19,13 @@ export { type RunTickLoopOptions, runTickLoop } from "./host/run-tick-loop.ts";
 export { wrapTaskList } from "./host/wrap-task-list.ts";
 export type { AdmitOptions } from "./operate/admit.ts";
 export type { AdoptOptions } from "./operate/adopt.ts";
+export type {
+  DoctorOptions,
+  DoctorThresholds,
+  Finding,
+  FindingId,
+  Severity,
+} from "./operate/doctor.ts";
 export type { ExplainedGate, Explanation, Holder, Place, Stop } from "./operate/explain.ts";
 export type { HandBackOptions } from "./operate/hand-back.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";

@@ -38,7 +38,16 @@ export interface Flag {
 }
 
 /** Those with options of their own, in the order of the help text. */
-const COMMANDS = ["migrate", "adopt", "explain", "retry", "hand-back", "remove-policy", "uninstall"];
+const COMMANDS = [
+  "migrate",
+  "adopt",
+  "explain",
+  "doctor",
+  "retry",
+  "hand-back",
+  "remove-policy",
+  "uninstall",
+];
 
 /** The options of the commands, as their help texts have them. */
 export const FLAGS: readonly Flag[] = ["main", ...COMMANDS].flatMap((name) =>
@@ -135,7 +144,7 @@ ${table(TICK)}
 also [adopts the jobs](adding-jobs.md#a-task-that-has-a-backlog) of these tasks.
 
 \`graphile-worker-dispatch-policy adopt --task NAME\`, once or several times, only adopts. With \`--dry-run\` it counts the
-jobs. \`explain ID\`, or \`explain --policy NAME --partition KEY\`, says [why it waits](operating.md#why-does-this-job-wait). \`retry ID ...\`, or \`retry --policy NAME\`, [brings back failed jobs](operating.md#failed-jobs). \`hand-back --policy NAME\` and \`uninstall\` give jobs [back to Graphile Worker](in-and-out.md#out). \`remove-policy --policy NAME\` [removes or renames a policy](in-and-out.md#rename-or-remove-a-policy).
+jobs. \`explain ID\`, or \`explain --policy NAME --partition KEY\`, says [why it waits](operating.md#why-does-this-job-wait). \`doctor\` says [what is wrong](health.md). \`retry ID ...\`, or \`retry --policy NAME\`, [brings back failed jobs](operating.md#failed-jobs). \`hand-back --policy NAME\` and \`uninstall\` give jobs [back to Graphile Worker](in-and-out.md#out). \`remove-policy --policy NAME\` [removes or renames a policy](in-and-out.md#rename-or-remove-a-policy).
 
 ${rows(
   ["command", "flag", "default", "meaning"],

@@ -82,6 +82,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_by is 'Who pa
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.pause_reason is 'Why they did.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.handed_back_at is
   'When jobs of it were last handed back. Whoever stages a job of a key compares it before and after.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.crontab_ticked_at is
+  'When the crontab''s tick last ticked it; -infinity: never.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_turns is
   'Rows to be locked, so that one session at a time does a step. Any user may take an advisory lock, and an operator''s open transaction locks a policy''s row: so there are these. Rows are made when a policy is declared. Nothing in them changes but busy.';
@@ -431,6 +433,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_workers.definitions is
   'The policies that its process has declared: name to version and hash of the definition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_workers.unbroken_since is
   'Since when no heartbeat came late. Only a pool with unbroken heartbeats may find others dead. A slot_timeout counts from it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_workers.pooled is
+  'True: at its start it was connected through a pooler in transaction mode, which no notification passes.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_leases is
   'One row for each shard: which worker pool runs its tick loop. A lease only saves work, because several ticks at once are correct.';

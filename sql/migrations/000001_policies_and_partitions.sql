@@ -40,6 +40,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   paused_by text,
   pause_reason text,
   handed_back_at timestamptz not null default '-infinity',
+  crontab_ticked_at timestamptz not null default '-infinity',
   check (ahead is null or ahead_seconds is null)
 );
 
@@ -191,6 +192,9 @@ create index partitions_oldest_blocked on :DISPATCH_POLICY_SCHEMA._private_parti
 create index partitions_for_probe on :DISPATCH_POLICY_SCHEMA._private_partitions (probe_job_id)
   where probe_job_id is not null;
 
+create index partitions_held on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, held_until)
+  where held_until > '-infinity';
+
 create sequence :DISPATCH_POLICY_SCHEMA._private_ticks;
 
 create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
@@ -227,6 +231,8 @@ create index staged_jobs_for_promotion on :DISPATCH_POLICY_SCHEMA._private_stage
 -- Other policies' jobs are not in it, and cost nothing. Without it a call of one job walked past 150,000 of theirs (190 ms).
 create index staged_jobs_by_age on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (task_identifier, id)
   where droppable and parked_job_id is null;
+create index staged_jobs_set_aside on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (retry_at)
+  where retry_at is not null;
 create unique index staged_jobs_by_key on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (job_key)
   where job_key is not null;
 create unique index staged_jobs_by_parked_job on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (parked_job_id)
@@ -360,7 +366,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_workers (
   ended boolean not null default false,
   clock_behind interval not null default '0',
   definitions jsonb not null default '{}',
-  unbroken_since timestamptz not null default clock_timestamp()
+  unbroken_since timestamptz not null default clock_timestamp(),
+  pooled boolean not null default false
 ) with (fillfactor = 70);
 
 create table :DISPATCH_POLICY_SCHEMA._private_leases (

@@ -45,8 +45,11 @@ export function makeTickTask(context: TickTaskContext): Task {
     const started = performance.now();
     const lasts = options.for === undefined ? 0 : durationMs(options.for as never);
     const { logger, withPgClient } = helpers;
-    const ticks = { ...context, logger, withPgClient: inTime(context.engine, withPgClient) };
+    const { engine } = context;
+    const ticks = { ...context, logger, withPgClient: inTime(engine, withPgClient) };
     let targets = await targetsOf(ticks, options);
+    const names = targets.map((target) => target.policy);
+    if (isOfCrontab(payload)) await ticks.withPgClient((client) => engine.crontabTicked(client, names));
     // a task that goes on comes back for more, as a loop does
     if (lasts > 0) targets = targets.map((target) => ({ ...target, bounded: true }));
     do {
@@ -139,6 +142,10 @@ function readPayload(payload: unknown): TickPayload {
     throw new ArgumentError(`${TICK_TASK}: for must be a duration such as "30 seconds", got ${show(lasts)}`);
   }
   return options as TickPayload;
+}
+
+function isOfCrontab(payload: unknown): boolean {
+  return typeof payload === "object" && payload !== null && "_cron" in payload;
 }
 
 /** Graphile Worker's cron adds `_cron` to the payload. */

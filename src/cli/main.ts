@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { adoptCommand } from "./adopt.ts";
+import { doctorCommand } from "./doctor.ts";
 import { explainCommand } from "./explain.ts";
 import { handBackCommand } from "./hand-back.ts";
 import { migrateCommand } from "./migrate.ts";
@@ -12,13 +13,15 @@ interface Command {
   readonly summary: string;
   /** A line for each option of its own. */
   readonly help: string;
-  run(args: string[]): Promise<void>;
+  /** Resolves to the exit code, if that is not 0. */
+  run(args: string[]): Promise<void> | Promise<number>;
 }
 
 const COMMANDS: Record<string, Command> = {
   migrate: migrateCommand,
   adopt: adoptCommand,
   explain: explainCommand,
+  doctor: doctorCommand,
   retry: retryCommand,
   "hand-back": handBackCommand,
   "remove-policy": removePolicyCommand,
@@ -57,8 +60,7 @@ async function main([name, ...args]: string[]): Promise<number> {
     return 0;
   }
   try {
-    await command.run(args);
-    return 0;
+    return (await command.run(args)) ?? 0;
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
     return 1;

@@ -59,6 +59,9 @@ export function makeEngine(schemaName: string) {
       );
     },
 
+    /** Runs a statement as it stands. */
+    ask: <T>(client: Queryable, text: string, values: unknown[]) => rowsAsIs<T>(client, text, values),
+
     view: <T>(client: Queryable, name: string, where = "", values: unknown[] = []) =>
       rowsAsIs<T>(client, `select * from ${schema}.${pg.escapeIdentifier(name)} ${where}`, values),
   };

@@ -16,6 +16,7 @@ import {
   views,
   withSchemas,
 } from "./sql-files.ts";
+import type { Queryable } from "./statements.ts";
 
 interface State {
   /** The last migration. 0 if there is none. */
@@ -74,8 +75,35 @@ async function bringUpToDate(
   });
 }
 
+/** What is in the database, beside what this package brings. */
+export interface SchemaState {
+  /** The last migration that was applied. Null: the schema is not there. */
+  readonly found: number | null;
+  /** The last migration of this package. */
+  readonly expected: number;
+  /** Whether its functions and views are those of this package, or of an older or newer release. */
+  readonly routines: "same" | "older" | "newer";
+  /** Graphile Worker's schema that it serves. */
+  readonly workerSchema: string;
+}
+
+/** Compares this package's schema with what is in the database. It only reads. */
+export async function schemaState(client: Queryable, schema: string): Promise<SchemaState> {
+  const expected = migrationNumber(sqlFiles("migrations").at(-1) as SqlFile);
+  const [served] = await servedSchemas(client, schema);
+  const schemas: Schemas = { worker: served ?? "graphile_worker", own: schema };
+  const state = await readState(client, schemas);
+  const hash = hashOf([...functions(), ...views(), ...sqlFiles("comments")], schemas);
+  return {
+    found: state?.migration ?? null,
+    expected,
+    routines: !state || state.hash === hash ? "same" : isOutdated(state, hash) ? "older" : "newer",
+    workerSchema: schemas.worker,
+  };
+}
+
 /** Null if this package's schema does not exist yet. */
-async function readState(client: ClientBase, schemas: Schemas): Promise<State | null> {
+async function readState(client: Queryable, schemas: Schemas): Promise<State | null> {
   const table = `${pg.escapeIdentifier(schemas.own)}._private_migrations`;
   const { rows } = await client.query("select pg_catalog.to_regclass($1) is not null as there", [table]);
   if (!rows[0].there) return null;
@@ -90,6 +118,16 @@ async function readState(client: ClientBase, schemas: Schemas): Promise<State | 
  * go to the other. The type of a parameter shows which one it is.
  */
 async function checkWorkerSchema(client: ClientBase, schemas: Schemas): Promise<void> {
+  const served = await servedSchemas(client, schemas.own);
+  if (served.length === 0 || served.includes(schemas.worker)) return;
+  throw new ArgumentError(
+    `schema "${schemas.own}" serves Graphile Worker's schema "${served[0]}", got "${schemas.worker}". Give each schema of ` +
+      'Graphile Worker its own schema of this package, by the option "schema" of dispatchPolicyPreset, "policySchema" of ' +
+      "makePolicyUtils, or DISPATCH_POLICY_SCHEMA",
+  );
+}
+
+async function servedSchemas(client: Queryable, schema: string): Promise<readonly string[]> {
   const { rows } = await client.query(
     `select n.nspname as name from pg_catalog.pg_proc p
      join pg_catalog.pg_type a on a.oid = p.proargtypes[0]
@@ -97,15 +135,9 @@ async function checkWorkerSchema(client: ClientBase, schemas: Schemas): Promise<
      join pg_catalog.pg_namespace n on n.oid = e.typnamespace
      where p.proname = 'add_jobs' and e.typname = 'job_spec'
        and p.pronamespace = pg_catalog.to_regnamespace($1)`,
-    [pg.escapeIdentifier(schemas.own)],
+    [pg.escapeIdentifier(schema)],
   );
-  const served = rows.map(({ name }) => name as string);
-  if (served.length === 0 || served.includes(schemas.worker)) return;
-  throw new ArgumentError(
-    `schema "${schemas.own}" serves Graphile Worker's schema "${served[0]}", got "${schemas.worker}". Give each schema of ` +
-      'Graphile Worker its own schema of this package, by the option "schema" of dispatchPolicyPreset, "policySchema" of ' +
-      "makePolicyUtils, or DISPATCH_POLICY_SCHEMA",
-  );
+  return rows.map(({ name }) => name as string);
 }
 
 /** Whether this process must apply its functions and views: they differ, and are not older. */

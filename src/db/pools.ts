@@ -26,7 +26,7 @@ const BEAT = parameters(
   "interval",
 );
 
-/** Worker pools and their leases. */
+/** Worker pools and their leases. It is long because it is a list: a method a statement. */
 export function pools({ schema, rows }: Statements) {
   const leasesOf = async (client: Queryable, text: string, values: unknown[]) =>
     (await rows<Lease>(client, text, values)).map((lease) => ({
@@ -79,6 +79,10 @@ export function pools({ schema, rows }: Statements) {
           [tasks],
         )
       ).map(({ task }) => task),
+
+    /** The pool is connected through a pooler in transaction mode. */
+    workerPooled: (client: Queryable, poolId: string) =>
+      rows(client, `select ${schema}._worker_pooled(${parameters("text")})`, [poolId]),
 
     workerEnded: (client: Queryable, poolId: string) =>
       rows(client, `select ${schema}._worker_ended(${parameters("text")})`, [poolId]),

@@ -55,6 +55,10 @@ export function ticking({ schema, rows, first }: Statements) {
       return { ...admission, next_in_ms: numberOf(admission.next_in_ms) };
     },
 
+    /** The crontab's tick has ticked these policies. */
+    crontabTicked: (client: Queryable, policies: readonly string[]) =>
+      rows(client, `select ${schema}._crontab_ticked(${parameters("texts")})`, [policies]),
+
     /** Jobs that were dropped since the last call. It also counts them for their partitions. */
     consumeDrops: (client: Queryable, policy: string) =>
       rows<Drop>(client, `select * from ${schema}._consume_drops(${parameters("text")})`, [policy]),

@@ -9,6 +9,7 @@ import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { noEvents } from "../events.ts";
 import { admit } from "../operate/admit.ts";
 import { adopt } from "../operate/adopt.ts";
+import { doctor } from "../operate/doctor.ts";
 import { explain } from "../operate/explain.ts";
 import { handBack } from "../operate/hand-back.ts";
 import { hold } from "../operate/hold.ts";
@@ -259,6 +260,7 @@ function assemble(
     limits: (options) => limits(context, options),
     take: (options) => take(context, options),
     explain: (options) => explain(context, options),
+    doctor: (options) => doctor(context, options),
     status: (options) => status(context, options),
     partitions: (query) => partitions(context, query),
     disable: (options) => switchPolicy(context, { ...options, enabled: false }),

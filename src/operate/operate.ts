@@ -3,6 +3,7 @@ import type { TickResult } from "../admit/tick.ts";
 import type { Until } from "../policy/policy.ts";
 import type { AdmitOptions } from "./admit.ts";
 import type { AdoptOptions } from "./adopt.ts";
+import type { DoctorOptions, Finding } from "./doctor.ts";
 import type { Explanation } from "./explain.ts";
 import type { HandBackOptions } from "./hand-back.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
@@ -249,6 +250,19 @@ export interface Operate {
    * @example console.log((await utils.explain({ policy: "fetch_endpoint", partition: "ep1" })).sentence);
    */
   explain(options: { id: string } | PartitionTarget): Promise<Explanation>;
+
+  /**
+   * What is wrong, the worst first, and what mends it. It looks at the schema, the server, the workers and the policies. An
+   * empty list: nothing was found. docs/health.md explains each finding.
+   *
+   * It only reads, and never counts jobs. It looks for a second longer if a slot seems to be lost. A check that fails, as
+   * for want of a right, is a finding `not-checked`. It also answers if the schema is missing, older or newer.
+   *
+   * @throws {ArgumentError} for an unknown threshold
+   * @throws {MissingGrantError} unless the role is the one that owns the schema
+   * @example for (const { id, sentence, mend } of await utils.doctor()) console.log(`${id}: ${sentence}\n${mend}`);
+   */
+  doctor(options?: DoctorOptions): Promise<readonly Finding[]>;
 
   /**
    * The state of policies and worker pools. It shows how many jobs wait or are in flight, which policies are paused or

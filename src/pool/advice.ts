@@ -3,13 +3,16 @@ import { tasksOf } from "../policy/policy.ts";
 import type { PoolContext } from "./pool-context.ts";
 
 /**
- * Warns, when a pool has started, of what would go wrong in silence. It needs three statements. If they fail, the pool goes on
+ * Warns, when a pool has started, of what would go wrong in silence. It needs four statements. If they fail, the pool goes on
  * without advice.
  */
 export async function advise(context: PoolContext): Promise<void> {
   const { engine, settings, logger, poolId, withPgClient } = context;
   try {
-    if (await sharesSessions(engine, context)) logger.warn(POOLED);
+    if (await sharesSessions(engine, context)) {
+      logger.warn(POOLED);
+      await withPgClient((client) => engine.workerPooled(client, poolId));
+    }
     const tasks = settings.registry.policies.flatMap(tasksOf);
     for (const task of await withPgClient((client) => engine.tasksWithoutWorker(client, tasks)))
       logger.warn(withoutWorker(context, task));

@@ -91,6 +91,9 @@ await utils.admit({ policy: "fetch_endpoint", partition: "acct:1", count: 5 });
 await utils.admit({ policy: "fetch_endpoint", drain: true, dryRun: true });
 const adopted: number = (await utils.adopt({ task: "fetch_endpoint", dryRun: true, by: "ana" })).changed;
 await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, until: new Date(), by: "ana" });
+const [found] = await utils.doctor({ thresholds: { notifyQueue: 0.5, deadRows: undefined } }); if (found?.id === "no-worker") found.severity satisfies "critical" | "warning" | "info";
+// @ts-expect-error no such finding
+if (found?.id === "no-workers") found.mend;
 await utils.explain({ id: a.id }); await utils.explain({ policy: "fetch_endpoint", partition: "acct:1" });
 // a time that is undefined is one that was not given
 await utils.pause({ policy: "fetch_endpoint", until: maybe });

@@ -1,0 +1,56 @@
+// What the doctor's checks take, with 100,000 partitions, a million staged jobs and 10,000 in flight.
+import { makeEngine } from "../../src/db/engine.ts";
+import { THRESHOLDS } from "../../src/operate/doctor/finding.ts";
+import { checksFor, examined } from "../../src/operate/doctor.ts";
+import { median } from "../harness/statistics.ts";
+import { say } from "./timing.ts";
+import { jobsOf, keys, makeWorld } from "./world.ts";
+
+const PARTITIONS = Number(process.env.PARTITIONS ?? 100_000);
+const EACH = 10;
+const ROUNDS = Number(process.env.ROUNDS ?? 7);
+
+const world = await makeWorld({
+  gates: [
+    { gate: "own", kind: "concurrency", scope: "partition", max: 1 },
+    { gate: "all", kind: "concurrency", scope: "policy", max: PARTITIONS / 10 },
+  ],
+  batch: 1,
+});
+for (let from = 0; from < PARTITIONS; from += 10_000) {
+  await world.stage(jobsOf(keys(10_000, `p${from / 10_000}-`)));
+  await world.routeAll();
+}
+await world.stageMany(EACH - 1);
+await world.settle();
+for (let admitted = 1; admitted > 0; ) ({ admitted } = await world.admit(1000));
+// 20,000 partitions are on hold, half of them by the breaker, and 5,000 jobs are set aside
+await world.query(
+  "update dispatch_policy._private_policies set breaker_failures = 1, breaker_within = 1, breaker_cooldown = 1",
+);
+await world.query(`update dispatch_policy._private_partitions set held_until = now() + interval '1 hour', blocked_on = null,
+    stopped_by = case when id::text < '8' then 'breaker' else 'ana' end
+  where id in (select id from dispatch_policy._private_partitions limit 20000)`);
+await world.query(`update dispatch_policy._private_staged_jobs set due = false, retry_at = now() + interval '1 hour', failures = 3
+  where id in (select id from dispatch_policy._private_staged_jobs limit 5000)`);
+await world.settle();
+
+const engine = makeEngine("dispatch_policy");
+const context = {
+  engine,
+  withPgClient: (use: (client: never) => Promise<never>) => use(world.client as never),
+};
+const times = new Map<string, number[]>();
+const found = new Set<string>();
+for (let round = 0; round < ROUNDS; round++)
+  await examined(context as never, THRESHOLDS, async (patient) => {
+    for (const one of checksFor(patient.state)) {
+      const started = performance.now();
+      for (const { sentence } of await one(patient)) found.add(sentence);
+      times.set(one.name, [...(times.get(one.name) ?? []), performance.now() - started]);
+    }
+  });
+for (const sentence of found) console.log(`# ${sentence}`);
+for (const [name, taken] of times)
+  say(name, { median: `${median(taken).toFixed(1)} ms`, longest: `${Math.max(...taken).toFixed(1)} ms` });
+await world.close();

@@ -1,0 +1,129 @@
+import type { SchemaState } from "../../db/migrate.ts";
+
+/** The ids of all findings. docs/health.md explains each. */
+export const FINDING_IDS = [
+  "schema-missing",
+  "schema-older",
+  "schema-newer",
+  "index-broken",
+  "public-grant",
+  "replica",
+  "transaction-pooler",
+  "notify-queue",
+  "old-transaction",
+  "idle-transaction",
+  "autovacuum-off",
+  "autovacuum-behind",
+  "clock-off",
+  "no-worker",
+  "orphaned",
+  "no-preset",
+  "silent-worker",
+  "two-definitions",
+  "nobody-ticks",
+  "no-crontab-tick",
+  "crontab-tick-waits",
+  "policy-off",
+  "policy-paused",
+  "everything-paused",
+  "breaker-open",
+  "set-aside",
+  "lost-slots",
+  "not-checked",
+] as const;
+
+/** What a finding is about. It does not change with releases. */
+export type FindingId = (typeof FINDING_IDS)[number];
+
+/** `critical`: jobs do not run, or limits may not hold. `warning`: it gets worse if nobody acts. `info`: worth knowing. */
+export type Severity = "critical" | "warning" | "info";
+
+/** Something that is wrong, and what mends it. */
+export interface Finding {
+  /** What it is about. docs/health.md explains each id. */
+  id: FindingId;
+  severity: Severity;
+  /** What is wrong, with its figures. */
+  sentence: string;
+  /** The SQL, the command or the code that mends it. */
+  mend: string;
+}
+
+/** From when on `doctor` reports something. docs/health.md lists the defaults. */
+export interface DoctorThresholds {
+  /** The part of PostgreSQL's notification queue that is in use, 0 to 1. Default 0.25. */
+  notifyQueue: number;
+  /** The age of an open transaction that holds back vacuum, in milliseconds. Default 10 minutes. */
+  oldTransactionMs: number;
+  /** How long a session with locks on this package's tables is idle in its transaction, in milliseconds. Default 1 minute. */
+  idleTransactionMs: number;
+  /** How many dead rows a table has, while they are more than half of the live ones. Default 100,000. */
+  deadRows: number;
+  /** How far a clock is from the database's, in milliseconds. Default 1 second. */
+  clockMs: number;
+  /** How long due work waits for a tick, in milliseconds. Default 2 minutes. */
+  untickedMs: number;
+  /** How long ago the crontab's tick came last, in milliseconds. Default 5 minutes. */
+  crontabMs: number;
+  /** How long ago a job last ended in a worker without this package, in milliseconds. Default 1 hour. */
+  noPresetMs: number;
+}
+
+export const THRESHOLDS: DoctorThresholds = {
+  notifyQueue: 0.25,
+  oldTransactionMs: 600_000,
+  idleTransactionMs: 60_000,
+  deadRows: 100_000,
+  clockMs: 1000,
+  untickedMs: 120_000,
+  crontabMs: 300_000,
+  noPresetMs: 3_600_000,
+};
+
+/** What a check looks at. */
+export interface Patient {
+  readonly thresholds: DoctorThresholds;
+  readonly state: SchemaState;
+  /** This package's schema, unquoted. */
+  readonly schema: string;
+  /** Whether this connection goes through a pooler in transaction mode. */
+  readonly isPooled: boolean;
+  /** How far the clock of this process is behind the database's, and how wrong that may be, both in milliseconds. */
+  readonly clock: { readonly behindMs: number; readonly errorMs: number };
+  /** Runs a statement, which may write :DISPATCH_POLICY_SCHEMA and :GRAPHILE_WORKER_SCHEMA. */
+  ask<T>(statement: string, values?: readonly unknown[]): Promise<readonly T[]>;
+}
+
+/** Looks for one thing. Its name is said if it fails. */
+export type Check = (patient: Patient) => Promise<readonly Finding[]>;
+
+/** The one value as a list, or an empty list. */
+export function where<T>(condition: boolean, value: () => T): readonly T[] {
+  return condition ? [value()] : [];
+}
+
+/** A text in SQL. */
+export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
+
+/** A name in SQL. */
+export const name = (text: string): string =>
+  /^[a-z_][a-z0-9_]*$/.test(text) ? text : `"${text.replaceAll('"', '""')}"`;
+
+/** An argument of a command. */
+export const argument = (text: string): string =>
+  /^[\w.:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+
+/** This package's command line. */
+export const COMMAND = "npx graphile-worker-dispatch-policy";
+
+/** "3 min" */
+export function ago(seconds: number): string {
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
+
+/** A number that was counted up to `most`. */
+export const upTo = (count: number, most: number): string => (count < most ? `${count}` : `${most} or more`);
+
+/** Of an error that somebody else threw. */
+export const firstLine = (text: string): string => text.split("\n", 1)[0]?.slice(0, 200) ?? "";

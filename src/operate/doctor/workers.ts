@@ -1,0 +1,106 @@
+import { ago, argument, type Check, COMMAND } from "./finding.ts";
+import { HAS_WAITING, IN_FLIGHT, LIVE, RUNS_ELSEWHERE } from "./waiting.ts";
+
+/** Its jobs are admitted, and then wait in Graphile Worker. */
+const noWorker: Check = async ({ ask }) => {
+  const rows = await ask<{ policy: string; task: string; in_flight: number }>(
+    `with ${LIVE}
+     select p.name as policy, t.task_identifier as task, ${IN_FLIGHT} as in_flight
+     from :DISPATCH_POLICY_SCHEMA._private_policies p
+     join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.policy_id = p.id
+     where not exists (select from live w where t.task_identifier = any(w.tasks))
+       and case when exists (select from live)
+         then exists (select from live w where w.definitions ? p.name) else not ${RUNS_ELSEWHERE} end
+       and (${IN_FLIGHT} > 0 or ${HAS_WAITING})
+     order by 1, 2 limit 20`,
+  );
+  return rows.map(({ policy, task, in_flight }) => ({
+    id: "no-worker",
+    severity: "critical",
+    sentence: `No live worker has the task "${task}" of policy "${policy}", for which jobs wait (${in_flight} in flight).`,
+    mend: `Start the worker that has it, or register the task: run({ preset, taskList: { ${JSON.stringify(task)}: task } })`,
+  }));
+};
+
+/** Hardly anybody admits its jobs: it was renamed or removed in the code. */
+const orphaned: Check = async ({ ask }) => {
+  const rows = await ask<{ policy: string; in_flight: number; declared: boolean }>(
+    `with recursive ${LIVE},
+     arrived (name) as (   -- one look at the index for each name
+       select min(a.policy) from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+       union all
+       select (select min(a.policy) from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy > x.name)
+       from arrived x where x.name is not null
+     )
+     select p.name as policy, ${IN_FLIGHT} as in_flight, true as declared
+     from :DISPATCH_POLICY_SCHEMA._private_policies p
+     where exists (select from live) and not exists (select from live w where w.definitions ? p.name)
+       and not ${RUNS_ELSEWHERE} and ${HAS_WAITING}
+     union all
+     select x.name, 0, false from arrived x
+     where x.name is not null
+       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = x.name)
+       and not exists (select from live w where w.definitions ? x.name)
+     order by 1 limit 20`,
+  );
+  return rows.map(({ policy, in_flight, declared }) => ({
+    id: "orphaned",
+    severity: "critical",
+    sentence: `Jobs wait for policy "${policy}", which ${
+      declared ? "no live worker has" : "nobody declared"
+    } (${in_flight} in flight).`,
+    mend: `# renamed: ${COMMAND} remove-policy --policy ${argument(policy)} --into NAME
+# removed: switch it off, then ${COMMAND} hand-back --policy ${argument(policy)}
+# neither: start a worker that has it`,
+  }));
+};
+
+/** Their jobs give no slots back: looks do, a moment late. */
+const noPreset: Check = async ({ ask, thresholds }) => {
+  const rows = await ask<{ policy: string; jobs: number; seconds: number }>(
+    `select p.name as policy, e.jobs, extract(epoch from clock_timestamp() - e.last_at)::float8 as seconds
+     from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e
+     join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = e.policy_id
+     where e.last_at > clock_timestamp() - $1::text::interval order by 1 limit 20`,
+    [`${thresholds.noPresetMs} milliseconds`],
+  );
+  return rows.map(({ policy, jobs, seconds }) => ({
+    id: "no-preset",
+    severity: "warning",
+    sentence: `Workers without the preset run jobs of policy "${policy}": ${jobs} have ended there, the last ${ago(seconds)} ago.`,
+    mend: "Add it to every worker: extends: [WorkerPreset, dispatchPolicyPreset({ policies })]. Or stop those workers.",
+  }));
+};
+
+/** Its jobs stay locked until a sweep unlocks them. */
+const silentWorker: Check = async ({ ask }) => {
+  const rows = await ask<{ host: string; pid: number; seconds: number }>(
+    `select w.host, w.pid, extract(epoch from clock_timestamp() - w.heartbeat_at)::float8 as seconds
+     from :DISPATCH_POLICY_SCHEMA._private_workers w
+     where w.stale_at < clock_timestamp() and w.buried_at is null and not w.ended order by w.heartbeat_at limit 20`,
+  );
+  return rows.map(({ host, pid, seconds }) => ({
+    id: "silent-worker",
+    severity: "warning",
+    sentence: `The worker of process ${pid} on ${host} has been silent for ${ago(seconds)}, and no sweep has unlocked its jobs.`,
+    mend: `Start a worker with the preset: its sweep unlocks them. If process ${pid} on ${host} hangs, kill it.`,
+  }));
+};
+
+/** Of one version that which was declared last is in force, and jobs bring the limits of the process that adds them. */
+const twoDefinitions: Check = async ({ ask }) => {
+  const rows = await ask<{ policy: string; version: string; definitions: number }>(
+    `with ${LIVE}
+     select d.key as policy, d.value ->> 'version' as version, count(distinct d.value ->> 'hash')::int as definitions
+     from live w cross join jsonb_each(w.definitions) d
+     group by 1, 2 having count(distinct d.value ->> 'hash') > 1 order by 1 limit 20`,
+  );
+  return rows.map(({ policy, version, definitions }) => ({
+    id: "two-definitions",
+    severity: "warning",
+    sentence: `Live workers have ${definitions} definitions of policy "${policy}" with version ${version}.`,
+    mend: `definePolicy(${JSON.stringify(policy)}, { ..., version: ${Number(version) + 1} }) // in the newer code`,
+  }));
+};
+
+export const workerChecks: readonly Check[] = [noWorker, orphaned, noPreset, silentWorker, twoDefinitions];

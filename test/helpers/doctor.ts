@@ -1,0 +1,23 @@
+// A database with policies and utils, for tests that plant a fault and ask the doctor.
+import type { ExecutionContext } from "ava";
+import type pg from "pg";
+import { type AnyPolicy, type DoctorOptions, type FindingId, makePolicyUtils } from "../../src/index.ts";
+import { testDatabase } from "./database.ts";
+import { greet } from "./policies.ts";
+import { silent } from "./silent.ts";
+
+/** Utils of these policies, and what the doctor says. */
+export async function patient(t: ExecutionContext, policies: readonly AnyPolicy[] = [greet]) {
+  const database = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
+  t.teardown(() => utils.release());
+  const findings = (id: FindingId, thresholds: DoctorOptions["thresholds"] = {}) =>
+    utils.doctor({ thresholds }).then((all) => all.filter((one) => one.id === id));
+  /** Another session, which the test leaves open. */
+  const session = async (): Promise<pg.PoolClient> => {
+    const client = await database.pool.connect();
+    t.teardown(() => client.release(true));
+    return client;
+  };
+  return { ...database, utils, findings, session };
+}

@@ -1,0 +1,140 @@
+// The doctor on worker pools: tasks and policies that nobody has, workers without the preset, silent ones.
+import test from "ava";
+import { run, type TaskList } from "graphile-worker";
+import { makeEngine } from "../../../src/db/engine.ts";
+import { definePolicy } from "../../../src/index.ts";
+import { patient } from "../../helpers/doctor.ts";
+import { greet } from "../../helpers/policies.ts";
+import { silent } from "../../helpers/silent.ts";
+import { until } from "../../helpers/until.ts";
+import { startWorker } from "../../helpers/worker.ts";
+
+const other = definePolicy("other", { partitionBy: "name" });
+const engine = makeEngine("dispatch_policy");
+
+test("a task that no live worker has is found once jobs wait for it", async (t) => {
+  const it = await patient(t, [greet, other]);
+  const idle = { database: it, policies: [greet, other] };
+  await startWorker(t, { ...idle, tasks: { other: () => {} } });
+  t.deepEqual(await it.findings("no-worker"), []);
+  await it.utils.addJob("greet", { name: "Ana" } as never);
+  await it.utils.addJob("other", { name: "Ana" } as never);
+  const found = await until("it is found", async () => {
+    const all = await it.findings("no-worker");
+    return all.length === 1 ? all : null; // the other policy's job may still be on its way
+  });
+  t.like(found, [{ severity: "critical", mend: /register the task/.source && found[0]!.mend }]);
+  t.regex(
+    found[0]!.sentence,
+    /^No live worker has the task "greet" of policy "greet", for which jobs wait \(\d in flight\)/,
+  );
+  await startWorker(t, { ...idle, tasks: { greet: () => {} } });
+  await until("it is mended", async () => (await it.findings("no-worker")).length === 0);
+});
+
+test("without any worker, each policy for which jobs wait is found", async (t) => {
+  const it = await patient(t, [greet, other]);
+  await it.utils.addJob("greet", { name: "Ana" } as never);
+  t.like(await it.findings("no-worker"), [{ severity: "critical" }]);
+  t.deepEqual(await it.findings("orphaned"), []);
+});
+
+test("a policy that was removed from the code is found while jobs wait for it", async (t) => {
+  const it = await patient(t, [greet, other]);
+  const worker = await startWorker(t, {
+    database: it,
+    policies: [other],
+    tasks: { greet: () => {}, other: () => {} },
+  });
+  t.deepEqual(await it.findings("orphaned"), []);
+  await it.utils.addJob("greet", { name: "Ana" } as never);
+  const [found] = await it.findings("orphaned");
+  t.like(found, { severity: "critical" });
+  t.is(found!.sentence, 'Jobs wait for policy "greet", which no live worker has (0 in flight).');
+  t.regex(found!.mend, /remove-policy --policy greet --into NAME/);
+  t.deepEqual(await it.findings("no-worker"), []);
+  await worker.stop();
+  await startWorker(t, { database: it, policies: [greet], tasks: { greet: () => {} } });
+  await until("it is mended", async () => (await it.findings("orphaned")).length === 0);
+});
+
+test("a policy that nobody declared is found", async (t) => {
+  const it = await patient(t, [other]);
+  const { addPolicyJob } = await import("../../../src/index.ts");
+  await addPolicyJob(it.pool, greet, { name: "Ana" } as never);
+  const [found] = await it.findings("orphaned");
+  t.is(found?.sentence, 'Jobs wait for policy "greet", which nobody declared (0 in flight).');
+});
+
+test("workers without the preset that end governed jobs are found", async (t) => {
+  const it = await patient(t);
+  const tasks: TaskList = { greet: () => {} };
+  const plain = await run({
+    pgPool: it.pool,
+    taskList: tasks,
+    noHandleSignals: true,
+    logger: silent,
+    concurrency: 2,
+    pollInterval: 50,
+  });
+  t.teardown(() => plain.stop());
+  // it leads, and runs no job of the task
+  await startWorker(t, { database: it, policies: [greet], tasks: { none: () => {} } });
+  await it.utils.addJobs([1, 2, 3].map((n) => ({ identifier: "greet", payload: { name: `n${n % 2}` } })));
+  const found = await until("it is found", async () => {
+    const all = await it.findings("no-preset");
+    return all.length > 0 ? all : null;
+  });
+  t.regex(
+    found[0]!.sentence,
+    /^Workers without the preset run jobs of policy "greet": \d have ended there, the last \d+ s ago\.$/,
+  );
+  await it.pool.query(
+    "update dispatch_policy._private_ended_elsewhere set last_at = last_at - interval '2 hours'",
+  );
+  t.deepEqual(await it.findings("no-preset"), []);
+});
+
+test("a worker that was killed is found until a sweep has unlocked its jobs", async (t) => {
+  const it = await patient(t);
+  const bid = { policies: [], shards: null, ttlMs: 1000, bids: false };
+  const dead = {
+    id: "dead",
+    slots: 1,
+    tasks: ["greet"],
+    host: "host1",
+    pid: 42,
+    staleAfterMs: 1,
+    clockBehindMs: 0,
+  };
+  await it.utils.withPgClient((client) => engine.beat(client, dead, bid));
+  const [found] = await until("it is silent", async () => {
+    const all = await it.findings("silent-worker");
+    return all.length > 0 ? all : null;
+  });
+  t.regex(found!.sentence, /^The worker of process 42 on host1 has been silent for \d+ s/);
+  await it.pool.query("update dispatch_policy._private_workers set buried_at = clock_timestamp()");
+  t.deepEqual(await it.findings("silent-worker"), []);
+});
+
+test("two live definitions of one version are found, and a higher version mends it", async (t) => {
+  const it = await patient(t, []);
+  const tasks = { greet: () => {} };
+  const changed = (version: number) =>
+    definePolicy("greet", {
+      partitionBy: "name",
+      version,
+      gates: ({ concurrency }) => [concurrency({ max: 2 })],
+    });
+  await startWorker(t, { database: it, policies: [greet], tasks });
+  const second = await startWorker(t, { database: it, policies: [changed(0)], tasks });
+  const found = await until("it is found", async () => {
+    const all = await it.findings("two-definitions");
+    return all.length > 0 ? all : null;
+  });
+  t.is(found[0]!.sentence, 'Live workers have 2 definitions of policy "greet" with version 0.');
+  t.regex(found[0]!.mend, /version: 1/);
+  await second.stop();
+  await startWorker(t, { database: it, policies: [changed(1)], tasks });
+  await until("it is mended", async () => (await it.findings("two-definitions")).length === 0);
+});
