@@ -16,7 +16,7 @@ export interface Member {
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-export function source(file: string): string {
+function source(file: string): string {
   return readFileSync(ROOT + file, "utf8");
 }
 

@@ -1,9 +1,11 @@
 // docs/options.md: every option, where it is set, its type, its default and what it means.
+import { type Options, PLACE } from "../../src/cli/command.ts";
+import { COMMANDS } from "../../src/cli/commands.ts";
 import { ADAPTIVE_CONCURRENCY } from "../../src/gates/adaptive-concurrency.ts";
 import { CONCURRENCY } from "../../src/gates/concurrency.ts";
 import type { GateAnatomy } from "../../src/gates/gate.ts";
 import { THROTTLE } from "../../src/gates/throttle.ts";
-import { type Member, membersOf, source } from "./members.ts";
+import { type Member, membersOf } from "./members.ts";
 
 export const PRESET = membersOf("src/settings.ts", "DispatchPolicyOptions");
 export const POLICY = membersOf("src/policy/options.ts", "PolicyOptions");
@@ -37,29 +39,24 @@ export interface Flag {
   readonly default: string;
 }
 
-/** Those with options of their own, in the order of the help text. */
-const COMMANDS = [
-  "migrate",
-  "adopt",
-  "explain",
-  "doctor",
-  "retry",
-  "hand-back",
-  "remove-policy",
-  "uninstall",
+const COMMANDS_LOADED = await Promise.all(
+  COMMANDS.map(async ({ name, load }) => ({ name, ...(await load()).command })),
+);
+
+/** The options of the commands, in the order of the help. */
+export const FLAGS: readonly Flag[] = [
+  ...flagsOf("every command", PLACE),
+  ...COMMANDS_LOADED.flatMap(({ name, options }) => flagsOf(code(name), options)),
 ];
 
-/** The options of the commands, as their help texts have them. */
-export const FLAGS: readonly Flag[] = ["main", ...COMMANDS].flatMap((name) =>
-  [...source(`src/cli/${name}.ts`).matchAll(/^ {2}(-.*?) {2,}(.*?); default: (.*?)[`,]*$/gm)].map(
-    ([, flag = "", meaning = "", fallback = ""]) => ({
-      command: name === "main" ? "every command" : code(name),
-      flag,
-      meaning,
-      default: fallback,
-    }),
-  ),
-);
+function flagsOf(command: string, options: Options): Flag[] {
+  return Object.entries(options).map(([option, { meaning, default: fallback, letter }]) => ({
+    command,
+    flag: letter === undefined ? `--${option}` : `-${letter}, --${option}`,
+    meaning,
+    default: fallback ?? "required",
+  }));
+}
 
 export const VARIABLES = ["DATABASE_URL", "DISPATCH_POLICY_SCHEMA", "GRAPHILE_WORKER_SCHEMA"];
 
@@ -140,16 +137,12 @@ ${table(TICK)}
 
 ## Command line
 
-\`graphile-worker-dispatch-policy migrate\` installs or upgrades the schemas. With \`--adopt TASK\`, once or several times, it
-also [adopts the jobs](adding-jobs.md#a-task-that-has-a-backlog) of these tasks.
-
-\`graphile-worker-dispatch-policy adopt --task NAME\`, once or several times, only adopts. With \`--dry-run\` it counts the
-jobs. \`explain ID\`, or \`explain --policy NAME --partition KEY\`, says [why it waits](operating.md#why-does-this-job-wait). \`doctor\` says [what is wrong](health.md). \`retry ID ...\`, or \`retry --policy NAME\`, [brings back failed jobs](operating.md#failed-jobs). \`hand-back --policy NAME\` and \`uninstall\` give jobs [back to Graphile Worker](in-and-out.md#out). \`remove-policy --policy NAME\` [removes or renames a policy](in-and-out.md#rename-or-remove-a-policy).
+[The command line](command-line.md) shows each command with its output.
 
 ${rows(
   ["command", "flag", "default", "meaning"],
-  FLAGS.map(({ command, flag, meaning, default: fallback }) => [
-    command,
+  merged(FLAGS).map(({ commands, flag, meaning, default: fallback }) => [
+    commands.length === COMMANDS.length ? "every command" : commands.join(", "),
     code(flag),
     fallback.replace(/\w*_\w+/g, code),
     meaning,
@@ -163,6 +156,17 @@ ${rows(
   VARIABLES.map((name) => [code(name), usersOf(name).join(", ")]),
 )}
 `;
+}
+
+/** An option that means the same in several commands is one row. */
+function merged(flags: readonly Flag[]) {
+  const found = new Map<string, Omit<Flag, "command"> & { commands: string[] }>();
+  for (const { command, ...its } of flags) {
+    const same = found.get(JSON.stringify(its));
+    if (same) same.commands.push(command);
+    else found.set(JSON.stringify(its), { ...its, commands: [command] });
+  }
+  return [...found.values()];
 }
 
 function gateSection({ factory, members, anatomy }: (typeof GATES)[number]): string {

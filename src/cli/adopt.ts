@@ -1,42 +1,45 @@
-import { parseArgs } from "node:util";
-import { ArgumentError } from "../errors.ts";
-import { makePolicyUtils, type PolicyUtils } from "../host/policy-utils.ts";
-import { CONNECTION_OPTIONS, connectionOf } from "./connection.ts";
+import { type AdoptOptions, adopt } from "../operate/adopt.ts";
+import type { Changed } from "../operate/targets.ts";
+import { defineCommand, EXIT, type Exit } from "./command.ts";
+import { DRY_RUN, WHY, whyOf } from "./input/options.ts";
+import { changing } from "./input/place.ts";
+import { answer } from "./output/say.ts";
+import { grouped, some } from "./output/words.ts";
 
 /** Moves the jobs of tasks with a policy that wait in Graphile Worker into staging. Safe while workers run, and to repeat. */
-export const adoptCommand = {
-  summary: "move waiting jobs of --task NAME under its policy",
-  help: `\
-  --task NAME            a task with a policy; may be given several times; default: none, it is required
-  --dry-run              only count the jobs; default: off`,
-  async run(args: string[]): Promise<void> {
-    const { values } = parseArgs({
-      args,
-      options: {
-        ...CONNECTION_OPTIONS,
-        task: { type: "string", multiple: true },
-        "dry-run": { type: "boolean" },
-      },
-    });
-    if (!values.task) throw new ArgumentError("no task: give --task NAME, once or several times");
-    const utils = await makePolicyUtils(connectionOf(values));
-    try {
-      await adoptTasks(utils, values.task, values["dry-run"]);
-    } finally {
-      await utils.release();
-    }
+export const command = defineCommand({
+  options: {
+    task: { kind: "texts", required: true, meaning: "a task with a policy; may be repeated" },
+    ...DRY_RUN,
+    ...WHY,
   },
-};
+  examples: [
+    ["--task fetch_endpoint --dry-run", "count the jobs"],
+    ["--task fetch_endpoint", "move them"],
+  ],
+  about: "It is safe while workers run, and safe to repeat. hand-back is the way back.",
+  async run(values) {
+    return changing(values, async (context) => {
+      const exits = [];
+      for (const task of values.task) {
+        const options = { task, dryRun: values["dry-run"], ...whyOf(values) };
+        exits.push(await adoptTask((one) => adopt(context, one), values, options));
+      }
+      return exits.includes(EXIT.done) ? EXIT.done : EXIT.nothing;
+    });
+  },
+});
 
-/** Adopts the waiting jobs of these tasks, one task after the other, and says how many. */
-export async function adoptTasks(
-  utils: PolicyUtils,
-  tasks: readonly string[],
-  dryRun = false,
-): Promise<void> {
-  for (const task of tasks) {
-    const { matched, changed } = await utils.adopt({ task, dryRun });
-    const said = dryRun ? `${matched} jobs wait in Graphile Worker` : `adopted ${changed} of ${matched} jobs`;
-    process.stdout.write(`${task}: ${said}.\n`);
-  }
+/** Adopts the waiting jobs of a task, and says how many. */
+export async function adoptTask(
+  adopts: (options: AdoptOptions) => Promise<Changed>,
+  values: { readonly json: boolean },
+  options: AdoptOptions,
+): Promise<Exit> {
+  const { task, dryRun } = options;
+  const { matched, changed } = await adopts(options);
+  const words = dryRun
+    ? `${some(matched, "job")} to adopt`
+    : `adopted ${grouped(changed)} of ${some(matched, "job")}`;
+  return answer(values, { task, matched, changed }, `${task}: ${words}.`);
 }

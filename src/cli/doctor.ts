@@ -1,26 +1,29 @@
-import { parseArgs } from "node:util";
-import { makeEngine } from "../db/engine.ts";
-import { looking } from "../db/looking.ts";
-import { doctor } from "../operate/doctor.ts";
-import { schemaOf } from "../settings.ts";
-import { CONNECTION_OPTIONS, connectionOf } from "./connection.ts";
+import { doctor, type Finding } from "../operate/doctor.ts";
+import { defineCommand, EXIT } from "./command.ts";
+import { LOOK } from "./input/options.ts";
+import { looks } from "./output/look.ts";
+import { say, sayJson } from "./output/say.ts";
+import { visible, wrapped } from "./output/table.ts";
 
-/** Says what is wrong, and what mends it. It only reads. Exit code 1: something critical was found. */
-export const doctorCommand = {
-  summary: "say what is wrong, and what mends it; exit code 1 if it is critical",
-  help: `\
-  --json                 print the findings as JSON; default: off`,
-  async run(args: string[]): Promise<number> {
-    const { values } = parseArgs({ args, options: { ...CONNECTION_OPTIONS, json: { type: "boolean" } } });
-    const { connectionString, policySchema } = connectionOf(values);
-    const engine = makeEngine(schemaOf(policySchema));
-    const findings = await looking(connectionString, (withPgClient) => doctor({ withPgClient, engine }));
-    const lines = findings.map(
-      ({ id, severity, sentence, mend }) =>
-        `${severity}  ${id}: ${sentence}\n${mend.replaceAll(/^/gm, "    ")}\n`,
-    );
-    const text = lines.join("\n") || "Nothing is wrong.\n";
-    process.stdout.write(values.json ? `${JSON.stringify(findings)}\n` : text);
-    return findings.some(({ severity }) => severity === "critical") ? 1 : 0;
+/** Says what is wrong, and what mends it. */
+export const command = defineCommand({
+  options: LOOK,
+  examples: [
+    ["", "what is wrong, the worst first"],
+    ["--json", "one finding on each line"],
+  ],
+  about: "It ends with exit code 1 if a finding is critical. docs/health.md explains each.",
+  async run(values) {
+    return looks(values, async (context) => {
+      const findings = await doctor(context);
+      if (values.json) for (const finding of findings) sayJson(finding);
+      else say(findings.map(inLines).join("\n\n") || "Nothing is wrong.");
+      return findings.some(({ severity }) => severity === "critical") ? EXIT.failed : EXIT.done;
+    });
   },
-};
+});
+
+/** What mends it may be copied, so it is not broken into lines. */
+function inLines({ id, severity, sentence, mend }: Finding): string {
+  return `${wrapped(visible(`${severity}  ${id}: ${sentence}`))}\n${mend.replaceAll(/^/gm, "    ")}`;
+}

@@ -1,75 +1,73 @@
-import { parseArgs } from "node:util";
-import { makeEngine } from "../db/engine.ts";
-import { looking } from "../db/looking.ts";
-import { ArgumentError } from "../errors.ts";
 import { type Answer, ask, type ExplainedGate } from "../operate/explain.ts";
 import type { PartitionTarget } from "../operate/targets.ts";
-import { schemaOf } from "../settings.ts";
-import { CONNECTION_OPTIONS, connectionOf } from "./connection.ts";
+import { defineCommand, EXIT, UsageError } from "./command.ts";
+import { LOOK } from "./input/options.ts";
+import { looks } from "./output/look.ts";
+import { say, sayJson } from "./output/say.ts";
+import { visible, wrapped } from "./output/table.ts";
+import { atTime, fromNow, grouped } from "./output/words.ts";
 
 /** Says why a job, or a partition's next job, waits. */
-export const explainCommand = {
-  summary: "say why a job or a partition waits, and for what",
-  help: `\
-  ID                     the job's id, staged or Graphile Worker's; or instead of it:
-  --policy NAME          the partition's policy; default: none
-  --partition KEY        the partition's key; default: none
-  --json                 print the whole answer as JSON; default: off`,
-  async run(args: string[]): Promise<void> {
-    const { values, positionals } = parseArgs({
-      args,
-      allowPositionals: true,
-      options: {
-        ...CONNECTION_OPTIONS,
-        policy: { type: "string" },
-        partition: { type: "string" },
-        json: { type: "boolean" },
-      },
-    });
-    const target = targetOf(positionals, values);
-    const { connectionString, policySchema } = connectionOf(values);
-    const engine = makeEngine(schemaOf(policySchema));
-    const it = await looking(connectionString, (withPgClient) => ask({ engine, withPgClient }, target));
-    process.stdout.write(values.json ? `${JSON.stringify(it)}\n` : inWords(it));
+export const command = defineCommand({
+  argument: {
+    name: "id",
+    kind: "text",
+    meaning: "the job's id, staged or Graphile Worker's; or instead of it:",
   },
-};
+  options: {
+    policy: { kind: "text", meaning: "the partition's policy", default: "none" },
+    partition: { kind: "text", meaning: "the partition's key", default: "none" },
+    ...LOOK,
+  },
+  examples: [
+    ["1000000000000042", "a job"],
+    ["--policy fetch_endpoint --partition ep1", "a partition's next job"],
+  ],
+  about: "x marks a gate without room. Below it stand the jobs that have occupied its slots for longest.",
+  async run(values) {
+    const target = targetOf(values.rest, values);
+    return looks(values, async (context) => {
+      const it = await ask(context, target);
+      if (values.json) sayJson(it);
+      else say(inLines(it).join("\n"));
+      return it.state === "unknown" ? EXIT.nothing : EXIT.done;
+    });
+  },
+});
 
 function targetOf(
-  [id, ...others]: readonly string[],
-  { policy, partition }: { policy?: string; partition?: string },
+  [id]: readonly string[],
+  { policy, partition }: { policy: string | undefined; partition: string | undefined },
 ): { id: string } | PartitionTarget {
-  if (others.length === 0) {
-    if (id !== undefined && policy === undefined && partition === undefined) return { id };
-    if (id === undefined && policy !== undefined && partition !== undefined) return { policy, partition };
-  }
-  throw new ArgumentError("explain: give one job's id, or --policy NAME and --partition KEY");
+  if (id !== undefined && policy === undefined && partition === undefined) return { id };
+  if (id === undefined && policy !== undefined && partition !== undefined) return { policy, partition };
+  throw new UsageError("give one job's id, or --policy NAME and --partition KEY");
 }
 
-function inWords(it: Answer): string {
+function inLines(it: Answer): string[] {
   const what = it.state === "waiting" || it.state === "idle" ? "" : ` ${it.id}`;
   const head = [
     `${it.partition ? `${it.policy}/${it.partition}` : (it.policy ?? "")}${what}`.trim(),
     it.state,
   ];
   if (it.reason) head.push(it.reason);
-  return `${head.join("  ")}\n${it.sentence}\n${it.gates.map(line).join("")}`;
+  const gates = it.gates.flatMap(linesOf).map((line) => wrapped(visible(line), " ".repeat(8)));
+  return [visible(head.join("  ")), wrapped(visible(it.sentence)), ...gates];
 }
 
 /** One gate on a line, and a line for each job that occupies a slot of one without room. */
-function line({ gate, key, limit, free, lacks, nextAt, setBy, holders }: ExplainedGate): string {
+function linesOf({ gate, key, limit, free, lacks, nextAt, setBy, holders }: ExplainedGate): string[] {
   const left =
     "max" in limit
       ? `${limit.max === null ? "no bound" : `${free} of ${limit.max} slots free`}`
-      : `${round(free ?? 0)} of ${round(limit.capacity)} tokens, ${round(limit.rate)} per ${round(limit.per)} s`;
-  const set = setBy ? `; set by ${setBy.by}${setBy.until ? ` until ${setBy.until.toISOString()}` : ""}` : "";
-  const next = nextAt ? `; at ${nextAt.toISOString()}` : "";
+      : `${grouped(free ?? 0)} of ${grouped(limit.capacity)} tokens, ${grouped(limit.rate)} per ${grouped(limit.per)} s`;
+  const set = setBy ? `; set by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}` : "";
+  const next = nextAt ? `; ${fromNow(nextAt)}` : "";
   return [
-    `${lacks ? "  x" : "  -"} ${gate}${key === null ? "" : ` of ${key}`}: ${left}${next}${set}\n`,
+    `${lacks ? "  x" : "  -"} ${gate}${key === null ? "" : ` of ${key}`}: ${left}${next}${set}`,
     ...holders.map(
       ({ jobId, partition, admittedAt, workerId }) =>
-        `      job ${jobId} of ${partition} since ${admittedAt.toISOString()}${workerId ? `, ${workerId}` : ""}\n`,
+        `      job ${jobId} of ${partition} since ${atTime(admittedAt)}${workerId ? `, ${workerId}` : ""}`,
     ),
-  ].join("");
+  ];
 }
-
-const round = (value: number) => Math.round(value * 100) / 100;

@@ -1,70 +1,31 @@
 #!/usr/bin/env node
-import { adoptCommand } from "./adopt.ts";
-import { doctorCommand } from "./doctor.ts";
-import { explainCommand } from "./explain.ts";
-import { handBackCommand } from "./hand-back.ts";
-import { migrateCommand } from "./migrate.ts";
-import { removePolicyCommand } from "./remove-policy.ts";
-import { retryCommand } from "./retry.ts";
-import { uninstallCommand } from "./uninstall.ts";
+import { EXIT, UsageError } from "./command.ts";
+import { tell } from "./output/say.ts";
+import { type Call, NAME, readCall } from "./parser.ts";
 
-/** One command a file; each says what it takes and does. */
-interface Command {
-  readonly summary: string;
-  /** A line for each option of its own. */
-  readonly help: string;
-  /** Resolves to the exit code, if that is not 0. */
-  run(args: string[]): Promise<void> | Promise<number>;
-}
-
-const COMMANDS: Record<string, Command> = {
-  migrate: migrateCommand,
-  adopt: adoptCommand,
-  explain: explainCommand,
-  doctor: doctorCommand,
-  retry: retryCommand,
-  "hand-back": handBackCommand,
-  "remove-policy": removePolicyCommand,
-  uninstall: uninstallCommand,
-};
-
-const USAGE = `Usage: graphile-worker-dispatch-policy <command> [options]
-
-Commands:
-${Object.entries(COMMANDS)
-  .map(([name, { summary }]) => `  ${name.padEnd(15)}${summary}`)
-  .join("\n")}
-
-Options of every command:
-  -c, --connection URL   PostgreSQL connection; default: DATABASE_URL
-  --schema NAME          Graphile Worker's schema; default: GRAPHILE_WORKER_SCHEMA, else graphile_worker
-  --policy-schema NAME   this package's schema; default: DISPATCH_POLICY_SCHEMA, else dispatch_policy
-
-${Object.entries(COMMANDS)
-  .map(([name, { help }]) => `Options of ${name}:\n${help}`)
-  .join("\n\n")}
-`;
-
-async function main([name, ...args]: string[]): Promise<number> {
-  const command = COMMANDS[name ?? ""];
-  if (name === undefined || name === "--help" || name === "-h") {
-    process.stdout.write(USAGE);
-    return name === undefined ? 2 : 0;
-  }
-  if (!command) {
-    process.stderr.write(`unknown command "${name}"\n\n${USAGE}`);
-    return 2;
-  }
-  if (args.includes("--help") || args.includes("-h")) {
-    process.stdout.write(USAGE);
-    return 0;
-  }
+async function main(args: readonly string[]): Promise<number> {
+  let call: Call | null = null;
   try {
-    return (await command.run(args)) ?? 0;
+    call = await readCall(args);
+    return call === null ? EXIT.done : await call.run();
   } catch (error) {
-    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-    return 1;
+    const { explained } = await import("./output/failure.ts");
+    const { message, exit } = explained(error);
+    const name = call?.name ?? (error instanceof UsageError ? error.command : undefined);
+    tell(name ? `${name}: ${withoutVerb(name, message)}` : message);
+    if (error instanceof UsageError) tell(`See ${NAME} ${name ? `${name} ` : ""}--help`);
+    return exit;
   }
 }
 
+/** A verb's error begins with its name in SQL or TypeScript: hand_back or handBack for hand-back. */
+function withoutVerb(name: string, message: string): string {
+  return message.replace(new RegExp(`^${name.replace("-", "_?")}: `, "i"), "");
+}
+
+// whoever reads the output may have enough of it, as head does
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+  process.exit(EXIT.done);
+});
 process.exitCode = await main(process.argv.slice(2));

@@ -1,24 +1,29 @@
-import { parseArgs } from "node:util";
-import { makePolicyUtils } from "../host/policy-utils.ts";
-import { adoptTasks } from "./adopt.ts";
-import { CONNECTION_OPTIONS, connectionOf } from "./connection.ts";
+import { adoptTask } from "./adopt.ts";
+import { defineCommand, EXIT, type Exit } from "./command.ts";
+import { WHY, whyOf } from "./input/options.ts";
+import { placeOf } from "./input/place.ts";
+import { openUtils } from "./input/utils.ts";
+import { say } from "./output/say.ts";
 
 /** Installs or upgrades Graphile Worker's schema and this package's. Safe while workers run, and to repeat. */
-export const migrateCommand = {
-  summary: "install or upgrade the database schemas",
-  help: `\
-  --adopt NAME           a task whose waiting jobs are adopted too; may be given several times; default: none`,
-  async run(args: string[]): Promise<void> {
-    const { values } = parseArgs({
-      args,
-      options: { ...CONNECTION_OPTIONS, adopt: { type: "string", multiple: true } },
-    });
-    const utils = await makePolicyUtils(connectionOf(values));
-    try {
-      process.stdout.write("Schemas are up to date.\n");
-      await adoptTasks(utils, values.adopt ?? []);
-    } finally {
-      await utils.release();
-    }
+export const command = defineCommand({
+  options: {
+    adopt: {
+      kind: "texts",
+      meaning: "a task whose waiting jobs are adopted too; may be repeated",
+      default: "none",
+    },
+    ...WHY,
   },
-};
+  examples: [
+    ["", "set up, or upgrade"],
+    ["--adopt fetch_endpoint", "and move the task's backlog under its policy"],
+  ],
+  about: "It is safe while workers run, and safe to repeat.",
+  async run(values): Promise<Exit> {
+    await using utils = await openUtils(await placeOf(values));
+    if (!values.json) say("Schemas are up to date.");
+    for (const task of values.adopt ?? []) await adoptTask(utils.adopt, values, { task, ...whyOf(values) });
+    return EXIT.done;
+  },
+});

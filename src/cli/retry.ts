@@ -1,56 +1,54 @@
-import { parseArgs } from "node:util";
-import { ArgumentError } from "../errors.ts";
-import { makePolicyUtils } from "../host/policy-utils.ts";
-import type { RetryOptions } from "../operate/retry.ts";
-import { CONNECTION_OPTIONS, connectionOf } from "./connection.ts";
-
-const OPTIONS = {
-  ...CONNECTION_OPTIONS,
-  policy: { type: "string" },
-  partition: { type: "string" },
-  since: { type: "string" },
-  until: { type: "string" },
-  error: { type: "string" },
-  reason: { type: "string" },
-  by: { type: "string" },
-  "dry-run": { type: "boolean" },
-} as const;
+import { type RetryOptions, retry } from "../operate/retry.ts";
+import { defineCommand, UsageError } from "./command.ts";
+import { DRY_RUN, WHY, whyOf } from "./input/options.ts";
+import { changing } from "./input/place.ts";
+import { answer } from "./output/say.ts";
+import { grouped, some } from "./output/words.ts";
 
 /** Brings back jobs that have failed for good. */
-export const retryCommand = {
-  summary: "bring back jobs that have failed for good: retry ID ..., or --policy NAME",
-  help: `\
-  --policy NAME          the policy of the jobs; default: none
-  --partition KEY        only those of this partition; default: all
-  --since TIME           only those that failed then or later, such as 2026-11-24T22:00Z; default: whenever
-  --until TIME           only those that failed before; default: now
-  --error TEXT           only those whose last error contains this; default: whatever it says
-  --reason TEXT          why, for the audit; default: none
-  --by NAME              who, for the audit; default: the database user
-  --dry-run              only count the jobs; default: off`,
-  async run(args: string[]): Promise<void> {
-    const { values, positionals: ids } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
-    const connection = connectionOf(values);
-    const { policy, partition, error, reason, by, "dry-run": dryRun } = values;
-    const [since, until] = [timeOf("since", values.since), timeOf("until", values.until)];
+export const command = defineCommand({
+  argument: {
+    name: "ids",
+    kind: "texts",
+    meaning: "ids of jobs, Graphile Worker's or those they had in staging",
+  },
+  options: {
+    policy: { kind: "text", meaning: "the policy of the jobs", default: "none" },
+    partition: { kind: "text", meaning: "only those of this partition", default: "all" },
+    since: {
+      kind: "past",
+      meaning: "only those that failed since: a time, or a duration ago",
+      default: "whenever",
+    },
+    until: { kind: "past", meaning: "only those that failed before", default: "now" },
+    error: {
+      kind: "text",
+      meaning: "only those whose last error contains this",
+      default: "whatever it says",
+    },
+    ...DRY_RUN,
+    ...WHY,
+  },
+  examples: [
+    ['--policy fetch_endpoint --since "2 hours" --error 502 --dry-run', "count them"],
+    ["4711 4712", "bring back two jobs"],
+  ],
+  about: "They have all their attempts again, and pass their gates.",
+  async run(values) {
+    const { rest: ids, policy, partition, since, until, error, "dry-run": dryRun } = values;
     if (ids.length === 0 && policy === undefined)
-      throw new ArgumentError("retry: no jobs: give their ids, or --policy NAME");
-    await using utils = await makePolicyUtils(connection);
-    const jobs = { ...(ids.length > 0 && { ids }), policy, partition } as RetryOptions;
-    const { matched, changed } = await utils.retry({ ...jobs, since, until, error, reason, by, dryRun });
-    process.stdout.write(
-      dryRun ? `${matched} failed jobs match.\n` : `Brought back ${changed} of ${matched} failed jobs.\n`,
+      throw new UsageError("no jobs: give their ids, or --policy NAME");
+    const which = { ...(ids.length > 0 && { ids }), policy, partition } as RetryOptions;
+    const result = await changing(values, (context) =>
+      retry(context, { ...which, since, until, error, dryRun, ...whyOf(values) }),
+    );
+    const { matched, changed } = result;
+    return answer(
+      values,
+      result,
+      dryRun
+        ? `${some(matched, "failed job")} would be brought back.`
+        : `Brought back ${grouped(changed)} of ${some(matched, "failed job")}.`,
     );
   },
-};
-
-/** @throws {ArgumentError} for a text that is no time */
-function timeOf(option: string, text: string | undefined): Date | undefined {
-  if (text === undefined) return undefined;
-  const time = new Date(text);
-  if (Number.isNaN(time.getTime()))
-    throw new ArgumentError(
-      `retry: --${option} must be a time such as 2026-11-24T22:00Z, got ${JSON.stringify(text)}`,
-    );
-  return time;
-}
+});

@@ -1,34 +1,65 @@
-import { parseArgs } from "node:util";
 import { isInstalled } from "../db/installed.ts";
-import { makePolicyUtils } from "../host/policy-utils.ts";
+import { looking } from "../db/looking.ts";
+import { status } from "../operate/status.ts";
 import { TICK_TASK } from "../policy/job.ts";
-import { schemaOf } from "../settings.ts";
-import { CONNECTION_OPTIONS, connectionOf } from "./connection.ts";
+import { defineCommand, EXIT, type Exit } from "./command.ts";
+import { JSON_OPTION, YES } from "./input/options.ts";
+import { inPlace, type Place, placeOf } from "./input/place.ts";
+import { onlyCounts, say, sayJson, saySentence, tell, unlessYes } from "./output/say.ts";
+import { some } from "./output/words.ts";
 
 /** Hands all waiting jobs back to Graphile Worker, and drops this package's schema. Safe to repeat. */
-export const uninstallCommand = {
-  summary: "hand all waiting jobs back to Graphile Worker, and drop the schema",
-  help: `\
-  --force                uninstall although worker pools with the preset live; default: off`,
-  async run(args: string[]): Promise<void> {
-    const options = { ...CONNECTION_OPTIONS, force: { type: "boolean" } } as const;
-    const { values } = parseArgs({ args, options });
-    const connection = connectionOf(values);
-    const schema = schemaOf(connection.policySchema);
-    if (!(await isInstalled(connection.connectionString, schema))) {
-      process.stdout.write(`There is no schema "${schema}": nothing to do.\n`);
-      return;
-    }
-    await using utils = await makePolicyUtils(connection);
-    const { handedBack, parked, replaced, unlocked, tickJobs } = await utils.uninstall({
-      force: values.force === true,
-    });
-    process.stdout.write(
-      `Handed back ${handedBack} waiting jobs to Graphile Worker; ${parked} of them wait for their retry.\n` +
-        `Left out ${replaced} jobs, because a newer job of their key is there.\n` +
-        `Unlocked ${unlocked} jobs of workers that were killed.\n` +
-        `Removed ${tickJobs} jobs of the task ${TICK_TASK}.\n` +
-        `Dropped the schema "${schema}".\n`,
-    );
+export const command = defineCommand({
+  options: {
+    force: { kind: "flag", meaning: "uninstall although worker pools with the preset live", default: "off" },
+    ...YES,
+    ...JSON_OPTION,
   },
-};
+  examples: [
+    ["", "count the jobs that would go back"],
+    ["--yes", "uninstall"],
+  ],
+  about: "The audit goes with the schema, so it takes no reason. Stop workers that have the preset before.",
+  async run(values): Promise<Exit> {
+    const place = await placeOf(values);
+    const schema = place.policySchema;
+    if (!(await isInstalled(place.connectionString, schema))) {
+      if (values.json) sayJson({ handedBack: 0, dropped: false });
+      else say(`There is no schema "${schema}": nothing to do.`);
+      return EXIT.done;
+    }
+    if (onlyCounts(values)) return countIn(place, values);
+    await using utils = await (await import("./input/utils.ts")).openUtils(place);
+    const result = await utils.uninstall({ force: values.force });
+    const { handedBack, parked, replaced, unlocked, tickJobs } = result;
+    if (values.json) sayJson({ ...result, dropped: true });
+    else {
+      say(
+        `Handed back ${some(handedBack, "waiting job")} to Graphile Worker; ${parked} of them wait for their retry.`,
+      );
+      say(`Left out ${some(replaced, "job")}, because a newer job of their key is there.`);
+      say(`Unlocked ${some(unlocked, "job")} of workers that were killed.`);
+      say(`Removed ${some(tickJobs, "job")} of the task ${TICK_TASK}.`);
+      say(`Dropped the schema "${schema}".`);
+    }
+    return EXIT.done;
+  },
+});
+
+async function countIn(
+  place: Place,
+  values: { readonly json: boolean; readonly "dry-run": boolean },
+): Promise<Exit> {
+  const { policies, workers } = await inPlace(place, looking, (context) => status(context));
+  const staged = policies.reduce((sum, policy) => sum + policy.staged, 0);
+  const liveWorkers = workers.filter(({ alive }) => alive).length;
+  if (values.json) sayJson({ policies: policies.length, staged, liveWorkers });
+  else {
+    saySentence(
+      `${some(staged, "waiting job")} would go back to Graphile Worker, and the schema "${place.policySchema}" would be dropped.`,
+    );
+    if (liveWorkers > 0)
+      tell(`It would refuse, because ${some(liveWorkers, "worker pool")} live: stop them before.`);
+  }
+  return unlessYes(values);
+}

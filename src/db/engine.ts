@@ -2,6 +2,7 @@ import pg from "pg";
 import { collecting } from "./collecting.ts";
 import { declaring } from "./declaring.ts";
 import { inSavepoint, inTransaction } from "./isolation.ts";
+import { overview } from "./overview.ts";
 import { ARGUMENTS, type Arguments, parameter } from "./parameters.ts";
 import { pools } from "./pools.ts";
 import { releasing } from "./releasing.ts";
@@ -43,6 +44,7 @@ export function makeEngine(schemaName: string) {
     ...sweeping(statements),
     ...collecting(statements),
     ...server(statements),
+    ...overview(statements),
 
     /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
     call: <T>(client: Queryable, name: string, args: Arguments) => {

@@ -1,20 +1,39 @@
 import type { WithPgClient } from "graphile-worker";
 import pg from "pg";
+import { readCommittedByDefault } from "./isolation.ts";
 
-/** Runs a callback with a connection that cannot write, unless a pooler stands before the server. It sets nothing up. */
-export async function looking<T>(
+type Use<T> = (withPgClient: WithPgClient) => Promise<T>;
+
+/** Runs a callback with one connection of its own, and sets nothing up. */
+export function connected<T>(connectionString: string, use: Use<T>): Promise<T> {
+  return withClient(connectionString, readCommittedByDefault, use);
+}
+
+/** The same with a connection that cannot write, unless a pooler stands before the server. */
+export function looking<T>(connectionString: string, use: Use<T>): Promise<T> {
+  return withClient(connectionString, readOnlyByDefault, use);
+}
+
+/** Behind a pooler the setting would stay in a session that others get. */
+async function readOnlyByDefault(client: pg.Client): Promise<void> {
+  const { rows } = await client.query("select pg_catalog.pg_backend_pid() as pid");
+  const isDirect = rows[0].pid === (client as unknown as { processID: number | null }).processID;
+  if (isDirect) await client.query("set default_transaction_read_only = on");
+}
+
+async function withClient<T>(
   connectionString: string,
-  callback: (withPgClient: WithPgClient) => Promise<T>,
+  prepare: (client: pg.Client) => Promise<unknown>,
+  use: Use<T>,
 ): Promise<T> {
-  const client = new pg.Client({ connectionString });
-  await client.connect();
+  const client = new pg.Client({ connectionString, fallback_application_name: "dispatch_policy" });
+  client.on("error", () => {}); // a lost connection: the statement that is next reports it
   try {
-    // behind a pooler the setting would stay in a session that others get
-    const { rows } = await client.query("select pg_catalog.pg_backend_pid() as pid");
-    const isDirect = rows[0].pid === (client as unknown as { processID: number | null }).processID;
-    if (isDirect) await client.query("set default_transaction_read_only = on");
-    return await callback((use) => use(client as unknown as pg.PoolClient)); // a client does for what is asked
+    await client.connect();
+    await prepare(client);
+    // a client does for what is asked of a pool's
+    return await use((callback) => callback(client as unknown as pg.PoolClient));
   } finally {
-    await client.end();
+    await client.end().catch(() => {}); // the callback has its answer, and the server ends a lost connection
   }
 }

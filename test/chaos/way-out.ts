@@ -72,7 +72,7 @@ async function count({ database }: Stage, from: string): Promise<number> {
 /** By the command, which is killed a few times on its way. */
 async function uninstall({ database, judge, random, say }: Stage): Promise<void> {
   for (let calls = 0; ; calls++) {
-    const child = spawn(process.execPath, [MAIN, "uninstall"], {
+    const child = spawn(process.execPath, [MAIN, "uninstall", "--yes"], {
       env: { ...process.env, DATABASE_URL: database.url },
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -13,7 +13,10 @@ const WAITING = 2500;
 /** The command in a process of its own. */
 function command(t: ExecutionContext, it: Engine) {
   const env = { ...process.env, DATABASE_URL: it.url, PGAPPNAME: "uninstaller" };
-  const child = spawn(process.execPath, [MAIN, "uninstall"], { env, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [MAIN, "uninstall", "--yes"], {
+    env,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   t.teardown(() => void child.kill("SIGKILL"));
   let said = "";
   child.stdout.on("data", (data) => {

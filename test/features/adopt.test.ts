@@ -388,13 +388,13 @@ test("the command adopts by itself, and after a migration", async (t) => {
   const command = async (...args: string[]) =>
     (await promisify(execFile)(process.execPath, [main, ...args, "--connection", database.url])).stdout;
   await past({ account: "a" });
-  t.is(await command("adopt", "--task", "work", "--dry-run"), "work: 1 jobs wait in Graphile Worker.\n");
-  t.is(await command("adopt", "--task", "work"), "work: adopted 1 of 1 jobs.\n");
+  t.is(await command("adopt", "--task", "work", "--dry-run"), "work: 1 job to adopt.\n");
+  t.is(await command("adopt", "--task", "work"), "work: adopted 1 of 1 job.\n");
   await past({ account: "b" });
-  t.is(await command("migrate", "--adopt", "work"), "Schemas are up to date.\nwork: adopted 1 of 1 jobs.\n");
+  t.is(await command("migrate", "--adopt", "work"), "Schemas are up to date.\nwork: adopted 1 of 1 job.\n");
   t.is((await pool.query("select from dispatch_policy.staged_jobs")).rows.length, 2);
   const refused = await t.throwsAsync(command("adopt"));
-  t.regex(String((refused as { stderr?: string }).stderr), /no task: give --task NAME/);
+  t.regex(String((refused as { stderr?: string }).stderr), /missing --task/);
 });
 
 test("a worker that catches many jobs adopts the others by itself", async (t) => {

@@ -234,10 +234,10 @@ test("the command renames and removes", async (t) => {
     promisify(execFile)(process.execPath, [MAIN, "remove-policy", ...args], {
       env: { ...process.env, DATABASE_URL: it.url },
     });
-  await t.throwsAsync(run(), { message: /give --policy NAME/ });
+  await t.throwsAsync(run(), { message: /missing --policy/ });
   t.is(
-    (await run("--policy", "old", "--into", "new")).stdout,
-    'Moved 1 waiting jobs to policy "new".\nRemoved policy "old".\n',
+    (await run("--policy", "old", "--into", "new", "--yes")).stdout,
+    'Moved 1 waiting job to policy "new".\nRemoved policy "old".\n',
   );
   t.is((await run("--policy", "elsewhere").catch(({ stderr }) => stderr)).includes("unknown policy"), true);
 });

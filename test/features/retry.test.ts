@@ -151,7 +151,7 @@ test("from the command line", async (t) => {
   const { url } = it.worker.database;
   it.repair();
   t.deepEqual(await runCommand(url, "retry", "--policy", "work", "--error", "502", "--dry-run"), {
-    ...{ stdout: "3 failed jobs match.\n", stderr: "", code: 0 },
+    ...{ stdout: "3 failed jobs would be brought back.\n", stderr: "", code: 0 },
   });
   t.deepEqual(await runCommand(url, "retry", "--policy", "work", "--since", "2020-01-01", "--by", "ana"), {
     ...{ stdout: "Brought back 6 of 6 failed jobs.\n", stderr: "", code: 0 },
@@ -161,11 +161,14 @@ test("from the command line", async (t) => {
     by: "ana",
   });
   t.deepEqual(await runCommand(url, "retry", "--policy", "work", "--since", "yesterday"), {
-    ...{ stdout: "", code: 1 },
-    stderr: 'retry: --since must be a time such as 2026-11-24T22:00Z, got "yesterday"\n',
+    ...{ stdout: "", code: 2 },
+    stderr:
+      'retry: --since must be a time such as 2026-11-24T22:00Z, or a duration such as\n"30 minutes", got "yesterday"\n' +
+      "See graphile-worker-dispatch-policy retry --help\n",
   });
   t.deepEqual(await runCommand(url, "retry"), {
-    ...{ stdout: "", code: 1 },
-    stderr: "retry: no jobs: give their ids, or --policy NAME\n",
+    ...{ stdout: "", code: 2 },
+    stderr:
+      "retry: no jobs: give their ids, or --policy NAME\nSee graphile-worker-dispatch-policy retry --help\n",
   });
 });

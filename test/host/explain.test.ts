@@ -32,13 +32,16 @@ test("by the job's id or by its partition: the reason, the sentence, each gate a
   await utils.setLimit({ policy: "work", gate: "account", set: { max: 1 }, by: "ana", reason: "invoice" });
   const job = await explain(url, second);
   t.is(job.code, 0, job.stderr);
-  const [head, sentence, own, account, slot] = job.stdout.split("\n");
+  const lines = job.stdout.split("\n");
+  const gates = lines.findIndex((line) => line.startsWith("  - "));
+  const [head, sentence] = [lines[0], lines.slice(1, gates).join(" ")];
+  const [own, account, slot] = lines.slice(gates);
   t.is(head, `work/b ${second}  staged  concurrency_full`);
   t.regex(
-    sentence!,
+    sentence,
     new RegExp(`^It waits for gate "account" of acme: 1 of 1 are in flight, .* \\(job ${holder}\\)`),
   );
-  t.regex(sentence!, /ana set this limit \(invoice\)/);
+  t.regex(sentence, /ana set this limit \(invoice\)/);
   t.is(own, "  - concurrency of b: 1 of 1 slots free");
   t.is(account, "  x account of acme: 0 of 1 slots free; set by ana");
   t.regex(slot!, new RegExp(`^ {6}job ${holder} of a since `));
@@ -56,10 +59,10 @@ test("--json prints what the utils return, of one moment", async (t) => {
   }
 });
 
-test("what it cannot answer: an unknown job is no failure, a wrong call and an unknown policy are", async (t) => {
+test("what it cannot answer: an unknown job matches nothing, a wrong call and an unknown policy fail", async (t) => {
   const { url } = await world(t);
   const unknown = await explain(url, "999999");
-  t.like(unknown, { code: 0, stderr: "" });
+  t.like(unknown, { code: 3, stderr: "" });
   t.regex(unknown.stdout, /unknown\nNothing is known of it/);
   t.regex((await explain(url)).stderr, /give one job's id, or --policy NAME and --partition KEY/);
   t.regex((await explain(url, "--policy", "nope", "--partition", "a")).stderr, /unknown policy "?nope/i);

@@ -47,10 +47,12 @@ test("the command prints the worst first, each with what mends it", async (t) =>
   t.is(code, 1);
   t.is(
     stdout,
-    `critical  no-worker: No live worker has the task "greet" of policy "greet", for which jobs wait (0 in flight).
+    `critical  no-worker: No live worker has the task "greet" of policy "greet", for
+which jobs wait (0 in flight).
     Start the worker that has it, or register the task: run({ preset, taskList: { "greet": task } })
 
-warning  everything-paused: Every policy is paused, the first is "greet", by ana.
+warning  everything-paused: Every policy is paused, the first is "greet", by
+ana.
     select * from dispatch_policy.resume("all" => true);
 `,
   );

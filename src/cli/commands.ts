@@ -1,0 +1,49 @@
+// The list of commands: their names, what each does, and where it stands. A command is loaded when it is called.
+import type { Command } from "./command.ts";
+
+/** A command in the list. */
+export interface Listed {
+  readonly name: string;
+  readonly summary: string;
+  load(): Promise<{ readonly command: Command }>;
+}
+
+const listed = (name: string, summary: string, load: Listed["load"]): Listed => ({ name, summary, load });
+
+/** In the order of the help. */
+export const COMMANDS: readonly Listed[] = [
+  // look
+  listed("status", "policies and workers at a glance", () => import("./status.ts")),
+  listed("top", "the same, live, with the partitions that wait", () => import("./top.ts")),
+  listed("explain", "why a job or a partition waits, and for what", () => import("./explain.ts")),
+  listed("doctor", "what is wrong, and what mends it", () => import("./doctor.ts")),
+  listed("policies", "each policy with its gates", () => import("./policies.ts")),
+  listed("partitions", "what waits in each partition, and why", () => import("./partitions.ts")),
+  listed("jobs", "jobs, staged and Graphile Worker's", () => import("./jobs.ts")),
+  listed("limits", "limits that operators have set", () => import("./limits.ts")),
+  listed("audit", "what operators did, and why", () => import("./audit.ts")),
+  // stop and go on
+  listed("pause", "stop a partition, a policy or all until resume", () => import("./pause.ts")),
+  listed("resume", "end a pause or a hold", () => import("./resume.ts")),
+  listed("hold", "stop a partition for some time", () => import("./hold.ts")),
+  listed("disable", "switch a policy off: its jobs go past the gates", () => import("./disable.ts")),
+  listed("enable", "switch a policy on again", () => import("./enable.ts")),
+  // limits
+  listed("set-limit", "change a gate's numbers", () => import("./set-limit.ts")),
+  listed("clear-limit", "end such a change", () => import("./clear-limit.ts")),
+  listed("take", "take tokens for work that is no job", () => import("./take.ts")),
+  // jobs
+  listed("admit", "admit due jobs past their gates", () => import("./admit.ts")),
+  listed("remove", "remove staged jobs", () => import("./remove.ts")),
+  listed("retry", "bring back jobs that failed for good", () => import("./retry.ts")),
+  listed("release-slots", "give back the slots of a job that hangs", () => import("./release-slots.ts")),
+  // repairs
+  listed("tick", "make one admission pass", () => import("./tick.ts")),
+  listed("sweep", "make one repair pass", () => import("./sweep.ts")),
+  // the way in and out
+  listed("migrate", "install or upgrade the database schemas", () => import("./migrate.ts")),
+  listed("adopt", "move a task's waiting jobs under its policy", () => import("./adopt.ts")),
+  listed("hand-back", "hand a policy's waiting jobs back", () => import("./hand-back.ts")),
+  listed("remove-policy", "remove or rename a policy that no worker has", () => import("./remove-policy.ts")),
+  listed("uninstall", "hand all waiting jobs back, and drop the schema", () => import("./uninstall.ts")),
+];

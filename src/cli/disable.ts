@@ -1,0 +1,32 @@
+import { status } from "../operate/status.ts";
+import { switchPolicy } from "../operate/switch.ts";
+import { defineCommand } from "./command.ts";
+import { POLICY, WHY, whyOf, YES } from "./input/options.ts";
+import { changing, lookingAt } from "./input/place.ts";
+import { answer, answerCount, onlyCounts } from "./output/say.ts";
+import { some } from "./output/words.ts";
+
+/** Switches a policy off, whatever its declaration says. Nothing takes back what ticks admit then. */
+export const command = defineCommand({
+  options: { ...POLICY, ...YES, ...WHY },
+  examples: [
+    ["--policy fetch_endpoint", "count the jobs that would go past the gates"],
+    ['--policy fetch_endpoint --yes --reason "no limits today"', "switch it off"],
+  ],
+  about: "It stays off through restarts and deploys, until enable. To stop jobs instead, use pause.",
+  async run(values) {
+    const { policy } = values;
+    if (onlyCounts(values)) {
+      const { policies } = await lookingAt(values, (context) => status(context, { policy }));
+      const { staged = 0 } = policies[0] ?? {};
+      const result = { matched: policies.length, changed: 0, staged };
+      return answerCount(values, result, `Ticks would admit ${some(staged, "staged job")} past the gates.`);
+    }
+    const result = await changing(values, (context) =>
+      switchPolicy(context, { policy, enabled: false, ...whyOf(values) }),
+    );
+    const words =
+      result.changed > 0 ? `Policy ${policy} is off: no gate applies.` : `Policy ${policy} was off already.`;
+    return answer(values, result, words);
+  },
+});

@@ -1,0 +1,87 @@
+// Options that several commands take. One means the same in each.
+import os from "node:os";
+import type { PolicyTarget, Target, Why } from "../../operate/targets.ts";
+import { type Options, UsageError } from "../command.ts";
+
+export const JSON_OPTION = {
+  json: { kind: "flag", meaning: "print JSON: exact values, one line for each row", default: "off" },
+} as const satisfies Options;
+
+/** Of commands that only look. */
+export const LOOK = {
+  ...JSON_OPTION,
+  watch: { kind: "seconds", meaning: "repeat it every so many seconds, 2 without a number", default: "off" },
+} as const satisfies Options;
+
+/** Of commands whose call is a row of the audit. */
+export const WHY = {
+  reason: { kind: "text", meaning: "why, for the audit", default: "none" },
+  by: { kind: "text", meaning: "who, for the audit", default: "the user of the operating system" },
+  ...JSON_OPTION,
+} as const satisfies Options;
+
+export const DRY_RUN = {
+  "dry-run": { kind: "flag", meaning: "only count, and change nothing", default: "off" },
+} as const satisfies Options;
+
+/** Of commands that nothing takes back. */
+export const YES = {
+  ...DRY_RUN,
+  yes: { kind: "flag", letter: "y", meaning: "do it; without this it only counts", default: "off" },
+} as const satisfies Options;
+
+export const POLICY = {
+  policy: { kind: "text", required: true, meaning: "the policy" },
+} as const satisfies Options;
+
+export const TARGET = {
+  policy: { kind: "text", meaning: "the policy", default: "none" },
+  partition: { kind: "text", meaning: "the key of one of its partitions", default: "the whole policy" },
+  all: { kind: "flag", meaning: "every policy, instead of one", default: "off" },
+} as const satisfies Options;
+
+export const LIMITER = {
+  ...POLICY,
+  gate: { kind: "text", required: true, meaning: "the gate, by name" },
+  key: { kind: "text", meaning: "one scope key of the gate", default: "every key" },
+} as const satisfies Options;
+
+export const page = (most: number) =>
+  ({
+    limit: { kind: "number", meaning: "how many rows at most", default: `${most}` },
+  }) as const satisfies Options;
+
+/** @throws {UsageError} unless it is a policy or all */
+export function targetOf({
+  policy,
+  partition,
+  all,
+}: {
+  policy: string | undefined;
+  partition: string | undefined;
+  all: boolean;
+}): Target {
+  if ((policy === undefined) !== all || (all && partition !== undefined))
+    throw new UsageError("give --policy NAME, or --all for every policy");
+  return policy === undefined ? { all: true } : { policy, partition };
+}
+
+/** A target in words. */
+export function named(target: Target): string {
+  if ("all" in target) return "every policy";
+  const { policy, partition } = target as PolicyTarget;
+  return partition === undefined ? `policy ${policy}` : `partition ${partition} of policy ${policy}`;
+}
+
+export function whyOf({ reason, by }: Record<keyof Why, string | undefined>): Why {
+  return { reason, by: by ?? osUser() };
+}
+
+/** Operators often share a role of the database: the name of their account says more. */
+function osUser(): string | undefined {
+  try {
+    return os.userInfo().username;
+  } catch {
+    return undefined; // a container's user may have no name: then the audit has the database's
+  }
+}

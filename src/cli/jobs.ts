@@ -1,0 +1,85 @@
+import { parameter } from "../db/engine.ts";
+import { checkPolicy } from "../operate/call.ts";
+import { spelled } from "../operate/rows.ts";
+import { defineCommand, UsageError } from "./command.ts";
+import { LOOK, page } from "./input/options.ts";
+import { looks } from "./output/look.ts";
+import { answerList, tell } from "./output/say.ts";
+import { table } from "./output/table.ts";
+import { fromNow } from "./output/words.ts";
+
+const MOST = 50;
+const STATES = ["staged", "parked", "ready", "running", "failed"];
+
+/** A row of the view `jobs`. */
+interface Row {
+  readonly id: string;
+  readonly state: string;
+  readonly taskIdentifier: string;
+  readonly policy: string | null;
+  readonly partition: string | null;
+  readonly runAt: Date | null;
+  readonly attempts: number;
+  readonly maxAttempts: number;
+  readonly lastError: string | null;
+}
+
+const [POLICY, PARTITION, STATE, AFTER] = [
+  parameter(1, "text"),
+  parameter(2, "text"),
+  parameter(3, "text"),
+  parameter(4, "id"),
+];
+const WHERE = `where (${POLICY} is null or policy = ${POLICY}) and (${PARTITION} is null or partition = ${PARTITION})
+  and (${STATE} is null or state = ${STATE}) and (${AFTER} is null or id > ${AFTER})
+  order by id limit ${parameter(5, "int")}`;
+
+/** Jobs, staged ones and Graphile Worker's. */
+export const command = defineCommand({
+  options: {
+    policy: { kind: "text", meaning: "only this policy's", default: "all" },
+    partition: { kind: "text", meaning: "only those of this partition", default: "all" },
+    state: { kind: "text", meaning: `only those that are ${STATES.join(", ")}`, default: "all" },
+    after: { kind: "text", meaning: "only ids after this: the last one of the page before", default: "none" },
+    ...page(MOST),
+    ...LOOK,
+  },
+  examples: [["--policy fetch_endpoint --state failed", "jobs that have failed for good"]],
+  about: "They are in the order of their ids. Payloads are not shown.",
+  async run(values) {
+    const { policy = null, partition = null, state = null, after = null, limit = MOST } = values;
+    if (state !== null && !STATES.includes(state))
+      throw new UsageError(`--state must be ${STATES.join(", ")}, got ${JSON.stringify(state)}`);
+    if (after !== null && !/^\d{1,18}$/.test(after))
+      throw new UsageError(`--after must be the id of a job, got ${JSON.stringify(after)}`);
+    return looks(values, async ({ engine, withPgClient }) => {
+      const rows = await withPgClient(async (client) => {
+        await checkPolicy(client, engine, policy ?? undefined);
+        return engine.view<object>(client, "jobs", WHERE, [policy, partition, state, after, limit]);
+      });
+      const found = rows.map((row) => spelled<Row>(row));
+      const exit = answerList(values, found, { table: jobTable, none: "No job matches." });
+      if (found.length >= limit) tell(`For more, add --after ${found.at(-1)?.id}`);
+      return exit;
+    });
+  },
+});
+
+function jobTable(rows: readonly Row[]): string {
+  return table(
+    [
+      { title: "ID", isNumber: true, value: ({ id }) => id },
+      { title: "STATE", value: ({ state }) => state },
+      { title: "POLICY", value: ({ policy, taskIdentifier }) => policy ?? `(${taskIdentifier})`, least: 8 },
+      { title: "PARTITION", value: ({ partition }) => partition ?? "", least: 10 },
+      {
+        title: "ATTEMPTS",
+        isNumber: true,
+        value: ({ attempts, maxAttempts }) => `${attempts} of ${maxAttempts}`,
+      },
+      { title: "DUE", value: ({ runAt }) => fromNow(runAt) },
+      { title: "ERROR", value: ({ lastError }) => lastError?.split("\n")[0] ?? "", least: 8 },
+    ],
+    rows,
+  );
+}

@@ -1,0 +1,71 @@
+import { type PartitionStatus, partitions } from "../operate/look.ts";
+import { defineCommand } from "./command.ts";
+import { LOOK, page } from "./input/options.ts";
+import { looks } from "./output/look.ts";
+import { answerList, tell } from "./output/say.ts";
+import { table, visible } from "./output/table.ts";
+import { fromNow, grouped } from "./output/words.ts";
+
+const MOST = 50;
+
+/** What waits in each partition, and why. */
+export const command = defineCommand({
+  options: {
+    policy: { kind: "text", meaning: "only this policy", default: "all" },
+    search: { kind: "text", meaning: "only keys that contain this", default: "all" },
+    after: {
+      kind: "text",
+      meaning: "only keys after this: the last one of the page before",
+      default: "none",
+    },
+    ...page(MOST),
+    ...LOOK,
+  },
+  examples: [
+    ["--policy fetch_endpoint --search acme", "by a part of the key"],
+    ["--policy fetch_endpoint --after ep50", "the next page"],
+  ],
+  about: "They are in the order of their keys. The ones that wait the longest: see top.",
+  async run(values) {
+    const { policy, search, after, limit = MOST } = values;
+    return looks(values, async (context) => {
+      const rows = await partitions(context, { policy, search, after, limit });
+      const exit = answerList(values, rows, { table: partitionTable, none: "No partition matches." });
+      const last = rows.at(-1)?.partition;
+      if (rows.length >= limit && last !== undefined)
+        tell(`For more, add --after ${visible(JSON.stringify(last))}`);
+      return exit;
+    });
+  },
+});
+
+function partitionTable(rows: readonly PartitionStatus[]): string {
+  const isOfOne = new Set(rows.map(({ policy }) => policy)).size === 1;
+  return table(
+    [
+      ...(isOfOne ? [] : [{ title: "POLICY", value: ({ policy }: PartitionStatus) => policy, least: 8 }]),
+      { title: "PARTITION", value: ({ partition }) => partition, least: 10 },
+      { title: "STAGED", isNumber: true, value: ({ staged }) => grouped(staged) },
+      { title: "IN FLIGHT", isNumber: true, value: ({ inFlight }) => grouped(inFlight) },
+      { title: "REASON", value: ({ reason }) => reason ?? "" },
+      { title: "GATE OR BY", value: gateOrBy, least: 10 },
+      { title: "UNTIL", value: untilOf },
+    ],
+    rows,
+  );
+}
+
+const STOPS = new Set(["paused", "held", "breaker_open"]);
+
+/** The gate it waits for, or who stopped it and why. */
+function gateOrBy({ reason, blockedOn, stoppedBy, stopReason, paused }: PartitionStatus): string {
+  if (reason === null || !STOPS.has(reason)) return reason === null ? "" : (blockedOn ?? "");
+  if (reason === "paused" && !paused) return "its policy";
+  return [stoppedBy, stopReason].filter((text) => text !== null).join(": ");
+}
+
+function untilOf({ reason, paused, pausedUntil, heldUntil, deniedUntil }: PartitionStatus): string {
+  if (reason === null) return "";
+  if (reason === "paused") return paused ? fromNow(pausedUntil) : "";
+  return fromNow(STOPS.has(reason) ? heldUntil : deniedUntil);
+}

@@ -1,0 +1,32 @@
+import { pause } from "../operate/pause.ts";
+import { defineCommand } from "./command.ts";
+import { named, TARGET, targetOf, WHY, whyOf } from "./input/options.ts";
+import { changing } from "./input/place.ts";
+import { answer } from "./output/say.ts";
+import { atTime } from "./output/words.ts";
+
+/** Stops admission of a partition, a policy or all. */
+export const command = defineCommand({
+  options: {
+    ...TARGET,
+    until: { kind: "time", meaning: "when it ends: a time, or a duration from now", default: "resume" },
+    ...WHY,
+  },
+  examples: [
+    ['--policy fetch_endpoint --partition ep1 --reason "incident 12"', "one partition"],
+    ['--all --until "30 minutes"', "everything, for half an hour"],
+  ],
+  about: "Jobs in flight go on. Jobs can still be added; they wait.",
+  async run(values) {
+    const target = targetOf(values);
+    const { until } = values;
+    const result = await changing(values, (context) =>
+      pause(context, { ...target, until, ...whyOf(values) }),
+    );
+    return answer(
+      values,
+      result,
+      `Paused ${named(target)}, ${until ? `until ${atTime(until)}` : "until resume"}.`,
+    );
+  },
+});

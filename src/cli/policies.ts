@@ -1,0 +1,81 @@
+import { parameter } from "../db/engine.ts";
+import type { ResolvedValues } from "../gates/index.ts";
+import { checkPolicy } from "../operate/call.ts";
+import { spelled } from "../operate/rows.ts";
+import type { PolicyDefinition } from "../policy/definition.ts";
+import { defineCommand } from "./command.ts";
+import { LOOK } from "./input/options.ts";
+import { looks } from "./output/look.ts";
+import { answerList } from "./output/say.ts";
+import { visible } from "./output/table.ts";
+import { atTime, grouped, inWords, some } from "./output/words.ts";
+
+/** A row of the view `policies`. */
+interface Row {
+  readonly policy: string;
+  readonly version: number;
+  readonly definition: PolicyDefinition;
+  readonly enabled: boolean;
+  readonly paused: boolean;
+  readonly pausedUntil: Date | null;
+  readonly pausedBy: string | null;
+  readonly pauseReason: string | null;
+  readonly partitions: number;
+  readonly inFlight: number;
+  readonly staged: number;
+}
+
+const ASKED = parameter(1, "text");
+
+/** Each policy with its gates. */
+export const command = defineCommand({
+  options: { policy: { kind: "text", meaning: "only this policy", default: "all" }, ...LOOK },
+  examples: [["--policy fetch_endpoint --json", "its whole definition"]],
+  async run(values) {
+    return looks(values, async ({ engine, withPgClient }) => {
+      const rows = await withPgClient(async (client) => {
+        await checkPolicy(client, engine, values.policy);
+        const where = `where ${ASKED} is null or policy = ${ASKED} order by policy`;
+        return engine.view<object>(client, "policies", where, [values.policy ?? null]);
+      });
+      const found = rows.map((row) => spelled<Row>(row));
+      return answerList(values, found, {
+        table: () => found.map(inLines).join("\n\n"),
+        none: "No policy was declared.",
+      });
+    });
+  },
+});
+
+const OVER = { partition: "the partition", policy: "the policy", key: "a key of the context" };
+
+/** Null: they come from the job's context. */
+function numbersOf(values: ResolvedValues | null): string {
+  if (values === null) return "its numbers come from the context";
+  const { rate, per, ...others } = values;
+  const pace = typeof per === "number" ? [`${rate} per ${inWords(per * 1000)}`] : [];
+  const rest = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
+  return [...pace, ...rest.map(([option, value]) => `${option} ${value}`)].join(", ");
+}
+
+function inLines(row: Row): string {
+  const { policy, version, enabled, definition, partitions, staged, inFlight } = row;
+  return [
+    `${policy}  version ${version}, ${enabled ? "on" : "off"}`,
+    ...(row.paused ? [`  paused${pauseOf(row)}`] : []),
+    `  ${some(staged, "staged job")}, ${grouped(inFlight)} in flight, ${grouped(partitions)} partitions`,
+    ...(definition.gates.length === 0 ? ["  without gates"] : []),
+    ...definition.gates.map(
+      ({ name, kind, scope, values }) => `  gate ${name}: ${kind} over ${OVER[scope]}; ${numbersOf(values)}`,
+    ),
+  ]
+    .map(visible)
+    .join("\n");
+}
+
+function pauseOf({ pausedBy, pauseReason, pausedUntil }: Row): string {
+  const by = pausedBy === null ? "" : ` by ${pausedBy}`;
+  const why = pauseReason === null ? "" : ` (${pauseReason})`;
+  const until = pausedUntil === null ? " until resume" : ` until ${atTime(pausedUntil)}`;
+  return `${by}${why}${until}`;
+}

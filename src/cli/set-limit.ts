@@ -1,0 +1,51 @@
+import { type LimitValues, setLimit } from "../operate/limits.ts";
+import { defineCommand, EXIT, UsageError } from "./command.ts";
+import { LIMITER, WHY, whyOf } from "./input/options.ts";
+import { changing } from "./input/place.ts";
+import { say, sayJson, tell } from "./output/say.ts";
+import { atTime } from "./output/words.ts";
+
+/** Overrides a gate's numbers, for all keys or for one. */
+export const command = defineCommand({
+  options: {
+    ...LIMITER,
+    max: { kind: "number", meaning: "concurrency: the most jobs at once", default: "as it is" },
+    rate: { kind: "number", meaning: "throttle: tokens in each --per", default: "as it is" },
+    per: { kind: "text", meaning: 'throttle: a duration, such as "1 minute"', default: "as it is" },
+    burst: { kind: "number", meaning: "throttle: tokens of a full bucket", default: "as it is" },
+    min: { kind: "number", meaning: "adaptive: the limit never shrinks below", default: "as it is" },
+    "initial-max": { kind: "number", meaning: "adaptive: the limit to start from", default: "as it is" },
+    "target-lag-ms": { kind: "number", meaning: "adaptive: milliseconds of lag", default: "as it is" },
+    from: { kind: "time", meaning: "when it begins: a time, or a duration from now", default: "now" },
+    until: { kind: "time", meaning: "when it ends", default: "clear-limit" },
+    ...WHY,
+  },
+  examples: [
+    [
+      '--policy fetch_endpoint --gate account --key acme --max 2 --until "1 hour"',
+      "two jobs of acme at once",
+    ],
+    ["--policy fetch_endpoint --gate throttle --rate 0", "nothing goes, until clear-limit"],
+  ],
+  async run(values) {
+    const { policy, gate, key, from, until, max, rate, burst, min } = values;
+    const set = {
+      ...{ max, rate, burst, min },
+      per: values.per as LimitValues["per"], // setLimit checks it
+      ...{ initialMax: values["initial-max"], targetLagMs: values["target-lag-ms"] },
+    };
+    if (Object.values(set).every((value) => value === undefined))
+      throw new UsageError("give at least one number, such as --max or --rate");
+    const result = await changing(values, (context) =>
+      setLimit(context, { policy, gate, key, set, from, until, ...whyOf(values) }),
+    );
+    if (values.json) sayJson(result);
+    else {
+      const of = key === undefined ? "every key" : key;
+      const when = `${from ? `from ${atTime(from)} ` : ""}${until ? `until ${atTime(until)}` : "until clear-limit"}`;
+      say(`Set the limit of gate ${gate} for ${of}, ${when}.`);
+    }
+    if (result.matched === 0) tell("No job has had this key yet: the limit applies as soon as one has.");
+    return EXIT.done;
+  },
+});

@@ -1,0 +1,140 @@
+import type { OperateContext } from "../operate/call.ts";
+import { type Answer, ask } from "../operate/explain.ts";
+import { type PolicyStatus, status, type WorkerStatus } from "../operate/status.ts";
+import { defineCommand, EXIT, UsageError } from "./command.ts";
+import { JSON_OPTION } from "./input/options.ts";
+import { lookingAt } from "./input/place.ts";
+import { say, sayJson } from "./output/say.ts";
+import { onScreen } from "./output/screen.ts";
+import { table } from "./output/table.ts";
+import { atTime, fromNow, grouped } from "./output/words.ts";
+import { stateOf, workerTable } from "./status.ts";
+
+const EVERY_MS = 2000;
+/** Each takes some milliseconds to explain. */
+const MOST_PARTITIONS = 10;
+const MINUTE_MS = 60_000;
+
+/** What a frame shows. */
+interface Frame {
+  readonly at: Date;
+  readonly policies: readonly (PolicyStatus & { readonly admittedPerMinute: number | null })[];
+  readonly waiting: readonly Answer[];
+  readonly workers: readonly WorkerStatus[];
+}
+
+/** Policies, partitions that wait, and workers, live. */
+export const command = defineCommand({
+  options: {
+    once: { kind: "flag", meaning: "print one frame and end; needs no terminal", default: "off" },
+    ...JSON_OPTION,
+  },
+  examples: [
+    ["", "q quits"],
+    ["--once --json", "one frame for a script"],
+  ],
+  about:
+    "The screen is drawn again every 2 seconds. Of the partitions with the most or the oldest staged jobs it shows those whose next job is due for longest.",
+  async run(values) {
+    const { once, json } = values;
+    if (!once && (json || !process.stdout.isTTY)) throw new UsageError("stdout is no terminal: give --once");
+    return lookingAt(values, async (context) => {
+      const next = frames(context);
+      if (!once) await onScreen(EVERY_MS, async () => drawn(await next()));
+      else if (json) sayJson(await next());
+      else say(drawn(await next()));
+      return EXIT.done;
+    });
+  },
+});
+
+/** Makes frames. What was admitted between two of them gives the pace. */
+function frames(context: OperateContext): () => Promise<Frame> {
+  const { withPgClient, engine } = context;
+  let before: { readonly at: number; readonly totals: ReadonlyMap<string, number> } | null = null;
+  return async () => {
+    const { policies, workers } = await status(context);
+    const totals = new Map(
+      (await withPgClient(engine.admittedTotals)).map(({ policy, admitted }) => [policy, admitted]),
+    );
+    const now = { at: performance.now(), totals };
+    const paces = policies.map(({ policy }) => paceOf(policy, before, now));
+    before = now;
+    const waiting = await longestWaiting(context);
+    return {
+      at: new Date(),
+      policies: policies.map((policy, place) => ({ ...policy, admittedPerMinute: paces[place] ?? null })),
+      waiting,
+      workers,
+    };
+  };
+}
+
+type Sample = { readonly at: number; readonly totals: ReadonlyMap<string, number> };
+
+function paceOf(policy: string, before: Sample | null, now: Sample): number | null {
+  const [first, last] = [before?.totals.get(policy), now.totals.get(policy)];
+  if (!before || first === undefined || last === undefined) return null;
+  // a sweep may have deleted partitions, and their numbers
+  return Math.round((Math.max(last - first, 0) / (now.at - before.at)) * MINUTE_MS);
+}
+
+async function longestWaiting(context: OperateContext): Promise<readonly Answer[]> {
+  const { withPgClient, engine } = context;
+  const found = await withPgClient((client) => engine.longestWaiting(client, MOST_PARTITIONS));
+  const answers: Answer[] = [];
+  for (const { policy, partition } of found.slice(0, 2 * MOST_PARTITIONS))
+    answers.push(await ask(context, { policy, partition }));
+  return answers
+    .filter(({ reason }) => reason !== null)
+    .toSorted((one, other) => dueAt(one) - dueAt(other))
+    .slice(0, MOST_PARTITIONS);
+}
+
+function dueAt({ runAt }: Answer): number {
+  return runAt?.getTime() ?? Number.POSITIVE_INFINITY;
+}
+
+function drawn({ at, policies, waiting, workers }: Frame): string {
+  const now = at.getTime();
+  return [
+    `Dispatch policies at ${atTime(at)}`,
+    "",
+    policies.length === 0 ? "No policy was declared." : policyTable(policies),
+    "",
+    waiting.length === 0 ? "No partition waits." : waitingTable(waiting, now),
+    "",
+    workers.length === 0 ? "No worker pool is known." : workerTable(workers),
+  ].join("\n");
+}
+
+function policyTable(policies: Frame["policies"]): string {
+  return table(
+    [
+      { title: "POLICY", value: ({ policy }) => policy, least: 12 },
+      { title: "STATE", value: stateOf },
+      { title: "STAGED", isNumber: true, value: ({ staged }) => grouped(staged) },
+      { title: "IN FLIGHT", isNumber: true, value: ({ inFlight }) => grouped(inFlight) },
+      {
+        title: "ADMITTED/MIN",
+        isNumber: true,
+        value: ({ admittedPerMinute: pace }) => (pace === null ? "–" : grouped(pace)),
+      },
+    ],
+    policies,
+  );
+}
+
+function waitingTable(waiting: readonly Answer[], now: number): string {
+  return table(
+    [
+      { title: "POLICY", value: ({ policy }) => policy ?? "", least: 8 },
+      { title: "PARTITION", value: ({ partition }) => partition ?? "", least: 12 },
+      { title: "DUE", value: ({ runAt }) => fromNow(runAt ?? null, now) },
+      { title: "REASON", value: ({ reason }) => reason ?? "" },
+      { title: "GATE", value: ({ gate }) => gate ?? "", least: 8 },
+      { title: "UNTIL", value: ({ nextAt }) => fromNow(nextAt, now) },
+    ],
+    waiting,
+  );
+}

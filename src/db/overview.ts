@@ -1,0 +1,28 @@
+import { parameter } from "./parameters.ts";
+import type { Queryable, Statements } from "./statements.ts";
+
+/** Sums and lists over views, for pages that show the state of everything. They count no jobs. */
+export function overview({ schema, rowsAsIs }: Statements) {
+  return {
+    /** How many jobs each policy has admitted since its partitions were made. */
+    admittedTotals: (client: Queryable) =>
+      rowsAsIs<{ policy: string; admitted: number }>(
+        client,
+        `select policy, pg_catalog.sum(admitted_total)::pg_catalog.float8 as admitted
+         from ${schema}.partitions group by policy`,
+      ),
+
+    /** The partitions that wait and have the most staged jobs, and those of the jobs that were staged first. */
+    longestWaiting: (client: Queryable, most: number) =>
+      rowsAsIs<{ policy: string; partition: string }>(
+        client,
+        `(select policy, partition from ${schema}.partitions
+          where staged > 0 and reason is not null order by staged desc limit ${parameter(1, "int")})
+         union
+         select policy, partition from (
+           select policy, partition, reason from ${schema}.staged_jobs order by id limit 200
+         ) oldest where partition is not null and reason is not null and reason <> 'not_due'`,
+        [most],
+      ),
+  };
+}

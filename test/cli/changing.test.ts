@@ -1,0 +1,132 @@
+// The commands that change something, and can be taken back.
+import os from "node:os";
+import test from "ava";
+import { world } from "./world.ts";
+
+const FETCH = ["--policy", "fetch_endpoint"];
+const EP1 = [...FETCH, "--partition", "ep1"];
+
+test("stop and go on: a partition, a policy, all", async (t) => {
+  const { cli, utils } = await world(t);
+  const isPaused = async () => (await utils.status()).policies.map(({ paused }) => paused);
+  t.regex(
+    (await cli("pause", ...EP1, "--until", "1 hour")).stdout,
+    /^Paused partition ep1 of policy fetch_endpoint/,
+  );
+  t.is((await utils.explain({ policy: "fetch_endpoint", partition: "ep1" })).reason, "paused");
+  t.like(await cli("resume", ...EP1), {
+    stdout: "Resumed partition ep1 of policy fetch_endpoint.\n",
+    code: 0,
+  });
+  t.like(await cli("pause", ...FETCH), { code: 0 });
+  t.deepEqual(await isPaused(), [true, false, false]);
+  t.like(await cli("pause", "--all", "--json"), { stdout: '{"matched":3,"changed":2}\n', code: 0 });
+  t.deepEqual(await isPaused(), [true, true, true]);
+  t.like(await cli("resume", "--all"), { stdout: "Resumed every policy.\n", code: 0 });
+  t.deepEqual(await isPaused(), [false, false, false]);
+  t.like(await cli("hold", ...EP1, "--for", "30 minutes"), { code: 0 });
+  t.is((await utils.explain({ policy: "fetch_endpoint", partition: "ep1" })).reason, "held");
+  t.like(await cli("resume", ...FETCH, "--partition", "nobody"), { code: 3 });
+});
+
+test("limits: set, listed, cleared", async (t) => {
+  const { cli, utils } = await world(t);
+  const account = [...FETCH, "--gate", "account", "--key", "acme"];
+  t.like(await cli("set-limit", ...account, "--max", "2", "--until", "1 hour"), { code: 0, stderr: "" });
+  t.like((await utils.limits())[0], { key: "acme", override: { max: 2 } });
+  t.regex((await cli("limits")).stdout, /acme +max 2 +in 60 min/);
+  t.like(await cli("clear-limit", ...account), { code: 0 });
+  t.deepEqual(await utils.limits(), []);
+  t.like(await cli("clear-limit", ...account), { code: 3 });
+  const unknown = await cli("set-limit", ...FETCH, "--gate", "account", "--key", "acmee", "--max", "2");
+  t.is(unknown.code, 0);
+  t.regex(unknown.stderr, /^No job has had this key yet/);
+  const throttle = [...FETCH, "--gate", "throttle"];
+  t.like(await cli("set-limit", ...throttle, "--rate", "5", "--per", "1 second", "--burst", "7"), {
+    code: 0,
+  });
+  t.like(
+    (await utils.limits()).find(({ gate }) => gate === "throttle"),
+    {
+      override: { rate: 5, per: "1 seconds", burst: 7 },
+    },
+  );
+});
+
+test("take: exit code 0 with the tokens, 1 without", async (t) => {
+  const { cli } = await world(t);
+  t.like(await cli("take", ...FETCH, "--gate", "throttle", "--key", "ep9"), { code: 0 });
+  const none = await cli("take", "--policy", "send_mail", "--gate", "all", "--json");
+  t.is(none.code, 1);
+  const { taken, retryAt } = JSON.parse(none.stdout);
+  t.false(taken);
+  t.true(new Date(retryAt) > new Date());
+});
+
+test("retry brings back what has failed for good", async (t) => {
+  const { cli, utils } = await world(t);
+  await utils.permanentlyFailJobs(["1", "2"], "answer 502");
+  t.like(await cli("retry", ...FETCH, "--dry-run"), {
+    stdout: "2 failed jobs would be brought back.\n",
+    code: 0,
+  });
+  t.like(await cli("retry", "1"), { stdout: "Brought back 1 of 1 failed job.\n", code: 0 });
+  t.like(await cli("retry", ...FETCH, "--since", "1 hour", "--error", "502"), { code: 0 });
+  t.like(await cli("retry", ...FETCH), { stdout: "Brought back 0 of 0 failed jobs.\n", code: 3 });
+});
+
+test("tick and sweep", async (t) => {
+  const { cli, utils } = await world(t);
+  await utils.addJob("make_report", { tenant: "a" });
+  t.regex((await cli("tick", "--policy", "make_report")).stdout, /^Admitted 1 job of 1 partition in /);
+  t.like(JSON.parse((await cli("tick", "--json")).stdout), { admitted: 0 });
+  t.like(await cli("sweep"), { stdout: "Nothing was to repair.\n", code: 0 });
+  t.like(JSON.parse((await cli("sweep", "--json")).stdout), { jobs: 0, counters: 0 });
+});
+
+test("a sweep deletes old rows only if the configuration says how old", async (t) => {
+  const { cli, pool } = await world(t);
+  const audited = async () => (await pool.query("select from dispatch_policy.audit")).rows.length;
+  await pool.query("update dispatch_policy._private_audit set at = now() - interval '10 years'");
+  t.like(await cli("sweep"), { code: 0 });
+  t.is(await audited(), 2);
+  const preset = `${import.meta.dirname}/../fixtures/governed/graphile.config.ts`;
+  t.like(await cli("sweep", "--config", preset), { code: 0, stderr: "" });
+  t.is(await audited(), 0);
+});
+
+test("the way in and out: adopt, hand-back, migrate", async (t) => {
+  const { cli, pool } = await world(t);
+  await pool.query("select graphile_worker.add_job('make_report', '{\"tenant\": \"a\"}')");
+  t.like(await cli("adopt", "--task", "make_report", "--dry-run"), {
+    stdout: "make_report: 1 job to adopt.\n",
+  });
+  t.like(await cli("adopt", "--task", "make_report"), {
+    stdout: "make_report: adopted 1 of 1 job.\n",
+    code: 0,
+  });
+  t.like(await cli("adopt", "--task", "make_report"), { code: 3 });
+  t.regex(
+    (await cli("hand-back", "--policy", "make_report")).stderr,
+    /^hand-back: policy 'make_report' is on/,
+  );
+  await cli("disable", "--policy", "make_report", "--yes");
+  t.like(await cli("hand-back", "--policy", "make_report"), {
+    ...{ stdout: 'Handed back 1 of 1 waiting job of policy "make_report".\n', code: 0 },
+  });
+  t.like(await cli("enable", "--policy", "make_report"), { stdout: "Policy make_report is on.\n", code: 0 });
+  t.like(await cli("migrate"), { stdout: "Schemas are up to date.\n", stderr: "", code: 0 });
+});
+
+test("the audit has who and why; without --by it is the user of the operating system", async (t) => {
+  const { cli, pool } = await world(t);
+  await cli("pause", ...EP1, "--reason", "incident 13", "--by", "cy");
+  await cli("resume", ...EP1);
+  const { rows } = await pool.query(
+    "select verb, by, reason from dispatch_policy.audit order by id desc limit 2",
+  );
+  t.deepEqual(rows, [
+    { verb: "resume", by: os.userInfo().username, reason: null },
+    { verb: "pause", by: "cy", reason: "incident 13" },
+  ]);
+});

@@ -1,0 +1,124 @@
+// The commands that only look.
+import { once } from "node:events";
+import test from "ava";
+import { start } from "../helpers/command.ts";
+import { until } from "../helpers/until.ts";
+import { world } from "./world.ts";
+
+const rowsOf = (stdout: string) =>
+  stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+const LOOKS = ["status", "top --once", "policies", "partitions", "jobs", "limits", "audit"].map((line) =>
+  line.split(" "),
+);
+
+test("each prints a page of at most 80 columns, without colours, and nothing on stderr that is not words", async (t) => {
+  const { cli, utils } = await world(t);
+  await utils.setLimit({
+    policy: "fetch_endpoint",
+    gate: "account",
+    key: "acme",
+    set: { max: 2 },
+    by: "ana",
+  });
+  for (const line of LOOKS) {
+    const { stdout, code } = await cli(...line);
+    t.is(code, 0, line.join(" "));
+    t.deepEqual(
+      stdout.split("\n").filter((text) => text.length > 80),
+      [],
+    );
+    t.false(stdout.includes("\x1b"), line.join(" "));
+  }
+});
+
+test("each prints JSON: an object, or a line for each row, with exact values", async (t) => {
+  const { cli, utils, first } = await world(t);
+  await utils.setLimit({
+    policy: "fetch_endpoint",
+    gate: "account",
+    key: "acme",
+    set: { max: 2 },
+    by: "ana",
+  });
+  const json = async (...line: string[]) => rowsOf((await cli(...line, "--json")).stdout);
+  t.like((await json("status"))[0].policies[0], { policy: "fetch_endpoint", staged: 15, inFlight: 3 });
+  const [frame] = await json("top", "--once");
+  t.deepEqual(
+    frame.waiting.map(({ partition, reason }: Record<string, unknown>) => [partition, reason]).toSorted(),
+    [
+      ["di@example.org", "throttle_empty"],
+      ["ed@example.org", "throttle_empty"],
+      ["ep1", "concurrency_full"],
+      ["ep2", "concurrency_full"],
+      ["ep3", "paused"],
+      ["ep4", "held"],
+    ],
+  );
+  t.like(frame.policies[0], { policy: "fetch_endpoint", admittedPerMinute: null });
+  t.is((await json("policies", "--policy", "send_mail"))[0].definition.gates[0].name, "all");
+  t.like((await json("partitions", "--search", "ep3"))[0], {
+    ...{ partition: "ep3", staged: 6, reason: "paused", stoppedBy: "ana", stopReason: "incident 12" },
+  });
+  const jobs = await json("jobs", "--policy", "fetch_endpoint", "--state", "staged");
+  t.is(jobs.length, 15);
+  t.is((await json("jobs", "--limit", "1"))[0].stagedId, first);
+  t.like((await json("limits"))[0], { gate: "account", key: "acme", override: { max: 2 }, by: "ana" });
+  t.deepEqual(
+    (await json("audit")).map(({ verb, by }) => [verb, by]),
+    [
+      ["set_limit", "ana"],
+      ["hold", "bo"],
+      ["pause", "ana"],
+    ],
+  );
+});
+
+test("what nothing matches ends with exit code 3, and says so on stderr only", async (t) => {
+  const { cli } = await world(t);
+  for (const line of [
+    ["limits"],
+    ["partitions", "--search", "nowhere"],
+    ["jobs", "--state", "failed"],
+    ["audit", "--by", "nobody"],
+  ]) {
+    const { stdout, stderr, code } = await cli(...line);
+    t.deepEqual([stdout, code], ["", 3], line.join(" "));
+    t.regex(stderr, /^No .*\.\n$/);
+  }
+});
+
+test("a page that is full names the next one", async (t) => {
+  const { cli } = await world(t);
+  const page = await cli("partitions", "--policy", "send_mail", "--limit", "2");
+  t.is(page.stderr, 'For more, add --after "bo@example.org"\n');
+  const next = await cli("partitions", "--policy", "send_mail", "--limit", "2", "--after", "bo@example.org");
+  t.regex(next.stdout, /cy@example\.org[\s\S]*di@example\.org/);
+  t.regex((await cli("jobs", "--limit", "3")).stderr, /^For more, add --after \d+\n$/);
+});
+
+test("--watch prints again and again", async (t) => {
+  const { cli, url } = await world(t);
+  const child = start(url, "limits", "--watch", "0.1");
+  const gone = once(child, "exit");
+  let said = "";
+  child.stderr.on("data", (text) => (said += text));
+  await until("it has said it three times", () => said.split("No limit is set.").length > 3);
+  child.kill("SIGINT");
+  await gone;
+  t.is((await cli("limits", "--watch", "0.01")).code, 2);
+});
+
+test("a key from outside cannot move the cursor, and is cut to fit", async (t) => {
+  const { cli, utils } = await world(t);
+  await utils.addJob("make_report", { tenant: "\x1b[2Jgone\u202e" });
+  await utils.tick();
+  const { stdout } = await cli("partitions", "--policy", "make_report");
+  t.false(stdout.includes("\x1b") || stdout.includes("\u202e"));
+  t.true(stdout.includes("\\u001b[2Jgone\\u202e"));
+  await utils.addJob("make_report", { tenant: "北京".repeat(60) });
+  await utils.tick();
+  t.regex((await cli("partitions", "--policy", "make_report")).stdout, /^(北京)+北?…/m);
+});

@@ -1,0 +1,72 @@
+// On a terminal: colours, and the live screen. util-linux's `script` gives the command one, so this is for Linux.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import test, { type ExecutionContext } from "ava";
+import { MAIN } from "../helpers/command.ts";
+import { until } from "../helpers/until.ts";
+import { world } from "./world.ts";
+
+const onLinux = process.platform === "linux" ? test.serial : test.serial.skip;
+
+const ENTER = "\x1b[?1049h";
+const LEAVE = "\x1b[?25h\x1b[?1049l";
+
+/** A command with a terminal of 24 lines and 100 columns. */
+function onTerminal(t: ExecutionContext, url: string, line: string, env: NodeJS.ProcessEnv = {}) {
+  const { NO_COLOR: _, FORCE_COLOR: __, ...inherited } = process.env;
+  const command = `stty rows 24 cols 100; exec ${process.execPath} ${MAIN} ${line}`;
+  const child = spawn("script", ["-qec", command, "/dev/null"], {
+    env: { ...inherited, TERM: "xterm", DATABASE_URL: url, NODE_NO_WARNINGS: "1", ...env },
+  });
+  t.teardown(() => child.kill("SIGKILL"));
+  const ended = once(child, "exit") as Promise<[number | null]>;
+  let said = "";
+  child.stdout.on("data", (text) => (said += text));
+  return {
+    said: () => said,
+    type: (keys: string) => child.stdin.write(keys),
+    ended: ended.then(([code]) => code),
+  };
+}
+
+for (const [name, keys] of [
+  ["q", "q"],
+  ["ctrl-c", "\x03"],
+] as const)
+  onLinux(`top draws frames until ${name}, and gives the terminal back`, async (t) => {
+    const { url, utils } = await world(t);
+    const top = onTerminal(t, url, "top");
+    await until("the first frame is there", () => top.said().includes("No worker pool is known."));
+    t.true(top.said().startsWith(ENTER));
+    t.regex(top.said(), /fetch_endpoint +on, no worker +15 +3 +–/);
+    await utils.admit({ policy: "fetch_endpoint", partition: "ep3", count: 2 });
+    await until("a later frame has a pace", () =>
+      /fetch_endpoint +on, no worker +13 +5 +[1-9]/.test(top.said()),
+    );
+    top.type(keys);
+    t.is(await top.ended, 0);
+    t.true(top.said().endsWith(LEAVE));
+  });
+
+onLinux("top gives the terminal back if the database goes away, and says why", async (t) => {
+  const { url, pool } = await world(t);
+  const top = onTerminal(t, url, "top");
+  await until("the first frame is there", () => top.said().includes("No worker pool is known."));
+  await pool.query(
+    "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'dispatch_policy'",
+  );
+  t.is(await top.ended, 1);
+  t.true(top.said().slice(top.said().indexOf(ENTER)).includes(LEAVE));
+  t.regex(top.said().slice(top.said().lastIndexOf(LEAVE)), /top: \S/);
+});
+
+onLinux("colours are for a terminal, unless NO_COLOR is set", async (t) => {
+  const { url } = await world(t);
+  const coloured = onTerminal(t, url, "partitions");
+  await coloured.ended;
+  t.true(coloured.said().includes("\x1b[1m"));
+  const plain = onTerminal(t, url, "partitions", { NO_COLOR: "1" });
+  await plain.ended;
+  t.false(plain.said().includes("\x1b"));
+  t.regex(plain.said(), /ana: incident 12/);
+});
