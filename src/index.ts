@@ -17,6 +17,7 @@ export {
 export { dispatchPolicyPreset } from "./host/preset.ts";
 export { type RunTickLoopOptions, runTickLoop } from "./host/run-tick-loop.ts";
 export { wrapTaskList } from "./host/wrap-task-list.ts";
+export { metricsHandler } from "./metrics/handler.ts";
 export type { AdmitOptions } from "./operate/admit.ts";
 export type { AdoptOptions } from "./operate/adopt.ts";
 export type {

@@ -133,6 +133,11 @@ export interface DispatchPolicyOptions {
    * @default "90 days"
    */
   keepAuditFor?: Duration | undefined;
+  /**
+   * Sweeps delete rows of the view `minutes` that are older than this. Longer than 0. Give all workers the same.
+   * @default "7 days"
+   */
+  metricsRetention?: Duration | undefined;
 }
 
 /** The checked options, with defaults filled in and durations in milliseconds. */
@@ -158,6 +163,7 @@ export interface Settings {
   readonly sweepIntervalMs: number;
   readonly partitionInactiveAfterMs: number;
   readonly keepAuditForMs: number;
+  readonly metricsRetentionMs: number;
 }
 
 const DURATIONS = {
@@ -169,6 +175,7 @@ const DURATIONS = {
   sweepInterval: "30 seconds",
   partitionInactiveAfter: "1 day",
   keepAuditFor: "90 days",
+  metricsRetention: "7 days",
 } as const satisfies Partial<Record<keyof DispatchPolicyOptions, Duration>>;
 
 const AHEAD: Ahead = { jobs: null, seconds: 0.5 };
@@ -211,6 +218,7 @@ export function readSettings(options: DispatchPolicyOptions, fromPreset = true):
     sweepIntervalMs: duration(options, "sweepInterval"),
     partitionInactiveAfterMs: duration(options, "partitionInactiveAfter"),
     keepAuditForMs: duration(options, "keepAuditFor"),
+    metricsRetentionMs: duration(options, "metricsRetention"),
   };
   checkTogether(settings);
   return settings;

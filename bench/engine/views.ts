@@ -42,6 +42,7 @@ const QUESTIONS: Record<string, readonly [text: string, values?: unknown[]]> = {
     [world.task, "p3-77"],
   ],
   "failed jobs": ["select * from dispatch_policy.jobs where state = 'failed' order by id limit 50"],
+  metrics: ["select * from dispatch_policy.metrics()"],
   "explain a job": ["select dispatch_policy.explain($1)", [id]],
   "explain a partition": [
     "select dispatch_policy.explain(policy => $1, partition => $2)",

@@ -537,6 +537,79 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_task_duration.seconds is 'The
 comment on type :DISPATCH_POLICY_SCHEMA._private_spending is 'What a sliding window remembers: tokens that were spent.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_spending.at is 'When the last of these tokens were spent.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_spending.cost is 'How many tokens.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_activity is
+  'What passes, the router and releases have done, one row for each time. They append it, and sweeps fold it into _private_minutes and _private_totals.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.id is 'Order of the rows.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.policy_id is 'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.at is 'When it happened.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.passes is '1 for a pass that claimed a partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.pass_seconds is
+  'How long the pass took, as far as its step that admits.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.staged is
+  'Jobs that came into staging, as the router found them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.admitted is 'Jobs that were admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.denied is 'How many partitions kept due jobs, by reason.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.set_aside is 'Jobs that were set aside.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.dropped is 'Jobs that were dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.succeeded is 'Runs that succeeded and were released.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.failed is 'Runs that failed and were released.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.waits is
+  'Of each admitted job: seconds from when it was due to its admission.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.lags is
+  'Of each released run whose lag is known: seconds from its admission to its start.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.runs is
+  'Of each released run whose duration is known: seconds.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_minutes is
+  'What each policy did in each minute. Sweeps write it from _private_activity, and delete rows older than metricsRetention.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.policy_id is 'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.minute is 'When the minute began.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.passes is 'Passes that claimed a partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.pass_seconds is 'How long these took together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.staged is 'Jobs that came into staging.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.admitted is 'Jobs that were admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.denied is
+  'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.set_aside is 'Jobs that were set aside.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.dropped is 'Jobs that were dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.succeeded is 'Runs that succeeded and were released.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.failed is 'Runs that failed and were released.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.waits is
+  'How many admitted jobs had waited for how long, by bucket (see _buckets). Empty: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.wait_seconds is 'How long they had waited together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.lags is
+  'How many runs had started how long after their admission, by bucket. Empty: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.lag_seconds is 'These times together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.runs is
+  'How many runs took how long, by bucket. Empty: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.run_seconds is 'These times together.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_totals is
+  'The same of each policy since it was declared first. Sweeps write it with _private_minutes, and nobody deletes it while the policy is there.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.policy_id is 'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.passes is 'Passes that claimed a partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.pass_seconds is 'How long these took together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.staged is 'Jobs that came into staging.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.admitted is 'Jobs that were admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.denied is
+  'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.set_aside is 'Jobs that were set aside.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.dropped is 'Jobs that were dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.succeeded is 'Runs that succeeded and were released.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.failed is 'Runs that failed and were released.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.waits is
+  'How many admitted jobs had waited for how long, by bucket (see _buckets). Empty: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.wait_seconds is 'How long they had waited together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.lags is
+  'How many runs had started how long after their admission, by bucket. Empty: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.lag_seconds is 'These times together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.runs is
+  'How many runs took how long, by bucket. Empty: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.run_seconds is 'These times together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_totals.last_pass_at is
+  'When the last pass was that claimed a partition.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_repairs is
+  'What sweeps have repaired since the schema was made. Each sweep that repairs something adds to it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_repairs.kind is 'What was repaired, as utils.sweep() names it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_repairs.repaired is 'How many.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_candidate is
   'A due job of a claimed partition, and whether the pass chose it. Candidates are read without a lock, so _hand_over compares ct and staged_id under one.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.vt is 'Its virtual time.';

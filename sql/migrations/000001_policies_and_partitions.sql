@@ -395,6 +395,61 @@ create table :DISPATCH_POLICY_SCHEMA._private_audit (
 
 create index audit_for_collection on :DISPATCH_POLICY_SCHEMA._private_audit (at);
 
+-- Passes, the router and releases append to it, and wait for nobody. The lists go to disk as they are: to compress random
+-- numbers takes time and saves nothing.
+create table :DISPATCH_POLICY_SCHEMA._private_activity (
+  id bigint generated always as identity primary key,
+  policy_id int not null,
+  at timestamptz not null,
+  passes int not null default 0,
+  pass_seconds float8 not null default 0,
+  staged int not null default 0,
+  admitted int not null default 0,
+  denied jsonb not null default '{}',
+  set_aside int not null default 0,
+  dropped int not null default 0,
+  succeeded int not null default 0,
+  failed int not null default 0,
+  waits real[] not null default '{}',
+  lags real[] not null default '{}',
+  runs real[] not null default '{}'
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+alter table :DISPATCH_POLICY_SCHEMA._private_activity
+  alter column waits set storage external, alter column lags set storage external, alter column runs set storage external;
+
+create table :DISPATCH_POLICY_SCHEMA._private_minutes (
+  policy_id int not null,
+  minute timestamptz not null,
+  passes bigint not null,
+  pass_seconds float8 not null,
+  staged bigint not null,
+  admitted bigint not null,
+  denied jsonb not null,
+  set_aside bigint not null,
+  dropped bigint not null,
+  succeeded bigint not null,
+  failed bigint not null,
+  waits bigint[] not null,
+  wait_seconds float8 not null,
+  lags bigint[] not null,
+  lag_seconds float8 not null,
+  runs bigint[] not null,
+  run_seconds float8 not null,
+  primary key (policy_id, minute)
+);
+create index minutes_for_collection on :DISPATCH_POLICY_SCHEMA._private_minutes (minute);
+
+create table :DISPATCH_POLICY_SCHEMA._private_totals (
+  like :DISPATCH_POLICY_SCHEMA._private_minutes,
+  primary key (policy_id)
+) with (fillfactor = 70);
+alter table :DISPATCH_POLICY_SCHEMA._private_totals drop column minute, add column last_pass_at timestamptz;
+
+create table :DISPATCH_POLICY_SCHEMA._private_repairs (
+  kind text primary key,
+  repaired bigint not null
+);
+
 create type :DISPATCH_POLICY_SCHEMA._private_candidate as (
   ct tid,
   staged_id bigint,

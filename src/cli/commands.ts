@@ -22,6 +22,7 @@ export const COMMANDS: readonly Listed[] = [
   listed("jobs", "jobs, staged and Graphile Worker's", () => import("./jobs.ts")),
   listed("limits", "limits that operators have set", () => import("./limits.ts")),
   listed("audit", "what operators did, and why", () => import("./audit.ts")),
+  listed("metrics", "figures for a monitoring system", () => import("./metrics.ts")),
   // stop and go on
   listed("pause", "stop a partition, a policy or all until resume", () => import("./pause.ts")),
   listed("resume", "end a pause or a hold", () => import("./resume.ts")),

@@ -24,7 +24,7 @@ export const command = defineCommand({
   options: JSON_OPTION,
   examples: [["", "repair now what workers repair every minute"]],
   about:
-    "Only with a configuration (--config) it also deletes what is older than the preset says: old rows of the audit, unused partitions and limiters.",
+    "Only with a configuration (--config) it also deletes what the preset says: old rows of the audit, old minutes, unused partitions and limiters.",
   async run(values) {
     const place = await placeOf(values);
     const { repaired } = await inPlace(place, connected, (context) =>
@@ -45,7 +45,12 @@ const NEVER_MS = 1e6 * 86_400_000;
 
 /** Without the preset nobody knows how long it keeps rows. A default may be shorter, so nothing is deleted then. */
 function agesOf(options: DispatchPolicyOptions | undefined) {
-  if (options === undefined) return { partitionInactiveAfterMs: NEVER_MS, keepAuditForMs: NEVER_MS };
-  const { partitionInactiveAfterMs, keepAuditForMs } = readSettings(options);
-  return { partitionInactiveAfterMs, keepAuditForMs };
+  if (options === undefined)
+    return {
+      partitionInactiveAfterMs: NEVER_MS,
+      keepAuditForMs: NEVER_MS,
+      metricsRetentionMs: NEVER_MS,
+    };
+  const { partitionInactiveAfterMs, keepAuditForMs, metricsRetentionMs } = readSettings(options);
+  return { partitionInactiveAfterMs, keepAuditForMs, metricsRetentionMs };
 }

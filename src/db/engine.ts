@@ -6,6 +6,7 @@ import { overview } from "./overview.ts";
 import { ARGUMENTS, type Arguments, parameter } from "./parameters.ts";
 import { pools } from "./pools.ts";
 import { releasing } from "./releasing.ts";
+import { rollingUp } from "./rolling-up.ts";
 import { running } from "./running.ts";
 import { server } from "./server.ts";
 import { staging } from "./staging.ts";
@@ -45,6 +46,7 @@ export function makeEngine(schemaName: string) {
     ...collecting(statements),
     ...server(statements),
     ...overview(statements),
+    ...rollingUp(statements),
 
     /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
     call: <T>(client: Queryable, name: string, args: Arguments) => {

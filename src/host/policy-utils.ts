@@ -16,6 +16,7 @@ import { hold } from "../operate/hold.ts";
 import { jobFunctions } from "../operate/jobs.ts";
 import { clearLimit, limits, setLimit } from "../operate/limits.ts";
 import { partitions } from "../operate/look.ts";
+import { metrics } from "../operate/metrics.ts";
 import type { Operate } from "../operate/operate.ts";
 import { pause } from "../operate/pause.ts";
 import { type ReleaseSlotsOptions, releaseSlots } from "../operate/release-slots.ts";
@@ -216,6 +217,7 @@ function workerSchemaOf(options: PolicyUtilsOptions): string {
   );
 }
 
+/** It is long because it is a list: a method a line. */
 function assemble(
   worker: WorkerUtils,
   engine: Engine,
@@ -261,6 +263,7 @@ function assemble(
     take: (options) => take(context, options),
     explain: (options) => explain(context, options),
     doctor: (options) => doctor(context, options),
+    metrics: () => metrics(context),
     status: (options) => status(context, options),
     partitions: (query) => partitions(context, query),
     disable: (options) => switchPolicy(context, { ...options, enabled: false }),

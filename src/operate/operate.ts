@@ -265,6 +265,17 @@ export interface Operate {
   doctor(options?: DoctorOptions): Promise<readonly Finding[]>;
 
   /**
+   * The figures of all policies in Prometheus's text format. docs/metrics.md explains each. One process tells those of
+   * the whole database, so let Prometheus scrape one, or each under a job name of its own.
+   *
+   * Workers add up what happened twice a minute. If the role may write, a call does so first, so that its totals are of now.
+   *
+   * @throws {MissingGrantError} if the role may not call the SQL function `metrics`
+   * @example http.createServer(async (_, response) => response.end(await utils.metrics())).listen(9090);
+   */
+  metrics(): Promise<string>;
+
+  /**
    * The state of policies and worker pools. It shows how many jobs wait or are in flight, which policies are paused or
    * switched off, and which workers are alive. With `policy` it shows only that policy, but all workers.
    *

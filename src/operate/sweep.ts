@@ -13,6 +13,7 @@ export interface SweepContext {
   readonly events: EventSink;
   readonly partitionInactiveAfterMs: number;
   readonly keepAuditForMs: number;
+  readonly metricsRetentionMs: number;
   /** The worker pool that sweeps. Only a pool that heartbeats itself may judge that others are dead. */
   readonly poolId?: string | undefined;
   /** Cuts the wait for late ends short. Slots that would have been found after it stay for the next sweep. */
@@ -39,6 +40,17 @@ export type Repaired = {
   pending: number;
 };
 
+const NOTHING: Readonly<Repaired> = {
+  pools: 0,
+  unlocked: 0,
+  overdue: 0,
+  jobs: 0,
+  counters: 0,
+  asleep: 0,
+  blocked: 0,
+  pending: 0,
+};
+
 /** A step of a sweep that failed, by name, and why. */
 export interface SweepFailure {
   readonly step: string;
@@ -53,24 +65,17 @@ export interface SweepFailure {
  * - Counters are counted again, and times that a wrong clock has set too far ahead are lowered.
  * - Partitions are woken that have jobs but no time to be claimed, or that wait for a limiter with room.
  * - Jobs that still run are charged for it, if fairness is by work.
- * - Unused partitions and limiters, overrides that ended long ago, and old audit rows are deleted.
+ * - What passes and releases have done is added up.
+ * - Unused partitions and limiters, overrides that ended long ago, old audit rows and old minutes are deleted.
  *
  * If a step fails, the others are still done, and `failed` names it.
  */
 export async function sweepOnce(
   context: SweepContext,
 ): Promise<{ repaired: Repaired; failed: readonly SweepFailure[] }> {
-  const { engine, withPgClient, events, partitionInactiveAfterMs: inactiveAfterMs, keepAuditForMs } = context;
-  const repaired: Repaired = {
-    pools: 0,
-    unlocked: 0,
-    overdue: 0,
-    jobs: 0,
-    counters: 0,
-    asleep: 0,
-    blocked: 0,
-    pending: 0,
-  };
+  const { engine, withPgClient, events, partitionInactiveAfterMs: inactiveAfterMs } = context;
+  const { keepAuditForMs, metricsRetentionMs } = context;
+  const repaired: Repaired = { ...NOTHING };
   const failed: SweepFailure[] = [];
   const fails = (step: string, error: unknown) => {
     failed.push({ step, error: error instanceof Error ? error : new Error(String(error)) });
@@ -106,8 +111,16 @@ export async function sweepOnce(
     "old audit rows": async () => {
       while ((await withPgClient((client) => engine.collectAudit(client, keepAuditForMs))) > 0);
     },
+    activity: () => foldActivity(context),
+    "old minutes": async () => {
+      while ((await withPgClient((client) => engine.collectMinutes(client, metricsRetentionMs))) > 0);
+    },
   };
   for (const [step, run] of Object.entries(steps)) await run().catch((error) => fails(step, error));
+  if (Object.values(repaired).some((n) => n > 0))
+    await withPgClient((client) => engine.countRepairs(client, repaired)).catch((error) =>
+      fails("count of repairs", error),
+    );
   emit(events, "dispatchPolicy:sweep", { repaired, failed: failed.map(({ step }) => step) });
   return { repaired, failed };
 }
@@ -125,6 +138,17 @@ export async function sweepFully(context: SweepContext): Promise<{ repaired: Rep
     failed.map(({ error }) => error),
     `sweep: ${failed.length} of its steps failed, the others are done: ${what}`,
   );
+}
+
+/** How many rows one transaction folds. */
+const FOLDED_AT_ONCE = 2000;
+
+/** Adds up what passes and releases have done since somebody did so last. */
+export async function foldActivity({
+  engine,
+  withPgClient,
+}: Pick<SweepContext, "engine" | "withPgClient">): Promise<void> {
+  while ((await withPgClient((client) => engine.foldActivity(client, FOLDED_AT_ONCE))) === FOLDED_AT_ONCE);
 }
 
 type Fails = (step: string, error: unknown) => void;

@@ -44,6 +44,7 @@ function sweep(it: Engine, events: WorkerEvents = new EventEmitter()) {
     events,
     partitionInactiveAfterMs: 1e9,
     keepAuditForMs: 1e9,
+    metricsRetentionMs: 6e8,
   });
 }
 

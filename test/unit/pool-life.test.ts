@@ -81,6 +81,7 @@ test("a sweep that waits for late ends goes on when the pool stops, and leaves t
       events: { emit() {} } as never,
       partitionInactiveAfterMs: 0,
       keepAuditForMs: 0,
+      metricsRetentionMs: 6e8,
       signal: life.onStop,
     },
   });

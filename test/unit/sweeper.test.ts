@@ -23,7 +23,13 @@ test("a sweep names what it repaired, in words, and has the numbers as the messa
       {
         ...{ engine, poolId: "pool", events: { emit() {} } as never, registry: { policies: [] } as never },
         ...{ withPgClient: ((act: (client: never) => unknown) => act({} as never)) as never },
-        ...{ sweepIntervalMs: 0, partitionInactiveAfterMs: 0, keepAuditForMs: 0, onSwept: resolve },
+        ...{
+          sweepIntervalMs: 0,
+          partitionInactiveAfterMs: 0,
+          keepAuditForMs: 0,
+          metricsRetentionMs: 6e8,
+          onSwept: resolve,
+        },
         logger: { warn, info() {}, debug() {} } as never,
       },
       makeLife(),

@@ -28,7 +28,8 @@ set lock_timeout = '2s'                     -- an open transaction with a new qu
 as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
-  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_began timestamptz := clock_timestamp();
+  v_now timestamptz := coalesce(p_now, v_began);
   v_partition_ids uuid[];
   v_limiter_ids bigint[];
   v_busy jsonb;
@@ -113,7 +114,7 @@ begin
         end if;
         select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
         from :DISPATCH_POLICY_SCHEMA._admit_claimed(
-          v_policy, v_partition_ids, v_limiters, v_candidates, v_now, not v_policy.enabled) a;
+          v_policy, v_partition_ids, v_limiters, v_candidates, v_now, not v_policy.enabled, v_began) a;
         exit;
       exception when lock_not_available or deadlock_detected then
         if not v_locking then

@@ -1,9 +1,11 @@
 -- The second half of a pass. It hands the chosen jobs over, and charges those that Graphile Worker took. The caller has
 -- locked the partitions and limiters.
+--
+--   p_began   when the pass began; null: it is none
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  p_now timestamptz, p_forced boolean,
+  p_now timestamptz, p_forced boolean, p_began timestamptz,
   out admitted int, out denied jsonb, out set_aside int, out saturated text
 ) language plpgsql as $$
 declare
@@ -24,6 +26,8 @@ begin
   select c.denied, c.saturated into denied, saturated from :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, p_partition_ids, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,
     nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;
+  perform :DISPATCH_POLICY_SCHEMA._count_pass(
+    (p_policy).id, v_candidates, v_handed.admissions, admitted, denied, set_aside, p_now, p_began);
   if (p_policy).max_pending_in_all is not null then
     perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,
       -(select count(*)::int from unnest(v_handed.admissions) a where a.staged_id is not null));

@@ -23,6 +23,11 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_partitions q set dropped_total = q.dropped_total + n.jobs
     from (select c.partition_id, sum(c.jobs) as jobs from consumed c group by c.partition_id) n
     where q.id = n.partition_id
+  ),
+  appended as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, dropped)
+    select p.id, clock_timestamp(), sum(c.jobs)
+    from consumed c join :DISPATCH_POLICY_SCHEMA._private_policies p on p.name = c.policy group by p.id
   )
   select coalesce(q.key, c.key), c.reason, sum(c.jobs)::int
   from consumed c left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = c.partition_id

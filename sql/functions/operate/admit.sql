@@ -81,7 +81,7 @@ begin
   matched := (select count(*) from unnest(v_candidates) c where c.chosen);
   if v_partition_ids <> '{}' then
     changed := (select a.admitted from :DISPATCH_POLICY_SCHEMA._admit_claimed(
-      v_policy, v_partition_ids, v_limiters, v_candidates, v_now, true) a);
+      v_policy, v_partition_ids, v_limiters, v_candidates, v_now, true, null) a);
   end if;
   perform :DISPATCH_POLICY_SCHEMA._audit('admit', admit.policy, admit.partition, null, null,
     jsonb_build_object('count', admit.count), admit.reason, admit.by, matched, changed);

@@ -1,5 +1,5 @@
--- A pool's heartbeat and its leases in one statement. `busy`: a sweep has something to check, because jobs are staged or in
--- flight, or because a pool is silent or has ended lately.
+-- A pool's heartbeat and its leases in one statement. `busy`: a sweep has something to do. Jobs are staged or in flight,
+-- activity waits to be folded, or a pool is silent or has ended lately.
 create or replace function :DISPATCH_POLICY_SCHEMA._beat(
   p_pool_id text, p_slots int, p_tasks text[], p_host text, p_pid int, p_stale_after interval,
   p_policies text[], p_shards text[], p_ttl interval, p_bid boolean, p_clock_behind interval default '0'
@@ -15,6 +15,7 @@ begin
   return query
   select l.*, exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs)
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs)
+    or exists (select from :DISPATCH_POLICY_SCHEMA._private_activity)
     or exists (
       select from :DISPATCH_POLICY_SCHEMA._private_workers w
       where w.stale_at < clock_timestamp() and (w.ended or w.buried_at is null))

@@ -29,17 +29,20 @@ declare
       select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null or p.fair_by_work);
 begin
   with locked as materialized (
-    select f.job_id, f.attempt, f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    select f.job_id, f.attempt, f.admission, f.policy_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(p_job_ids) order by f.job_id for update
+  ),
+  ends as materialized (
+    select h.job_id, h.policy_id, f.ok, f.lag_ms, f.duration_ms, f.ordinality,
+      :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, h.admission, h.attempt) as is_own
+    from locked h join unnest(p_jobs) f on f.job = h.job_id
   ),
   -- ends of others than those that have the slots now: mostly there are none
   late_ends as materialized (
-    select h.job_id, count(*) as ends from locked h join unnest(p_jobs) f on f.job = h.job_id
-    where not :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, h.admission, h.attempt)
-    group by h.job_id
+    select e.job_id, count(*) as ends from ends e where not e.is_own group by e.job_id
   ),
   late as materialized (
-    select s.job_id from late_ends s join unnest(p_jobs) f on f.job = s.job_id
+    select s.job_id from late_ends s join ends e on e.job_id = s.job_id
     group by s.job_id, s.ends having count(*) = s.ends
   ),
   deleted as (
@@ -67,8 +70,7 @@ begin
     from deleted g
     cross join unnest(g.limiter_ids) u (id)
     join adaptive l on l.id = u.id
-    join unnest(p_jobs) f on f.job = g.job_id and f.ok is not null
-      and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
+    join ends f on f.job_id = g.job_id and f.ok is not null and f.is_own
     where exists (select from adaptive)
     group by l.id
   ),
@@ -88,6 +90,13 @@ begin
     returning l as limiter, l.id, l.policy_id, l.kind,
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1) is true as waited
+  ),
+  appended as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, succeeded, failed, lags, runs)
+    select e.policy_id, p_now, count(*) filter (where e.ok), count(*) filter (where not e.ok),
+      array_agg(:DISPATCH_POLICY_SCHEMA._seconds(e.lag_ms)), array_agg(:DISPATCH_POLICY_SCHEMA._seconds(e.duration_ms))
+    from ends e where e.is_own and e.ok is not null and e.job_id in (select g.job_id from deleted g)
+    group by e.policy_id
   ),
   announced as (
     insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)

@@ -46,6 +46,7 @@ begin
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
     array[row(p_job_id, p_staged_id, true, true, p_revision, false, true):::DISPATCH_POLICY_SCHEMA._private_admission],
     v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
+  perform :DISPATCH_POLICY_SCHEMA._count_pass((p_policy).id, '{}', '{}', 1, '{}', 0, v_now, null);
   return true;
 end
 $$;

@@ -203,7 +203,12 @@ async function sweep(world: Engine): Promise<void> {
 async function sweepWhole(t: ExecutionContext, world: Engine): Promise<void> {
   const { failed } = await sweepOnce({
     ...{ withPgClient: (callback) => callback(world.pool as never), events: noEvents },
-    ...{ engine: makeEngine("dispatch_policy"), partitionInactiveAfterMs: 1e9, keepAuditForMs: 1e9 },
+    ...{
+      engine: makeEngine("dispatch_policy"),
+      partitionInactiveAfterMs: 1e9,
+      keepAuditForMs: 1e9,
+      metricsRetentionMs: 6e8,
+    },
   });
   t.deepEqual(failed, []);
 }

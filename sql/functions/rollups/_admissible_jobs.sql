@@ -1,0 +1,40 @@
+-- How many due jobs the gates of a policy would let go now, if there were workers for them: the ahead bound does not count.
+-- An autoscaler adds workers for these, and not for a backlog that limits keep back.
+--
+-- It asks the rule that passes ask, without a lock. It looks at the 100 partitions that are next in fair order, so it may be
+-- more. A policy that is paused has none.
+create or replace function :DISPATCH_POLICY_SCHEMA._admissible_jobs(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz
+) returns int language plpgsql stable
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _admit
+as $$
+declare
+  v_partition_ids uuid[];
+  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
+begin
+  if (p_policy).paused_until > p_now then
+    return 0;
+  end if;
+  v_partition_ids := array(
+    select c.id from (
+      (select q.id, q.fair_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        where q.policy_id = (p_policy).id and q.shard = any(:DISPATCH_POLICY_SCHEMA._shards((p_policy).id))
+          and q.ready and q.eligible_at <= p_now
+        order by q.fair_key limit 100)
+      union
+      (select q.id, q.fair_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        where q.blocked_on = (p_policy).ahead_limiter_id order by q.fair_key limit 100)
+    ) c order by c.fair_key limit 100);
+  if v_partition_ids = '{}' then
+    return 0;
+  end if;
+  v_limiters := array(
+    select l from :DISPATCH_POLICY_SCHEMA._limiters_now(
+      (p_policy).id, :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids), p_now, false) l);
+  return (
+    select count(*) from unnest(case when (p_policy).enabled
+      then :DISPATCH_POLICY_SCHEMA._allocate(p_policy, v_partition_ids, v_limiters, p_now)
+      else array(select f from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, (p_policy).batch_size, null) f) end) c
+    where c.chosen);
+end
+$$;

@@ -1,0 +1,22 @@
+-- Appends what a pass did: how many jobs it admitted, and how long each of them had waited since it was due. Also how many
+-- partitions kept due jobs, by reason.
+--
+--   p_began   when the pass began; null: it was no pass, but an operator who admitted jobs past the gates
+create or replace function :DISPATCH_POLICY_SCHEMA._count_pass(
+  p_policy_id int, p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
+  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_admitted int, p_denied jsonb, p_set_aside int,
+  p_now timestamptz, p_began timestamptz
+) returns void language plpgsql volatile as $$
+begin
+  insert into :DISPATCH_POLICY_SCHEMA._private_activity (
+    policy_id, at, passes, pass_seconds, admitted, denied, set_aside, waits)
+  select p_policy_id, p_now, case when p_began is null then 0 else 1 end,
+    coalesce(greatest(extract(epoch from clock_timestamp() - p_began), 0), 0), p_admitted, p_denied, p_set_aside,
+    case when p_admitted > 0 then array(
+      select :DISPATCH_POLICY_SCHEMA._seconds(
+        1000 * greatest(extract(epoch from p_now)::float8 - extract(epoch from c.run_at)::float8, 0))
+      from unnest(p_candidates) c
+      where c.chosen and (c.staged_id in (select a.staged_id from unnest(p_admissions) a where a.admitted)) is true)
+    else '{}' end;
+end
+$$;

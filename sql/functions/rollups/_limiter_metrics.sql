@@ -1,0 +1,24 @@
+-- How full the caps of each gate are. Only limiters that jobs occupy count, at most 10,000 of a policy.
+create or replace function :DISPATCH_POLICY_SCHEMA._limiter_metrics(p_now timestamptz)
+returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
+begin
+  return query
+  with gate as materialized (
+    select p.name as policy, l.gate, max(l.in_flight::float8 / nullif(l.cap, 0)) as used,
+      count(*) filter (where l.in_flight >= l.cap) as full, count(*) filter (where l.in_flight > l.cap) as over,
+      min(l.cap) filter (where l.kind = 'adaptive_concurrency') as least
+    from :DISPATCH_POLICY_SCHEMA._private_policies p
+    cross join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(p.id, array(
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+      where x.policy_id = p.id and x.in_flight > 0 and x.kind <> 'ahead' and not x.by_tokens limit 10000), p_now, false) l
+    group by p.name, l.gate
+  )
+  select m.name, jsonb_build_object('policy', g.policy, 'gate', g.gate), m.value::float8
+  from gate g
+  cross join lateral (
+    values ('limiter_utilization_ratio', g.used), ('full_limiters', g.full), ('limiters_over_limit', g.over),
+      ('adaptive_limit', g.least)
+  ) m (name, value)
+  where m.value is not null;
+end
+$$;

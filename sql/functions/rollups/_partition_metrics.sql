@@ -1,0 +1,35 @@
+-- How many jobs wait for each reason, in how many partitions, and for how long the first of these has waited. It reads each
+-- partition once, and no job.
+create or replace function :DISPATCH_POLICY_SCHEMA._partition_metrics(p_now timestamptz)
+returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
+begin
+  return query
+  with waiting as materialized (
+    select q.policy_id, coalesce(:DISPATCH_POLICY_SCHEMA._shown_reason(
+        p.paused_until, q.paused_until, q.held_until, q.stopped_by, q.denied_reason),
+        case when q.due_at > p_now then 'not_due' else 'none' end) as reason,
+      count(*) as partitions, sum(q.staged) as jobs, min(q.waiting_since) filter (where q.due_at <= p_now) as since
+    from :DISPATCH_POLICY_SCHEMA._private_partitions q join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+    where q.staged > 0 group by 1, 2
+  ),
+  -- what the router has not counted yet, and what has no partition yet
+  unrouted as materialized (
+    select p.id as policy_id,
+      (select coalesce(sum(a.jobs), 0) from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name)
+      + (select count(*) from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.policy = p.name) as jobs
+    from :DISPATCH_POLICY_SCHEMA._private_policies p
+  )
+  select x.name, x.labels || jsonb_build_object('policy', p.name), x.value::float8
+  from (
+    select w.policy_id, 'staged_jobs', jsonb_build_object('reason', w.reason), w.jobs from waiting w
+    union all
+    select u.policy_id, 'staged_jobs', '{"reason": "unrouted"}', greatest(u.jobs, 0) from unrouted u
+    union all
+    select w.policy_id, 'waiting_partitions', jsonb_build_object('reason', w.reason), w.partitions from waiting w
+    union all
+    select w.policy_id, 'longest_wait_seconds', '{}', extract(epoch from p_now - min(w.since)) from waiting w
+    group by w.policy_id having min(w.since) is not null
+  ) x (policy_id, name, labels, value)
+  join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = x.policy_id;
+end
+$$;

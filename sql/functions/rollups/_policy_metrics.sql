@@ -1,0 +1,32 @@
+-- What is true of each policy now, and what its passes and releases have done since it was declared.
+create or replace function :DISPATCH_POLICY_SCHEMA._policy_metrics(p_now timestamptz)
+returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
+begin
+  return query
+  select m.name, jsonb_build_object('policy', p.name) || m.labels, m.value
+  from :DISPATCH_POLICY_SCHEMA._private_policies p
+  left join :DISPATCH_POLICY_SCHEMA._private_totals t on t.policy_id = p.id
+  cross join lateral (
+    values
+      ('policy_info', jsonb_build_object('version', p.version::text), 1::float8),
+      ('policy_enabled', '{}', case when p.enabled then 1 else 0 end),
+      ('policy_paused', '{}', case when p.paused_until > p_now then 1 else 0 end),
+      ('in_flight_jobs', '{}', (
+        select l.in_flight from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = p.ahead_limiter_id)),
+      ('admissible_jobs', '{}', :DISPATCH_POLICY_SCHEMA._admissible_jobs(p, p_now)),
+      ('last_pass_age_seconds', '{}', extract(epoch from p_now - greatest(t.last_pass_at, (
+        select max(a.at) from :DISPATCH_POLICY_SCHEMA._private_activity a where a.policy_id = p.id and a.passes > 0)))),
+      ('staged_total', '{}', coalesce(t.staged, 0)),
+      ('admitted_total', '{}', coalesce(t.admitted, 0)),
+      ('set_aside_total', '{}', coalesce(t.set_aside, 0)),
+      ('dropped_total', '{}', coalesce(t.dropped, 0)),
+      ('finished_total', '{"outcome": "succeeded"}', coalesce(t.succeeded, 0)),
+      ('finished_total', '{"outcome": "failed"}', coalesce(t.failed, 0)),
+      ('ended_elsewhere_total', '{}', coalesce((
+        select e.jobs from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id), 0)),
+      ('pass_duration_seconds_sum', '{}', coalesce(t.pass_seconds, 0)),
+      ('pass_duration_seconds_count', '{}', coalesce(t.passes, 0))
+  ) m (name, labels, value)
+  where m.value is not null;
+end
+$$;

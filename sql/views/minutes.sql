@@ -1,0 +1,34 @@
+-- What each policy did, minute by minute. Rows are a few seconds late, because workers write them in groups. Sweeps delete
+-- rows older than `metricsRetention`.
+create or replace view :DISPATCH_POLICY_SCHEMA.minutes as
+select p.name as policy, m.minute, m.passes, m.pass_seconds, m.staged, m.admitted, m.denied, m.set_aside, m.dropped,
+  m.succeeded, m.failed,
+  :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.waits) as wait_p50_seconds,
+  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.waits) as wait_p95_seconds,
+  :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.lags) as lag_p50_seconds,
+  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.lags) as lag_p95_seconds,
+  :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.runs) as run_p50_seconds,
+  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.runs) as run_p95_seconds
+from :DISPATCH_POLICY_SCHEMA._private_minutes m
+join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = m.policy_id;
+
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.minute is 'When the minute began. A minute without a row: nothing happened.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.passes is 'Passes that claimed a partition.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.pass_seconds is 'How long these took together.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.staged is 'Jobs that came into staging, retries among them.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.admitted is 'Jobs that were admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.denied is
+  'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.set_aside is 'Jobs that were set aside with an error.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.dropped is 'Jobs that were dropped, by maxPending or whenBusy.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.succeeded is 'Runs that succeeded and gave their slots back.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.failed is 'Runs that failed and gave their slots back, those that are tried again among them.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.wait_p50_seconds is
+  'How long half of the admitted jobs had waited at most, from when they were due to their admission. Estimated from counts by bucket.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.wait_p95_seconds is 'The same of 95 of 100.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.lag_p50_seconds is
+  'Queue lag, from a job''s admission (or run_at, if later) to its start, of half of the runs that ended at most.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.lag_p95_seconds is 'The same of 95 of 100.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.run_p50_seconds is 'How long half of the runs that ended took at most.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.run_p95_seconds is 'The same of 95 of 100.';

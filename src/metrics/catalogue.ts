@@ -1,0 +1,45 @@
+// Every metric: its name without the prefix, its type, and what it means. docs/metrics.md has the same list.
+
+export const PREFIX = "dispatch_policy_";
+
+/** What Prometheus calls them. */
+export type MetricType = "gauge" | "counter" | "histogram" | "summary";
+
+const gauge = (help: string) => ({ type: "gauge", help }) as const;
+const counter = (help: string) => ({ type: "counter", help }) as const;
+const histogram = (help: string) => ({ type: "histogram", help }) as const;
+
+/** In the order of the output. */
+export const METRICS: Readonly<Record<string, { readonly type: MetricType; readonly help: string }>> = {
+  policy_info: gauge("1 for each policy, with its version."),
+  policy_enabled: gauge("0: the policy is switched off, and no gate applies."),
+  policy_paused: gauge("1: the policy is paused."),
+  staged_jobs: gauge("Jobs that wait in staging, by what their partition waits for."),
+  waiting_partitions: gauge("Partitions with staged jobs, by what they wait for."),
+  longest_wait_seconds: gauge("For how long a partition has had due jobs without an admission, at most."),
+  in_flight_jobs: gauge("Jobs that were admitted and not released yet."),
+  admissible_jobs: gauge(
+    "Due jobs that the gates would let go now, if workers were free. Scale workers by it.",
+  ),
+  last_pass_age_seconds: gauge("Seconds since the last pass that claimed a partition."),
+  limiter_utilization_ratio: gauge("Jobs in flight by the limit, of the fullest key of a gate."),
+  full_limiters: gauge("Keys of a gate whose slots are all occupied."),
+  limiters_over_limit: gauge(
+    "Keys of a gate with more jobs in flight than the limit, since it was lowered or jobs were forced.",
+  ),
+  adaptive_limit: gauge("The lowest limit that an adaptive gate has found for a key."),
+  staged_total: counter("Jobs that came into staging, retries among them."),
+  admitted_total: counter("Jobs that were admitted."),
+  finished_total: counter("Runs that ended, by outcome. A failed one may be tried again."),
+  set_aside_total: counter("Jobs that were set aside with an error."),
+  dropped_total: counter("Jobs that were dropped, by maxPending or whenBusy."),
+  ended_elsewhere_total: counter("Jobs that ended in workers without this package."),
+  wait_seconds: histogram("From when a job was due to its admission."),
+  queue_lag_seconds: histogram("From a job's admission, or run_at if later, to its start."),
+  run_seconds: histogram("How long a run took."),
+  pass_duration_seconds: { type: "summary", help: "How long passes took that claimed a partition." },
+  workers: gauge("Live worker pools."),
+  worker_slots: gauge("Jobs that live worker pools can run at once."),
+  sweep_repairs_total: counter("What sweeps repaired, by kind. It stands still in a healthy run."),
+  notification_queue_usage_ratio: gauge("How full PostgreSQL's queue of notifications is."),
+};

@@ -1,0 +1,176 @@
+// Metrics: from SQL, through utils, the handler and the command, with a real worker.
+
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import test from "ava";
+import { definePolicy, makePolicyUtils, metricsHandler } from "../../src/index.ts";
+import { METRICS, PREFIX } from "../../src/metrics/catalogue.ts";
+import { runCommand } from "../helpers/command.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker } from "../helpers/worker.ts";
+
+const work = definePolicy("work", {
+  partitionBy: "tenant",
+  gates: ({ concurrency, throttle }) => [
+    concurrency({ max: 2 }),
+    throttle({ name: "all", scope: "policy", rate: 3, per: "1 hour" }),
+  ],
+});
+const odd = definePolicy('odd "name"\\', { partitionBy: "tenant" });
+
+/** Samples by name and labels: `admitted_total{policy="work"}`. */
+function parsed(text: string): Map<string, number> {
+  const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  return new Map(
+    lines.map((line) => {
+      const at = line.lastIndexOf(" ");
+      return [line.slice(PREFIX.length, at), Number(line.slice(at + 1))];
+    }),
+  );
+}
+
+test("figures of a waiting policy: by reason, what is admissible, and how full its gates are", async (t) => {
+  const { pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work, odd], logger: silent });
+  t.teardown(() => utils.release());
+  const jobs = (tenant: string, count: number) =>
+    Array.from({ length: count }, () => ({ identifier: "work", payload: { tenant } }));
+  await utils.addJobs([...jobs("a", 3), ...jobs("b", 2), ...jobs("c", 1)]);
+  await utils.pause({ policy: "work", partition: "c" });
+  await utils.tick();
+  const found = parsed(await utils.metrics());
+  t.is(found.get('in_flight_jobs{policy="work"}'), 3);
+  t.is(found.get('admitted_total{policy="work"}'), 3);
+  t.is(found.get('staged_total{policy="work"}'), 6);
+  t.is(found.get('wait_seconds_count{policy="work"}'), 3);
+  t.is(found.get('wait_seconds_bucket{le="+Inf",policy="work"}'), 3);
+  const staged = [...found].filter(([name]) => name.startsWith("staged_jobs{") && name.includes('"work"'));
+  t.is(
+    staged.reduce((sum, [, jobs]) => sum + jobs, 0),
+    3,
+  );
+  t.is(found.get('staged_jobs{policy="work",reason="paused"}'), 1);
+  t.is(found.get('limiter_utilization_ratio{gate="concurrency",policy="work"}'), 1);
+  t.is(found.get('limiters_over_limit{gate="concurrency",policy="work"}'), 0);
+  t.is(found.get('admissible_jobs{policy="work"}'), 0);
+  t.is(found.get('policy_info{policy="odd \\"name\\"\\\\",version="0"}'), 1);
+  t.true((found.get('last_pass_age_seconds{policy="work"}') ?? -1) >= 0);
+  t.true((found.get('longest_wait_seconds{policy="work"}') ?? -1) >= 0);
+});
+
+test("admissible jobs are those that only want for workers", async (t) => {
+  const { pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
+  t.teardown(() => utils.release());
+  const admissible = async () => parsed(await utils.metrics()).get('admissible_jobs{policy="work"}');
+  await utils.addJobs(["a", "a", "a", "b"].map((tenant) => ({ identifier: "work", payload: { tenant } })));
+  await pool.query("select dispatch_policy._route('work', null, 1000, false)");
+  t.is(await admissible(), 3); // two of a by its cap, one of b; the throttle has three tokens
+  await utils.setLimit({ policy: "work", gate: "all", set: { rate: 0 } });
+  t.is(await admissible(), 0);
+  await utils.clearLimit({ policy: "work", gate: "all" });
+  await utils.pause({ policy: "work" });
+  t.is(await admissible(), 0);
+});
+
+test("what a worker ran is counted exactly, and the same in SQL, by the handler and by the command", async (t) => {
+  const policy = definePolicy("work", { partitionBy: "tenant", job: { maxAttempts: 1 } });
+  const it = await startWorker(t, {
+    policies: [policy],
+    tasks: {
+      work: (payload) => {
+        if ((payload as { fails?: boolean }).fails) throw new Error("no");
+      },
+    },
+  });
+  await it.utils.addJobs(
+    Array.from({ length: 20 }, (_, n) => ({
+      identifier: "work",
+      payload: { tenant: `t${n % 3}`, fails: n < 4 },
+    })),
+  );
+  await it.everythingIsReleased();
+  await until("all are released", async () => {
+    const found = parsed(await it.utils.metrics());
+    const ended = ["succeeded", "failed"].map((outcome) =>
+      found.get(`finished_total{policy="work",outcome="${outcome}"}`),
+    );
+    return ended[0] === 16 && ended[1] === 4;
+  });
+  const answer = await metricsHandler(it.utils)(new Request("http://localhost/metrics"));
+  t.is(answer.status, 200);
+  t.is(answer.headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  const found = parsed(await answer.text());
+  t.is(found.get('admitted_total{policy="work"}'), 20);
+  t.is(found.get('run_seconds_count{policy="work"}'), 20);
+  t.is(found.get('queue_lag_seconds_count{policy="work"}'), 20);
+  t.is(found.get("workers"), 1);
+  const { rows } = await it.pool.query(
+    "select sum(admitted)::int as admitted, sum(succeeded)::int as succeeded from dispatch_policy.minutes",
+  );
+  t.deepEqual(rows, [{ admitted: 20, succeeded: 16 }]);
+  const command = await runCommand(it.database.url, "metrics");
+  t.is(command.code, 0, command.stderr);
+  t.is(parsed(command.stdout).get('finished_total{policy="work",outcome="succeeded"}'), 16);
+  const line = (await runCommand(it.database.url, "metrics", "--json")).stdout.split("\n")[0]!;
+  t.deepEqual(Object.keys(JSON.parse(line)), ["name", "labels", "value"]);
+});
+
+test("every figure is in the catalogue, and every metric of the catalogue has its lines", async (t) => {
+  const { pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
+  t.teardown(() => utils.release());
+  const text = await utils.metrics();
+  for (const name of Object.keys(METRICS)) {
+    t.true(text.includes(`# HELP ${PREFIX}${name} `), name);
+    t.true(text.includes(`# TYPE ${PREFIX}${name} ${METRICS[name]?.type}\n`), name);
+  }
+  const { rows } = await pool.query("select distinct name from dispatch_policy.metrics()");
+  for (const { name } of rows)
+    t.true(name in METRICS || name.replace(/_(bucket|sum|count)$/, "") in METRICS, name);
+});
+
+test("the handler refuses other methods, and says why it cannot answer", async (t) => {
+  const broken = metricsHandler({ metrics: async () => Promise.reject(new Error("no database")) });
+  t.is((await broken({ method: "POST" })).status, 405);
+  const answer = await broken({ method: "GET" });
+  t.is(answer.status, 503);
+  t.is(await answer.text(), "no database\n");
+  t.throws(() => metricsHandler(undefined as never), { message: /expected utils/ });
+});
+
+test("a role that only looks gets the figures, and a role without the grant is told", async (t) => {
+  const { pool, url } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
+  t.teardown(() => utils.release());
+  t.is((await runCommand(url, "metrics")).code, 0);
+  const name = `looker_${process.pid}`;
+  await pool.query(`create role ${name}; grant usage on schema dispatch_policy to ${name}`);
+  t.teardown(() => pool.query(`drop owned by ${name}; drop role ${name}`));
+  const client = await pool.connect();
+  await client.query(`set role ${name}`);
+  await t.throwsAsync(client.query("select * from dispatch_policy.metrics()"), { code: "42501" });
+  await client.query("reset role");
+  await client.query(`grant execute on function dispatch_policy.metrics to ${name}`);
+  await client.query(`set role ${name}`);
+  t.true((await client.query("select * from dispatch_policy.metrics()")).rows.length > 5);
+  client.release(true);
+});
+
+test("Node's http server serves them", async (t) => {
+  const { pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
+  t.teardown(() => utils.release());
+  const handler = metricsHandler(utils);
+  const server = createServer(async ({ method = "GET" }, response) => {
+    const answer = await handler({ method });
+    response.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text());
+  }).listen(0, "127.0.0.1");
+  t.teardown(() => server.close());
+  await once(server, "listening");
+  const text = await (await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`)).text();
+  t.true(parsed(text).has('policy_info{policy="work",version="0"}'));
+});
