@@ -22,6 +22,12 @@ begin
           and q.ready and q.eligible_at <= p_now
         order by q.fair_key limit 100)
       union
+      -- those that nobody has looked at since: the last pass was before, or nobody ticks
+      (select q.id, q.fair_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        where q.policy_id = (p_policy).id and q.shard = any(:DISPATCH_POLICY_SCHEMA._shards((p_policy).id))
+          and not q.ready and q.eligible_at <= p_now
+        order by q.eligible_at limit 100)
+      union
       (select q.id, q.fair_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
         where q.blocked_on = (p_policy).ahead_limiter_id order by q.fair_key limit 100)
     ) c order by c.fair_key limit 100);

@@ -11,6 +11,9 @@ begin
       ('policy_info', jsonb_build_object('version', p.version::text), 1::float8),
       ('policy_enabled', '{}', case when p.enabled then 1 else 0 end),
       ('policy_paused', '{}', case when p.paused_until > p_now then 1 else 0 end),
+      ('policy_has_worker', '{}', case when exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_workers w
+        where w.stale_at > p_now and not w.ended and w.definitions ? p.name) then 1 else 0 end),
       ('in_flight_jobs', '{}', (
         select l.in_flight from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = p.ahead_limiter_id)),
       ('admissible_jobs', '{}', :DISPATCH_POLICY_SCHEMA._admissible_jobs(p, p_now)),

@@ -1,0 +1,154 @@
+// The alerts and dashboards of examples/monitoring, by promtool and a real Prometheus where they are installed.
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { accessSync, constants, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test, { type ExecutionContext } from "ava";
+import { definePolicy, makePolicyUtils, metricsHandler } from "../../src/index.ts";
+import { METRICS } from "../../src/metrics/catalogue.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { freePort } from "../helpers/pgbouncer.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+
+const FOLDER = fileURLToPath(new URL("../../examples/monitoring/", import.meta.url));
+const read = (file: string) => readFileSync(path.join(FOLDER, file), "utf8");
+
+/** PROMETHEUS_HOME's or the first on PATH; undefined: not installed. */
+function find(program: string): string | undefined {
+  const folders = [process.env.PROMETHEUS_HOME ?? "", ...(process.env.PATH ?? "").split(path.delimiter)];
+  return folders
+    .filter(Boolean)
+    .map((folder) => path.join(folder, program))
+    .find((file) => {
+      try {
+        accessSync(file, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+}
+
+const promtool = find("promtool");
+const prometheus = find("prometheus");
+const withPrometheus = promtool && prometheus ? test : test.skip;
+
+test("alerts and dashboards use no metric that there is not, and docs/metrics.md lists all of them", (t) => {
+  for (const file of ["alerts.yml", "alerts.test.yml", "grafana-prometheus.json"]) {
+    const used = [...read(file).matchAll(/dispatch_policy_(\w+)/g)].map(([, name]) => name as string);
+    t.true(used.length > 5, file);
+    for (const name of used) t.true(name in METRICS || name.replace(/_bucket$/, "") in METRICS, name);
+  }
+  const page = readFileSync(path.join(FOLDER, "../../docs/metrics.md"), "utf8");
+  const listed = [...page.matchAll(/^\| `(\w+)` \| (gauge|counter|histogram|summary) \|/gm)];
+  t.deepEqual(
+    Object.fromEntries(listed.map(([, name, type]) => [name, type])),
+    Object.fromEntries(Object.entries(METRICS).map(([name, { type }]) => [name, type])),
+  );
+  const alerts = [...read("alerts.yml").matchAll(/- alert: (\w+)/g)].map(([, name]) => name);
+  t.deepEqual(
+    [...page.matchAll(/^\| `(DispatchPolicy\w+)`/gm)].map(([, name]) => name).toSorted(),
+    alerts.toSorted(),
+  );
+});
+
+test("each statement of the dashboard for PostgreSQL runs", async (t) => {
+  const { pool } = await testDatabase(t);
+  const { panels } = JSON.parse(read("grafana-postgresql.json"));
+  for (const { title, targets } of panels) {
+    const text = targets[0].rawSql
+      .replace("$__timeFilter(minute)", "minute between now() - interval '3 hours' and now()")
+      .replace("$policy", "'p'");
+    await t.notThrowsAsync(pool.query(text), title);
+  }
+});
+
+withPrometheus("planted faults raise their alerts, and an hour of throttling raises none", async (t) => {
+  const run = promisify(execFile);
+  t.regex(
+    (await run(promtool!, ["check", "rules", path.join(FOLDER, "alerts.yml")])).stdout,
+    /10 rules found/,
+  );
+  t.regex((await run(promtool!, ["test", "rules", path.join(FOLDER, "alerts.test.yml")])).stdout, /SUCCESS/);
+});
+
+withPrometheus("a real Prometheus scrapes the figures, and fires when no worker has a policy", async (t) => {
+  const { pool } = await testDatabase(t);
+  const work = definePolicy("work", { partitionBy: "tenant" });
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
+  t.teardown(() => utils.release());
+  await utils.addJobs(["a", "b"].map((tenant) => ({ identifier: "work", payload: { tenant } })));
+  const target = await serve(t, metricsHandler(utils));
+  const url = await startPrometheus(t, target);
+  const ask = async (what: string) =>
+    ((await (await fetch(`${url}/api/v1/${what}`)).json()) as { data: unknown }).data;
+  await until("the target is up", async () => {
+    const { activeTargets } = (await ask("targets")) as {
+      activeTargets: { health: string; lastError: string }[];
+    };
+    return activeTargets[0]?.health === "up";
+  });
+  await until("the alert fires", async () => {
+    const { alerts } = (await ask("alerts")) as {
+      alerts: { labels: Record<string, string>; state: string }[];
+    };
+    return alerts.some(
+      ({ labels, state }) =>
+        labels.alertname === "DispatchPolicyWithoutWorker" && labels.policy === "work" && state === "firing",
+    );
+  });
+  const { groups } = (await ask("rules")) as { groups: { rules: { name: string; health: string }[] }[] };
+  t.deepEqual(
+    groups.flatMap(({ rules }) => rules).filter(({ health }) => health !== "ok"),
+    [],
+  );
+});
+
+async function serve(t: ExecutionContext, handler: ReturnType<typeof metricsHandler>): Promise<string> {
+  const server = createServer(async ({ method = "GET" }, response) => {
+    const answer = await handler({ method });
+    response.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text());
+  }).listen(0, "127.0.0.1");
+  t.teardown(() => server.close());
+  await once(server, "listening");
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** With the example's rules, which do not wait here before they fire. */
+async function startPrometheus(t: ExecutionContext, target: string): Promise<string> {
+  const folder = mkdtempSync(path.join(os.tmpdir(), "prometheus-"));
+  const port = await freePort();
+  writeFileSync(path.join(folder, "alerts.yml"), read("alerts.yml").replace(/^ +for: .*\n/gm, ""));
+  writeFileSync(
+    path.join(folder, "prometheus.yml"),
+    `global: { evaluation_interval: 1s }\n${read("prometheus.yml").replace("15s", "1s").replace("localhost:9464", target)}`,
+  );
+  const child = spawn(
+    prometheus!,
+    [
+      `--config.file=${path.join(folder, "prometheus.yml")}`,
+      `--storage.tsdb.path=${path.join(folder, "data")}`,
+      `--web.listen-address=127.0.0.1:${port}`,
+    ],
+    { stdio: "ignore" },
+  );
+  t.teardown(async () => {
+    child.kill();
+    await once(child, "exit");
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const url = `http://127.0.0.1:${port}`;
+  await until("Prometheus answers", () =>
+    fetch(`${url}/-/ready`).then(
+      ({ ok }) => ok,
+      () => false,
+    ),
+  );
+  return url;
+}
