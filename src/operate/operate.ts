@@ -271,7 +271,7 @@ export interface Operate {
    * Workers add up what happened twice a minute. If the role may write, a call does so first, so that its totals are of now.
    *
    * @throws {MissingGrantError} if the role may not call the SQL function `metrics`
-   * @example http.createServer(async (_, response) => response.end(await utils.metrics())).listen(9090);
+   * @example const lines = (await utils.metrics()).split("\n"); // dispatch_policy_admitted_total{policy="fetch_endpoint"} 17
    */
   metrics(): Promise<string>;
 

@@ -1,15 +1,10 @@
 // The commands that only look.
 import { once } from "node:events";
 import test from "ava";
-import { start } from "../helpers/command.ts";
+import { rowsOf, start } from "../helpers/command.ts";
 import { until } from "../helpers/until.ts";
 import { world } from "./world.ts";
 
-const rowsOf = (stdout: string) =>
-  stdout
-    .trim()
-    .split("\n")
-    .map((line) => JSON.parse(line));
 const LOOKS = ["status", "top --once", "policies", "partitions", "jobs", "limits", "audit"].map((line) =>
   line.split(" "),
 );

@@ -28,3 +28,12 @@ export function start(url: string, ...args: readonly string[]) {
   const env = { ...process.env, DATABASE_URL: url, NODE_NO_WARNINGS: "1" };
   return spawn(process.execPath, [MAIN, ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
 }
+
+/** The rows of a list that a command printed with `--json`, one on each line. */
+// biome-ignore lint/suspicious/noExplicitAny: rows of any shape
+export function rowsOf(stdout: string): any[] {
+  return stdout
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
+}

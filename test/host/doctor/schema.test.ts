@@ -1,14 +1,14 @@
 // The doctor on the schema: missing, older, newer, without an index, open to everybody.
 import test from "ava";
 import { makeEngine } from "../../../src/db/engine.ts";
-import { runCommand } from "../../helpers/command.ts";
+import { rowsOf, runCommand } from "../../helpers/command.ts";
 import { testDatabase } from "../../helpers/database.ts";
 import { patient } from "../../helpers/doctor.ts";
 import { roles } from "../../helpers/roles.ts";
 
 const ask = async (url: string) => {
   const { stdout, code } = await runCommand(url, "doctor", "--json");
-  const found = JSON.parse(stdout) as readonly {
+  const found = rowsOf(stdout) as readonly {
     id: string;
     severity: string;
     mend: string;

@@ -4,7 +4,7 @@ import { run, WorkerPreset } from "graphile-worker";
 import { startPostgres } from "../../../scripts/postgres/start.ts";
 import { makeEngine } from "../../../src/db/engine.ts";
 import { dispatchPolicyPreset, makePolicyUtils } from "../../../src/index.ts";
-import { runCommand } from "../../helpers/command.ts";
+import { rowsOf, runCommand } from "../../helpers/command.ts";
 import { quietPool } from "../../helpers/database.ts";
 import { patient } from "../../helpers/doctor.ts";
 import { findPgBouncer, pgBouncer } from "../../helpers/pgbouncer.ts";
@@ -36,7 +36,7 @@ test("a replica is found", async (t) => {
   });
   const { code, stdout, stderr } = await runCommand(server.url, "doctor", "--json");
   t.is(code, 1, stderr);
-  t.like(JSON.parse(stdout), [{ id: "replica", severity: "critical" }]);
+  t.like(rowsOf(stdout), [{ id: "replica", severity: "critical" }]);
 });
 
 test("a full notification queue is found", async (t) => {
@@ -181,7 +181,7 @@ pooled(
     const through = await pgBouncer(t, program!, url, { more: "default_pool_size = 1" });
     const { code, stdout } = await runCommand(through, "doctor", "--json");
     t.is(code, 0);
-    t.like(JSON.parse(stdout), [{ id: "transaction-pooler", severity: "info" }]);
+    t.like(rowsOf(stdout), [{ id: "transaction-pooler", severity: "info" }]);
     const pool = quietPool(through);
     t.teardown(() => pool.end());
     const { rows } = await pool.query("select current_setting('default_transaction_read_only') as read_only");
