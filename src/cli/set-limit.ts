@@ -2,7 +2,7 @@ import { type LimitValues, setLimit } from "../operate/limits.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { LIMITER, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
-import { say, sayJson, tell } from "./output/say.ts";
+import { sayJson, saySentence, tell } from "./output/say.ts";
 import { atTime } from "./output/words.ts";
 
 /** Overrides a gate's numbers, for all keys or for one. */
@@ -43,7 +43,7 @@ export const command = defineCommand({
     else {
       const of = key === undefined ? "every key" : key;
       const when = `${from ? `from ${atTime(from)} ` : ""}${until ? `until ${atTime(until)}` : "until clear-limit"}`;
-      say(`Set the limit of gate ${gate} for ${of}, ${when}.`);
+      saySentence(`Set the limit of gate ${gate} for ${of}, ${when}.`);
     }
     if (result.matched === 0) tell("No job has had this key yet: the limit applies as soon as one has.");
     return EXIT.done;

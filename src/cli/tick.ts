@@ -34,7 +34,8 @@ export const command = defineCommand({
       for (const [reason, partitions] of Object.entries(denied))
         say(`Left due jobs in ${some(partitions, "partition")}: ${reason}.`);
       if (dropped > 0) say(`Dropped ${some(dropped, "job")}.`);
-      if (nextEligibleAt) say(`The next may go ${fromNow(nextEligibleAt)}.`);
+      if (nextEligibleAt)
+        say(`The next may go ${nextEligibleAt.getTime() > Date.now() ? fromNow(nextEligibleAt) : "now"}.`);
     }
     return EXIT.done;
   },

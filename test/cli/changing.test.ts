@@ -53,6 +53,32 @@ test("limits: set, listed, cleared", async (t) => {
   );
 });
 
+test("a key from outside cannot move the cursor where its limit is set", async (t) => {
+  const { cli } = await world(t);
+  const { stdout } = await cli(
+    "set-limit",
+    ...FETCH,
+    "--gate",
+    "account",
+    "--key",
+    "\x1b[2Jgone",
+    "--max",
+    "2",
+  );
+  t.is(stdout, "Set the limit of gate account for \\u001b[2Jgone, until clear-limit.\n");
+});
+
+test("a tick that leaves due jobs to the next one says that they may go now", async (t) => {
+  const { cli, utils } = await world(t);
+  await utils.addJobs(
+    Array.from({ length: 101 }, () => ({ identifier: "make_report", payload: { tenant: "a" } })),
+  );
+  t.regex(
+    (await cli("tick", "--policy", "make_report")).stdout,
+    /^Admitted 100 jobs of 1 partition in .*\.\nLeft due jobs in 1 partition: batch\.\nThe next may go now\.\n$/,
+  );
+});
+
 test("take: exit code 0 with the tokens, 1 without", async (t) => {
   const { cli } = await world(t);
   t.like(await cli("take", ...FETCH, "--gate", "throttle", "--key", "ep9"), { code: 0 });

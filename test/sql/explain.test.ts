@@ -59,6 +59,16 @@ test("throttled: the gate, the tokens and the next time", async (t) => {
   );
 });
 
+test("a rate of 0 leaves no tokens, however many the bucket had", async (t) => {
+  const world = await engine(t, { gates: [throttle(5, { per: 60, scope: "policy", name: "partner" })] });
+  await world.pool.query(`select dispatch_policy.set_limit('p', 'partner', '{"rate": 0}', by => 'ana')`);
+  const [id] = await world.stage("a");
+  t.is(await world.passes(), 0);
+  const it = await explain(world, id!);
+  t.like(it, { reason: "rate_zero", gate: "partner", next_at: null });
+  t.like(it.gates[0], { lacks: true, free: 0, source: "override" });
+});
+
 test("throttled by a sliding window: the next time is when enough has left it", async (t) => {
   const { world, id } = await waiting(t, [sliding(1, { per: 100, scope: "policy", name: "window" })]);
   const it = await explain(world, id);
@@ -117,6 +127,18 @@ test("a limit that somebody set: who, why and until when", async (t) => {
   t.is(it.gate, "account", "of two gates without room, the one that a pass would name");
   await world.pool.query(`select dispatch_policy.set_limit('p', 'account', '{"max": 0}', by => 'ana')`);
   t.is((await explain(world, id)).gates[0].reason, "max_zero");
+});
+
+test("a partition that no router has seen waits as well, and is not unknown", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const [id] = await world.stage("a");
+  const it = await explain(world, { partition: "a" });
+  t.like(it, { state: "waiting", id, partition: "a", policy: "p", reason: null, gates: [], ticked_by: null });
+  t.regex(it.sentence, /^Nothing holds it back: .* No live worker runs the loop/);
+  t.like(await explain(world, { partition: "b" }), { state: "unknown" });
+  await world.pool.query("select dispatch_policy.pause('p', by => 'ana')");
+  for (const asked of [id!, { partition: "a" }])
+    t.like(await explain(world, asked), { reason: "paused", stop: { what: "policy", by: "ana" } });
 });
 
 test("paused, and by whom: the policy, or the partition", async (t) => {

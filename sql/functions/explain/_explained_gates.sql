@@ -23,7 +23,7 @@ begin
         'since', case when isfinite(o.from_at) then o.from_at else o.set_at end,
         'until', nullif(o.until_at, 'infinity')) end,
       'used', case when n.tokens is null then n.in_flight + n.ending else greatest(n.capacity - n.tokens, 0) end,
-      'free', case when n.tokens is not null then greatest(n.tokens, 0) when n.cap is not null then n.slots end,
+      'free', case when n.rate <= 0 then 0 when n.tokens is not null then greatest(n.tokens, 0) when n.cap is not null then n.slots end,
       'lacks', k.lacks,
       'reason', case when k.lacks then k.reason end,
       'next_at', case when k.lacks and n.tokens is not null and n.rate > 0 then

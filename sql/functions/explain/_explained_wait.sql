@@ -11,12 +11,14 @@ declare
   v_lack jsonb;
   v_reason text;
   v_next timestamptz;
-  v_stop jsonb := :DISPATCH_POLICY_SCHEMA._stop_of(p_partition);
+  v_stop jsonb;
 begin
   select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
   where p.id = coalesce((p_partition).policy_id, (
     select t.policy_id from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
     where t.task_identifier = (p_job).task_identifier));
+  p_partition.policy_id := v_policy.id;   -- its pause counts also before the router has made the partition
+  v_stop := :DISPATCH_POLICY_SCHEMA._stop_of(p_partition);
   if (p_partition).id is not null then
     v_gates := :DISPATCH_POLICY_SCHEMA._explained_gates(v_policy, p_partition, (p_job).cost, p_now);
   else

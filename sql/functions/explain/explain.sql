@@ -23,6 +23,7 @@ declare
   v_it jsonb;
   v_job :DISPATCH_POLICY_SCHEMA._private_staged_jobs;
   v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
+  v_partition_id uuid;
   v_stop jsonb;
 begin
   if (explain.id is null) = (explain.policy is null or explain.partition is null) then
@@ -38,16 +39,17 @@ begin
     end if;
     select q.* into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_job.partition_id;
   else
-    select q.* into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions q
-    where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(
+    v_partition_id := :DISPATCH_POLICY_SCHEMA._partition_id(
       (:DISPATCH_POLICY_SCHEMA._policy(explain.policy)).name, explain.partition);
+    select q.* into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_partition_id;
+    -- before the router has made a partition, its jobs are there already
     select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.partition_id = v_partition.id and s.due order by s.priority, s.run_at, s.id limit 1;
+    where s.partition_id = v_partition_id and s.due order by s.priority, s.run_at, s.id limit 1;
     if v_job.id is null then
       select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.partition_id = v_partition.id and not s.due order by coalesce(s.retry_at, s.run_at) limit 1;
+      where s.partition_id = v_partition_id and not s.due order by coalesce(s.retry_at, s.run_at) limit 1;
     end if;
-    if v_partition.id is null then
+    if v_partition.id is null and v_job.id is null then
       v_it := '{"state": "unknown"}';
     elsif v_job.id is null then
       v_stop := :DISPATCH_POLICY_SCHEMA._stop_of(v_partition);
