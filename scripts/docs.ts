@@ -1,6 +1,15 @@
-// npm run docs: writes docs/options.md from the docstrings of the option types.
+// npm run docs: writes docs/options.md from the docstrings of the option types, and docs/views.md from the comments of the
+// views in a database of its own.
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { testDatabase } from "../test/helpers/database.ts";
 import { optionsPage } from "./docs/options.ts";
+import { columnsOfViews, viewsPage } from "./docs/views.ts";
 
-writeFileSync(fileURLToPath(new URL("../docs/options.md", import.meta.url)), optionsPage());
+const { pool, drop } = await testDatabase();
+const views = await columnsOfViews(pool).finally(drop);
+for (const [page, text] of [
+  ["options", optionsPage()],
+  ["views", viewsPage(views)],
+] as const)
+  writeFileSync(fileURLToPath(new URL(`../docs/${page}.md`, import.meta.url)), text);

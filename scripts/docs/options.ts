@@ -6,6 +6,7 @@ import { CONCURRENCY } from "../../src/gates/concurrency.ts";
 import type { GateAnatomy } from "../../src/gates/gate.ts";
 import { THROTTLE } from "../../src/gates/throttle.ts";
 import { type Member, membersOf } from "./members.ts";
+import { rows } from "./table.ts";
 
 export const PRESET = membersOf("src/settings.ts", "DispatchPolicyOptions");
 export const POLICY = membersOf("src/policy/options.ts", "PolicyOptions");
@@ -219,10 +220,4 @@ export function literal(fallback: string | undefined): unknown {
 
 function code(text: string): string {
   return `\`${text}\``;
-}
-
-function rows(head: readonly string[], body: readonly (readonly string[])[]): string {
-  const line = (row: readonly string[]) =>
-    `| ${row.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  return [line(head), `|${"---|".repeat(head.length)}`, ...body.map(line)].join("\n");
 }

@@ -1,0 +1,59 @@
+// docs/views.md: every view with its columns, their types and what they mean, as the database says it.
+import type pg from "pg";
+import { rows } from "./table.ts";
+
+export interface Column {
+  readonly view: string;
+  readonly about: string;
+  readonly column: string;
+  readonly type: string;
+  readonly meaning: string;
+}
+
+/** The columns of all views, by view and place. */
+export async function columnsOfViews(pool: pg.Pool): Promise<readonly Column[]> {
+  const { rows: found } = await pool.query<Column>(`
+    select c.relname as view, obj_description(c.oid, 'pg_class') as about, a.attname as column,
+      format_type(a.atttypid, a.atttypmod) as type, col_description(c.oid, a.attnum) as meaning
+    from pg_class c
+    join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+    where c.relnamespace = 'dispatch_policy'::regnamespace and c.relkind = 'v'
+    order by c.relname collate "C", a.attnum`);
+  return found;
+}
+
+/** The whole page. */
+export function viewsPage(columns: readonly Column[]): string {
+  const byView = Map.groupBy(columns, ({ view }) => view);
+  const views = [...byView].map(([view, its]) => ({ view, about: (its[0] as Column).about, columns: its }));
+  return `# Views
+
+This page is generated from the comments in \`sql/views\` by \`npm run docs\`. Do not edit it. In psql, \`\\d+ dispatch_policy.partitions\` says the same of one view.
+
+${rows(
+  ["view", "shows"],
+  views.map(({ view, about }) => [`[\`${view}\`](#${view})`, firstSentence(about)]),
+)}
+
+- The views are in the schema \`dispatch_policy\`, or in the one that the preset's \`schema\` names. Their columns are public. Tables named \`_private_…\` may change.
+- In TypeScript, \`utils.partitions()\`, \`utils.jobs()\`, \`utils.status()\` and \`utils.limits()\` read them, with names such as \`inFlight\` for \`in_flight\`.
+- \`infinity\` is a time that never comes, \`-infinity\` one that is always over. TypeScript has null for both.
+- The [glossary](engine.md#one-word-for-each-thing) explains words such as staged job, in flight, pass and slot.
+
+${views.map(({ view, about, columns: its }) => section(view, about, its)).join("\n\n")}
+`;
+}
+
+function firstSentence(text: string): string {
+  return text.split(/(?<=\.) /)[0] as string;
+}
+
+function section(view: string, about: string, columns: readonly Column[]): string {
+  const body = columns.map(({ column, type, meaning }) => [`\`${column}\``, SHORT[type] ?? type, meaning]);
+  return `## \`${view}\`\n\n${about}\n\n${rows(["column", "type", "meaning"], body)}`;
+}
+
+const SHORT: Readonly<Record<string, string>> = {
+  "timestamp with time zone": "timestamptz",
+  "double precision": "float8",
+};
