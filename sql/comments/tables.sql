@@ -199,7 +199,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.ready is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.blocked_on is
   'The limiter it waits for. A waiter has work and is neither held nor paused, which a CHECK ensures.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_reason is
-  'Why the last pass left it due jobs; null: it left none. docs/operating.md lists the reasons.';
+  'Why the last pass left it due jobs; null: it left none. docs/reasons.md explains the reasons.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.waiting_since is
   'Since when it has due jobs and none of them was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.in_line_since is
@@ -821,7 +821,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_lack.breadth is
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.kind is 'Kind of the limiter.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.by_tokens is 'True: it lacks tokens. False: it lacks a slot.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.reason is
-  'Why the partition waits for it. docs/operating.md lists the reasons.';
+  'Why the partition waits for it. docs/reasons.md explains the reasons.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_verdict is
   'What a pass decides about a claimed partition, see _verdicts.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.lack is 'The first limiter it waits for. Its fields are null if there is none.';

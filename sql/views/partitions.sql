@@ -55,4 +55,4 @@ comment on column :DISPATCH_POLICY_SCHEMA.partitions.dropped_total is
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.created_at is 'When it was made.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.id is 'A hash of policy and key.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.reason is
-  'Why it waits, pauses and holds included; null: nothing holds it back. docs/operating.md lists the reasons.';
+  'Why it waits, pauses and holds included; null: nothing holds it back. docs/reasons.md explains the reasons.';

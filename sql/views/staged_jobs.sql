@@ -39,4 +39,4 @@ comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.error is 'Why it was set a
 comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.failures is 'How many times it was set aside.';
 comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.retry_at is 'When a job that was set aside is tried again.';
 comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.reason is
-  'Why it waits; null: nothing holds it back. docs/operating.md lists the reasons.';
+  'Why it waits; null: nothing holds it back. docs/reasons.md explains the reasons.';

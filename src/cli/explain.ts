@@ -3,7 +3,7 @@ import type { PartitionTarget } from "../operate/targets.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
-import { say, sayJson } from "./output/say.ts";
+import { say, sayJson, tell } from "./output/say.ts";
 import { visible, wrapped } from "./output/table.ts";
 import { atTime, fromNow, grouped } from "./output/words.ts";
 
@@ -29,7 +29,7 @@ export const command = defineCommand({
     return looks(values, async (context) => {
       const it = await ask(context, target);
       if (values.json) sayJson(it);
-      else say(inLines(it).join("\n"));
+      else sayWith(it);
       return it.state === "unknown" ? EXIT.nothing : EXIT.done;
     });
   },
@@ -44,8 +44,15 @@ function targetOf(
   throw new UsageError("give one job's id, or --policy NAME and --partition KEY");
 }
 
+/** The answer, and where more is written about it. Both files are in the package. */
+function sayWith(it: Answer): void {
+  say(inLines(it).join("\n"));
+  if (it.reason) tell(`More: docs/reasons.md#${it.reason}`);
+  else if (it.tickedBy === null) tell("More: docs/health.md#nobody-ticks");
+}
+
 function inLines(it: Answer): string[] {
-  const what = it.state === "waiting" || it.state === "idle" ? "" : ` ${it.id}`;
+  const what = it.state === "waiting" || it.id === undefined ? "" : ` ${it.id}`;
   const head = [
     `${it.partition ? `${it.policy}/${it.partition}` : (it.policy ?? "")}${what}`.trim(),
     it.state,

@@ -21,7 +21,7 @@ const REASONS_OF_NO_KIND = [
   "waiting_key",
 ] as const;
 
-/** Why a job or partition waits, from a closed list. docs/operating.md explains each reason. */
+/** Why a job or partition waits, from a closed list. docs/reasons.md explains each, under its own name. */
 export type Reason = `${CapKind}_full` | (typeof REASONS_OF_NO_KIND)[number];
 
 export const REASONS: readonly Reason[] = [

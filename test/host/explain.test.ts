@@ -47,6 +47,7 @@ test("by the job's id or by its partition: the reason, the sentence, each gate a
   t.regex(slot!, new RegExp(`^ {6}job ${holder} of a since `));
   const partition = await explain(url, "--policy", "work", "--partition", "b");
   t.is(partition.stdout.split("\n")[0], "work/b  waiting  concurrency_full");
+  t.is(partition.stderr, "More: docs/reasons.md#concurrency_full\n");
 });
 
 test("--json prints what the utils return, of one moment", async (t) => {
@@ -59,11 +60,22 @@ test("--json prints what the utils return, of one moment", async (t) => {
   }
 });
 
+test("if nothing but a tick is missing, it names the page about that", async (t) => {
+  const { url, utils } = await world(t);
+  await utils.addJobs([{ identifier: "work", payload: { k: "d" } }]);
+  const waiting = await explain(url, "--policy", "work", "--partition", "d");
+  t.regex(waiting.stdout, /Nothing holds it back/);
+  t.is(waiting.stderr, "More: docs/health.md#nobody-ticks\n");
+});
+
 test("what it cannot answer: an unknown job matches nothing, a wrong call and an unknown policy fail", async (t) => {
   const { url } = await world(t);
   const unknown = await explain(url, "999999");
   t.like(unknown, { code: 3, stderr: "" });
   t.regex(unknown.stdout, /unknown\nNothing is known of it/);
+  const never = await explain(url, "--policy", "work", "--partition", "never");
+  t.like(never, { code: 3, stderr: "" });
+  t.regex(never.stdout, /^work\/never {2}unknown\n/);
   t.regex((await explain(url)).stderr, /give one job's id, or --policy NAME and --partition KEY/);
   t.regex((await explain(url, "--policy", "nope", "--partition", "a")).stderr, /unknown policy "?nope/i);
 });

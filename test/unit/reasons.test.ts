@@ -1,5 +1,4 @@
-// The reasons why jobs wait are the same set in TypeScript, in SQL and in docs/operating.md.
-import { readFileSync } from "node:fs";
+// The reasons why jobs wait are the same set in TypeScript and in SQL. test/pages/reasons.test.ts has those of docs/reasons.md.
 import test from "ava";
 import { sqlFiles } from "../../src/db/sql-files.ts";
 import { CAP_KINDS } from "../../src/gates/index.ts";
@@ -75,11 +74,4 @@ test("explain knows each reason, and has words for it", (t) => {
   const said = matches(sentence, /when '(\w+)' then/g);
   const unsaid = reasons.filter((reason) => !said.includes(reason));
   t.deepEqual(unsaid, CAP_KINDS.map((kind) => `${kind}_full` as const).toSorted());
-});
-
-test("docs/operating.md explains each reason of the list, and no other", (t) => {
-  const page = readFileSync(new URL("../../docs/operating.md", import.meta.url), "utf8");
-  const [, table = ""] = page.split("| reason |");
-  const [rows = ""] = table.split("\n\n");
-  t.deepEqual(matches(rows, /^\| `(\w+)`/gm).toSorted(), reasons);
 });

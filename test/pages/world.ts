@@ -1,0 +1,102 @@
+// The worlds of the pages: a database with policies, jobs that wait, and a worker whose jobs run until the test ends.
+import type { ExecutionContext } from "ava";
+import type { TaskList } from "graphile-worker";
+import type pg from "pg";
+import {
+  type AnyPolicy,
+  definePolicy,
+  makePolicyUtils,
+  type PolicyOptions,
+  type PolicyUtils,
+  type Reason,
+} from "../../src/index.ts";
+import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+import { startWorker, type WorkerOptions } from "../helpers/worker.ts";
+
+export type Fetch = { readonly endpoint: string; readonly account: string };
+
+/** The policy of the pages. */
+export const fetchEndpoint = (
+  options: Omit<PolicyOptions<string, undefined, Fetch>, "partitionBy" | "context">,
+) =>
+  definePolicy("fetch_endpoint", {
+    context: (payload: unknown) => payload as Fetch,
+    partitionBy: "endpoint",
+    ...options,
+  });
+
+/** Jobs of one endpoint. */
+export const fetches = (endpoint: string, count: number, more: { readonly runAt?: Date } = {}) =>
+  Array.from({ length: count }, () => ({
+    identifier: "fetch_endpoint" as const,
+    payload: { endpoint, account: "acme" },
+    ...more,
+  }));
+
+export async function emptyWorld(t: ExecutionContext, policies: readonly AnyPolicy[]) {
+  const database = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
+  t.teardown(() => utils.release());
+  return { ...database, utils, database };
+}
+
+/** Starts a worker on the database. Its jobs run until the test ends, unless `tasks` says otherwise. */
+export async function workerOn(
+  t: ExecutionContext,
+  database: TestDatabase,
+  policies: readonly AnyPolicy[],
+  {
+    slots = 10,
+    tasks = {},
+    preset = {},
+  }: { slots?: number; tasks?: TaskList; preset?: WorkerOptions["preset"] } = {},
+): Promise<void> {
+  const { promise: end, resolve } = Promise.withResolvers<void>();
+  const worker = await startWorker(t, {
+    ...{ policies, database, worker: { concurrentJobs: slots }, preset },
+    tasks: { fetch_endpoint: () => end, ...tasks },
+  });
+  t.teardown(async () => {
+    resolve();
+    await worker.stop();
+  });
+}
+
+/** Waits until a partition waits for this reason, and a worker ticks if one runs. */
+export async function waits(
+  utils: PolicyUtils,
+  partition: string,
+  reason: Reason,
+  ticked = true,
+): Promise<void> {
+  await until(
+    `${partition} waits: ${reason}`,
+    async () => {
+      const it = await utils.explain({ policy: "fetch_endpoint", partition });
+      return it.reason === reason && (!ticked || it.tickedBy !== null);
+    },
+    { seen: async () => (await utils.explain({ policy: "fetch_endpoint", partition })).sentence },
+  );
+}
+
+/** Waits until a worker runs all that was admitted. */
+export async function allRun(pool: pg.Pool): Promise<void> {
+  await until("all that was admitted runs", async () => {
+    const { rows } = await pool.query("select from dispatch_policy.in_flight_jobs where worker_id is null");
+    return rows.length === 0;
+  });
+}
+
+/** Makes jobs in flight older. */
+export async function age(pool: pg.Pool, minutes: number, id?: string): Promise<void> {
+  for (const [table, column, key] of [
+    ["graphile_worker._private_jobs", "locked_at", "id"],
+    ["dispatch_policy._private_in_flight_jobs", "admitted_at", "job_id"],
+  ])
+    await pool.query(
+      `update ${table} set ${column} = ${column} - make_interval(mins => $1) where ${key} = coalesce($2, ${key})`,
+      [minutes, id ?? null],
+    );
+}
