@@ -80,6 +80,8 @@ const NIGHTS: Readonly<Record<string, Night>> = {
     await place.utils.pause({ all: true, reason: "incident 12", by: "ana" });
     // a doctor believes for five minutes that a host without worker pools may run the jobs
     await place.pool.query("update dispatch_policy._private_limiters set sampled_at = '-infinity'");
+    // and it expects the crontab's tick some minutes after this process began
+    await place.pool.query("update dispatch_policy._private_policies set declared_at = clock_timestamp()");
     return place;
   },
   "The backlog grows: add workers or raise limits?": night(),
