@@ -22,6 +22,7 @@ test("a release waits for a session that looks at the in-flight row: skipped, it
 
 test("two releases of the same job give its slot back once", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
+  await world.waitsLong();
   await world.stage(["a", "a"]);
   await world.passes();
   const [job] = await world.inFlight();
