@@ -1,8 +1,7 @@
 import { parameter } from "../db/engine.ts";
-import { checkPolicy } from "../operate/call.ts";
-import { spelled } from "../operate/rows.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
+import { rowsOf } from "./input/rows.ts";
 import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
 import { table } from "./output/table.ts";
@@ -46,13 +45,10 @@ export const command = defineCommand({
   examples: [['--since "2 hours"', "what has happened tonight"]],
   about: "The newest stand first. --json has the details of each call.",
   async run(values) {
-    const { policy = null, partition = null, by = null, since = null, limit = MOST } = values;
-    return looks(values, async ({ engine, withPgClient }) => {
-      const rows = await withPgClient(async (client) => {
-        await checkPolicy(client, engine, policy ?? undefined);
-        return engine.view<object>(client, "audit", WHERE, [policy, partition, by, since, limit]);
-      });
-      const found = rows.map((row) => spelled<Row>(row));
+    const { policy, partition = null, by = null, since = null, limit = MOST } = values;
+    return looks(values, async (context) => {
+      const asked = [policy ?? null, partition, by, since, limit];
+      const found = await rowsOf<Row>(context, "audit", policy, WHERE, asked);
       return answerList(values, found, { table: auditTable, none: "No call matches." });
     });
   },

@@ -1,8 +1,7 @@
 import { parameter } from "../db/engine.ts";
-import { checkPolicy } from "../operate/call.ts";
-import { spelled } from "../operate/rows.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
+import { rowsOf } from "./input/rows.ts";
 import { looks } from "./output/look.ts";
 import { answerList, tell } from "./output/say.ts";
 import { table } from "./output/table.ts";
@@ -47,17 +46,14 @@ export const command = defineCommand({
   examples: [["--policy fetch_endpoint --state failed", "jobs that have failed for good"]],
   about: "They are in the order of their ids. Payloads are not shown.",
   async run(values) {
-    const { policy = null, partition = null, state = null, after = null, limit = MOST } = values;
+    const { policy, partition = null, state = null, after = null, limit = MOST } = values;
     if (state !== null && !STATES.includes(state))
       throw new UsageError(`--state must be ${STATES.join(", ")}, got ${JSON.stringify(state)}`);
     if (after !== null && !/^\d{1,18}$/.test(after))
       throw new UsageError(`--after must be the id of a job, got ${JSON.stringify(after)}`);
-    return looks(values, async ({ engine, withPgClient }) => {
-      const rows = await withPgClient(async (client) => {
-        await checkPolicy(client, engine, policy ?? undefined);
-        return engine.view<object>(client, "jobs", WHERE, [policy, partition, state, after, limit]);
-      });
-      const found = rows.map((row) => spelled<Row>(row));
+    return looks(values, async (context) => {
+      const asked = [policy ?? null, partition, state, after, limit];
+      const found = await rowsOf<Row>(context, "jobs", policy, WHERE, asked);
       const exit = answerList(values, found, { table: jobTable, none: "No job matches." });
       if (found.length >= limit) tell(`For more, add --after ${found.at(-1)?.id}`);
       return exit;

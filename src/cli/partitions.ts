@@ -1,6 +1,6 @@
 import { type PartitionStatus, partitions } from "../operate/look.ts";
 import { defineCommand } from "./command.ts";
-import { LOOK, page } from "./input/options.ts";
+import { LOOK, ONLY_POLICY, page } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { answerList, tell } from "./output/say.ts";
 import { table, visible } from "./output/table.ts";
@@ -11,7 +11,7 @@ const MOST = 50;
 /** What waits in each partition, and why. */
 export const command = defineCommand({
   options: {
-    policy: { kind: "text", meaning: "only this policy", default: "all" },
+    ...ONLY_POLICY,
     search: { kind: "text", meaning: "only keys that contain this", default: "all" },
     after: {
       kind: "text",

@@ -1,10 +1,9 @@
 import { parameter } from "../db/engine.ts";
 import type { ResolvedValues } from "../gates/index.ts";
-import { checkPolicy } from "../operate/call.ts";
-import { spelled } from "../operate/rows.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
 import { defineCommand } from "./command.ts";
-import { LOOK } from "./input/options.ts";
+import { LOOK, ONLY_POLICY } from "./input/options.ts";
+import { rowsOf } from "./input/rows.ts";
 import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
 import { visible } from "./output/table.ts";
@@ -26,19 +25,16 @@ interface Row {
 }
 
 const ASKED = parameter(1, "text");
+const WHERE = `where ${ASKED} is null or policy = ${ASKED} order by policy`;
 
 /** Each policy with its gates. */
 export const command = defineCommand({
-  options: { policy: { kind: "text", meaning: "only this policy", default: "all" }, ...LOOK },
+  options: { ...ONLY_POLICY, ...LOOK },
   examples: [["--policy fetch_endpoint --json", "its whole definition"]],
   async run(values) {
-    return looks(values, async ({ engine, withPgClient }) => {
-      const rows = await withPgClient(async (client) => {
-        await checkPolicy(client, engine, values.policy);
-        const where = `where ${ASKED} is null or policy = ${ASKED} order by policy`;
-        return engine.view<object>(client, "policies", where, [values.policy ?? null]);
-      });
-      const found = rows.map((row) => spelled<Row>(row));
+    const { policy } = values;
+    return looks(values, async (context) => {
+      const found = await rowsOf<Row>(context, "policies", policy, WHERE, [policy ?? null]);
       return answerList(values, found, {
         table: () => found.map(inLines).join("\n\n"),
         none: "No policy was declared.",

@@ -3,7 +3,7 @@ import { tick } from "../operate/tick.ts";
 import { makeRegistry } from "../policy/registry.ts";
 import { readSettings } from "../settings.ts";
 import { defineCommand, EXIT } from "./command.ts";
-import { JSON_OPTION } from "./input/options.ts";
+import { JSON_OPTION, ONLY_POLICY } from "./input/options.ts";
 import { changing } from "./input/place.ts";
 import { say, sayJson, tell } from "./output/say.ts";
 import { fromNow, inWords, some } from "./output/words.ts";
@@ -11,7 +11,7 @@ import { fromNow, inWords, some } from "./output/words.ts";
 /** One admission pass. It knows no policies: jobs whose partition needs their code wait for a worker. */
 export const command = defineCommand({
   options: {
-    policy: { kind: "text", meaning: "only this policy", default: "all" },
+    ...ONLY_POLICY,
     shard: { kind: "text", meaning: "only this shard", default: "all" },
     ...JSON_OPTION,
   },

@@ -5,19 +5,14 @@ import { rowsOf, start } from "../helpers/command.ts";
 import { until } from "../helpers/until.ts";
 import { world } from "./world.ts";
 
+const LIMIT = { policy: "fetch_endpoint", gate: "account", key: "acme", set: { max: 2 }, by: "ana" };
 const LOOKS = ["status", "top --once", "policies", "partitions", "jobs", "limits", "audit"].map((line) =>
   line.split(" "),
 );
 
 test("each prints a page of at most 80 columns, without colours, and nothing on stderr that is not words", async (t) => {
   const { cli, utils } = await world(t);
-  await utils.setLimit({
-    policy: "fetch_endpoint",
-    gate: "account",
-    key: "acme",
-    set: { max: 2 },
-    by: "ana",
-  });
+  await utils.setLimit(LIMIT);
   for (const line of LOOKS) {
     const { stdout, code } = await cli(...line);
     t.is(code, 0, line.join(" "));
@@ -31,13 +26,7 @@ test("each prints a page of at most 80 columns, without colours, and nothing on 
 
 test("each prints JSON: an object, or a line for each row, with exact values", async (t) => {
   const { cli, utils, first } = await world(t);
-  await utils.setLimit({
-    policy: "fetch_endpoint",
-    gate: "account",
-    key: "acme",
-    set: { max: 2 },
-    by: "ana",
-  });
+  await utils.setLimit(LIMIT);
   const json = async (...line: string[]) => rowsOf((await cli(...line, "--json")).stdout);
   t.like((await json("status"))[0].policies[0], { policy: "fetch_endpoint", staged: 15, inFlight: 3 });
   const [frame] = await json("top", "--once");

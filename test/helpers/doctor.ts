@@ -21,3 +21,11 @@ export async function patient(t: ExecutionContext, policies: readonly AnyPolicy[
   };
   return { ...database, utils, findings, session };
 }
+
+/**
+ * As if this process had begun just now. A doctor expects the crontab's tick some minutes after that, and a test's process may
+ * be older.
+ */
+export async function beginsNow(pool: pg.Pool): Promise<void> {
+  await pool.query("update dispatch_policy._private_policies set declared_at = clock_timestamp()");
+}

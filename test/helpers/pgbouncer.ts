@@ -1,28 +1,17 @@
 // PgBouncer in transaction mode before the test's server, where the program is installed.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { accessSync, chownSync, constants, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { chownSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import type { ExecutionContext } from "ava";
 import pg from "pg";
+import { findProgram, freePort } from "./program.ts";
 import { until } from "./until.ts";
 
 /** PGBOUNCER, else the first on PATH, or where Debian puts it; undefined: not installed. */
 export function findPgBouncer(): string | undefined {
-  if (process.env.PGBOUNCER) return process.env.PGBOUNCER;
-  const folders = [...(process.env.PATH ?? "").split(path.delimiter), "/usr/sbin"];
-  return folders.map((folder) => path.join(folder, "pgbouncer")).find(isExecutable);
-}
-
-function isExecutable(file: string): boolean {
-  try {
-    accessSync(file, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
+  return process.env.PGBOUNCER || findProgram("pgbouncer", ["/usr/sbin"]);
 }
 
 /**
@@ -86,13 +75,4 @@ ${more}
 /** PgBouncer refuses to run as root. */
 function unprivileged(): { uid: number; gid: number } | undefined {
   return process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined;
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -1,13 +1,11 @@
 // Metrics: from SQL, through utils, the handler and the command, with a real worker.
 
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import test from "ava";
 import { definePolicy, makePolicyUtils, metricsHandler } from "../../src/index.ts";
 import { METRICS, PREFIX } from "../../src/metrics/catalogue.ts";
 import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { serve } from "../helpers/serve.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
@@ -164,13 +162,6 @@ test("Node's http server serves them", async (t) => {
   const { pool } = await testDatabase(t);
   const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
   t.teardown(() => utils.release());
-  const handler = metricsHandler(utils);
-  const server = createServer(async ({ method = "GET" }, response) => {
-    const answer = await handler({ method });
-    response.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text());
-  }).listen(0, "127.0.0.1");
-  t.teardown(() => server.close());
-  await once(server, "listening");
-  const text = await (await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`)).text();
+  const text = await (await fetch(`http://${await serve(t, metricsHandler(utils))}/`)).text();
   t.true(parsed(text).has('policy_info{policy="work",version="0"}'));
 });

@@ -1,9 +1,7 @@
 // The alerts and dashboards of examples/monitoring, by promtool and a real Prometheus where they are installed.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { accessSync, constants, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,29 +10,18 @@ import test, { type ExecutionContext } from "ava";
 import { definePolicy, makePolicyUtils, metricsHandler } from "../../src/index.ts";
 import { METRICS } from "../../src/metrics/catalogue.ts";
 import { testDatabase } from "../helpers/database.ts";
-import { freePort } from "../helpers/pgbouncer.ts";
+import { findProgram, freePort } from "../helpers/program.ts";
+import { serve } from "../helpers/serve.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 
 const FOLDER = fileURLToPath(new URL("../../examples/monitoring/", import.meta.url));
 const read = (file: string) => readFileSync(path.join(FOLDER, file), "utf8");
 
-/** PROMETHEUS_HOME's or the first on PATH; undefined: not installed. */
-function find(program: string): string | undefined {
-  const folders = [process.env.PROMETHEUS_HOME ?? "", ...(process.env.PATH ?? "").split(path.delimiter)];
-  return folders
-    .filter(Boolean)
-    .map((folder) => path.join(folder, program))
-    .find((file) => {
-      try {
-        accessSync(file, constants.X_OK);
-        return true;
-      } catch {
-        return false;
-      }
-    });
-}
-
+/** PROMETHEUS_HOME's, else the first on PATH; undefined: not installed. */
+const { PROMETHEUS_HOME } = process.env;
+const find = (program: string) =>
+  PROMETHEUS_HOME ? path.join(PROMETHEUS_HOME, program) : findProgram(program);
 const promtool = find("promtool");
 const prometheus = find("prometheus");
 const withPrometheus = promtool && prometheus ? test : test.skip;
@@ -109,16 +96,6 @@ withPrometheus("a real Prometheus scrapes the figures, and fires when no worker 
     [],
   );
 });
-
-async function serve(t: ExecutionContext, handler: ReturnType<typeof metricsHandler>): Promise<string> {
-  const server = createServer(async ({ method = "GET" }, response) => {
-    const answer = await handler({ method });
-    response.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text());
-  }).listen(0, "127.0.0.1");
-  t.teardown(() => server.close());
-  await once(server, "listening");
-  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
 
 /** With the example's rules, which do not wait here before they fire. */
 async function startPrometheus(t: ExecutionContext, target: string): Promise<string> {

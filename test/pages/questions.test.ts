@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { makeEngine } from "../../src/db/engine.ts";
 import { POLICIES, world } from "../cli/world.ts";
+import { beginsNow } from "../helpers/doctor.ts";
 import { openPage, type Place } from "../helpers/page.ts";
 import { until } from "../helpers/until.ts";
 import { NO_HEARTBEAT } from "../helpers/worker.ts";
@@ -25,8 +26,7 @@ function night({ before = nothing, after = nothing }: { before?: Arrange; after?
     await waits(place.utils, "ep2", "concurrency_full");
     await allRun(place.pool);
     await after(place);
-    // a doctor expects the crontab's tick some minutes after a policy was declared
-    await place.pool.query("update dispatch_policy._private_policies set declared_at = clock_timestamp()");
+    await beginsNow(place.pool);
     return place;
   };
 }
@@ -80,8 +80,7 @@ const NIGHTS: Readonly<Record<string, Night>> = {
     await place.utils.pause({ all: true, reason: "incident 12", by: "ana" });
     // a doctor believes for five minutes that a host without worker pools may run the jobs
     await place.pool.query("update dispatch_policy._private_limiters set sampled_at = '-infinity'");
-    // and it expects the crontab's tick some minutes after this process began
-    await place.pool.query("update dispatch_policy._private_policies set declared_at = clock_timestamp()");
+    await beginsNow(place.pool);
     return place;
   },
   "The backlog grows: add workers or raise limits?": night(),

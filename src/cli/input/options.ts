@@ -34,6 +34,10 @@ export const POLICY = {
   policy: { kind: "text", required: true, meaning: "the policy" },
 } as const satisfies Options;
 
+export const ONLY_POLICY = {
+  policy: { kind: "text", meaning: "only this policy", default: "all" },
+} as const satisfies Options;
+
 export const TARGET = {
   policy: { kind: "text", meaning: "the policy", default: "none" },
   partition: { kind: "text", meaning: "the key of one of its partitions", default: "the whole policy" },

@@ -47,7 +47,7 @@ async function showFrames(everyMs: number, frame: () => Promise<string>, signal:
     const text = await Promise.race([frame(), quit]);
     if (typeof text !== "string") return;
     process.stdout.write(drawn(text));
-    // a terminal of another size gets its frame at once
+    // a terminal of another size gets its frame at once; both waits reject when the signal ends them
     const resized = once(process.stdout, "resize", { signal }).catch(() => {});
     await Promise.race([resized, delay(everyMs, undefined, { signal }).catch(() => {})]);
   }

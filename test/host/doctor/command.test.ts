@@ -4,7 +4,7 @@ import test from "ava";
 import { ArgumentError, concurrency, definePolicy, throttle } from "../../../src/index.ts";
 import { FINDING_IDS, THRESHOLDS } from "../../../src/operate/doctor/finding.ts";
 import { runCommand } from "../../helpers/command.ts";
-import { patient } from "../../helpers/doctor.ts";
+import { beginsNow, patient } from "../../helpers/doctor.ts";
 import { until } from "../../helpers/until.ts";
 import { startWorker } from "../../helpers/worker.ts";
 
@@ -43,8 +43,7 @@ test("the command prints the worst first, each with what mends it", async (t) =>
   const it = await patient(t);
   await it.utils.addJob("greet", { name: "Ana" } as never);
   await it.utils.pause({ policy: "greet", by: "ana" });
-  // this process may have begun minutes ago: then the crontab should have ticked
-  await it.pool.query("update dispatch_policy._private_policies set declared_at = clock_timestamp()");
+  await beginsNow(it.pool);
   const { code, stdout } = await runCommand(it.url, "doctor");
   t.is(code, 1);
   t.is(

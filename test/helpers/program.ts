@@ -1,0 +1,30 @@
+// Programs of the machine that tests run beside the database.
+import { once } from "node:events";
+import { accessSync, constants } from "node:fs";
+import { createServer } from "node:net";
+import path from "node:path";
+
+/** The first on PATH, else in one of the folders; undefined: not installed. */
+export function findProgram(name: string, folders: readonly string[] = []): string | undefined {
+  return [...(process.env.PATH ?? "").split(path.delimiter), ...folders]
+    .map((folder) => path.join(folder, name))
+    .find(isExecutable);
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, "close");
+  return port;
+}
