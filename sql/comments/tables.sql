@@ -538,7 +538,7 @@ comment on type :DISPATCH_POLICY_SCHEMA._private_spending is 'What a sliding win
 comment on column :DISPATCH_POLICY_SCHEMA._private_spending.at is 'When the last of these tokens were spent.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_spending.cost is 'How many tokens.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_activity is
-  'What passes, the router and releases have done, one row for each time. They append it, and sweeps fold it into _private_minutes and _private_totals.';
+  'What passes, the router and releases have done, one row for each time. They append it, and sweeps fold it into _private_minutes.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.id is 'Order of the rows.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.policy_id is 'Number of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.at is 'When it happened.';
@@ -560,11 +560,12 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_activity.lags is
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.runs is
   'Of each released run whose duration is known: seconds.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_minutes is
-  'What each policy did in each minute. Sweeps write it from _private_activity, and delete rows older than metricsRetention.';
+  'What each policy did in each minute, and in all: the row of the minute -infinity. Sweeps write it from _private_activity, and delete rows of minutes older than metricsRetention.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.policy_id is 'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.minute is 'When the minute began.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.minute is 'When the minute began; -infinity: the totals.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.passes is 'Passes that claimed a partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.pass_seconds is 'How long these took together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.last_pass_at is 'When the last of these passes was; null: there was none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.staged is 'Jobs that came into staging.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.admitted is 'Jobs that were admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.denied is
@@ -582,30 +583,6 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.lag_seconds is 'These
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.runs is
   'How many runs took how long, by bucket. Empty: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.run_seconds is 'These times together.';
-comment on table :DISPATCH_POLICY_SCHEMA._private_totals is
-  'The same of each policy since it was declared first. Sweeps write it with _private_minutes, and nobody deletes it while the policy is there.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.policy_id is 'Number of the policy.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.passes is 'Passes that claimed a partition.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.pass_seconds is 'How long these took together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.staged is 'Jobs that came into staging.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.admitted is 'Jobs that were admitted.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.denied is
-  'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.set_aside is 'Jobs that were set aside.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.dropped is 'Jobs that were dropped.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.succeeded is 'Runs that succeeded and were released.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.failed is 'Runs that failed and were released.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.waits is
-  'How many admitted jobs had waited for how long, by bucket (see _buckets). Empty: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.wait_seconds is 'How long they had waited together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.lags is
-  'How many runs had started how long after their admission, by bucket. Empty: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.lag_seconds is 'These times together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.runs is
-  'How many runs took how long, by bucket. Empty: none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.run_seconds is 'These times together.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_totals.last_pass_at is
-  'When the last pass was that claimed a partition.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_repairs is
   'What sweeps have repaired since the schema was made. Each sweep that repairs something adds to it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_repairs.kind is 'What was repaired, as utils.sweep() names it.';

@@ -417,11 +417,13 @@ create table :DISPATCH_POLICY_SCHEMA._private_activity (
 alter table :DISPATCH_POLICY_SCHEMA._private_activity
   alter column waits set storage external, alter column lags set storage external, alter column runs set storage external;
 
+-- The row of a policy's totals changes with each fold.
 create table :DISPATCH_POLICY_SCHEMA._private_minutes (
   policy_id int not null,
   minute timestamptz not null,
   passes bigint not null,
   pass_seconds float8 not null,
+  last_pass_at timestamptz,
   staged bigint not null,
   admitted bigint not null,
   denied jsonb not null,
@@ -436,14 +438,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_minutes (
   runs bigint[] not null,
   run_seconds float8 not null,
   primary key (policy_id, minute)
-);
-create index minutes_for_collection on :DISPATCH_POLICY_SCHEMA._private_minutes (minute);
-
-create table :DISPATCH_POLICY_SCHEMA._private_totals (
-  like :DISPATCH_POLICY_SCHEMA._private_minutes,
-  primary key (policy_id)
 ) with (fillfactor = 70);
-alter table :DISPATCH_POLICY_SCHEMA._private_totals drop column minute, add column last_pass_at timestamptz;
+create index minutes_for_collection on :DISPATCH_POLICY_SCHEMA._private_minutes (minute);
 
 create table :DISPATCH_POLICY_SCHEMA._private_repairs (
   kind text primary key,

@@ -10,7 +10,8 @@ select p.name as policy, m.minute, m.passes, m.pass_seconds, m.staged, m.admitte
   :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.runs) as run_p50_seconds,
   :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.runs) as run_p95_seconds
 from :DISPATCH_POLICY_SCHEMA._private_minutes m
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = m.policy_id;
+join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = m.policy_id
+where m.minute > '-infinity';   -- that one is the totals
 
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.minute is 'When the minute began. A minute without a row: nothing happened.';

@@ -1,6 +1,6 @@
 import { connected } from "../db/looking.ts";
 import { noEvents } from "../events.ts";
-import { type Repaired, sweepFully } from "../operate/sweep.ts";
+import { type Ages, type Repaired, sweepFully } from "../operate/sweep.ts";
 import { type DispatchPolicyOptions, readSettings } from "../settings.ts";
 import { defineCommand, EXIT } from "./command.ts";
 import { JSON_OPTION } from "./input/options.ts";
@@ -28,7 +28,7 @@ export const command = defineCommand({
   async run(values) {
     const place = await placeOf(values);
     const { repaired } = await inPlace(place, connected, (context) =>
-      sweepFully({ ...context, ...agesOf(place.options), events: noEvents }),
+      sweepFully({ ...context, ages: agesOf(place.options), events: noEvents }),
     );
     if (values.json) sayJson(repaired);
     else {
@@ -44,13 +44,7 @@ export const command = defineCommand({
 const NEVER_MS = 1e6 * 86_400_000;
 
 /** Without the preset nobody knows how long it keeps rows. A default may be shorter, so nothing is deleted then. */
-function agesOf(options: DispatchPolicyOptions | undefined) {
-  if (options === undefined)
-    return {
-      partitionInactiveAfterMs: NEVER_MS,
-      keepAuditForMs: NEVER_MS,
-      metricsRetentionMs: NEVER_MS,
-    };
-  const { partitionInactiveAfterMs, keepAuditForMs, metricsRetentionMs } = readSettings(options);
-  return { partitionInactiveAfterMs, keepAuditForMs, metricsRetentionMs };
+function agesOf(options: DispatchPolicyOptions | undefined): Ages {
+  if (options !== undefined) return readSettings(options);
+  return { partitionInactiveAfterMs: NEVER_MS, keepAuditForMs: NEVER_MS, metricsRetentionMs: NEVER_MS };
 }

@@ -1,6 +1,9 @@
 import { parameter, parameters } from "./parameters.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
+/** Tables whose rows are kept for some time, each with the column that says how old a row is. */
+const TIMES = { audit: "at", minutes: "minute" } as const;
+
 /** A sweep deletes what is no longer used. Each is one call and one transaction. */
 export function collecting({ schema, rows, count }: Statements) {
   return {
@@ -22,9 +25,12 @@ export function collecting({ schema, rows, count }: Statements) {
     collectOverrides: (client: Queryable) =>
       count(client, "_collect_overrides(pg_catalog.clock_timestamp())"),
 
-    collectAudit: (client: Queryable, keptForMs: number) =>
-      count(client, `_collect_audit(pg_catalog.clock_timestamp(), ${parameter(1, "interval")})`, [
-        interval(keptForMs),
-      ]),
+    /** Rows of the audit, or minutes, that are older than this. It may leave some: 0 says that none is left. */
+    collectOld: (client: Queryable, old: keyof typeof TIMES, keptForMs: number) =>
+      count(
+        client,
+        `_collect_old(${parameters("text", "text")}, pg_catalog.clock_timestamp(), ${parameter(3, "interval")})`,
+        [`_private_${old}`, TIMES[old], interval(keptForMs)],
+      ),
   };
 }

@@ -164,15 +164,13 @@ function tickTask(
   pools: Pools,
   { engine, settings, events }: { engine: Engine; settings: Settings; events: EventSink },
 ): Task {
-  const { partitionInactiveAfterMs, keepAuditForMs, metricsRetentionMs } = settings;
-  const ages = { partitionInactiveAfterMs, keepAuditForMs, metricsRetentionMs };
   const task = makeTickTask({
     ...settings,
     engine,
     events,
     async afterwards(withPgClient) {
       const poolId = pools.all()[0]?.poolId;
-      await sweepFully({ withPgClient, engine, events, ...ages, poolId });
+      await sweepFully({ withPgClient, engine, events, ages: settings, poolId });
     },
   });
   return markHandled(task);

@@ -3,17 +3,20 @@ import { sleep } from "../admit/sleeper.ts";
 import type { Engine } from "../db/engine.ts";
 import { inHalves } from "../db/halves.ts";
 import { type EventSink, emit } from "../events.ts";
+import type { Settings } from "../settings.ts";
 
 /** A finished job's own process releases it within moments. A slot that is still occupied after this time needs repair. */
 const GRACE_MS = 1000;
+
+/** After how many milliseconds sweeps delete unused partitions and limiters, audit rows, and minutes. */
+export type Ages = Pick<Settings, "partitionInactiveAfterMs" | "keepAuditForMs" | "metricsRetentionMs">;
 
 export interface SweepContext {
   readonly withPgClient: WithPgClient;
   readonly engine: Engine;
   readonly events: EventSink;
-  readonly partitionInactiveAfterMs: number;
-  readonly keepAuditForMs: number;
-  readonly metricsRetentionMs: number;
+  /** When a sweep deletes what. */
+  readonly ages: Ages;
   /** The worker pool that sweeps. Only a pool that heartbeats itself may judge that others are dead. */
   readonly poolId?: string | undefined;
   /** Cuts the wait for late ends short. Slots that would have been found after it stay for the next sweep. */
@@ -73,8 +76,8 @@ export interface SweepFailure {
 export async function sweepOnce(
   context: SweepContext,
 ): Promise<{ repaired: Repaired; failed: readonly SweepFailure[] }> {
-  const { engine, withPgClient, events, partitionInactiveAfterMs: inactiveAfterMs } = context;
-  const { keepAuditForMs, metricsRetentionMs } = context;
+  const { engine, withPgClient, events } = context;
+  const { partitionInactiveAfterMs: inactiveAfterMs, keepAuditForMs, metricsRetentionMs } = context.ages;
   const repaired: Repaired = { ...NOTHING };
   const failed: SweepFailure[] = [];
   const fails = (step: string, error: unknown) => {
@@ -108,19 +111,15 @@ export async function sweepOnce(
     "unused partitions": () => withPgClient((client) => engine.collectPartitions(client, inactiveAfterMs)),
     "unused limiters": () => withPgClient((client) => engine.collectLimiters(client, inactiveAfterMs)),
     "overrides that are over": () => withPgClient(engine.collectOverrides),
-    "old audit rows": async () => {
-      while ((await withPgClient((client) => engine.collectAudit(client, keepAuditForMs))) > 0);
-    },
+    "old audit rows": () => collectOld(context, "audit", keepAuditForMs),
     activity: () => foldActivity(context),
-    "old minutes": async () => {
-      while ((await withPgClient((client) => engine.collectMinutes(client, metricsRetentionMs))) > 0);
+    "old minutes": () => collectOld(context, "minutes", metricsRetentionMs),
+    "count of repairs": async () => {
+      if (Object.values(repaired).some((n) => n > 0))
+        await withPgClient((client) => engine.countRepairs(client, repaired));
     },
   };
   for (const [step, run] of Object.entries(steps)) await run().catch((error) => fails(step, error));
-  if (Object.values(repaired).some((n) => n > 0))
-    await withPgClient((client) => engine.countRepairs(client, repaired)).catch((error) =>
-      fails("count of repairs", error),
-    );
   emit(events, "dispatchPolicy:sweep", { repaired, failed: failed.map(({ step }) => step) });
   return { repaired, failed };
 }
@@ -149,6 +148,14 @@ export async function foldActivity({
   withPgClient,
 }: Pick<SweepContext, "engine" | "withPgClient">): Promise<void> {
   while ((await withPgClient((client) => engine.foldActivity(client, FOLDED_AT_ONCE))) === FOLDED_AT_ONCE);
+}
+
+async function collectOld(
+  { engine, withPgClient }: SweepContext,
+  old: Parameters<Engine["collectOld"]>[1],
+  keptForMs: number,
+): Promise<void> {
+  while ((await withPgClient((client) => engine.collectOld(client, old, keptForMs))) > 0);
 }
 
 type Fails = (step: string, error: unknown) => void;

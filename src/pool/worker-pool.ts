@@ -121,12 +121,12 @@ function makeParts(context: PoolContext) {
     ...{ withPgClient: forReleases, engine, events, logger },
     ...{ onReleased, rests: !oneShot },
   });
-  const { sweepIntervalMs, partitionInactiveAfterMs, keepAuditForMs, metricsRetentionMs } = settings;
+  const { sweepIntervalMs } = settings;
   const onSwept = () => loops.nudge();
   const sweeper = makeSweeper(
     {
       ...{ withPgClient: forSweeps, engine, events, logger, poolId, registry },
-      ...{ sweepIntervalMs, partitionInactiveAfterMs, keepAuditForMs, metricsRetentionMs, onSwept },
+      ...{ sweepIntervalMs, ages: settings, onSwept },
     },
     life,
   );

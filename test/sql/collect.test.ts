@@ -166,7 +166,8 @@ test("audit rows go by age, oldest first and 10,000 a call", async (t) => {
   await it.pool.query(`insert into dispatch_policy._private_audit (at, verb, reason, matched, changed)
     select now() - interval '90 days' + n * interval '1 hour', 'pause', n, 1, 1
     from generate_series(-10001, 1000) n where n <> 0`);
-  const collect = () => it.number("select dispatch_policy._collect_audit(now(), '90 days')");
+  const collect = () =>
+    it.number("select dispatch_policy._collect_old('_private_audit', 'at', now(), '90 days')");
   const oldest = () => it.number("select min(reason::int) from dispatch_policy.audit");
   t.is(await collect(), 10_000);
   t.is(await oldest(), -1);
@@ -181,7 +182,7 @@ test("two sweeps at once do not wait for each other over audit rows", async (t) 
     select now() - interval '91 days', 'pause', 1, 1 from generate_series(1, 3)`);
   const first = await it.session();
   await first.query("begin");
-  const collect = "select dispatch_policy._collect_audit(now(), '90 days') as n";
+  const collect = "select dispatch_policy._collect_old('_private_audit', 'at', now(), '90 days') as n";
   t.is((await first.query(collect)).rows[0].n, 3);
   t.is(await it.number(collect), 0);
   await first.query("commit");

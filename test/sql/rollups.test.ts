@@ -5,7 +5,7 @@ import { concurrency, type Engine, engine, throttle } from "../helpers/engine.ts
 const fold = (it: Engine, most = 1000) =>
   it.number("select dispatch_policy._fold_activity($1)", [most]) as Promise<number>;
 const totals = async (it: Engine) =>
-  (await it.pool.query("select * from dispatch_policy._private_totals")).rows[0];
+  (await it.pool.query("select * from dispatch_policy._private_minutes where minute = '-infinity'")).rows[0];
 const minutes = async (it: Engine) =>
   (await it.pool.query("select * from dispatch_policy.minutes order by minute")).rows;
 const buckets = async (it: Engine): Promise<number[]> =>
@@ -156,7 +156,9 @@ test("old minutes are collected, and totals stay", async (t) => {
   await it.passes();
   await fold(it);
   const collect = (age: string) =>
-    it.number("select dispatch_policy._collect_minutes(clock_timestamp(), $1)", [age]);
+    it.number("select dispatch_policy._collect_old('_private_minutes', 'minute', clock_timestamp(), $1)", [
+      age,
+    ]);
   t.is(await collect("1 hour"), 0);
   await it.pool.query("update dispatch_policy._private_minutes set minute = minute - interval '2 hours'");
   t.true((await collect("1 hour")) > 0);

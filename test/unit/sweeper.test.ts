@@ -25,9 +25,7 @@ test("a sweep names what it repaired, in words, and has the numbers as the messa
         ...{ withPgClient: ((act: (client: never) => unknown) => act({} as never)) as never },
         ...{
           sweepIntervalMs: 0,
-          partitionInactiveAfterMs: 0,
-          keepAuditForMs: 0,
-          metricsRetentionMs: 6e8,
+          ages: { partitionInactiveAfterMs: 0, keepAuditForMs: 0, metricsRetentionMs: 6e8 },
           onSwept: resolve,
         },
         logger: { warn, info() {}, debug() {} } as never,

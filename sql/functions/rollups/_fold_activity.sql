@@ -1,10 +1,8 @@
 -- Folds up to `p_limit` rows of activity, the oldest first, into their minutes and into the totals. Returns how many rows
--- it has folded. It skips rows that another process is folding.
+-- it has folded. It skips rows that another process is folding. A policy's totals are its row of the minute '-infinity'.
 --
 -- What happened is appended, because passes, routers and releases of many processes would wait for each other at one row a
 -- minute. The lists of times are counted here for the same reason: it costs the pass nothing.
---
--- It is longer than others, because minutes and totals take the same sums, in one statement with the rows that they are of.
 create or replace function :DISPATCH_POLICY_SCHEMA._fold_activity(p_limit int) returns int language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
@@ -55,15 +53,20 @@ begin
     left join listed l on (l.policy_id, l.minute, l.kind) = (s.policy_id, s.minute, 'lags')
     left join listed r on (r.policy_id, r.minute, r.kind) = (s.policy_id, s.minute, 'runs')
   ),
-  in_minutes as (
+  kept as (
     insert into :DISPATCH_POLICY_SCHEMA._private_minutes as m (
-      policy_id, minute, passes, pass_seconds, staged, admitted, denied, set_aside, dropped, succeeded, failed,
+      policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, set_aside, dropped, succeeded, failed,
       waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
-    select f.policy_id, f.minute, f.passes, f.pass_seconds, f.staged, f.admitted, f.denied, f.set_aside, f.dropped,
-      f.succeeded, f.failed, f.waits, f.wait_seconds, f.lags, f.lag_seconds, f.runs, f.run_seconds
-    from folded f order by f.policy_id, f.minute
+    select f.policy_id, coalesce(f.minute, '-infinity'), sum(f.passes), sum(f.pass_seconds), max(f.last_pass_at),
+      sum(f.staged), sum(f.admitted), :DISPATCH_POLICY_SCHEMA._sum_of_denied(f.denied), sum(f.set_aside), sum(f.dropped),
+      sum(f.succeeded), sum(f.failed),
+      :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.waits), sum(f.wait_seconds),
+      :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.lags), sum(f.lag_seconds),
+      :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.runs), sum(f.run_seconds)
+    from folded f group by grouping sets ((f.policy_id, f.minute), (f.policy_id)) order by 1, 2
     on conflict (policy_id, minute) do update set
       passes = m.passes + excluded.passes, pass_seconds = m.pass_seconds + excluded.pass_seconds,
+      last_pass_at = greatest(m.last_pass_at, excluded.last_pass_at),
       staged = m.staged + excluded.staged, admitted = m.admitted + excluded.admitted,
       denied = :DISPATCH_POLICY_SCHEMA._sum_counts(m.denied, excluded.denied),
       set_aside = m.set_aside + excluded.set_aside, dropped = m.dropped + excluded.dropped,
@@ -74,30 +77,6 @@ begin
       lag_seconds = m.lag_seconds + excluded.lag_seconds,
       runs = :DISPATCH_POLICY_SCHEMA._add_counts(m.runs, excluded.runs),
       run_seconds = m.run_seconds + excluded.run_seconds
-  ),
-  in_totals as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_totals as t (
-      policy_id, passes, pass_seconds, staged, admitted, denied, set_aside, dropped, succeeded, failed,
-      waits, wait_seconds, lags, lag_seconds, runs, run_seconds, last_pass_at)
-    select f.policy_id, sum(f.passes), sum(f.pass_seconds), sum(f.staged), sum(f.admitted),
-      :DISPATCH_POLICY_SCHEMA._sum_of_denied(f.denied), sum(f.set_aside), sum(f.dropped), sum(f.succeeded), sum(f.failed),
-      :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.waits), sum(f.wait_seconds),
-      :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.lags), sum(f.lag_seconds),
-      :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.runs), sum(f.run_seconds), max(f.last_pass_at)
-    from folded f group by f.policy_id order by f.policy_id
-    on conflict (policy_id) do update set
-      passes = t.passes + excluded.passes, pass_seconds = t.pass_seconds + excluded.pass_seconds,
-      staged = t.staged + excluded.staged, admitted = t.admitted + excluded.admitted,
-      denied = :DISPATCH_POLICY_SCHEMA._sum_counts(t.denied, excluded.denied),
-      set_aside = t.set_aside + excluded.set_aside, dropped = t.dropped + excluded.dropped,
-      succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
-      waits = :DISPATCH_POLICY_SCHEMA._add_counts(t.waits, excluded.waits),
-      wait_seconds = t.wait_seconds + excluded.wait_seconds,
-      lags = :DISPATCH_POLICY_SCHEMA._add_counts(t.lags, excluded.lags),
-      lag_seconds = t.lag_seconds + excluded.lag_seconds,
-      runs = :DISPATCH_POLICY_SCHEMA._add_counts(t.runs, excluded.runs),
-      run_seconds = t.run_seconds + excluded.run_seconds,
-      last_pass_at = greatest(t.last_pass_at, excluded.last_pass_at)
   )
   select count(*) into v_folded from moved;
   return v_folded;

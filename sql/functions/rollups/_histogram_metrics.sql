@@ -8,7 +8,7 @@ begin
     select p.name as policy, k.name, k.seconds,
       coalesce(nullif(k.counts, '{}'), array_fill(0::bigint, array[cardinality(:DISPATCH_POLICY_SCHEMA._buckets()) + 1])) as counts
     from :DISPATCH_POLICY_SCHEMA._private_policies p
-    join :DISPATCH_POLICY_SCHEMA._private_totals t on t.policy_id = p.id
+    join :DISPATCH_POLICY_SCHEMA._private_minutes t on t.policy_id = p.id and t.minute = '-infinity'
     cross join lateral (
       values ('wait_seconds', t.waits, t.wait_seconds), ('queue_lag_seconds', t.lags, t.lag_seconds),
         ('run_seconds', t.runs, t.run_seconds)

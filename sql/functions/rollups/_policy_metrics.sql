@@ -5,7 +5,7 @@ begin
   return query
   select m.name, jsonb_build_object('policy', p.name) || m.labels, m.value
   from :DISPATCH_POLICY_SCHEMA._private_policies p
-  left join :DISPATCH_POLICY_SCHEMA._private_totals t on t.policy_id = p.id
+  left join :DISPATCH_POLICY_SCHEMA._private_minutes t on t.policy_id = p.id and t.minute = '-infinity'
   cross join lateral (
     values
       ('policy_info', jsonb_build_object('version', p.version::text), 1::float8),

@@ -205,9 +205,7 @@ async function sweepWhole(t: ExecutionContext, world: Engine): Promise<void> {
     ...{ withPgClient: (callback) => callback(world.pool as never), events: noEvents },
     ...{
       engine: makeEngine("dispatch_policy"),
-      partitionInactiveAfterMs: 1e9,
-      keepAuditForMs: 1e9,
-      metricsRetentionMs: 6e8,
+      ages: { partitionInactiveAfterMs: 1e9, keepAuditForMs: 1e9, metricsRetentionMs: 6e8 },
     },
   });
   t.deepEqual(failed, []);

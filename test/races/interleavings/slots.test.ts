@@ -302,7 +302,7 @@ test("a slot that a sweep found overdue is not taken from the job's next attempt
   let found: unknown[] = [];
   const { repaired } = await sweepOnce({
     ...{ withPgClient: (callback) => callback(it.pool as never), events: noEvents },
-    ...{ partitionInactiveAfterMs: 1e9, keepAuditForMs: 1e9, metricsRetentionMs: 6e8 },
+    ages: { partitionInactiveAfterMs: 1e9, keepAuditForMs: 1e9, metricsRetentionMs: 6e8 },
     engine: {
       ...sql,
       // before the sweep releases what it found, the job fails, waits, and runs again
