@@ -1,4 +1,5 @@
 import pg from "pg";
+import { asSent } from "../../src/db/releasing.ts";
 import { testDatabase } from "../../test/helpers/database.ts";
 import { stopAutovacuum } from "../harness/autovacuum.ts";
 import { atEnd } from "../harness/closing.ts";
@@ -114,8 +115,18 @@ export async function makeWorld({
     query("select count(*) as count from dispatch_policy._stage($1, 'replace')", [text]);
   const { route, admit } = ticksOn(client, task);
   const release = async (jobIds: readonly string[]) => {
-    const jobs = JSON.stringify(jobIds.map((job) => ({ job, ok: true, lagMs: 5, retry: null })));
-    return query("select left_ids, may_rest from dispatch_policy._release($1, null)", [jobs]);
+    const ended = {
+      ok: true,
+      lagMs: 5,
+      durationMs: 5,
+      ends: true,
+      attempt: null,
+      admission: null,
+      task,
+      retry: null,
+    };
+    const jobs = asSent(jobIds.map((job) => ({ job, ...ended })));
+    return query("select left_ids, may_rest from dispatch_policy._release($1, null)", [JSON.stringify(jobs)]);
   };
 
   return {

@@ -65,12 +65,50 @@ export function releasing({ schema, first }: Statements) {
         client,
         `select left_ids, may_rest, case when is_recorded then null else ${COMMITS_AT_EASE} end
          from ${schema}._release(${parameters("json")}, null)`,
-        [JSON.stringify(jobs.map(asSent))],
+        [JSON.stringify(asSent(jobs))],
       ),
   };
 }
 
-/** Without `retry` if it is null: for thousands of jobs, each name takes time to write and to read. */
-function asSent({ retry, ...sent }: FinishedJob): object {
+/**
+ * Jobs in a row that ended alike are sent as one entry with lists: for thousands of jobs, an object each takes time to
+ * write and to read. The order is kept, because an adaptive limit goes by it. A retry is an entry of its own.
+ */
+export function asSent(jobs: readonly FinishedJob[]): object[] {
+  const rows: FinishedJob[][] = [];
+  for (const job of jobs) {
+    const row = rows.at(-1);
+    if (row && endedAlike(row[0] as FinishedJob, job)) row.push(job);
+    else rows.push([job]);
+  }
+  return rows.map((row) => (row.length > 1 ? asLists(row) : asObject(row[0] as FinishedJob)));
+}
+
+function endedAlike(a: FinishedJob, b: FinishedJob): boolean {
+  const same = a.ok === b.ok && a.ends === b.ends && a.attempt === b.attempt;
+  return same && a.admission === b.admission && a.task === b.task && a.retry === null && b.retry === null;
+}
+
+/** Without `retry` if it is null: each name takes time as well. */
+function asObject({ retry, ...sent }: FinishedJob): object {
   return retry === null ? sent : { ...sent, retry };
+}
+
+function asLists(alike: readonly FinishedJob[]): object {
+  const { ok, ends, attempt, admission, task } = alike[0] as FinishedJob;
+  return {
+    ...{ ok, ends, attempt, admission, task },
+    jobs: arrayOf(alike.map(({ job }) => job)),
+    lagsMs: arrayOf(alike.map(({ lagMs }) => milliseconds(lagMs))),
+    durationsMs: arrayOf(alike.map(({ durationMs }) => milliseconds(durationMs))),
+  };
+}
+
+function milliseconds(time: number | null | undefined): number | "NULL" {
+  return Number.isFinite(time) ? (time as number) : "NULL";
+}
+
+/** An array of numbers as PostgreSQL reads it. */
+function arrayOf(numbers: readonly (string | number)[]): string {
+  return `{${numbers.join()}}`;
 }

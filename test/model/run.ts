@@ -1,5 +1,6 @@
 // Does the same to the engine and to the model, and compares what both say after each step.
 import type pg from "pg";
+import { asSent } from "../../src/db/releasing.ts";
 import { Engine } from "../helpers/engine.ts";
 import { type Case, gateOf, nameOf, type Step, stepInWords } from "./cases.ts";
 import { capacityOf, type Finish, type Job, limiterName, Model } from "./model.ts";
@@ -389,10 +390,11 @@ class Run {
     );
     const jobIds = new Map(this.#snapshot.inFlight.map(({ job, staged }) => [staged, job]));
     const outcomes = [...finished.values()].map(({ id, ok, lagMs, seconds }) => {
-      return { job: jobIds.get(id), ok, lagMs, durationMs: seconds * 1000 };
+      const ended = { admission: null, attempt: null, retry: null };
+      return { job: jobIds.get(id)!, ok, lagMs, durationMs: seconds * 1000, ...ended };
     });
     await this.#client.query("select dispatch_policy._release($1, $2)", [
-      JSON.stringify(outcomes),
+      JSON.stringify(asSent(outcomes)),
       new Date(this.#now),
     ]);
     this.#model.release([...finished.values()], this.#now);

@@ -29,8 +29,15 @@ declare
       select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null or p.fair_by_work);
 begin
   with locked as materialized (
-    select f.job_id, f.attempt, f.admission, f.policy_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    select f.ctid as ct, f.job_id, f.attempt, f.admission, f.policy_id, f.limiter_ids
+    from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(p_job_ids) order by f.job_id for update
+  ),
+  -- By hash, and once for each list: with "<@" each job of many partitions was compared with the limiters of all.
+  unlocked as materialized (
+    select g.limiter_ids from (select distinct h.limiter_ids from locked h) g
+    where exists (
+      select from unnest(g.limiter_ids) u (id) where (u.id in (select unnest(p_limiter_ids))) is not true)
   ),
   ends as materialized (
     select h.job_id, h.policy_id, f.ok, f.lag_ms, f.duration_ms, f.ordinality,
@@ -47,11 +54,9 @@ begin
   ),
   deleted as (
     delete from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-    where f.job_id = any(array(
-        select h.job_id from locked h where h.job_id not in (select o.job_id from late o)))
-      -- by hash: with "<@" each job of many partitions was compared with the limiters of all
-      and not exists (
-        select from unnest(f.limiter_ids) u (id) where (u.id in (select unnest(p_limiter_ids))) is not true)
+    where f.ctid = any(array(
+      select h.ct from locked h
+      where h.job_id not in (select o.job_id from late o) and h.limiter_ids not in (select u.limiter_ids from unlocked u)))
     returning f.*
   ),
   per_limiter as materialized (
@@ -108,7 +113,7 @@ begin
   )
   select
     array(select h.job_id from locked h
-      where h.job_id not in (select g.job_id from deleted g) and h.job_id not in (select o.job_id from late o)),
+      where h.limiter_ids in (select u.limiter_ids from unlocked u) and h.job_id not in (select o.job_id from late o)),
     (select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(f.limiter, p_now))
       from freed f join notified p on p.id = f.policy_id where f.waited),
     array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g where v_reports),

@@ -9,6 +9,8 @@
 --     "attempt": the attempt that ended (null: whichever has the slot),
 --     "ends": true if Graphile Worker is recording its end at this moment,
 --     "retry": how it is tried again, see _private_retry; null: it ended, or Graphile Worker retries it }
+--     Jobs that share all others may be one object, with "jobs", "lagsMs" and "durationsMs" for the three that differ: each
+--     an array as text, such as '{1,2}'.
 --
 -- A slot belongs to an admission and an attempt, and a release names both, because others may have the slot by now. If a
 -- pool was silent for so long that its job was unlocked, a later attempt has the slot. Then the end of the earlier attempt

@@ -13,8 +13,7 @@ begin
   select p_policy_id, p_now, case when p_began is null then 0 else 1 end,
     coalesce(greatest(extract(epoch from clock_timestamp() - p_began), 0), 0), p_admitted, p_denied, p_set_aside,
     case when p_admitted > 0 then array(
-      select :DISPATCH_POLICY_SCHEMA._seconds(
-        1000 * greatest(extract(epoch from p_now)::float8 - extract(epoch from c.run_at)::float8, 0))
+      select greatest(date_part('epoch', p_now - c.run_at), 0)::real   -- "extract" takes three times as long
       from unnest(p_candidates) c
       where c.chosen and (c.staged_id in (select a.staged_id from unnest(p_admissions) a where a.admitted)) is true)
     else '{}' end;
