@@ -71,7 +71,7 @@ export function releasing({ schema, first }: Statements) {
 }
 
 /**
- * Jobs in a row that ended alike are sent as one entry with lists: for thousands of jobs, an object each takes time to
+ * Jobs in a row that ended alike are sent as one entry with lists. For thousands of jobs, an object each takes time to
  * write and to read. The order is kept, because an adaptive limit goes by it. A retry is an entry of its own.
  */
 export function asSent(jobs: readonly FinishedJob[]): object[] {

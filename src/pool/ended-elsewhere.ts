@@ -6,8 +6,9 @@ import { type EventSink, emit } from "../events.ts";
 import { makePulse } from "./pulse.ts";
 import { makeSuspects } from "./suspects.ts";
 
-/** The most jobs in flight that one look reads. */
-const PAGE = 2000;
+/** The most jobs in flight that one look reads. Mostly none has ended elsewhere, and where many run, each look is felt. */
+const PAGE = 500;
+const PAGE_OFTEN = 2000;
 /** How often it looks while a gate is full, and while jobs keep ending elsewhere. */
 const LOOK_MS = 1000;
 const LOOK_OFTEN_MS = 50;
@@ -61,7 +62,9 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
   async function look(): Promise<LostSlot[]> {
     const asked = [...watched];
     const policies = asked.map(([, { policy }]) => policy);
-    const page = await withPgClient((client) => engine.lookForLost(client, policies, after, PAGE));
+    const page = await withPgClient((client) =>
+      engine.lookForLost(client, policies, after, isOften() ? PAGE_OFTEN : PAGE),
+    );
     if (page.after === "0" && page.next_after === "0") {
       const idle = asked.filter(([, { policy }]) => !page.known.includes(policy));
       // a pass may have found its gates full meanwhile
