@@ -1,4 +1,4 @@
-// npm run bench -- [--quick] [--large | --adoption | --ahead | --backlog | --bloat | --fairness | --limits | --open | --rollout | --soak | --peers] [--only NAME,...] [--json FILE]
+// npm run bench -- [--quick] [--large | --adoption | --ahead | --backlog | --bloat | --estimate | --fairness | --limits | --open | --rollout | --soak | --peers] [--only NAME,...] [--json FILE]
 // Measures this package beside plain Graphile Worker, or beside other job queues; docs/benchmarks.md says how. Exits with 1
 // when something could not be measured; a target that is missed only shows in the table.
 import { writeFileSync } from "node:fs";

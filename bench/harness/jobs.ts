@@ -1,4 +1,4 @@
-import { definePolicy, fixed } from "../../src/index.ts";
+import { type AnyPolicy, definePolicy, fixed } from "../../src/index.ts";
 
 export const TASK = "bench";
 /** Has no policy. */
@@ -87,4 +87,43 @@ export async function inCalls<Item>(
   perCall = PER_CALL,
 ): Promise<void> {
   for (let from = 0; from < items.length; from += perCall) await call(items.slice(from, from + perCall));
+}
+
+export const WAITS = [
+  "own throttle",
+  "own cap",
+  "own cap, mixed",
+  "account's cap",
+  "policy's throttle",
+] as const;
+/** What the jobs of the study "estimate" wait for. */
+export type WaitsFor = (typeof WAITS)[number];
+
+/** Its policy. An account has all tenants, so with `cap` for each of them. */
+export function waitingPolicy(
+  waitsFor: WaitsFor,
+  { rate, cap, tenants, halfLifeMs }: WaitingSize,
+): AnyPolicy {
+  return definePolicy(TASK, {
+    context: (payload) => ({ tenant: (payload as { tenant: string }).tenant }),
+    partitionBy: ({ tenant }) => tenant,
+    fairness: { halfLife: `${halfLifeMs} milliseconds` },
+    gates: ({ throttle, concurrency }) => {
+      if (waitsFor === "own throttle") return [throttle({ rate, per: "1 second" })];
+      if (waitsFor === "policy's throttle")
+        return [throttle({ rate: rate * tenants, per: "1 second", scope: "policy" })];
+      if (waitsFor === "account's cap")
+        return [concurrency({ name: "account", max: cap * tenants, scope: () => "acme" })];
+      return [concurrency({ max: cap })];
+    },
+  });
+}
+
+export interface WaitingSize {
+  readonly tenants: number;
+  /** Jobs a second of each tenant, if a throttle is what they wait for. */
+  readonly rate: number;
+  /** Jobs of each tenant at once, if a cap is. */
+  readonly cap: number;
+  readonly halfLifeMs: number;
 }

@@ -6,12 +6,13 @@ import { ADOPTERS, type Adoption, measureAdoption } from "../studies/adoption.ts
 import { CROWDS, type CrowdWaits, measureAhead, measureCrowd, type Waits } from "../studies/ahead.ts";
 import { type Backlog, measureBacklog } from "../studies/backlog.ts";
 import { type Bloat, measureBloat } from "../studies/bloat.ts";
+import { type Estimated, measureEstimate } from "../studies/estimate.ts";
 import { measureFairness, type Shares } from "../studies/fairness.ts";
 import { measureLimits } from "../studies/limits.ts";
 import { measureOpen } from "../studies/open.ts";
 import { measureRollout, type Rollout } from "../studies/rollout.ts";
 import { measureSoak } from "../studies/soak.ts";
-import { CAP, type FairBy } from "./jobs.ts";
+import { CAP, type FairBy, WAITS } from "./jobs.ts";
 import type { Heard } from "./load.ts";
 import type { SideName } from "./sides.ts";
 import type { Sizes } from "./sizes.ts";
@@ -26,6 +27,7 @@ export const PARTS = {
   ahead,
   backlog,
   bloat,
+  estimate,
   fairness,
   limits,
   open,
@@ -44,6 +46,9 @@ const OPEN_RATIO = 1.5;
 const ADOPTED_WITHIN_S = 30;
 /** Meanwhile each job of another task starts within this. */
 const OTHERS_WITHIN_MS = 1000;
+/** At least so many starts are within what `explain` says, and it says no more than this part of the wait. */
+const INSIDE = 0.8;
+const WIDTH = 0.5;
 const HEARD = ["jobs/s", "started", "p50 ms", "p99 ms"];
 
 async function adoption({ adoption: size }: Sizes): Promise<Part> {
@@ -111,6 +116,41 @@ async function bloat({ bloat: size }: Sizes): Promise<Part> {
   }
   const text = columns([["side", "jobs/s", "tables", "MiB", "dead rows", "autovacuums"], ...rows]);
   return { text, figures: { ...found, settings: size } };
+}
+
+async function estimate({ estimate: size }: Sizes): Promise<Part> {
+  const found: Estimated[] = [];
+  for (const waitsFor of WAITS) {
+    console.error(`# estimate: jobs wait for their ${waitsFor}`);
+    found.push(await measureEstimate(waitsFor, size));
+  }
+  const verdicts = found.map(({ inside, width, wait }) => ({
+    inside: inside >= INSIDE,
+    narrow: width < WIDTH * wait,
+  }));
+  const percent = (part: number) => `${(part * 100).toFixed(1)} %`;
+  const rows = found.map((one, n) => [
+    ...[one.waitsFor, String(one.explained), String(one.estimated)],
+    ...[one.inside, one.early, one.late].map(percent),
+    ...[one.wait, one.width].map(short),
+    ...[(one.width / one.wait).toFixed(2), short(one.took)],
+    ...[verdicts[n]?.inside, verdicts[n]?.narrow].map((is) => met(is === true)),
+  ]);
+  const head = [
+    ...[
+      "waits for",
+      "explained",
+      "estimated",
+      "inside",
+      "early",
+      "late",
+      "wait ms",
+      "width ms",
+      "width / wait",
+    ],
+    ...["took ms", `inside >= ${INSIDE}`, `width < ${WIDTH}`],
+  ];
+  return { text: columns([head, ...rows]), figures: { found, verdicts, settings: size } };
 }
 
 async function fairness({ fairness: size }: Sizes): Promise<Part> {

@@ -2,6 +2,7 @@ import type { AdoptionSize } from "../studies/adoption.ts";
 import type { AheadSize } from "../studies/ahead.ts";
 import type { BacklogSize } from "../studies/backlog.ts";
 import type { BloatSize } from "../studies/bloat.ts";
+import type { EstimateSize } from "../studies/estimate.ts";
 import type { FairnessSize } from "../studies/fairness.ts";
 import type { LimitsSize } from "../studies/limits.ts";
 import type { OpenSize } from "../studies/open.ts";
@@ -25,6 +26,7 @@ export interface Sizes {
   readonly limits: LimitsSize;
   readonly soak: SoakSize;
   readonly bloat: BloatSize;
+  readonly estimate: EstimateSize;
   readonly fairness: FairnessSize;
   readonly open: OpenSize;
   readonly rollout: RolloutSize;
@@ -54,6 +56,10 @@ const FULL: Sizes = {
   bloat: { jobs: 1_000_000, jobsPerCall: 10_000, partitions: 1000, waiting: 50_000 },
   limits: { firstRate: 100, factor: 1.4, mostSteps: 14, secondsPerStep: 10, tenants: 100 },
   soak: { minutes: 30, secondsPerMinute: 60, tenants: 200, part: 0.7 },
+  estimate: {
+    ...{ jobs: 2400, tenants: 4, rate: 15, cap: 3, halfLifeMs: 60_000, jobMs: 200, slots: 24 },
+    ...{ warmUpMs: 6000, samples: 200, everyMs: 70 },
+  },
   fairness: {
     tenants: {
       "long-1": { ms: 2000, jobs: 1500 },
@@ -83,6 +89,7 @@ const QUICK: Sizes = {
   bloat: { ...FULL.bloat, jobs: 50_000 },
   limits: { ...FULL.limits, factor: 2, mostSteps: 7, secondsPerStep: 3 },
   soak: { ...FULL.soak, minutes: 3, secondsPerMinute: 10 },
+  estimate: { ...FULL.estimate, jobs: 1200, warmUpMs: 4000, samples: 60 },
   fairness: { ...FULL.fairness, windows: 4 },
   open: { turns: 3, samples: 20 },
   rollout: { ...FULL.rollout, seconds: 20 },
@@ -108,6 +115,10 @@ const SMALLEST: Sizes = {
   bloat: { jobs: 600, jobsPerCall: 200, partitions: 10, waiting: 300 },
   limits: { firstRate: 20, factor: 2, mostSteps: 2, secondsPerStep: 1, tenants: 10 },
   soak: { minutes: 2, secondsPerMinute: 1, tenants: 10, part: 0.7 },
+  estimate: {
+    ...{ jobs: 80, tenants: 2, rate: 20, cap: 2, halfLifeMs: 60_000, jobMs: 50, slots: 8 },
+    ...{ warmUpMs: 500, samples: 3, everyMs: 10 },
+  },
   fairness: {
     tenants: { long: { ms: 100, jobs: 600 }, short: { ms: 1, jobs: 5000 } },
     ...{ warmUpSeconds: 1, windows: 2, secondsPerWindow: 1 },

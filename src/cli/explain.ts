@@ -5,7 +5,7 @@ import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { say, sayJson, tell } from "./output/say.ts";
 import { visible, wrapped } from "./output/table.ts";
-import { atTime, fromNow, grouped } from "./output/words.ts";
+import { atTime, fromNow, grouped, inWords } from "./output/words.ts";
 
 /** Says why a job, or a partition's next job, waits. */
 export const command = defineCommand({
@@ -59,7 +59,17 @@ function inLines(it: Answer): string[] {
   ];
   if (it.reason) head.push(it.reason);
   const gates = it.gates.flatMap(linesOf).map((line) => wrapped(visible(line), " ".repeat(8)));
-  return [visible(head.join("  ")), wrapped(visible(it.sentence)), ...gates];
+  const expected = expectedOf(it);
+  return [visible(head.join("  ")), wrapped(visible(it.sentence)), ...expected, ...gates];
+}
+
+/** When it is expected to start, or why nobody can tell; no line if it does not wait. Counted by the database's clock. */
+function expectedOf({ asOf, estimate, noEstimate }: Answer): string[] {
+  const say = (line: string) => [wrapped(visible(line), " ".repeat(4))];
+  if (noEstimate) return say(`  start unknown: ${noEstimate}`);
+  if (!estimate) return [];
+  const ends = [estimate.from, estimate.until].map((at) => inWords(at.getTime() - asOf.getTime()));
+  return say(`  start in ${[...new Set(ends)].join(" to ")}, by ${estimate.basis}`);
 }
 
 /** One gate on a line, and a line for each job that occupies a slot of one without room. */

@@ -66,6 +66,14 @@ export interface Place {
   partitionsBefore: number | null;
 }
 
+/** When a waiting job is expected to start. It assumes that the load stays as it was lately. */
+export interface Estimate {
+  from: Date;
+  until: Date;
+  /** What it rests on, in words. */
+  basis: string;
+}
+
 /**
  * Why a job, or a partition's next job, waits.
  *
@@ -93,6 +101,10 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   gates: readonly ExplainedGate[];
   /** Where it stands; null: it does not wait. */
   place: Place | null;
+  /** When it is expected to start; null: it does not wait, or `noEstimate` says why nobody can tell. */
+  estimate: Estimate | null;
+  /** Why there is no estimate, in words; null: there is one, or it does not wait. */
+  noEstimate: string | null;
   /** The live worker pool that runs the loop of its shard; null: none does. Missing unless it waits. */
   tickedBy?: { poolId: string; host: string | null; pid: number | null } | null;
   /** All that in words. */
@@ -153,7 +165,20 @@ const WHERE_ONE = `where policy = ${parameter(1, "text")} and partition = ${para
 /** What the SQL function answers, all of one moment. */
 export type Answer = Pick<
   Explanation,
-  | ("asOf" | "state" | "reason" | "gate" | "nextAt" | "stop" | "gates" | "place" | "tickedBy" | "sentence")
+  | (
+      | "asOf"
+      | "state"
+      | "reason"
+      | "gate"
+      | "nextAt"
+      | "stop"
+      | "gates"
+      | "place"
+      | "estimate"
+      | "noEstimate"
+      | "tickedBy"
+      | "sentence"
+    )
   | ("id" | "jobId" | "policy" | "partition" | "taskIdentifier" | "runAt" | "attempts" | "error")
   | ("startedAt" | "workerId")
 >;

@@ -83,6 +83,20 @@ test("a quiet, a heavy and a double tenant's jobs start beside others, and how s
   t.regex(stdout, /^5\.00 +due at one time .* - .* (met|missed)$/m);
 });
 
+test("starts are held against what explain said", async (t) => {
+  const { stdout, figures } = await smallest(t, "--estimate");
+  const { found, verdicts } = figures.estimate;
+  t.is(found.length, 5);
+  for (const { explained, estimated, without } of found) {
+    const unknown = Object.values<number>(without).reduce((sum, n) => sum + n, 0);
+    t.true(explained > 0);
+    t.is(estimated + unknown, explained);
+  }
+  t.is(found[0].estimated, found[0].explained, "a throttle's tokens are known from the first job on");
+  t.deepEqual(Object.keys(verdicts[0]), ["inside", "narrow"]);
+  t.regex(stdout, /^own throttle .* (met|missed) .* (met|missed)$/m);
+});
+
 test("jobs beside open transactions are held against the same jobs without them", async (t) => {
   const { stdout, figures } = await smallest(t, "--open");
   const { found } = figures.open;

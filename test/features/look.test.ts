@@ -119,7 +119,7 @@ const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus>>({
   ...{ payload: true, error: true, failures: true, retryAt: true },
   ...{ stagedId: true, admittedAt: true, startedAt: true, workerId: true, attempts: true },
   ...{ asOf: true, state: true, gate: true, nextAt: true, stop: true, gates: true, place: true },
-  ...{ tickedBy: true, sentence: true },
+  ...{ estimate: true, noEstimate: true, tickedBy: true, sentence: true },
 });
 
 test("what is looked at has the fields its type says, in camelCase", async (t) => {

@@ -160,6 +160,7 @@ function masked(text: string): string {
   return text
     .replace(/\s+/g, " ")
     .replace(/\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?([+-]\d\d(:?\d\d)?|Z)?/g, "<time>")
+    .replace(/\bstart in [\d.,]+(-[\d.,]+| \w+ to [\d.,]+)? (ms|s|min|h|days)\b/g, "start in <interval>")
     .replace(/\b\d[\d.,]* (ms|s|min|h|days)\b/g, "<duration>")
     .replace(/\b0(\.\d+)? of ([\d.,]+) (tokens|are left)/g, "no token of $2")
     .replace(/\b[1-9]\d*(\.\d+)? of ([\d.,]+) tokens/g, "tokens of $2")

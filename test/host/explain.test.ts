@@ -1,6 +1,6 @@
 // The command that says why a job waits: run as a user runs it, as a role that may only look.
 import test, { type ExecutionContext } from "ava";
-import { concurrency, definePolicy, makePolicyUtils } from "../../src/index.ts";
+import { concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
 import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
@@ -48,6 +48,38 @@ test("by the job's id or by its partition: the reason, the sentence, each gate a
   const partition = await explain(url, "--policy", "work", "--partition", "b");
   t.is(partition.stdout.split("\n")[0], "work/b  waiting  concurrency_full");
   t.is(partition.stderr, "More: docs/reasons.md#concurrency_full\n");
+});
+
+test("when it starts, on a line of its own, or why nobody can tell", async (t) => {
+  const { pool, url } = await testDatabase(t);
+  const slow = definePolicy("slow", {
+    context: (payload) => payload as { k: string },
+    partitionBy: "k",
+    gates: [throttle({ rate: 10, per: "100 seconds" })],
+  });
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [slow], logger: silent });
+  t.teardown(() => utils.release());
+  const jobs = await utils.addJobs(
+    Array.from({ length: 31 }, () => ({ identifier: "slow", payload: { k: "a" } })),
+  );
+  await utils.tick({ policy: "slow" });
+  const id = jobs.at(-1)!.id;
+  t.regex(
+    (await explain(url, id)).stdout,
+    /^ {2}start unknown: neither a loop nor the crontab ticks its policy$/m,
+  );
+  await pool.query("update dispatch_policy._private_policies set crontab_ticked_at = now()");
+  const { stdout, stderr } = await explain(url, id);
+  t.log(stdout);
+  t.regex(
+    stdout,
+    /^ {2}start in 3 min to [45] min, by the tokens of its partition, and a tick each\s+minute$/m,
+    stderr,
+  );
+  t.regex(stdout, /Expected to\s+start\s+in\s+3-[45]\s+min\./);
+  const { asOf, estimate, noEstimate } = await utils.explain({ id });
+  t.is(noEstimate, null);
+  t.true(estimate!.from > asOf && estimate!.until > estimate!.from);
 });
 
 test("--json prints what the utils return, of one moment", async (t) => {

@@ -246,7 +246,10 @@ test("nobody ticks, and who does", async (t) => {
   await world.pool.query("select from dispatch_policy._lease('pool', '{p}', null, '1 minute', true)");
   const led = await explain(world, id!);
   t.deepEqual(led.ticked_by, { pool_id: "pool", host: "host", pid: 7 });
-  t.is(led.sentence, "Nothing holds it back: it goes with one of the next passes.");
+  t.is(
+    led.sentence,
+    "Nothing holds it back: it goes with one of the next passes. Expected to start in 0-500 ms.",
+  );
 });
 
 test("a job that failed: its retry, and for good; one that no policy has, and one that nobody knows", async (t) => {

@@ -40,7 +40,8 @@ begin
     left join :DISPATCH_POLICY_SCHEMA._private_overrides o on o.id = :DISPATCH_POLICY_SCHEMA._override_id_at(
       (p_policy).id, n.gate, n.scope_key, p_now, p_now)
     cross join lateral (
-      select :DISPATCH_POLICY_SCHEMA._lacks_room(
+      -- nobody asks the gates of a policy that is switched off
+      select (p_policy).enabled and :DISPATCH_POLICY_SCHEMA._lacks_room(
           n.slots, n.reserved_for, n.tokens, n.capacity, n.rate, (p_partition).id, p_cost) as lacks,
         :DISPATCH_POLICY_SCHEMA._lack_reason(n.kind, n.tokens, n.rate, n.cap) as reason
     ) k);

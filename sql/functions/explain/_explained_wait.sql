@@ -12,6 +12,8 @@ declare
   v_reason text;
   v_next timestamptz;
   v_stop jsonb;
+  v_ahead record := :DISPATCH_POLICY_SCHEMA._work_ahead(p_job);
+  v_it jsonb;
 begin
   select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
   where p.id = coalesce((p_partition).policy_id, (
@@ -42,7 +44,7 @@ begin
     when 'not_due' then (p_job).run_at
     when v_stop ->> 'reason' then (v_stop ->> 'until')::timestamptz
     when v_lack ->> 'reason' then (v_lack ->> 'next_at')::timestamptz end;
-  return jsonb_build_object(
+  v_it := jsonb_build_object(
     'state', case when (p_job).parked_job_id is null then 'staged' else 'parked' end,
     'id', (p_job).id::text, 'job_id', (p_job).parked_job_id::text, 'policy', v_policy.name, 'partition', v_key,
     'task_identifier', (p_job).task_identifier, 'run_at', (p_job).run_at, 'error', (p_job).error,
@@ -51,12 +53,13 @@ begin
     'next_at', case when isfinite(v_next) then v_next end,
     'stop', v_stop -> 'stop',
     'gates', v_gates,
-    'place', :DISPATCH_POLICY_SCHEMA._place_in_line(p_partition, p_job),
+    'place', :DISPATCH_POLICY_SCHEMA._place_in_line(p_partition, case when (p_job).due then v_ahead.jobs end),
     'ticked_by', (
       select jsonb_build_object('pool_id', w.pool_id, 'host', w.host, 'pid', w.pid)
       from :DISPATCH_POLICY_SCHEMA._private_leases l
       join :DISPATCH_POLICY_SCHEMA._private_workers w on w.pool_id = l.holder
       where l.policy = v_policy.name and l.shard = coalesce((p_partition).shard, 'default') and l.expires_at > p_now
         and w.stale_at > p_now and not w.ended));
+  return v_it || :DISPATCH_POLICY_SCHEMA._estimate(v_it, v_stop, v_ahead, v_policy, p_partition, p_job, p_now);
 end
 $$;

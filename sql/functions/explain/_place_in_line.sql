@@ -4,19 +4,11 @@
 --   partitions_before  partitions that go before its own: of those that are ready, or of those that wait for the same
 --     limiter. 1,000: so many, or more. Null: its partition is neither. As of the last look at each
 create or replace function :DISPATCH_POLICY_SCHEMA._place_in_line(
-  p_partition :DISPATCH_POLICY_SCHEMA._private_partitions, p_job :DISPATCH_POLICY_SCHEMA._private_staged_jobs
+  p_partition :DISPATCH_POLICY_SCHEMA._private_partitions, p_jobs_before int
 ) returns jsonb language plpgsql stable as $$
 declare
-  v_jobs int;
   v_partitions int;
 begin
-  if (p_job).due then
-    select count(*) into v_jobs from (
-      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.partition_id = (p_partition).id and s.due
-        and (s.priority, s.run_at, s.id) < ((p_job).priority, (p_job).run_at, (p_job).id)
-      limit 10000) x;
-  end if;
   if (p_partition).ready then
     select count(*) into v_partitions from (
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
@@ -27,6 +19,6 @@ begin
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.blocked_on = (p_partition).blocked_on and q.fair_key < (p_partition).fair_key limit 1000) x;
   end if;
-  return jsonb_build_object('jobs_before', v_jobs, 'partitions_before', v_partitions);
+  return jsonb_build_object('jobs_before', p_jobs_before, 'partitions_before', v_partitions);
 end
 $$;

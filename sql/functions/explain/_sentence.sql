@@ -46,6 +46,7 @@ begin
           ', the oldest for ' || :DISPATCH_POLICY_SCHEMA._in_words(
             extract(epoch from p_now - (v_oldest ->> 'admitted_at')::timestamptz)::float8)
           || ' (job ' || (v_oldest ->> 'job_id') || ')', '')
+      when (p_it #>> '{place,jobs_before}')::int > 0 then 'Its gates let the next job of its partition go'
       else 'Nothing holds it back: it goes with one of the next passes' end
   end;
   if v_gate ->> 'source' = 'override' then
@@ -55,6 +56,11 @@ begin
   if (p_it #>> '{place,jobs_before}')::int > 0 then
     v_more := v_more || '. ' || case when (p_it #>> '{place,jobs_before}')::int = 1 then '1 job of its partition goes'
       else (p_it #>> '{place,jobs_before}') || ' jobs of its partition go' end || ' before it';
+  end if;
+  if p_it -> 'estimate' <> 'null' then
+    v_more := v_more || '. Expected to start in ' || :DISPATCH_POLICY_SCHEMA._interval_in_words(
+      extract(epoch from (p_it #>> '{estimate,from}')::timestamptz - p_now)::float8,
+      extract(epoch from (p_it #>> '{estimate,until}')::timestamptz - p_now)::float8);
   end if;
   if p_it -> 'ticked_by' = 'null' then
     v_more := v_more || '. No live worker runs the loop of this policy: at most the crontab''s tick admits jobs, once a minute';

@@ -10,6 +10,7 @@
 --   stop        who paused or held it, why and until when; null: nobody
 --   gates       see _explained_gates
 --   place       see _place_in_line
+--   estimate    of a waiting job: when it starts, see _estimate; null: no_estimate says why there is none
 --   ticked_by   the live worker pool that runs the loop of its shard; null: none does
 --   sentence    all that in words
 --
@@ -64,7 +65,7 @@ begin
     end if;
   end if;
   v_it := jsonb_build_object('as_of', v_now, 'reason', null, 'gate', null, 'next_at', null, 'stop', null, 'gates', '[]'::jsonb,
-    'place', null) || v_it;
+    'place', null, 'estimate', null, 'no_estimate', null) || v_it;
   return v_it || jsonb_build_object('sentence', :DISPATCH_POLICY_SCHEMA._sentence(v_it, v_now));
 end
 $$;
