@@ -31,6 +31,27 @@ await world.query(
 const [{ id }] = (await world.query(
   "select s.id from dispatch_policy._private_staged_jobs s order by s.id desc limit 1",
 )) as [{ id: string }];
+// a partition with more jobs than places are counted, and a loop, so that the last one's start is estimated
+await world.stage(jobsOf(Array(20_000).fill("deep")));
+await world.routeAll();
+await world.query(
+  `select dispatch_policy._worker_alive('pool', 1, $1, 'host', 7, '1 hour', '0'),
+     dispatch_policy._lease('pool', $1, null, '1 hour', true)`,
+  [[world.task]],
+);
+await world.query(`update dispatch_policy._private_partitions
+  set decayed_admits = 1000, admitted_total = 1000, decayed_at = clock_timestamp() where key = 'deep'`);
+await world.settle();
+const [{ deep }] = (await world.query(
+  `select s.id as deep from dispatch_policy._private_staged_jobs s
+   join dispatch_policy._private_partitions p on p.id = s.partition_id where p.key = 'deep'
+   order by s.priority desc, s.run_at desc, s.id desc limit 1`,
+)) as [{ deep: string }];
+const [{ explained }] = (await world.query("select dispatch_policy.explain($1) as explained", [deep])) as [
+  { explained: { estimate: object | null; no_estimate: string | null } },
+];
+if (!explained.estimate) throw new Error(`the last of 20,000 jobs has no estimate: ${explained.no_estimate}`);
+
 const QUESTIONS: Record<string, readonly [text: string, values?: unknown[]]> = {
   "partitions, a page": ["select * from dispatch_policy.partitions order by partition limit 50"],
   "partitions, the most staged": ["select * from dispatch_policy.partitions order by staged desc limit 20"],
@@ -44,6 +65,7 @@ const QUESTIONS: Record<string, readonly [text: string, values?: unknown[]]> = {
   "failed jobs": ["select * from dispatch_policy.jobs where state = 'failed' order by id limit 50"],
   metrics: ["select * from dispatch_policy.metrics()"],
   "explain a job": ["select dispatch_policy.explain($1)", [id]],
+  "explain the last of 20,000 jobs": ["select dispatch_policy.explain($1)", [deep]],
   "explain a partition": [
     "select dispatch_policy.explain(policy => $1, partition => $2)",
     [world.task, "p3-77"],
