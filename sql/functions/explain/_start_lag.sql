@@ -1,5 +1,5 @@
 -- How many seconds an admitted job waits in Graphile Worker for a worker slot. By Little's law it spends as long there as
--- the jobs in flight take to end at their pace, and some of it is its own run. 0 if no pace was measured lately.
+-- the jobs in flight take to end at their pace. Some of it is its own run. 0 if no pace was measured lately.
 create or replace function :DISPATCH_POLICY_SCHEMA._start_lag(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_task text, p_now timestamptz
 ) returns float8 language plpgsql stable as $$

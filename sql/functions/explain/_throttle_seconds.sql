@@ -1,4 +1,4 @@
--- In how many seconds after `p_at` a throttle has the tokens for a job: at least, and at most, if only jobs of its own
+-- In how many seconds after `p_at` a throttle has the tokens for a job: at least, and at most. Only jobs of its own
 -- partition spend them. It has refilled, and nobody has spent, until `p_at`. `p_gate` is a gate of _explained_gates.
 --
 -- If nothing is spent before, the gate's `next_at` is exact. A job that costs more than the bucket holds waits for a full

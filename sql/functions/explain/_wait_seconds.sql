@@ -1,5 +1,5 @@
--- In how many seconds after `p_at` a job goes if so many jobs of its partition, of this cost, go before: at least, and at most,
--- with the basis in words. If nobody can tell, `why` says why. `p_it` is what _explained_wait says of the job.
+-- In how many seconds after `p_at` a job goes: at least, and at most, with the basis in words. So many jobs of its
+-- partition, of this cost, go before it. If nobody can tell, `why` says why. `p_it` is what _explained_wait says of the job.
 --
 -- A job goes at the latest of its gates' times. A throttle of its partition alone gives its time by its tokens. Every other
 -- gate depends on other jobs: what all of them let through is the pace at which the partition's jobs went lately. That pace
