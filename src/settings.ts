@@ -103,7 +103,7 @@ export interface DispatchPolicyOptions {
    */
   minTickInterval?: Duration | undefined;
   /**
-   * The longest sleep of a loop that nothing wakes.
+   * The longest sleep of a loop that nothing wakes. The leader in a worker pool looks every 3.5 seconds at the latest.
    * @default "15 seconds"
    */
   loopHeartbeat?: Duration | undefined;

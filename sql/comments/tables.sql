@@ -220,9 +220,9 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.visited is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_priority is
   'Head: the place (priority, run_at, id) from which a pass reads due jobs. It is a lower bound: not above the place of any due job whose arrival is routed. Set too high it starves jobs silently. Routing, _promote and sweeps only lower it; _mark_partitions sets it to the next job.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_run_at is
-  'Second part of the head, see head_priority: a lower bound.';
+  'Second part of the head, see head_priority. By itself it bounds nothing: a due job of a later priority may have an earlier time.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_id is
-  'Third part of the head, see head_priority: a lower bound.';
+  'Third part of the head, see head_priority. By itself it bounds nothing.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_cost is
   'Tokens of the next job, while it waits.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.decayed_admits is
@@ -337,7 +337,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.work is
   'Seconds that its partition was charged for it. Null unless fairness is by work.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admitted_at is 'When it was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.attempt is
-  'The attempt that owns the slots, since a later one started or a sweep unlocked the job. Null: the admitted one.';
+  'The attempt that owns the slots, since its start was recorded or a sweep unlocked the job. Null: the admitted one, whose start nobody recorded.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.pool_id is
   'The worker pool in which that attempt runs, once it does.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.started_at is

@@ -28,8 +28,8 @@ export interface TickLoopContext extends TickContext {
 
 /**
  * Ticks one shard of a policy until nothing more can be admitted. Then it sleeps until the next partition becomes
- * eligible, until somebody nudges it, or for one loop heartbeat. It never polls. It ends by itself once the policy is
- * removed.
+ * eligible, until somebody nudges it, or for `loopHeartbeat` at most. In a worker pool that is endless, because the pool's
+ * heartbeat nudges. It ends by itself once the policy is removed.
  */
 export function startShardLoop(context: TickLoopContext, lead: Lead) {
   const pauses = makePauses(context);

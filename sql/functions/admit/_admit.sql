@@ -7,9 +7,9 @@
 -- If an application's transaction has a limiter locked, only those who use it are stopped. After a short wait their
 -- partitions are put off for a moment, and the others go on in the same pass.
 --
--- Locks: the turn "admit" if it keeps to the ahead bound, partitions, limiters ascending, staged rows, Graphile Worker's
--- job rows, in-flight rows. Partitions and staged rows that are locked are skipped. The order of all is in
--- docs/engine.md.
+-- Locks: the turn "admit" if it keeps to the ahead bound, partitions, staged rows that become due, limiters ascending.
+-- Then staged rows, Graphile Worker's job rows, in-flight rows. Partitions and staged rows that are locked are skipped. In
+-- the second try, limiters come before the rows that become due. The order of all is in docs/engine.md.
 --
 --   p_shard    null: all shards          p_claim    most partitions to look at
 --   p_now      null: the database clock, read after the locks: when it was read before, a wait let a throttle overrun

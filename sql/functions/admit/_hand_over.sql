@@ -60,7 +60,7 @@ begin
     from (
       select array_agg(k.job_id order by k.job_id) as ids from known k where not k.is_newer having count(*) > 0
     ) k
-    cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(k.ids) j   -- changes nothing, and skips those that run
+    cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(k.ids) j   -- writes only updated_at; skips those that run
     where j.attempts > 0 or j.last_error is not null
   ),
   -- If the caller gave no run_at, Graphile Worker gets the time of admission, because it runs jobs by priority and

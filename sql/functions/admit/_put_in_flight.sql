@@ -22,7 +22,7 @@ declare
 begin
   -- Most jobs are new to Graphile Worker. Without "on conflict" 5,000 of them take 18 ms, with it 31.
   if exists (select from unnest(p_admissions) a where a.counted) then
-    with held as materialized (
+    with occupied as materialized (
       select f.job_id, f.limiter_ids, h.limiter_ids as new_ids, m.moves,
         case when m.anew then 0 else f.cost end as paid
       from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
@@ -35,7 +35,7 @@ begin
       order by f.job_id for update of f
     ),
     moving as materialized (
-      select * from held h where h.moves
+      select * from occupied h where h.moves
     ),
     -- the slots that it already occupies are counted again below
     uncounted as (
@@ -49,8 +49,8 @@ begin
     select coalesce(array_agg(h.job_id) filter (where h.moves), '{}'),
       coalesce(array_agg(h.job_id) filter (where not h.moves), '{}'),
       coalesce(array_agg(h.paid) filter (where not h.moves), '{}')
-    into v_moved, v_paying, v_paid from held h;
-    with taken as (
+    into v_moved, v_paying, v_paid from occupied h;
+    with put as (
       insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
         (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
       select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work,
@@ -69,18 +69,18 @@ begin
       returning f.job_id, f.xmax = 0 as fresh
     )
     select coalesce(array_agg(t.job_id) filter (where not t.fresh and t.job_id <> all(v_moved)), '{}') into v_kept
-    from taken t;
+    from put t;
   end if;
-  with holdings as materialized (
+  with occupancies as materialized (
     select h.*, h.job_id not in (select unnest(v_kept)) as new
     from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
   ),
-  taken as (
+  put as (
     insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs
       (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
     select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work,
       p_now
-    from holdings h where not h.counted
+    from occupancies h where not h.counted
   )
   -- by partition, because unnesting the limiters of 5,000 jobs took as long as inserting them
   select array_agg(row(n.partition_id, n.admitted, n.first_job_id, n.jobs, n.cost):::DISPATCH_POLICY_SCHEMA._private_partition_admitted)
@@ -90,7 +90,7 @@ begin
       count(*) filter (where h.new)::int as jobs,
       coalesce(sum(h.cost - coalesce(v_paid[array_position(v_paying, h.job_id)], 0))
         filter (where h.new or h.job_id = any(v_paying)), 0) as cost
-    from holdings h group by h.partition_id
+    from occupancies h group by h.partition_id
   ) n;
   return v_admitted;
 end

@@ -1,5 +1,5 @@
 -- One routing and one admission pass from SQL. Gates alone decide: it does not keep to the ahead bound. Without a policy it
--- ticks every policy in one transaction. (A process that has the package uses one transaction for each.)
+-- ticks every policy in one transaction. (A process that has the package uses one for each step of each policy.)
 --
 --   select * from dispatch_policy.tick('fetch_endpoint');
 create or replace function :DISPATCH_POLICY_SCHEMA.tick(

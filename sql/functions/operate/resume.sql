@@ -11,7 +11,7 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(resume.policy, resume.partition);
   v_known boolean;
-  v_notes int;
+  v_unrouted int;
 begin
   if resume.partition is not null then
     perform :DISPATCH_POLICY_SCHEMA._policy(resume.policy);
@@ -21,7 +21,7 @@ begin
     -- router, which never waits for this: it skips arrivals that are locked.
     delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id;
-    get diagnostics v_notes = row_count;
+    get diagnostics v_unrouted = row_count;
     if not v_known then   -- it may exist by now, and be paused
       perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
     end if;
@@ -37,7 +37,7 @@ begin
         probing = false, probe_job_id = null, failures = 0, failures_since = null
       from target t where q.id = t.id and t.stopped returning 1
     )
-    select (select count(*) from target) + v_notes, (select count(*) from resumed) + v_notes into matched, changed;
+    select (select count(*) from target) + v_unrouted, (select count(*) from resumed) + v_unrouted into matched, changed;
   else
     with target as (select t.id, t.paused_until from :DISPATCH_POLICY_SCHEMA._targets(resume.policy, resume."all") t),
     resumed as (

@@ -45,7 +45,7 @@ as $$
         or case when s.shares
           then l.wake_at > ready.by or (l.wake_at is null and n.tokens >= 1 and n.rate > 0)
           else q.denied_until > ready.by end))
-      -- each pass checks the ahead bound by itself
+      -- each routing step and each heartbeat checks the ahead bound: see _waits_in_vain
       or (not l.by_tokens and l.kind <> 'ahead' and (l.wake_at is null or l.wake_at > p_now + interval '1 second')
         and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
