@@ -1,5 +1,27 @@
-/** This package's events, one for each transition, on Graphile Worker's own emitter. */
+import type { Logger } from "graphile-worker";
+
+/** What each event of a verb has: who did it and why, as the call said, and what came of it, as its result says. */
+type Act = {
+  /** How many policies, partitions, jobs or limiters the target matches. */
+  matched: number;
+  /** How many of them have changed. */
+  changed: number;
+  /** Null: the database user. */
+  by: string | null;
+  reason: string | null;
+};
+
+/** A policy (null: all, or not named) or one of its partitions (null: all, or not named). */
+type Aim = { policy: string | null; partition: string | null };
+
+/** This package's events, one for each transition, on Graphile Worker's own emitter or the one of the option `events`. */
 export type PolicyEventMap = {
+  /**
+   * Jobs of one policy were staged by one call of `addJob` or `addJobs`, or of the helpers of a task, and the call is
+   * committed. `partition` is null if they are of several, or if it is not worked out yet. `count` includes jobs that
+   * replace one of their key, and jobs that `unsafe_dedupe` keeps out.
+   */
+  "dispatchPolicy:stage": { policy: string; partition: string | null; count: number };
   /** One admission pass that claimed at least one partition. */
   "dispatchPolicy:tick": {
     policy: string;
@@ -10,7 +32,7 @@ export type PolicyEventMap = {
     denied: Record<string, number>;
     durationMs: number;
   };
-  /** Jobs handed to Graphile Worker by one pass. */
+  /** Jobs handed to Graphile Worker by one pass, or by one step of the verb `admit`, of which `shard` is null. */
   "dispatchPolicy:admit": { policy: string; shard: string | null; count: number };
   /** Partitions that kept due jobs after a pass, for one reason (see `Reason`). */
   "dispatchPolicy:deny": { policy: string; shard: string | null; reason: string; partitions: number };
@@ -40,6 +62,39 @@ export type PolicyEventMap = {
   "dispatchPolicy:endedElsewhere": { policy: string; count: number };
   /** A sweep ended. Every count is zero in a healthy run. `failed` names the steps that failed. */
   "dispatchPolicy:sweep": { repaired: Record<string, number>; failed: readonly string[] };
+  /** A partition was held: by the verb, by a task's `helpers.dispatchPolicy.hold`, or by a `RetryAfter`. */
+  "dispatchPolicy:hold": Act & {
+    policy: string;
+    partition: string;
+    /** When it ends, if the call gave a time. */
+    until: Date | null;
+    /** Its length in milliseconds, if the call gave that. */
+    forMs: number | null;
+  };
+  /** Admission was stopped. `policy` is null if of every policy. `until` is null if until a `resume`. */
+  "dispatchPolicy:pause": Act & Aim & { until: Date | null };
+  /** A pause or a hold was lifted. `policy` is null if of every policy. */
+  "dispatchPolicy:resume": Act & Aim;
+  /** A limit was set, or cleared: then `set` is null. `key` is null if for every key of the gate. */
+  "dispatchPolicy:limit": Act & {
+    policy: string;
+    gate: string;
+    key: string | null;
+    /** The values by the names of the gate's options, as `setLimit` takes them. */
+    set: Readonly<Record<string, unknown>> | null;
+    /** When it begins. Null: at once. */
+    from: Date | null;
+    /** When it ends. Null: when it is cleared. */
+    until: Date | null;
+  };
+  /** A policy was switched on or off by an operator. */
+  "dispatchPolicy:switch": Act & { policy: string; enabled: boolean };
+  /** Staged jobs were removed by an operator. */
+  "dispatchPolicy:remove": Act & Aim;
+  /** Jobs that had failed for good were brought back, by one step of the verb `retry`. */
+  "dispatchPolicy:retry": Act & Aim;
+  /** The slots of a job in flight were given back by an operator. */
+  "dispatchPolicy:releaseSlots": Act & { jobId: string };
 };
 
 /** The part of an emitter that this package uses. Graphile Worker's WorkerEvents and any EventEmitter have it. */
@@ -47,8 +102,29 @@ export interface EventSink {
   emit(name: string, payload: unknown): boolean;
 }
 
-/** For processes without Graphile Worker's emitter. */
+/** For processes without an emitter. */
 export const noEvents: EventSink = { emit: () => false };
+
+/**
+ * The emitter, but a listener that throws stops nothing: what the event tells has happened. Without this, an `addJob` would
+ * reject although its job is staged, and its caller would add the job again.
+ */
+export function safely(events: unknown, logger: () => Logger): EventSink {
+  if (!events) return noEvents;
+  return {
+    emit(name, payload) {
+      try {
+        return (events as EventSink).emit(name, payload);
+      } catch (error) {
+        const message = error instanceof Error ? error.message : String(error);
+        logger().error(`A listener of ${name} threw an error, which changes nothing here: ${message}`, {
+          error,
+        });
+        return true;
+      }
+    },
+  };
+}
 
 type Listenable = {
   // biome-ignore lint/suspicious/noExplicitAny: Graphile Worker's emitter is typed for its own events only
@@ -72,7 +148,7 @@ export function policyEvents(events: Listenable): {
   };
 }
 
-/** Emits an event. If a listener throws, so does this, as in Graphile Worker. */
+/** Emits an event. */
 export function emit<K extends keyof PolicyEventMap>(
   sink: EventSink,
   name: K,

@@ -128,7 +128,7 @@ ${table(UTILS)}
 
 ${table(LOOP)}
 
-\`wrapTaskList\` takes the preset's \`policies\` and \`schema\`.
+\`wrapTaskList\` takes the preset's \`policies\` and \`schema\`, and \`events\`: the emitter of this package's events, by default none.
 
 ## Crontab
 

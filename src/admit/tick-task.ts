@@ -1,9 +1,10 @@
-import type { Task, WithPgClient } from "graphile-worker";
+import type { Logger, Task, WithPgClient } from "graphile-worker";
 import { checkOptions, show } from "../checks/options.ts";
 import { inTime } from "../db/deadline.ts";
 import { isUnknownPolicy } from "../db/sqlstates.ts";
 import { durationMs, isDuration } from "../duration.ts";
 import { ArgumentError, UnknownPolicyError } from "../errors.ts";
+import { ours } from "../log.ts";
 import { TICK_TASK } from "../policy/job.ts";
 import { sleep } from "./sleeper.ts";
 import { type Pass, type TickContext, type TickRequest, tickOnce } from "./tick.ts";
@@ -12,7 +13,7 @@ export interface TickTaskContext extends Omit<TickContext, "withPgClient" | "log
   readonly tickMaxDurationMs: number;
   readonly minTickIntervalMs: number;
   /** Called after the ticks: a sweep. */
-  readonly afterwards?: (withPgClient: WithPgClient) => Promise<void>;
+  readonly afterwards?: (withPgClient: WithPgClient, logger: Logger) => Promise<void>;
 }
 
 interface TickPayload {
@@ -44,7 +45,8 @@ export function makeTickTask(context: TickTaskContext): Task {
     const options = readPayload(payload);
     const started = performance.now();
     const lasts = options.for === undefined ? 0 : durationMs(options.for as never);
-    const { logger, withPgClient } = helpers;
+    const { withPgClient } = helpers;
+    const logger = ours(helpers.logger);
     const { engine } = context;
     const ticks = { ...context, logger, withPgClient: inTime(engine, withPgClient) };
     let targets = await targetsOf(ticks, options);
@@ -64,7 +66,7 @@ export function makeTickTask(context: TickTaskContext): Task {
       if ((await targetsOf(ticks, options)).every(({ bounded }) => bounded)) break; // loops lead by now
       await sleep(Math.min(nextInMs ?? 1000, left, 1000), helpers.abortSignal);
     } while (performance.now() - started < lasts);
-    await context.afterwards?.(ticks.withPgClient);
+    await context.afterwards?.(ticks.withPgClient, logger);
   };
 }
 

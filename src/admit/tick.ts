@@ -19,8 +19,8 @@ export interface TickContext {
   readonly engine: Engine;
   readonly registry: Registry;
   readonly events: EventSink;
-  /** For jobs that are set aside because their keys cannot be worked out. */
-  readonly logger: Pick<Logger, "warn">;
+  /** For jobs that are set aside, and a line for each pass. */
+  readonly logger: Pick<Logger, "warn" | "debug">;
   readonly partitionBatchSize: number;
 }
 
@@ -93,7 +93,7 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     progress:
       keyed > 0 || routed > 0 || (admission !== null && hasMoved(admission, context.partitionBatchSize)),
   };
-  emitPass(context.events, request, pass, admission?.set_aside ?? 0);
+  reportPass(context, request, pass, admission?.set_aside ?? 0);
   for (const { partition, reason, jobs } of drops)
     emit(context.events, "dispatchPolicy:drop", { policy: request.policy, partition, reason, count: jobs });
   return pass;
@@ -117,8 +117,13 @@ async function consumeDrops({ registry, withPgClient, engine }: TickContext, nam
   return withPgClient((client) => engine.consumeDrops(client, name));
 }
 
-/** One event per transition, with its numbers. */
-function emitPass(events: EventSink, { policy, shard }: TickRequest, pass: Pass, setAside: number): void {
+/** One event per transition, with its numbers, and a line for whoever traces the pass. A pass without work says nothing. */
+function reportPass(
+  { events, logger }: Pick<TickContext, "events" | "logger">,
+  { policy, shard }: TickRequest,
+  pass: Pass,
+  setAside: number,
+): void {
   if (pass.claimed === 0) return;
   const { claimed, admitted, denied, durationMs } = pass;
   emit(events, "dispatchPolicy:tick", { policy, shard, claimed, admitted, denied, durationMs });
@@ -126,7 +131,26 @@ function emitPass(events: EventSink, { policy, shard }: TickRequest, pass: Pass,
   for (const [reason, partitions] of Object.entries(denied)) {
     emit(events, "dispatchPolicy:deny", { policy, shard, reason, partitions });
   }
-  if (setAside > 0) emit(events, "dispatchPolicy:setAside", { policy, count: setAside });
+  logger.debug(sentenceOf({ policy, shard }, pass), { policy, shard, claimed, admitted, denied, durationMs });
+  if (setAside === 0) return;
+  emit(events, "dispatchPolicy:setAside", { policy, count: setAside });
+  logger.warn(
+    `Policy "${policy}" set ${counted(setAside, "job")} aside, because Graphile Worker refused. ` +
+      "They are tried again later. Correct or remove them: staged_jobs.error says what is wrong with each",
+  );
+}
+
+/** "Pass of policy "p", shard a: claimed 3 partitions, admitted 5 jobs, denied 1 partition (throttled: 1), in 4.2 ms". */
+function sentenceOf({ policy, shard }: Pick<TickRequest, "policy" | "shard">, pass: Pass): string {
+  const where = shard === null ? "every shard" : `shard ${shard}`;
+  const denied = Object.entries(pass.denied);
+  const partitions = denied.reduce((sum, [, n]) => sum + n, 0);
+  const why = denied.length > 0 ? ` (${denied.map(([reason, n]) => `${reason}: ${n}`).join(", ")})` : "";
+  return (
+    `Pass of policy "${policy}", ${where}: claimed ${counted(pass.claimed, "partition")}, ` +
+    `admitted ${counted(pass.admitted, "job")}, denied ${counted(partitions, "partition")}${why}, ` +
+    `in ${pass.durationMs.toFixed(1)} ms`
+  );
 }
 
 /** Routes while there is a full batch. Returns how many rows it routed. -1: another router is at work. */

@@ -46,6 +46,11 @@ export const aDate: Rule = {
   accepts: (value) => types.isDate(value) && !Number.isNaN(value.getTime()),
 };
 
+export const anEmitter: Rule = {
+  expects: "an EventEmitter",
+  accepts: (value) => typeof (value as { emit?: unknown } | null)?.emit === "function",
+};
+
 export const aFunction: Rule = { expects: "a function", accepts: (value) => typeof value === "function" };
 
 /** The highest count of jobs that an option accepts. SQL adds to it, and the sum must fit into an integer. */

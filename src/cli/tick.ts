@@ -20,7 +20,7 @@ export const command = defineCommand({
   async run(values) {
     const { policy, shard } = values;
     const { partitionBatchSize } = readSettings({ policies: [] });
-    const logger = { warn: tell };
+    const logger = { warn: tell, debug: () => {} };
     const result = await changing(values, (context) =>
       tick(
         { ...context, registry: makeRegistry([]), events: noEvents, logger, partitionBatchSize },

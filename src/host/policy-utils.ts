@@ -1,12 +1,14 @@
-import type { RunnerOptions, WorkerUtils, WorkerUtilsOptions } from "graphile-worker";
+import type { EventEmitter } from "node:events";
+import type { RunnerOptions, WorkerEvents, WorkerUtils, WorkerUtilsOptions } from "graphile-worker";
 import { makeWorkerUtils } from "graphile-worker";
 import { declarePolicies } from "../admit/declare.ts";
 import type { TickContext } from "../admit/tick.ts";
-import { checkOptions } from "../checks/options.ts";
+import { anEmitter, checkOptions, optional } from "../checks/options.ts";
 import { type Engine, makeEngine } from "../db/engine.ts";
 import { migrate } from "../db/migrate.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
-import { noEvents } from "../events.ts";
+import { type EventSink, safely } from "../events.ts";
+import { ours } from "../log.ts";
 import { admit } from "../operate/admit.ts";
 import { adopt } from "../operate/adopt.ts";
 import { doctor } from "../operate/doctor.ts";
@@ -38,7 +40,9 @@ import type { AddJob, AddJobs, JobSpec } from "../stage/stage.ts";
 import type { AddedJob } from "../stage/staged-job.ts";
 
 /** Graphile Worker's options. `schema` is Graphile Worker's schema, `policySchema` this package's. */
-export type PolicyUtilsOptions = { [K in keyof WorkerUtilsOptions]: WorkerUtilsOptions[K] | undefined } & {
+export type PolicyUtilsOptions = {
+  [K in keyof Omit<WorkerUtilsOptions, "events">]: WorkerUtilsOptions[K] | undefined;
+} & {
   /**
    * The policies that this process knows, and declares. Jobs of other policies in the database are staged as well.
    * @default those of the preset in `preset`, else none
@@ -54,6 +58,12 @@ export type PolicyUtilsOptions = { [K in keyof WorkerUtilsOptions]: WorkerUtilsO
    * @default that of the preset in `preset`, else `DISPATCH_POLICY_SCHEMA` in the environment, else `"dispatch_policy"`
    */
   policySchema?: string | undefined;
+  /**
+   * The emitter of this package's events: what this process stages and changes, and its passes and sweeps. `policyEvents`
+   * types its listeners.
+   * @default `worker.events` of the preset in `preset`, else none
+   */
+  events?: EventEmitter | WorkerEvents | undefined;
 };
 
 /** Graphile Worker's utils, which stage jobs of tasks with a policy, and the verbs of this package. Usable as WorkerUtils. */
@@ -112,8 +122,14 @@ export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<Poli
     const engine = makeEngine(settings.schema);
     const install = () => installSchema(worker, settings, workerSchemaOf(options));
     await install();
-    await declarePolicies(worker.withPgClient, engine, settings, worker.logger);
-    return assemble(worker, engine, settings, install);
+    await declarePolicies(worker.withPgClient, engine, settings, ours(worker.logger));
+    return assemble(
+      worker,
+      engine,
+      settings,
+      install,
+      safely(eventsOf(options), () => ours(worker.logger)),
+    );
   } catch (error) {
     await worker.release();
     throw error;
@@ -180,9 +196,10 @@ const OPTIONS = Object.keys({
   parsedCronItems: true,
 } satisfies Record<keyof PolicyUtilsOptions | keyof RunnerOptions, true>);
 
-/** @throws {ArgumentError} naming an unknown option, and the nearest right one */
+/** @throws {ArgumentError} naming an unknown option and the nearest right one, or `events` if it is no emitter */
 export function checkUtilsOptions(owner: string, options: unknown): void {
   checkOptions(owner, options, OPTIONS);
+  optional(`${owner}: events`, options.events, anEmitter);
 }
 
 /** The settings of a process that adds or operates: its preset's, unless other options replace them. */
@@ -202,36 +219,48 @@ function presetOptions(preset: GraphileConfig.Preset): DispatchPolicyOptions | u
     .find((found) => found !== undefined);
 }
 
-function workerSchemaOf(options: PolicyUtilsOptions): string {
-  const inPreset = (preset: GraphileConfig.Preset): string | undefined =>
-    preset.worker?.schema ??
+/** An option of Graphile Worker in a preset and those it extends. */
+function inPreset<K extends "schema" | "events">(
+  preset: GraphileConfig.Preset,
+  option: K,
+): GraphileConfig.WorkerOptions[K] | undefined {
+  return (
+    preset.worker?.[option] ??
     [...(preset.extends ?? [])]
       .reverse()
-      .map(inPreset)
-      .find((found) => found !== undefined);
+      .map((one) => inPreset(one, option))
+      .find((found) => found !== undefined)
+  );
+}
+
+/** The emitter of a process that adds or operates. */
+export function eventsOf({ events, preset }: PolicyUtilsOptions): EventEmitter | WorkerEvents | undefined {
+  return events ?? inPreset(preset ?? {}, "events");
+}
+
+function workerSchemaOf(options: PolicyUtilsOptions): string {
   return (
     options.schema ??
-    inPreset(options.preset ?? {}) ??
+    inPreset(options.preset ?? {}, "schema") ??
     process.env.GRAPHILE_WORKER_SCHEMA ??
     "graphile_worker"
   );
 }
 
-/** It is long because it is a list: a method a line. */
+/** A method a line. */
 function assemble(
   worker: WorkerUtils,
   engine: Engine,
   settings: Settings,
   install: () => Promise<void>,
+  events: EventSink,
 ): PolicyUtils {
   const { withPgClient } = worker;
   const { registry, partitionBatchSize } = settings;
-  const { logger } = worker;
-  const ticks: TickContext = {
-    ...{ withPgClient, engine, registry, events: noEvents, logger, partitionBatchSize },
-  };
-  const context = { withPgClient, engine };
-  const adder = makeAdder(engine, registry, withPgClient);
+  const logger = ours(worker.logger);
+  const ticks: TickContext = { withPgClient, engine, registry, events, logger, partitionBatchSize };
+  const context = { withPgClient, engine, events };
+  const adder = makeAdder(engine, registry, withPgClient, events);
   let released = false;
   const close = async () => {
     if (released) return;

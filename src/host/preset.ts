@@ -2,8 +2,10 @@ import type { CompiledSharedOptions, Job, Logger, Task } from "graphile-worker";
 import { makeTickTask } from "../admit/tick-task.ts";
 import { type Engine, makeEngine } from "../db/engine.ts";
 import { migrate } from "../db/migrate.ts";
-import type { EventSink } from "../events.ts";
+import { type EventSink, safely } from "../events.ts";
+import { ours } from "../log.ts";
 import { sweepFully } from "../operate/sweep.ts";
+import { warnOfRepairs } from "../pool/repairs.ts";
 import { ticketOf } from "../run/fetched-job.ts";
 import { makeRunningJobs } from "../run/running-jobs.ts";
 import { makeUnadmittedLog } from "../run/unadmitted.ts";
@@ -117,9 +119,9 @@ interface Host {
 
 /** Wires the package to one compiled set of options: wraps its tasks and listens to its events. */
 function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
-  const events = compiled.events as unknown as EventSink;
   const engine = makeEngine(settings.schema);
-  const logger = compiled.logger.scope({ label: "dispatch-policy" });
+  const logger = ours(compiled.logger);
+  const events = safely(compiled.events, () => logger);
   const pools = makePools(compiled, { engine, settings, events, logger });
   const jobs = makeRunningJobs();
   const logUnadmitted = makeUnadmittedLog();
@@ -168,9 +170,10 @@ function tickTask(
     ...settings,
     engine,
     events,
-    async afterwards(withPgClient) {
+    async afterwards(withPgClient, logger) {
       const poolId = pools.all()[0]?.poolId;
-      await sweepFully({ withPgClient, engine, events, ages: settings, poolId });
+      const { repaired } = await sweepFully({ withPgClient, engine, events, ages: settings, poolId });
+      warnOfRepairs(repaired, logger);
     },
   });
   return markHandled(task);

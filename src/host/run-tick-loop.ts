@@ -5,11 +5,13 @@ import { check, type Rule } from "../checks/options.ts";
 import { inTime } from "../db/deadline.ts";
 import { makeEngine } from "../db/engine.ts";
 import { withOwnClient } from "../db/own-connection.ts";
-import { noEvents } from "../events.ts";
+import { safely } from "../events.ts";
+import { ours } from "../log.ts";
 import { checkPolicy } from "../operate/call.ts";
 import { CHANNEL, type Notification, readNotification } from "../pool/notification.ts";
 import {
   checkUtilsOptions,
+  eventsOf,
   makePolicyUtils,
   type PolicyUtilsOptions,
   utilsSettings,
@@ -52,13 +54,14 @@ export async function runTickLoop({ policy, shard, signal, ...options }: RunTick
   const settings = utilsSettings(options);
   const utils = await makePolicyUtils(options);
   try {
-    const { withPgClient, logger } = utils;
+    const { withPgClient } = utils;
+    const logger = ours(utils.logger);
     const engine = makeEngine(settings.schema);
     const context = {
       ...settings,
       withPgClient: inTime(engine, withPgClient),
       engine,
-      events: noEvents,
+      events: safely(eventsOf(options), () => logger),
       logger,
     };
     await withPgClient((client) => checkPolicy(client, engine, policy));
@@ -114,7 +117,7 @@ async function listenUntilLost(
     });
   } catch (error) {
     if (signal.aborted) return;
-    logger.warn(`dispatch-policy: listening failed, trying again: ${(error as Error).message}`, { error });
+    logger.warn(`Listening failed, trying again: ${(error as Error).message}`, { error });
     await sleep(LISTEN_AGAIN_MS, signal);
   }
 }

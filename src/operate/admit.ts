@@ -1,6 +1,6 @@
 import { show } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
-import { call, type OperateContext } from "./call.ts";
+import { call, type OperateContext, told } from "./call.ts";
 import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
 /** How many jobs one step admits. */
@@ -59,6 +59,7 @@ export async function admit(
     total.matched += row.matched;
     total.changed += row.changed;
     total.notDue = row.not_due;
+    if (row.changed > 0) told(context, "dispatchPolicy:admit", { policy, shard: null, count: row.changed });
     left -= step;
     if (row.changed < step) break;
   }

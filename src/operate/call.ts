@@ -3,11 +3,15 @@ import type { Arguments, Engine, Queryable } from "../db/engine.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { BAD_ARGUMENT, IN_USE, UNKNOWN_POLICY } from "../db/sqlstates.ts";
 import { ArgumentError, RemovalError, UnknownPolicyError } from "../errors.ts";
+import { type EventSink, emit, type PolicyEventMap } from "../events.ts";
+import type { Changed, Why } from "./targets.ts";
 
 /** The context of every verb. */
 export interface OperateContext {
   readonly withPgClient: WithPgClient;
   readonly engine: Engine;
+  /** Told of what verbs did. Default: nobody is. */
+  readonly events?: EventSink | undefined;
 }
 
 /** Calls a verb's SQL function. A refusal becomes this package's error, with the database's as its cause. */
@@ -21,6 +25,26 @@ export async function call<T>(
     engine,
   });
   return row as T;
+}
+
+/** Tells listeners of a call that is committed. Its row in the audit says the same. */
+export function told<K extends keyof PolicyEventMap>(
+  { events }: OperateContext,
+  name: K,
+  event: PolicyEventMap[K],
+): void {
+  if (events) emit(events, name, event);
+}
+
+/** The part that the events of verbs share. */
+export function actOf({ matched, changed }: Changed, { by, reason }: Why) {
+  return { matched, changed, by: by ?? null, reason: reason ?? null };
+}
+
+/** The policy or partition that a call named. */
+export function aimOf(options: object) {
+  const { policy, partition } = options as { policy?: string; partition?: string };
+  return { policy: policy ?? null, partition: partition ?? null };
 }
 
 /** @throws {UnknownPolicyError} for a policy that nobody declared; it lists the known ones */

@@ -1,5 +1,5 @@
 import type { Until } from "../policy/policy.ts";
-import { call, type OperateContext } from "./call.ts";
+import { actOf, call, type OperateContext, told } from "./call.ts";
 import { type Changed, checkVerb, endOf, type PartitionTarget, type Why } from "./targets.ts";
 
 /** Documented at {@link Operate.hold}. */
@@ -9,5 +9,9 @@ export async function hold(
 ): Promise<Changed> {
   checkVerb("hold", options, { needs: ["policy", "partition"], takes: ["until", "forMs", "reason", "by"] });
   const { policy, partition, reason, by } = options;
-  return call<Changed>(context, "hold", { policy, partition, ...endOf("hold", options), reason, by });
+  const { until = null, forMs = null } = options;
+  const args = { policy, partition, ...endOf("hold", options), reason, by };
+  const result = await call<Changed>(context, "hold", args);
+  told(context, "dispatchPolicy:hold", { policy, partition, until, forMs, ...actOf(result, options) });
+  return result;
 }

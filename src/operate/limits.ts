@@ -1,7 +1,7 @@
 import { checkOptions, optional, positiveDuration } from "../checks/options.ts";
 import { parameter } from "../db/engine.ts";
 import { type GateOverrides, overridableFields } from "../gates/index.ts";
-import { call, checkPolicy, type OperateContext } from "./call.ts";
+import { actOf, call, checkPolicy, type OperateContext, told } from "./call.ts";
 import { type Changed, checkVerb, type LimiterTarget, type Why } from "./targets.ts";
 
 /** New values for a limit. Those that are left out, or undefined, do not change. */
@@ -30,13 +30,22 @@ export async function setLimit(context: OperateContext, options: SetLimitOptions
     const value = set[option as keyof LimitValues];
     return [column, value === undefined || !toColumn ? value : toColumn(value as never)];
   });
-  return call<Changed>(context, "set_limit", { ...rest, set: JSON.stringify(Object.fromEntries(columns)) });
+  const args = { ...rest, set: JSON.stringify(Object.fromEntries(columns)) };
+  const changed = await call<Changed>(context, "set_limit", args);
+  const { policy, gate, key = null, from = null, until = null } = rest;
+  const limit = { policy, gate, key, set, from, until };
+  told(context, "dispatchPolicy:limit", { ...limit, ...actOf(changed, options) });
+  return changed;
 }
 
 /** Documented at {@link Operate.clearLimit}. */
 export async function clearLimit(context: OperateContext, options: LimiterTarget & Why): Promise<Changed> {
   checkVerb("clearLimit", options, { needs: ["policy", "gate"], takes: ["key", "reason", "by"] });
-  return call<Changed>(context, "clear_limit", { ...options });
+  const cleared = await call<Changed>(context, "clear_limit", { ...options });
+  const { policy, gate, key = null } = options;
+  const limit = { policy, gate, key, set: null, from: null, until: null };
+  told(context, "dispatchPolicy:limit", { ...limit, ...actOf(cleared, options) });
+  return cleared;
 }
 
 /** An override: a row of the view `overrides`. */

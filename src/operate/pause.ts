@@ -1,4 +1,4 @@
-import { call, type OperateContext } from "./call.ts";
+import { actOf, aimOf, call, type OperateContext, told } from "./call.ts";
 import { type Changed, checkTarget, checkVerb, type Target, type Why } from "./targets.ts";
 
 /** The options of `pause`: every policy, a policy or one of its partitions. */
@@ -12,5 +12,8 @@ export type PauseOptions = Target &
 export async function pause(context: OperateContext, options: PauseOptions): Promise<Changed> {
   checkVerb("pause", options, { takes: ["policy", "partition", "all", "until", "reason", "by"] });
   checkTarget("pause", options);
-  return call<Changed>(context, "pause", { ...options });
+  const paused = await call<Changed>(context, "pause", { ...options });
+  const { until = null } = options;
+  told(context, "dispatchPolicy:pause", { ...aimOf(options), until, ...actOf(paused, options) });
+  return paused;
 }

@@ -1,4 +1,4 @@
-import { call, type OperateContext } from "./call.ts";
+import { actOf, call, type OperateContext, told } from "./call.ts";
 import { type Changed, checkVerb, type Why } from "./targets.ts";
 
 /** The options of `releaseSlots`. */
@@ -11,5 +11,7 @@ export type ReleaseSlotsOptions = {
 export async function releaseSlots(context: OperateContext, options: ReleaseSlotsOptions): Promise<Changed> {
   checkVerb("releaseSlots", options, { needs: ["jobId"], takes: ["reason", "by"] });
   const { jobId, reason, by } = options;
-  return call<Changed>(context, "release_slots", { job_id: jobId, reason, by });
+  const released = await call<Changed>(context, "release_slots", { job_id: jobId, reason, by });
+  told(context, "dispatchPolicy:releaseSlots", { jobId: String(jobId), ...actOf(released, options) });
+  return released;
 }

@@ -1,5 +1,5 @@
 import { ArgumentError } from "../errors.ts";
-import { call, type OperateContext } from "./call.ts";
+import { actOf, aimOf, call, type OperateContext, told } from "./call.ts";
 import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
 /**
@@ -35,7 +35,7 @@ export async function remove(context: OperateContext, options: RemoveOptions): P
       "remove: expected { ids }, { jobKey } or { policy, partition? }, got none of them",
     );
   }
-  return call<Changed>(context, "remove", {
+  const removed = await call<Changed>(context, "remove", {
     ids,
     job_key: jobKey,
     policy,
@@ -44,4 +44,6 @@ export async function remove(context: OperateContext, options: RemoveOptions): P
     by,
     dry_run: dryRun,
   });
+  if (!dryRun) told(context, "dispatchPolicy:remove", { ...aimOf(options), ...actOf(removed, options) });
+  return removed;
 }

@@ -1,5 +1,5 @@
 import { ArgumentError } from "../errors.ts";
-import { call, type OperateContext } from "./call.ts";
+import { actOf, aimOf, call, type OperateContext, told } from "./call.ts";
 import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
 /**
@@ -35,15 +35,17 @@ export async function retry(context: OperateContext, options: RetryOptions): Pro
     Omit<RetryOptions, "ids"> & { ids?: readonly string[] };
   if (ids === undefined && policy === undefined)
     throw new ArgumentError("retry: expected { ids } or { policy, partition? }, got neither");
-  const args = { ids, policy, ...rest, dry_run: dryRun, count: STEP };
-  const { matched, changed } = await call<Changed>(context, "retry", args);
+  const args = { ids, policy, ...rest, dry_run: dryRun };
+  const retryStep = async (count: number) => {
+    const step = await call<Changed>(context, "retry", { ...args, count });
+    if (!dryRun) told(context, "dispatchPolicy:retry", { ...aimOf(options), ...actOf(step, options) });
+    return step;
+  };
+  const { matched, changed } = await retryStep(STEP);
   const total = { matched, changed };
   // never more than had failed at first: a job may fail again meanwhile
   while (!dryRun && total.changed < matched) {
-    const step = await call<Changed>(context, "retry", {
-      ...args,
-      count: Math.min(STEP, matched - total.changed),
-    });
+    const step = await retryStep(Math.min(STEP, matched - total.changed));
     if (step.changed === 0) break; // the others are locked, or gone
     total.changed += step.changed;
   }

@@ -1,4 +1,4 @@
-import { call, type OperateContext } from "./call.ts";
+import { actOf, call, type OperateContext, told } from "./call.ts";
 import { type Changed, checkVerb, type Why } from "./targets.ts";
 
 /** Documented at {@link Operate.disable} and {@link Operate.enable}. */
@@ -10,5 +10,8 @@ export async function switchPolicy(
     needs: ["policy", "enabled"],
     takes: ["reason", "by"],
   });
-  return call<Changed>(context, "switch_policy", { ...options });
+  const switched = await call<Changed>(context, "switch_policy", { ...options });
+  const { policy, enabled } = options;
+  told(context, "dispatchPolicy:switch", { policy, enabled, ...actOf(switched, options) });
+  return switched;
 }

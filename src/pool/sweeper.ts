@@ -1,10 +1,10 @@
 import type { Logger } from "graphile-worker";
 import { goOnResolving } from "../admit/resolve-again.ts";
-import { counted } from "../counted.ts";
-import { type Repaired, type SweepContext, sweepOnce } from "../operate/sweep.ts";
+import { type SweepContext, sweepOnce } from "../operate/sweep.ts";
 import type { Registry } from "../policy/registry.ts";
 import { makeOrphans } from "./orphans.ts";
 import type { PoolLife } from "./pool-context.ts";
+import { warnOfRepairs } from "./repairs.ts";
 
 export interface SweeperContext extends SweepContext {
   readonly sweepIntervalMs: number;
@@ -12,27 +12,6 @@ export interface SweeperContext extends SweepContext {
   readonly registry: Registry;
   /** Called after each sweep: it may have let jobs go. */
   readonly onSwept: () => void;
-}
-
-/** What a sweep repaired: one of each kind, and several. */
-const KINDS: Readonly<Record<keyof Repaired, readonly [one: string, many: string]>> = {
-  pools: ["dead worker pool", "dead worker pools"],
-  unlocked: ["job that a dead pool had locked", "jobs that dead pools had locked"],
-  overdue: ["slot past its slotTimeout", "slots past their slotTimeout"],
-  jobs: ["lost slot", "lost slots"],
-  counters: ["wrong counter", "wrong counters"],
-  asleep: ["partition that slept with due jobs", "partitions that slept with due jobs"],
-  blocked: ["partition that waited in vain", "partitions that waited in vain"],
-  pending: ["wrong count of a backlog", "wrong counts of a backlog"],
-};
-
-/** "3 lost slots, 1 wrong counter". */
-function named(repaired: Repaired): string {
-  const kinds = Object.entries(KINDS) as [keyof Repaired, readonly [string, string]][];
-  return kinds
-    .filter(([kind]) => repaired[kind] > 0)
-    .map(([kind, [one, many]]) => counted(repaired[kind], one, many))
-    .join(", ");
 }
 
 /** A leader's sweeps, which find and repair what went wrong. The first is due one interval after the start. */
@@ -54,8 +33,7 @@ export function makeSweeper(context: SweeperContext, life: PoolLife) {
     const { repaired, failed } = await sweepOnce({ ...context, signal: life.onStop });
     for (const { step, error } of life.stopping ? [] : failed)
       logger.warn(`Sweep: ${step}: ${error.message}`, { error });
-    if (Object.values(repaired).some((n) => n > 0))
-      logger.warn(`A sweep repaired what a crash or a wrong clock left: ${named(repaired)}`, { repaired });
+    warnOfRepairs(repaired, logger);
   }
 
   async function sweep(): Promise<void> {

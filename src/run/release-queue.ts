@@ -1,4 +1,5 @@
 import { makeSleeper } from "../admit/sleeper.ts";
+import { counted } from "../counted.ts";
 import type { FinishedJob } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type FlushContext, type Flushed, flush } from "./flush.ts";
@@ -139,7 +140,12 @@ function report(
 ): void {
   if (failure === undefined) {
     const jobs = group.length - again.length;
-    if (jobs > 0) emit(events, "dispatchPolicy:release", { jobs, durationMs });
+    if (jobs === 0) return;
+    emit(events, "dispatchPolicy:release", { jobs, durationMs });
+    logger.debug(
+      `Released ${counted(jobs, "finished job")} in ${durationMs.toFixed(1)} ms, left ${again.length} for the next flush`,
+      { jobs, left: again.length, durationMs },
+    );
     return;
   }
   const { error } = failure;

@@ -79,9 +79,10 @@ export function makeUnadmittedLog() {
   return (policy: AnyPolicy, job: Job, logger: Logger): void => {
     if (said.has(policy)) return;
     said.add(policy);
-    logger.info(
+    const { unmanaged } = policyDefinition(policy);
+    logger[unmanaged === "reject" ? "warn" : "info"](
       `Job ${job.id} of ${job.task_identifier} was added past policy "${policy.identifier}". ` +
-        `${OUTCOMES[policyDefinition(policy).unmanaged]} (logged once per policy)`,
+        `${OUTCOMES[unmanaged]} (logged once per policy)`,
     );
   };
 }
@@ -89,5 +90,7 @@ export function makeUnadmittedLog() {
 const OUTCOMES = {
   enforce: "It waits for its gates. Add it with addPolicyJob to save a step",
   run: "It runs at once, and counts in flight. Add it with addPolicyJob, and it waits for its gates",
-  reject: "It is set aside and does not run. Add it with addPolicyJob",
+  reject:
+    "It is set aside and does not run, as each such job. Add jobs with addPolicyJob. " +
+    "Let those that were set aside go with rescheduleJobs, or remove them: staged_jobs.error names them",
 } as const;

@@ -3,6 +3,7 @@ import type { Engine } from "../db/engine.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { ArgumentError } from "../errors.ts";
 import type { EventSink } from "../events.ts";
+import { ours } from "../log.ts";
 import { hold } from "../operate/hold.ts";
 import { take } from "../operate/take.ts";
 import {
@@ -194,8 +195,8 @@ async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: J
       return own.hold({ forMs: 0, reason });
     });
   } catch (error) {
-    helpers.logger.warn(
-      `Could not hold the partition of job ${helpers.job.id}: ${(error as Error).message}`,
+    ours(helpers.logger).warn(
+      `Could not hold the partition of job ${helpers.job.id}, so its other jobs go on: ${(error as Error).message}`,
       { error },
     );
   }
@@ -225,7 +226,7 @@ function describe(
   observer: Observer,
 ): DispatchPolicyHelpers {
   const admittedAtMs = byTick ? Number(admitted ?? admission) / 1000 : null;
-  const context = { withPgClient, engine: observer.engine };
+  const context = { withPgClient, engine: observer.engine, events: observer.events };
   return {
     policy: policy.identifier,
     get partition() {
@@ -247,8 +248,8 @@ function describe(
 }
 
 /** Changes a job's helpers so that they stage the jobs of tasks with a policy. Each job has helpers of its own. */
-function makePolicyAware(helpers: JobHelpers, { engine, registry }: Observer): void {
-  const adder = makeAdder(engine, registry, helpers.withPgClient);
+function makePolicyAware(helpers: JobHelpers, { engine, registry, events }: Observer): void {
+  const adder = makeAdder(engine, registry, helpers.withPgClient, events);
   helpers.addJob = adder.addJob as JobHelpers["addJob"];
   helpers.addJobs = adder.addJobs as JobHelpers["addJobs"];
 }

@@ -1,21 +1,26 @@
 import type { WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
+import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, isPolicy } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
 import { addJobs, type JobSpec, modeOf, onlyTask } from "./stage.ts";
 import type { AddedJob } from "./staged-job.ts";
 
 /** addJob and addJobs with Graphile Worker's signatures. The database knows the policies that the registry lacks. */
-export function makeAdder(engine: Engine, registry: Registry, withPgClient: WithPgClient) {
+export function makeAdder(engine: Engine, registry: Registry, withPgClient: WithPgClient, events: EventSink) {
   return {
     async addJob(task: string | AnyPolicy, payload: unknown, spec: JobSpec = {}): Promise<AddedJob> {
       const policy = isPolicy(task) ? task : registry.ofTask(task);
       const identifier = isPolicy(task) ? onlyTask(task) : task;
       const job = { policy, task: identifier, payload, spec };
       const [added] = await withPgClient((client) => addJobs(engine, client, [job], modeOf(spec)));
+      tellStaged([added as AddedJob], events);
       return added as AddedJob;
     },
-    addJobs(specs: readonly (JobSpec & { identifier: string; payload: unknown })[], preserveRunAt?: boolean) {
+    async addJobs(
+      specs: readonly (JobSpec & { identifier: string; payload: unknown })[],
+      preserveRunAt?: boolean,
+    ) {
       const jobs = specs.map(({ identifier, payload, ...spec }) => ({
         policy: registry.ofTask(identifier),
         task: identifier,
@@ -23,7 +28,20 @@ export function makeAdder(engine: Engine, registry: Registry, withPgClient: With
         spec,
       }));
       const mode = preserveRunAt ? "preserve_run_at" : "replace";
-      return withPgClient((client) => addJobs(engine, client, jobs, mode));
+      const added = await withPgClient((client) => addJobs(engine, client, jobs, mode));
+      tellStaged(added, events);
+      return added;
     },
   };
+}
+
+/** One event for each policy. A call is a transaction of its own, so it is committed by now. */
+function tellStaged(added: readonly AddedJob[], events: EventSink): void {
+  const staged = new Map<string, { partition: string | null; count: number }>();
+  for (const job of added) {
+    if (!job.staged || job.dropped) continue;
+    const { partition, count } = staged.get(job.policy) ?? { partition: job.partition, count: 0 };
+    staged.set(job.policy, { partition: partition === job.partition ? partition : null, count: count + 1 });
+  }
+  for (const [policy, one] of staged) emit(events, "dispatchPolicy:stage", { policy, ...one });
 }

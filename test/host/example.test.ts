@@ -58,6 +58,7 @@ test("the README's five-minute start type-checks and runs, and so do its other b
   for (const statement of others) await t.notThrowsAsync(pool.query(statement), statement);
   const operated = await node("operating.ts");
   t.regex(operated.stdout, /orphaned/);
+  t.regex((await node("telling.ts")).stdout, /^ana paused fetch_endpoint ep1: incident 12$/m);
   await t.notThrowsAsync(node("operate.ts"));
 });
 

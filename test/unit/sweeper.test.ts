@@ -46,7 +46,8 @@ test("a sweep names what it repaired, in words, and has the numbers as the messa
   t.deepEqual(said, [
     [
       "A sweep repaired what a crash or a wrong clock left: 1 dead worker pool, 2 jobs that dead pools had locked, " +
-        "3 wrong counters, 1 partition that waited in vain",
+        "3 wrong counters, 1 partition that waited in vain. " +
+        "Nothing is to be done. If it comes again and again, the command doctor says what is wrong",
       { repaired },
     ],
   ]);
