@@ -1,4 +1,4 @@
-import type { CompiledSharedOptions, Job, Logger, Task } from "graphile-worker";
+import type { CompiledSharedOptions, Job, Logger, Task, WorkerEvents } from "graphile-worker";
 import { makeTickTask } from "../admit/tick-task.ts";
 import { type Engine, makeEngine } from "../db/engine.ts";
 import { migrate } from "../db/migrate.ts";
@@ -11,6 +11,7 @@ import { makeRunningJobs } from "../run/running-jobs.ts";
 import { makeUnadmittedLog } from "../run/unadmitted.ts";
 import { markHandled, type Observer } from "../run/wrap-task.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
+import { ownEvents } from "./own-events.ts";
 import { makePools, type Pools } from "./pools.ts";
 import {
   beforeEachFetch,
@@ -47,6 +48,7 @@ export function dispatchPolicyPreset(options: DispatchPolicyOptions): GraphileCo
 }
 
 function makePlugin(settings: Settings): GraphileConfig.Plugin {
+  // by the hooks of compiled options: see ownEvents
   const hosts = new WeakMap<object, Host>();
   return {
     name: "DispatchPolicyPlugin",
@@ -56,7 +58,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
         // biome-ignore lint/suspicious/noExplicitAny: generic in the options of whoever starts up
         init(next, _event): any {
           const compiled = next() as CompiledSharedOptions;
-          if (!hosts.has(compiled.events)) hosts.set(compiled.events, attach(compiled, settings));
+          hosts.set(compiled.hooks, attach(compiled, settings));
           return compiled;
         },
         async migrate(next, event) {
@@ -64,14 +66,14 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
           await migrate(event.client, { workerSchema: event.ctx.workerSchema, schema: settings.schema });
         },
         async poolGracefulShutdown(next, event) {
-          const host = hosts.get(event.ctx.events);
+          const host = hosts.get(event.ctx.hooks);
           const pool = host?.pools.byId(event.workerPool.id);
           await settled(pool?.stepDown(), host?.logger, "stepping down");
           await next();
           await settled(pool?.close(), host?.logger, "releasing the last jobs");
         },
         async poolForcefulShutdown(next, event) {
-          const host = hosts.get(event.ctx.events);
+          const host = hosts.get(event.ctx.hooks);
           try {
             const result = await next();
             for (const job of (result as { forceFailedJobs?: Job[] } | undefined)?.forceFailedJobs ?? []) {
@@ -86,7 +88,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
       },
       hooks: {
         async startWorker(ctx, event) {
-          const host = hosts.get(ctx.events);
+          const host = hosts.get(ctx.hooks);
           await host?.pools.start(event.worker.workerPool, event.withPgClient, event.tasks);
           const pool = host?.pools.byId(event.worker.workerPool.id);
           if (pool?.isUnregistered()) refuseFirstFetch(event, unregistered());
@@ -121,6 +123,7 @@ interface Host {
 function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   const engine = makeEngine(settings.schema);
   const logger = ours(compiled.logger);
+  const own = ownEvents(compiled);
   const events = safely(compiled.events, () => logger);
   const pools = makePools(compiled, { engine, settings, events, logger });
   const jobs = makeRunningJobs();
@@ -147,17 +150,15 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     else if (job.key !== null && job.revision > 0) void pool?.releaseReplaced(job);
   }
 
-  wrapTaskLists(compiled, observer, tickTask(pools, { engine, settings, events }), logger);
-  guardFetches(compiled, pools);
-  recoverFetches(compiled);
-  listen(compiled, settings.schema, logger, (poolId, said, pid) =>
-    pools.byId(poolId)?.onNotification(said, pid),
-  );
-  compiled.events.on("localQueue:getJobs:complete", (event) => {
+  wrapTaskLists(compiled, own, observer, tickTask(pools, { engine, settings, events }), logger);
+  guardFetches(compiled, own, pools);
+  recoverFetches(own);
+  listen(own, settings.schema, logger, (poolId, said, pid) => pools.byId(poolId)?.onNotification(said, pid));
+  own.on("localQueue:getJobs:complete", (event) => {
     for (const job of event.jobs) if (ticketOf(job) !== null) jobs.fetched(job);
   });
-  compiled.events.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
-  compiled.events.on("pool:release", ({ workerPool }) => pools.release(workerPool.id));
+  own.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
+  own.on("pool:release", ({ workerPool }) => pools.release(workerPool.id));
   return { logger, pools, ended };
 }
 
@@ -180,8 +181,8 @@ function tickTask(
 }
 
 /** Lets no pool fetch jobs before it is registered, and lets a one-shot pool catch up before each fetch. */
-function guardFetches(compiled: CompiledSharedOptions, pools: Pools): void {
-  beforeLocalFetches(compiled, async (workerPool, withPgClient, tasks) => {
+function guardFetches(compiled: CompiledSharedOptions, own: WorkerEvents, pools: Pools): void {
+  beforeLocalFetches(own, async (workerPool, withPgClient, tasks) => {
     await pools.start(workerPool, withPgClient, tasks);
     if (pools.byId(workerPool.id)?.isUnregistered()) throw unregistered();
   });

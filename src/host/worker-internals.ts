@@ -7,6 +7,7 @@ import type {
   Task,
   TaskList,
   WithPgClient,
+  WorkerEvents,
   WorkerPool,
 } from "graphile-worker";
 import { TICK_TASK } from "../policy/job.ts";
@@ -30,6 +31,7 @@ const observerOf = ({ abortSignal }: JobHelpers) => observers.get(abortSignal);
  */
 export function wrapTaskLists(
   compiled: CompiledSharedOptions,
+  own: WorkerEvents,
   observer: Observer,
   tickTask: Task,
   logger: Logger,
@@ -52,13 +54,11 @@ export function wrapTaskLists(
     wrap(wrapped);
     setOptions(compiled, { taskList: wrapped });
   }
-  compiled.events.on("pool:create", ({ workerPool }) => {
+  own.on("pool:create", ({ workerPool }) => {
     observers.set(workerPool.abortSignal, observer);
   });
-  compiled.events.on("localQueue:init", ({ localQueue }) =>
-    wrap((localQueue as unknown as { tasks: TaskList }).tasks),
-  );
-  compiled.events.on("worker:create", ({ tasks }) => wrap(tasks));
+  own.on("localQueue:init", ({ localQueue }) => wrap((localQueue as unknown as { tasks: TaskList }).tasks));
+  own.on("worker:create", ({ tasks }) => wrap(tasks));
 }
 
 /**
@@ -112,10 +112,10 @@ export function fetchingOf(workerPool: WorkerPool, tasks: TaskList, slots: numbe
  * Graphile Worker reads the tasks' ids again when the keys of the list have changed. If that fails, it keeps the failure,
  * and every fetch fails until the keys change once more. So after a fetch that failed, they get another order.
  */
-export function recoverFetches({ events }: CompiledSharedOptions): void {
+export function recoverFetches(own: WorkerEvents): void {
   const lists = new WeakMap<WorkerPool, TaskList>();
-  events.on("worker:create", ({ worker, tasks }) => lists.set(worker.workerPool, tasks));
-  events.on("worker:getJob:error", ({ worker }) => reorder(lists.get(worker.workerPool) ?? {}));
+  own.on("worker:create", ({ worker, tasks }) => lists.set(worker.workerPool, tasks));
+  own.on("worker:getJob:error", ({ worker }) => reorder(lists.get(worker.workerPool) ?? {}));
 }
 
 function reorder(tasks: TaskList): void {
@@ -128,10 +128,10 @@ function reorder(tasks: TaskList): void {
 
 /** A local queue fetches as soon as it is made, before a worker starts. This makes its fetches wait for its pool. */
 export function beforeLocalFetches(
-  { events }: CompiledSharedOptions,
+  own: WorkerEvents,
   openPool: (workerPool: WorkerPool, withPgClient: WithPgClient, tasks: TaskList) => Promise<void>,
 ): void {
-  events.on("localQueue:init", (event) => {
+  own.on("localQueue:init", (event) => {
     const localQueue = event.localQueue as unknown as LocalQueue;
     const { workerPool, withPgClient, tasks } = localQueue;
     const opened = openPool(workerPool, withPgClient, tasks);
@@ -166,12 +166,12 @@ function setOptions(
 
 /** Listens on Graphile Worker's own client, because a pool of two connections must be enough. */
 export function listen(
-  { events }: CompiledSharedOptions,
+  own: WorkerEvents,
   schema: string,
   logger: Logger,
   onNotification: (poolId: string, said: Partial<Notification>, pid?: number) => void,
 ): void {
-  events.on("pool:listen:success", ({ workerPool, client }) => {
+  own.on("pool:listen:success", ({ workerPool, client }) => {
     // a moment later: Graphile Worker sends its own LISTEN first
     setImmediate(() => {
       client.query(`listen ${CHANNEL}`).then(
@@ -181,8 +181,8 @@ export function listen(
     });
   });
   // the client may go back to a pool that outlives this worker
-  events.on("pool:listen:release", ({ client }) => void client.query(`unlisten ${CHANNEL}`).catch(() => {}));
-  events.on("pool:listen:notification", ({ workerPool, message }) => {
+  own.on("pool:listen:release", ({ client }) => void client.query(`unlisten ${CHANNEL}`).catch(() => {}));
+  own.on("pool:listen:notification", ({ workerPool, message }) => {
     if (message.channel !== CHANNEL) return;
     const said = readNotification(message.payload, schema);
     if (said) onNotification(workerPool.id, said, message.processId);

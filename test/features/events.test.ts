@@ -1,11 +1,13 @@
 // Who listens is told of each change once, and who reads the log can trace a pass. A healthy run warns about nothing.
 import { EventEmitter } from "node:events";
 import test, { type ExecutionContext } from "ava";
-import { Logger, runTaskList } from "graphile-worker";
+import { Logger, runOnce, runTaskList, WorkerPreset } from "graphile-worker";
 import {
   ArgumentError,
+  addJobAdhoc,
   concurrency,
   definePolicy,
+  dispatchPolicyPreset,
   makePolicyUtils,
   policyEvents,
   RetryAfter,
@@ -192,6 +194,50 @@ test("a worker whose every listener throws admits and releases all jobs, and eac
   const wrong = worker.log.filter(({ level }) => level === "warning" || level === "error");
   t.is(wrong.length, told);
   t.true(wrong.every(({ message }) => message.startsWith("A listener of dispatchPolicy:")));
+});
+
+const serial = definePolicy("work", { partitionBy: "account", gates: [concurrency({ max: 1 })] });
+
+test("runs and utils share an emitter, each with its own options", async (t) => {
+  const { url, pool } = await testDatabase(t);
+  const { events, of } = listener();
+  const preset: GraphileConfig.Preset = {
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [serial] })],
+    worker: { events: events as never, logger: silent },
+  };
+  const utils = await makePolicyUtils({ preset, pgPool: pool });
+  t.teardown(() => utils.release());
+  for (const round of [1, 2, 3]) {
+    const ran: unknown[] = [];
+    for (let n = 0; n < 4; n++) await utils.addJob("work", { account: "a", round });
+    const own = quietPool(url); // the pools of earlier rounds have ended
+    await runOnce({
+      preset,
+      pgPool: own,
+      taskList: { work: async (payload) => void ran.push((payload as { round: number }).round) },
+    });
+    await own.end();
+    t.deepEqual(ran, [round, round, round, round], "it ticked before each fetch");
+  }
+  t.is(of("stage").length, 12);
+  t.is(
+    of("admit").reduce((sum, { count }) => sum + (count as number), 0),
+    12,
+    "each is told once",
+  );
+});
+
+test("utils leave at most one listener an event on an emitter, however many there were", async (t) => {
+  const { pool } = await testDatabase(t);
+  const { events, of } = listener();
+  for (let n = 0; n < 15; n++)
+    await addJobAdhoc(
+      { pgPool: pool, events, logger: silent, preset: dispatchPolicyPreset({ policies: [work] }) },
+      "work",
+      { account: "a" },
+    );
+  t.is(of("stage").length, 15);
+  t.true(events.eventNames().every((name) => events.listenerCount(name) === 1));
 });
 
 test("what cannot emit is refused", async (t) => {
