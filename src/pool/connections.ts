@@ -38,8 +38,8 @@ export function makeConnections({ withPgClient, pgPool, engine, settings, logger
     /** For the ends of jobs, one group at a time. */
     forReleases: timed(releases),
     forSweeps: timed(sweeps),
-    /** Whether the backend with this process id serves this pool's ticks, releases or sweeps. */
-    owns: (pid: number): boolean => [ticks, releases, sweeps].some((pool) => pool.owns(pid)),
+    /** Whether the backend with this process id serves this pool's releases. */
+    releasesBy: (pid: number): boolean => releases.owns(pid),
     close(): void {
       for (const pool of [ticks, releases, sweeps]) pool.close();
       forBeats.close();

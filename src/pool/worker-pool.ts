@@ -225,7 +225,8 @@ function roleOf(leads: number, loop: boolean): string {
 
 /**
  * The releases here have nudged the loops of their own policies already, so their notifications of those are skipped. They
- * cannot know of another policy that waits for what a job occupied, nor of another shard's partitions that a loop woke.
+ * cannot know of another policy that waits for what a job occupied. Nobody has nudged a loop for what others did, such as
+ * an adoption here.
  */
 function onNotification(
   { policy, shard, vacant }: Partial<Notification>,
@@ -234,6 +235,6 @@ function onNotification(
 ): void {
   const { bids, heartbeat, connections, releases, loops } = parts;
   if (vacant && bids.mayLead(policy, shard)) heartbeat.within(spreadMs());
-  const known = pid !== undefined && connections.owns(pid) && shard === undefined && releases.isFor(policy);
+  const known = pid !== undefined && connections.releasesBy(pid) && releases.isFor(policy);
   if (!known) loops.nudge(policy, shard);
 }

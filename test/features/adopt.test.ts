@@ -16,7 +16,7 @@ import { testDatabase } from "../helpers/database.ts";
 import { WRONGLY_STAGED } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
-import { startWorker } from "../helpers/worker.ts";
+import { NO_HEARTBEAT, startWorker } from "../helpers/worker.ts";
 
 const work = definePolicy("work", { partitionBy: "account", gates: [concurrency({ max: 1 })] });
 
@@ -399,7 +399,7 @@ test("the command adopts by itself, and after a migration", async (t) => {
 
 test("a worker that catches many jobs adopts the others by itself", async (t) => {
   const { database, pool } = await world(t);
-  const jobs = 300;
+  const jobs = 90; // each partition's run one after another
   await pool.query(
     `select count(*) from graphile_worker.add_jobs(array(
        select row('work', json_build_object('account', n % 3), null, null, null, null, null, null)::graphile_worker.job_spec
@@ -436,10 +436,8 @@ const addMany = (pool: pg.Pool, jobs: number) =>
     [jobs],
   );
 
-test("while a worker adopts, other tasks' jobs start before the older ones that wait", async (t) => {
-  const jobs = 5000;
-  const { database, pool } = await world(t, open);
-  await addMany(pool, jobs);
+/** A step of a worker's adoption does not end before a row is in `public.go`. Resolves when one is under way. */
+async function holdAdoption(pool: pg.Pool): Promise<{ isHeld: () => Promise<unknown> }> {
   await pool.query(`create table public.go ();
     create function public.waits() returns trigger language plpgsql as $$ begin
       while current_query() like '%_adopt_unless_busy(%' and not exists (select from public.go) loop
@@ -449,6 +447,22 @@ test("while a worker adopts, other tasks' jobs start before the older ones that 
     end $$;
     create trigger waits after insert on dispatch_policy._private_staged_jobs
       for each statement execute function public.waits()`);
+  return {
+    isHeld: () =>
+      until("it is in a step", async () => {
+        const { rows } = await pool.query(
+          "select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'",
+        );
+        return rows.length > 0;
+      }),
+  };
+}
+
+test("while a worker adopts, other tasks' jobs start before the older ones that wait", async (t) => {
+  const jobs = 5000;
+  const { database, pool } = await world(t, open);
+  await addMany(pool, jobs);
+  const { isHeld } = await holdAdoption(pool);
   const ran: number[] = [];
   let others = 0;
   const worker = await startWorker(t, {
@@ -458,10 +472,7 @@ test("while a worker adopts, other tasks' jobs start before the older ones that 
       other: () => void others++,
     },
   });
-  await until("it is in a step", async () => {
-    const { rows } = await pool.query("select from pg_stat_activity where wait_event = 'PgSleep'");
-    return rows.length > 0;
-  });
+  await isHeld();
   await worker.utils.addJob("other", {});
   await until("the other task's job has started", () => others === 1);
   const { n } = await worker.row(
@@ -475,6 +486,31 @@ test("while a worker adopts, other tasks' jobs start before the older ones that 
     ran.toSorted((a, b) => a - b),
     Array.from({ length: jobs }, (_, n) => n + 1),
   );
+});
+
+test("adopted jobs go at once, although the worker that adopts them has just released others of their policy", async (t) => {
+  const jobs = 60;
+  const { database, pool } = await world(t, open);
+  await addMany(pool, jobs);
+  const { isHeld } = await holdAdoption(pool);
+  let ran = 0;
+  const worker = await startWorker(t, {
+    ...{ database, policies: [open], preset: NO_HEARTBEAT },
+    tasks: { work: async () => void ran++ },
+  });
+  await isHeld();
+  // a leader's heartbeat would find them
+  await pool.query("alter function dispatch_policy._beat rename to _beat_no_more");
+  await until("those that were caught have run and are released", async () => {
+    const { left } = await worker.row(`select (select count(*) from dispatch_policy.staged_jobs)
+      + (select count(*) from dispatch_policy.in_flight_jobs)
+      + (select count(*) from graphile_worker.jobs where locked_at is not null) as left`);
+    return Number(left) === 0;
+  });
+  const caught = ran;
+  await pool.query("insert into public.go default values");
+  await until("all ran", () => ran === jobs, { seen: () => ran });
+  t.true(caught >= 10 && caught < jobs, `${caught} were caught`);
 });
 
 for (const localQueue of [undefined, { size: 20 }]) {

@@ -258,11 +258,13 @@ for (const [what, named] of [
   });
 }
 
-test("a worker pool passes on what its own backends say of single shards, to their loops alone", async (t) => {
+test("a worker pool passes on what its ticks say of single shards, to their loops alone, and nothing of its releases", async (t) => {
   const { pool } = await testDatabase(t);
   const real = makeEngine("dispatch_policy");
   const routed: (string | null)[] = [];
-  let own = 0;
+  let ticking = 0;
+  let releasing = 0;
+  const pidOf = (client: unknown) => (client as { processID: number }).processID;
   const runtime = makeWorkerPool({
     poolId: "pool",
     oneShot: false,
@@ -275,9 +277,13 @@ test("a worker pool passes on what its own backends say of single shards, to the
     engine: {
       ...real,
       route: (client, step) => {
-        own = (client as unknown as { processID: number }).processID;
+        ticking = pidOf(client);
         routed.push(step.shard);
         return real.route(client, step);
+      },
+      release: (client, jobs) => {
+        releasing = pidOf(client);
+        return real.release(client, jobs);
       },
     },
     settings: readSettings({ policies: [noGates], loop: { shards: ["eu", "us"] } }),
@@ -297,11 +303,11 @@ test("a worker pool passes on what its own backends say of single shards, to the
   for (let seen = -1; seen !== routed.length; await delay(500)) seen = routed.length; // until they rest
   routed.length = 0;
 
-  runtime.onNotification({ policy: "p" }, own); // its release would have nudged all loops, had anybody waited
-  runtime.onNotification({ policy: "p", shard: "us" }, own);
+  runtime.onNotification({ policy: "p" }, releasing); // it would have nudged all loops, had anybody waited
+  runtime.onNotification({ policy: "p", shard: "us" }, ticking);
   await until("it has looked", () => routed.length > 0);
-  runtime.onNotification({ policy: "other" }, own);
-  runtime.onNotification({ policy: "p", shard: "eu" }, own);
+  runtime.onNotification({ policy: "other" }, releasing);
+  runtime.onNotification({ policy: "p", shard: "eu" }, ticking);
   await until("the other one has looked", () => routed.length > 1);
   t.deepEqual(routed, ["us", "eu"]);
 });
