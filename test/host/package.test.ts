@@ -12,7 +12,7 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const FIXTURE = fileURLToPath(new URL("../fixtures/scratch-project/", import.meta.url));
 const MINUTE = 60_000;
 
-test("a project that installs the package type-checks, runs a job under a policy, and ticks from a task folder", async (t) => {
+test("a project that installs the package type-checks, runs a job under a policy, ticks from a task folder, and tests without PGlite", async (t) => {
   t.timeout(4 * MINUTE);
   const { url } = await testDatabase(t, { migrated: false });
   const project = await mkdtemp(path.join(os.tmpdir(), "scratch-project-"));
@@ -28,6 +28,8 @@ test("a project that installs the package type-checks, runs a job under a policy
   t.true(stdout.includes('greeted {"payload":{"name":"Ana"},"partition":"Ana"}'), stdout);
   const ticked = await command(project, "node", ["tick-only.ts"], { DATABASE_URL: url });
   t.is(ticked.trim().split("\n").at(-1), '[{"staged":0,"inFlight":1}]', ticked);
+  const tested = await command(project, "node", ["testing.ts"], { DATABASE_URL: url });
+  t.is(tested.trim().split("\n").at(-1), '{"installed":false,"admitted":1}', tested);
 });
 
 /** The tarball's path. Packing builds first. */
