@@ -1,7 +1,7 @@
-// The helpers of `./testing`, on a server.
+// The helpers of `./testing` that need no PGlite, on a server.
 import test from "ava";
 import { ArgumentError, definePolicy, makePolicyUtils } from "../../src/index.ts";
-import { admitUntilIdle, fixedClock, inFlightCounts, tickAt } from "../../src/testing.ts";
+import { admitUntilIdle, fixedClock, inFlightCounts, runDueJobs, tickAt } from "../../src/testing.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
@@ -57,3 +57,15 @@ test("a clock with a start, and one that is advanced first", (t) => {
   t.true(started >= before + 1, "a job may have been added within the millisecond that Date.now() cuts off");
   t.true(started <= Date.now() + 1);
 });
+
+test("runDueJobs works over a server", async (t) => {
+  const { pool } = await testDatabase(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [minutely], logger: silent });
+  t.teardown(() => utils.release());
+  for (const k of ["a", "a", "b"]) await utils.addJob(minutely, { k });
+  const ran = await runDueJobs({ pgPool: pool, policies: [minutely], taskList: { minutely: () => {} } });
+  t.deepEqual(ran.map(({ payload }) => payload).toSorted(byKey), [{ k: "a" }, { k: "b" }]);
+  t.deepEqual(await inFlightCounts(utils), { minutely: 0 });
+});
+
+const byKey = (one: unknown, other: unknown) => JSON.stringify(one).localeCompare(JSON.stringify(other));

@@ -8,6 +8,7 @@ import { catchUp } from "../../src/pool/one-shot.ts";
 import { makeOwnership } from "../../src/pool/ownership.ts";
 import { makeLife } from "../../src/pool/pool-context.ts";
 import { makeRegistration } from "../../src/pool/registration.ts";
+import { greet } from "../helpers/policies.ts";
 import { silent } from "../helpers/silent.ts";
 
 /** Whether the promise is settled when all that is due now has run. */
@@ -61,6 +62,29 @@ test("a one-shot pool that waits for its last releases goes on when it stops", a
   t.false(await ends(caughtUp), "it pauses");
   life.stop();
   t.true(await ends(caughtUp));
+});
+
+test.serial("a one-shot pool does not wait for a time that a standing clock never reaches", async (t) => {
+  const found = { next_in_ms: 10, to_route: false, denied: {}, claimed: 0, admitted: 0 };
+  const passesUntil = async (last: number) => {
+    let passes = 0;
+    const engine = new Proxy({} as Engine, {
+      get: (_, step: string) => async () =>
+        step !== "admit" ? 0 : { ...found, next_in_ms: ++passes < last ? found.next_in_ms : null },
+    });
+    const ticks = {
+      ...{ engine, events: { emit() {} }, partitionBatchSize: 1 },
+      registry: { policies: [greet] },
+      withPgClient: (act: (client: never) => unknown) => act({} as never),
+    } as never;
+    await catchUp(ticks, { idle: () => Promise.resolve() }, makeLife().onStop);
+    return passes;
+  };
+  t.is(await passesUntil(3), 3, "the time comes");
+  const { now } = Date;
+  t.teardown(() => Object.assign(Date, { now }));
+  Date.now = () => 0;
+  t.is(await passesUntil(3), 1);
 });
 
 test("a sweep that waits for late ends goes on when the pool stops, and leaves them to the next one", async (t) => {
