@@ -1,12 +1,10 @@
 // The example project, run with its one command; and the README's blocks, put together and run as its reader would.
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import os from "node:os";
-import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test from "ava";
 import { testDatabase } from "../helpers/database.ts";
+import { type Block, blocksOf, readersProject, typeErrors, writeFiles } from "../helpers/readers-project.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -36,11 +34,20 @@ test("examples/webhooks stages, admits, holds after a 429, and delivers every ev
   t.deepEqual(left.rows, [{ staged: 0, in_flight: 0, jobs: 0 }]);
 });
 
+test("the tests of examples/webhooks pass without a server", async (t) => {
+  t.timeout(3 * 60_000); // PGlite's start takes seconds of processor time
+  const { DATABASE_URL: _, ...env } = process.env;
+  const file = "examples/webhooks/policies.test.ts";
+  const tested = promisify(execFile)(process.execPath, ["--test", file], { cwd: ROOT, env });
+  const { stdout } = await tested.catch((error: { stdout: string }) => error);
+  t.regex(stdout, /^ℹ pass 3$/m, stdout);
+  t.regex(stdout, /^ℹ fail 0$/m, stdout);
+});
+
 test("the README's five-minute start type-checks and runs, and so do its other blocks", async (t) => {
   t.timeout(3 * 60_000);
   const { url, pool } = await testDatabase(t, { migrated: false });
-  const project = await readersProject();
-  t.teardown(() => rm(project, { recursive: true, force: true }));
+  const project = await readersProject(t);
   const blocks = [...(await blocksOf("README.md")), ...(await blocksOf("docs/operating.md"))];
   await writeFiles(project, blocks);
   const node = (...args: string[]) =>
@@ -62,63 +69,6 @@ test("the README's five-minute start type-checks and runs, and so do its other b
   await t.notThrowsAsync(node("operate.ts"));
 });
 
-/** Those of the project itself: the package's own are found by `npm run check`. */
-async function typeErrors(project: string): Promise<string[]> {
-  const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
-  const checked = promisify(execFile)(process.execPath, [tsc, "-p", "."], { cwd: project });
-  const { stdout } = await checked.catch((error: { stdout: string }) => error);
-  return stdout.split("\n").filter((line) => /^(?!\.\.).*error TS/.test(line));
-}
-
-interface Block {
-  readonly language: string;
-  readonly text: string;
-}
-
-async function blocksOf(page: string): Promise<Block[]> {
-  const text = await readFile(path.join(ROOT, page), "utf8");
-  return [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map(([, language = "", text = ""]) => ({
-    language,
-    text,
-  }));
-}
-
-/** A TypeScript block says in its first line which file it is; the only other file is the crontab. */
-async function writeFiles(project: string, blocks: Block[]): Promise<void> {
-  for (const { language, text } of blocks) {
-    const name =
-      language === "ts" ? /^\/\/ (\S+)$/m.exec(text)?.[1] : language === "crontab" ? "crontab" : undefined;
-    if (name) await writeFile(path.join(project, name), text);
-  }
-}
-
 function statementsOf({ text }: Block): string[] {
   return text.split(/;.*$/m).filter((statement) => statement.trim() !== "");
-}
-
-/** A folder where the packages the README names resolve, this one to its sources. */
-async function readersProject(): Promise<string> {
-  const project = await mkdtemp(path.join(os.tmpdir(), "readme-"));
-  const modules = path.join(project, "node_modules");
-  await mkdir(modules);
-  await mkdir(path.join(project, "tasks"));
-  for (const name of ["graphile-worker", "graphile-config", "pg", "zod", "@types"])
-    await symlink(path.join(ROOT, "node_modules", name), path.join(modules, name));
-  const self = path.join(project, "self");
-  await mkdir(self);
-  await symlink(self, path.join(modules, "graphile-worker-dispatch-policy"));
-  const source = JSON.stringify(path.join(ROOT, "src/index.ts"));
-  const files = {
-    "package.json": '{ "type": "module" }',
-    "tsconfig.json": JSON.stringify({
-      extends: path.join(ROOT, "tsconfig.json"),
-      include: ["*.ts", "tasks"],
-      exclude: [],
-    }),
-    "self/package.json":
-      '{ "name": "graphile-worker-dispatch-policy", "type": "module", "exports": "./index.ts" }',
-    "self/index.ts": `export * from ${source};\n`,
-  };
-  for (const [name, text] of Object.entries(files)) await writeFile(path.join(project, name), text);
-  return project;
 }

@@ -26,3 +26,15 @@ test("dependencies and peer dependencies are the packages that src and tasks imp
   const declared = Object.keys({ ...dependencies, ...peerDependencies }).toSorted();
   t.deepEqual([...new Set([...importsOf("src"), ...importsOf("tasks")])].toSorted(), declared);
 });
+
+test("what names a version of PGlite names the one that the tests run with", (t) => {
+  const read = (file: string) => readFileSync(new URL(file, ROOT), "utf8");
+  const version = JSON.parse(read("package.json")).devDependencies["@electric-sql/pglite"];
+  const files = [
+    "docs/testing.md",
+    "docs/compatibility.md",
+    "src/testing/pglite-pool.ts",
+    "src/testing/virtual-clock.ts",
+  ];
+  for (const file of files) t.true(read(file).includes(version), file);
+});

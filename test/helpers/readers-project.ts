@@ -1,0 +1,78 @@
+// A project in which the code of a page runs as its reader would run it.
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+export interface Block {
+  readonly language: string;
+  readonly text: string;
+}
+
+/** The blocks of code of a page, which is named by its path in the repository. */
+export async function blocksOf(page: string): Promise<Block[]> {
+  const text = await readFile(path.join(ROOT, page), "utf8");
+  return [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map(([, language = "", text = ""]) => ({
+    language,
+    text,
+  }));
+}
+
+/**
+ * Writes the files of blocks, and returns their names. A TypeScript block says in its first line which file it is; several
+ * may be parts of one. The only other file is the crontab.
+ */
+export async function writeFiles(project: string, blocks: readonly Block[]): Promise<string[]> {
+  const files = new Map<string, string>();
+  for (const { language, text } of blocks) {
+    const name =
+      language === "ts" ? /^\/\/ (\S+)$/m.exec(text)?.[1] : language === "crontab" ? "crontab" : undefined;
+    if (name) files.set(name, (files.get(name) ?? "") + text);
+  }
+  for (const [name, text] of files) await writeFile(path.join(project, name), text);
+  return [...files.keys()];
+}
+
+/** Those of the project itself: the package's own are found by `npm run check`. */
+export async function typeErrors(project: string): Promise<string[]> {
+  const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
+  const checked = promisify(execFile)(process.execPath, [tsc, "-p", "."], { cwd: project });
+  const { stdout } = await checked.catch((error: { stdout: string }) => error);
+  return stdout.split("\n").filter((line) => /^(?!\.\.).*error TS/.test(line));
+}
+
+/** A folder where the packages that pages name resolve, this one to its sources. It is removed when the test ends. */
+export async function readersProject(t: { teardown(end: () => Promise<void>): void }): Promise<string> {
+  const project = await mkdtemp(path.join(os.tmpdir(), "reader-"));
+  t.teardown(() => rm(project, { recursive: true, force: true }));
+  const modules = path.join(project, "node_modules");
+  await mkdir(path.join(modules, "@electric-sql"), { recursive: true });
+  await mkdir(path.join(project, "tasks"));
+  for (const name of ["graphile-worker", "graphile-config", "pg", "zod", "@types", "@electric-sql/pglite"])
+    await symlink(path.join(ROOT, "node_modules", name), path.join(modules, name));
+  const self = path.join(project, "self");
+  await mkdir(self);
+  await symlink(self, path.join(modules, "graphile-worker-dispatch-policy"));
+  const entry = (name: string) => `export * from ${JSON.stringify(path.join(ROOT, "src", name))};\n`;
+  const files = {
+    "package.json": '{ "type": "module" }',
+    "tsconfig.json": JSON.stringify({
+      extends: path.join(ROOT, "tsconfig.json"),
+      include: ["*.ts", "tasks"],
+      exclude: [],
+    }),
+    "self/package.json": JSON.stringify({
+      name: "graphile-worker-dispatch-policy",
+      type: "module",
+      exports: { ".": "./index.ts", "./testing": "./testing.ts" },
+    }),
+    "self/index.ts": entry("index.ts"),
+    "self/testing.ts": entry("testing.ts"),
+  };
+  for (const [name, text] of Object.entries(files)) await writeFile(path.join(project, name), text);
+  return project;
+}

@@ -1,0 +1,33 @@
+// The code of docs/testing.md, put together and run as its reader would.
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import test from "ava";
+import { testDatabase } from "../helpers/database.ts";
+import { blocksOf, readersProject, typeErrors, writeFiles } from "../helpers/readers-project.ts";
+
+test("docs/testing.md type-checks, its tests pass, and its dump starts a PGlite", async (t) => {
+  t.timeout(5 * 60_000); // PGlite starts three times, which takes seconds of processor time
+  const { url } = await testDatabase(t, { migrated: false });
+  const project = await readersProject(t);
+  const files = await writeFiles(project, await blocksOf("docs/testing.md"));
+  const run = async (env: NodeJS.ProcessEnv, ...args: string[]) => {
+    const done = promisify(execFile)(process.execPath, args, {
+      cwd: project,
+      env: { ...process.env, ...env },
+    });
+    const { stdout, stderr } = await done.catch((error: { stdout: string; stderr: string }) => error);
+    return stdout + stderr;
+  };
+  t.deepEqual(await typeErrors(project), []);
+
+  const here = await run({ DATABASE_URL: "" }, "--test", "policies.test.ts");
+  t.regex(here, /^ℹ pass 5$/m, here);
+  t.regex(here, /^ℹ fail 0$/m, here);
+  const there = await run({ DATABASE_URL: url }, "--test", "on-a-server.test.ts");
+  t.regex(there, /^ℹ pass 1$/m, there);
+  t.is(await run({}, "make-dump.ts"), "");
+  t.regex(await run({}, "from-dump.ts"), /^\[ 'fetch_endpoint' \]$/m);
+  t.deepEqual(files.toSorted(), [
+    ...["from-dump.ts", "make-dump.ts", "on-a-server.test.ts", "policies.test.ts", "policies.ts"],
+  ]);
+});
