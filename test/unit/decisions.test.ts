@@ -1,8 +1,11 @@
-// docs/design.md lists every decision, under its title.
-import { readdirSync, readFileSync } from "node:fs";
+// docs/design.md lists every decision, under its title. Each rejected alternative says what decided against it.
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import test from "ava";
+import { MUTANTS } from "../model/mutants.ts";
+import { FAULTS } from "../races/race/faults.ts";
 
-const DOCS = new URL("../../docs/", import.meta.url);
+const ROOT = new URL("../../", import.meta.url);
+const DOCS = new URL("docs/", ROOT);
 
 test("each decision is in the list of decisions, under its title, and the list has no other", (t) => {
   const listed = [
@@ -15,3 +18,62 @@ test("each decision is in the list of decisions, under its title, and the list h
   t.deepEqual(Object.fromEntries(listed), Object.fromEntries(there));
   t.is(listed.length, there.length);
 });
+
+interface Alternative {
+  readonly page: string;
+  readonly text: string;
+}
+
+const alternatives: readonly Alternative[] = readdirSync(new URL("decisions/", DOCS)).flatMap((page) => {
+  const [, rejected = ""] = readFileSync(new URL(`decisions/${page}`, DOCS), "utf8").split("**Rejected");
+  const bullets = rejected.split("\n**")[0]!.matchAll(/^- (.+)$/gm);
+  return [...bullets].map(([, text]) => ({ page, text: text! }));
+});
+
+/** A figure is a number in the text itself: not in a link, and not in code. */
+function saysWhy({ text }: Alternative): boolean {
+  const prose = text
+    .replace(/`[^`]*`/g, "")
+    .replace(/\[([^\]]*)\]\([^)]*\)/g, (_, label) => label.replace(/^\d{3}$/, ""));
+  return /\d/.test(prose) || /\b(?:not measured|by reasoning|tests?:|mutant:|fault:)/i.test(text);
+}
+
+test("each rejected alternative has a figure, a test, a mutant, or says that it has none", (t) => {
+  t.true(alternatives.length > 80, `${alternatives.length}`);
+  t.deepEqual(
+    alternatives.filter((one) => !saysWhy(one)).map(({ page, text }) => `${page}: ${text}`),
+    [],
+  );
+});
+
+test("the tests that a rejected alternative names are in their files", (t) => {
+  t.true(alternatives.filter(({ text }) => / in `test\//.test(text)).length > 40);
+  const missing = alternatives.flatMap(({ page, text }) =>
+    [...text.matchAll(/((?:(?:,? and |, )?`[^`]+`)+),? in `(test\/[^`]+)`/g)].flatMap(([, titles, file]) => {
+      const there = existsSync(new URL(file!, ROOT))
+        ? withoutValues(readFileSync(new URL(file!, ROOT), "utf8"))
+        : "";
+      return [...titles!.matchAll(/`([^`]+)`/g)]
+        .map(([, title]) => title!.replace(/<[^>]*>/g, "*"))
+        .filter((title) => !there.includes(title))
+        .map((title) => `${page}: ${file}: ${title}`);
+    }),
+  );
+  t.deepEqual(missing, []);
+});
+
+test("the mutants and faults that a rejected alternative names are planted", (t) => {
+  const named = alternatives.flatMap(({ text }) =>
+    [...text.matchAll(/\b(?:mutant|fault):? `([^`]+)`/gi)].map(([, name]) => name!),
+  );
+  t.true(named.length > 3, `${named.length}`);
+  t.deepEqual(
+    named.filter((name) => !(name in MUTANTS) && !(name in FAULTS)),
+    [],
+  );
+});
+
+/** A source whose values in titles are stars. */
+function withoutValues(source: string): string {
+  return source.replace(/\$\{[^}]*\}/g, "*");
+}
