@@ -1,6 +1,7 @@
 // npm run bench -- --estimate: whether jobs start when `explain` says. A worker runs jobs of some tenants that wait for a
 // throttle or a cap, while jobs of all places in line are explained. Then each start is held against what was said of it.
 import { setTimeout as delay } from "node:timers/promises";
+import { type Random, random } from "../../test/helpers/random.ts";
 import { startChild } from "../harness/children.ts";
 import { addInCalls, TASK, type WaitingSize, type WaitsFor, waitingPolicy } from "../harness/jobs.ts";
 import { openSide } from "../harness/sides.ts";
@@ -43,9 +44,10 @@ interface Said {
   readonly why: string | null;
 }
 
-/** A job of all that wait, each as likely. */
+/** A job of all that wait, each as likely: by its hash with a number that is another each time. */
 const ANY_WAITING = `select s.id, (s.payload ->> 'n')::int as n from dispatch_policy._private_staged_jobs s
-  order by random() limit 1`;
+  order by hashint8extended(s.id, $1) limit 1`;
+const SEED = 1;
 const LOOKS_EVERY_MS = 50;
 
 export async function measureEstimate(waitsFor: WaitsFor, size: EstimateSize): Promise<Estimated> {
@@ -55,16 +57,17 @@ export async function measureEstimate(waitsFor: WaitsFor, size: EstimateSize): P
     size,
   });
   await worker.ask({}); // it is up
+  const choices = random(SEED);
   const jobs = Array.from({ length: size.jobs }, (_, n) => ({
     identifier: TASK,
-    payload: { n, tenant: `t${n % size.tenants}`, ms: lengthOf(waitsFor, size) },
+    payload: { n, tenant: `t${n % size.tenants}`, ms: lengthOf(waitsFor, size, choices) },
   }));
   await addInCalls(side.utils, jobs as never);
   await side.pool.query("vacuum analyze");
   await delay(size.warmUpMs);
   const said: Said[] = [];
   for (let k = 0; k < size.samples; k++) {
-    const { rows } = await side.pool.query(ANY_WAITING);
+    const { rows } = await side.pool.query(ANY_WAITING, [SEED + k]);
     if (!rows[0]) break;
     const before = performance.now();
     const { rows: found } = await side.pool.query("select dispatch_policy.explain($1::bigint) as it", [
@@ -89,8 +92,8 @@ export async function measureEstimate(waitsFor: WaitsFor, size: EstimateSize): P
   return { waitsFor, ...judged(said, starts) };
 }
 
-function lengthOf(waitsFor: WaitsFor, { jobMs }: EstimateSize): number {
-  return waitsFor === "own cap, mixed" ? -Math.log(1 - Math.random()) * jobMs : jobMs;
+function lengthOf(waitsFor: WaitsFor, { jobMs }: EstimateSize, choices: Random): number {
+  return waitsFor === "own cap, mixed" ? -Math.log(1 - choices.unit()) * jobMs : jobMs;
 }
 
 function judged(said: readonly Said[], starts: ReadonlyMap<number, number>): Omit<Estimated, "waitsFor"> {

@@ -1,5 +1,4 @@
 import { ArgumentError } from "../errors.ts";
-import type { Operate } from "../operate/operate.ts";
 import { CONTENT_TYPE } from "./text.ts";
 
 /**
@@ -13,9 +12,9 @@ import { CONTENT_TYPE } from "./text.ts";
  * const utils = await makePolicyUtils({ preset });
  * app.get("/metrics", (c) => metricsHandler(utils)(c.req.raw));
  */
-export function metricsHandler(
-  utils: Pick<Operate, "metrics">,
-): (request: Pick<Request, "method">) => Promise<Response> {
+export function metricsHandler(utils: {
+  metrics(): Promise<string>;
+}): (request: Pick<Request, "method">) => Promise<Response> {
   if (typeof utils?.metrics !== "function")
     throw new ArgumentError("metricsHandler: expected utils as makePolicyUtils returns them");
   return async ({ method }) => {

@@ -67,7 +67,7 @@ test("slotTimeout: the next job starts, and the late end of the first gives noth
   await worker.everythingIsReleased();
 });
 
-test("slotTimeout: each start is noted, since nobody knows how long the answer to its fetch took", async (t) => {
+test("slotTimeout: each start is recorded, because nobody knows how long the answer to its fetch took", async (t) => {
   const { ends, task } = hands();
   t.teardown(() => ends.forEach((end) => void end()));
   const noted = definePolicy("noted", { ...options, slotTimeout: "1 minute" });

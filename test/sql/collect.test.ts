@@ -133,7 +133,7 @@ test("what an adaptive limiter has learnt stays as long as a partition would", a
   t.is((await collect(it)).limiters, 1);
 });
 
-test("a note that a limiter has room goes with it", async (t) => {
+test("a freed row goes with its limiter", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   await it.stage("a");
   await it.route();

@@ -7,7 +7,7 @@
 --     have enough to do.
 --
 -- Its steps pass on one row for each limiter and each partition. Only the first step and _leftovers read one for each job.
--- One plan, made once, holds for one job and for 5,000 (see _allocate), with hash joins only. So that no step reads a whole
+-- One plan, made once, serves one job and 5,000 (see _allocate), with hash joins only. So that no step reads a whole
 -- table, each table's ids stand beside the join.
 create or replace function :DISPATCH_POLICY_SCHEMA._charge(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],

@@ -1,7 +1,7 @@
 -- In how many seconds after `p_at` a throttle has the tokens for a job: at least, and at most. Only jobs of its own
 -- partition spend them. It has refilled, and nobody has spent, until `p_at`. `p_gate` is a gate of _explained_gates.
 --
--- If nothing is spent before, the gate's `next_at` is exact. A job that costs more than the bucket holds waits for a full
+-- If nothing is spent before, the gate's `next_at` is exact. A job that costs more than the bucket's capacity waits for a full
 -- one, and leaves a debt. A window gives its tokens back as unevenly as they were spent, a 64th of it late. What is too little
 -- for one more job stays unused.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_seconds(

@@ -8,7 +8,7 @@
 --
 -- No second has more than the rate and one. At its beginning the bucket has 1 + k at most, and it gains rate / per. A job
 -- of cost 1 draws 1. That makes 1 + k + rate / per jobs at most, rounded down. With k < 1 this is one more than rate /
--- per, rounded up. (The same holds for a time of any length and what the bucket gains in it.) Two jobs are at least
+-- per, rounded up. (So it is for a time of any length and what the bucket gains in it.) Two jobs are at least
 -- (1 - k) * per / rate apart.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_tokens(
   tokens float8, refilled_at timestamptz, numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers, now timestamptz

@@ -14,7 +14,7 @@
 --
 -- A slot belongs to an admission and an attempt, and a release names both, because others may have the slot by now. If a
 -- pool was silent for so long that its job was unlocked, a later attempt has the slot. Then the end of the earlier attempt
--- gives nothing back. The same holds if the next job of the key was admitted in the row.
+-- gives nothing back. So it is if the next job of the key was admitted in the row.
 --
 --   left_ids   these come again with the next flush. Graphile Worker has not recorded their failure yet, or their limiters
 --     changed meanwhile. Or another transaction has one of these rows locked.

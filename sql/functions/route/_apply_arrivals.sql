@@ -1,4 +1,4 @@
--- Puts consumed arrivals into effect: partitions first, then limiters ascending, the order that holds everywhere. The
+-- Puts consumed arrivals into effect: partitions first, then limiters ascending, the order that all keep. The
 -- caller has the router's turn, and has locked those partitions that exist.
 create or replace function :DISPATCH_POLICY_SCHEMA._apply_arrivals(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],

@@ -43,7 +43,7 @@ test("more arrivals than a batch, of a partition that a transaction holds, keep 
   t.is(await arrivals(world), 0);
 });
 
-test("notes that are merged while their partition is locked do what they would have done", async (t) => {
+test("arrivals that are merged while their partition is locked do what they would have done", async (t) => {
   const cap = (max: number) => [concurrency(max)];
   const lives: unknown[] = [];
   for (const max of [10_000, 3]) {

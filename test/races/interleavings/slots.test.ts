@@ -371,7 +371,7 @@ for (const noted of [true, false]) {
   });
 }
 
-test("a job is overdue from the start that it noted, not from its fetch", async (t) => {
+test("a job is overdue from its recorded start, not from its fetch", async (t) => {
   const it = await engine(t, ONE);
   const job = await running(it, "a");
   await it.pool.query("update dispatch_policy._private_policies set slot_timeout = 60");

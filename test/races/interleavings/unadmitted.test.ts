@@ -190,7 +190,7 @@ test("tokens are taken, exactly, also on the spot", async (t) => {
   t.true((await it.limiter("throttle")).tokens < 0.1);
 });
 
-test("the note of a job taken over is forgotten once Graphile Worker has the original no more", async (t) => {
+test("the row of a job taken over is deleted once Graphile Worker does not have the original any more", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   const [running, job] = [await addPast(it), await addPast(it)];
   await startsUnadmitted(it, running);

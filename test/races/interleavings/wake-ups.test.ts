@@ -212,7 +212,7 @@ async function watch(
   return went;
 }
 
-test("a note that a bucket has some tokens does not wake, pass after pass, who needs more", async (t) => {
+test("a freed row of a bucket with some tokens does not wake, pass after pass, a waiter that needs more", async (t) => {
   const world = await engine(t, { gates: shared(1, 3600, 10) });
   await world.stage(["a", "b", "c"], { cost: 9 });
   t.is(await world.passes(2), 1);

@@ -1,0 +1,54 @@
+// Imports point one way: biome.json refuses, in each folder of src/, what CONTRIBUTING.md places after it.
+import { readdirSync, readFileSync } from "node:fs";
+import test from "ava";
+
+const ROOT = new URL("../../", import.meta.url);
+const read = (name: string) => readFileSync(new URL(name, ROOT), "utf8");
+
+interface Override {
+  readonly includes: readonly string[];
+  readonly linter: {
+    readonly rules: {
+      readonly style?: {
+        readonly noRestrictedImports?: {
+          readonly options: { readonly patterns?: readonly { readonly group: readonly string[] }[] };
+        };
+      };
+    };
+  };
+}
+
+const folders = readdirSync(new URL("src/", ROOT), { withFileTypes: true })
+  .filter((entry) => entry.isDirectory())
+  .map(({ name }) => name)
+  .toSorted();
+/** As CONTRIBUTING.md lists them. What stands last may import everything, but for the command line. */
+const order = (/^top\s+←.*$/m.exec(read("CONTRIBUTING.md"))?.[0] ?? "")
+  .split(/\s*(?:←|,| and )\s*/)
+  .map((name) => name.replace(/\/$/, ""))
+  .filter((name) => !["top", "index", "testing.ts"].includes(name));
+const overrides: readonly Override[] = JSON.parse(read("biome.json")).overrides;
+
+function refusedIn(folder: string): readonly string[] {
+  const rule = overrides.find(({ includes }) => includes.includes(`src/${folder}/**`));
+  const patterns = rule?.linter.rules.style?.noRestrictedImports?.options.patterns ?? [];
+  return patterns.flatMap(({ group }) => group);
+}
+
+test("the order of the layers names each folder of src/", (t) => {
+  t.deepEqual(order.toSorted(), folders);
+});
+
+for (const [place, folder] of order.slice(0, -1).entries())
+  test(`the linter refuses imports of what stands after ${folder}`, (t) => {
+    const refused = refusedIn(folder);
+    const after = [
+      ...order.slice(place + 1).map((other) => `**/${other}/**`),
+      "**/index.ts",
+      "**/testing.ts",
+    ];
+    t.deepEqual(
+      after.filter((one) => !refused.includes(one)),
+      [],
+    );
+  });
