@@ -62,6 +62,15 @@ test("each function in the call graph stands in the file that its row names", (t
   t.deepEqual(wrong, []);
 });
 
+test("each owner of a rule is there", (t) => {
+  const paths = inBackticks(section("Rules and their owners")).filter((name) => name.includes("/"));
+  t.true(paths.length > 20, `${paths.length}`);
+  const missing = paths.filter(
+    (path) => !existsSync(new URL(/^(src|sql|test)\//.test(path) ? path : `sql/functions/${path}`, ROOT)),
+  );
+  t.deepEqual(missing, []);
+});
+
 test("each table is in the list of tables", (t) => {
   const tables = [
     ...readFileSync(new URL("sql/migrations/000001_policies_and_partitions.sql", ROOT), "utf8").matchAll(
