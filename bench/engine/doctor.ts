@@ -3,27 +3,10 @@ import { makeEngine } from "../../src/db/engine.ts";
 import { THRESHOLDS } from "../../src/operate/doctor/finding.ts";
 import { checksFor, examined } from "../../src/operate/doctor.ts";
 import { median } from "../harness/statistics.ts";
+import { makeCrowd, ROUNDS } from "./crowd.ts";
 import { say } from "./timing.ts";
-import { jobsOf, keys, makeWorld } from "./world.ts";
 
-const PARTITIONS = Number(process.env.PARTITIONS ?? 100_000);
-const EACH = 10;
-const ROUNDS = Number(process.env.ROUNDS ?? 7);
-
-const world = await makeWorld({
-  gates: [
-    { gate: "own", kind: "concurrency", scope: "partition", max: 1 },
-    { gate: "all", kind: "concurrency", scope: "policy", max: PARTITIONS / 10 },
-  ],
-  batch: 1,
-});
-for (let from = 0; from < PARTITIONS; from += 10_000) {
-  await world.stage(jobsOf(keys(10_000, `p${from / 10_000}-`)));
-  await world.routeAll();
-}
-await world.stageMany(EACH - 1);
-await world.settle();
-for (let admitted = 1; admitted > 0; ) ({ admitted } = await world.admit(1000));
+const world = await makeCrowd();
 // 20,000 partitions are on hold, half of them by the breaker, and 5,000 jobs are set aside
 await world.query(
   "update dispatch_policy._private_policies set breaker_failures = 1, breaker_within = 1, breaker_cooldown = 1",

@@ -1,25 +1,9 @@
 // What an operator asks, with 100,000 partitions, a million staged jobs and 10,000 in flight: views, explain, status.
+import { makeCrowd, ROUNDS } from "./crowd.ts";
 import { medians, say, type Timing } from "./timing.ts";
-import { jobsOf, keys, makeWorld } from "./world.ts";
+import { jobsOf } from "./world.ts";
 
-const PARTITIONS = Number(process.env.PARTITIONS ?? 100_000);
-const EACH = 10;
-const ROUNDS = Number(process.env.ROUNDS ?? 7);
-
-const world = await makeWorld({
-  gates: [
-    { gate: "own", kind: "concurrency", scope: "partition", max: 1 },
-    { gate: "all", kind: "concurrency", scope: "policy", max: PARTITIONS / 10 },
-  ],
-  batch: 1,
-});
-for (let from = 0; from < PARTITIONS; from += 10_000) {
-  await world.stage(jobsOf(keys(10_000, `p${from / 10_000}-`)));
-  await world.routeAll();
-}
-await world.stageMany(EACH - 1);
-await world.settle();
-for (let admitted = 1; admitted > 0; ) ({ admitted } = await world.admit(1000));
+const world = await makeCrowd();
 await world.settle();
 
 await world.query(`select count(*) from graphile_worker.permanently_fail_jobs(array(

@@ -1,0 +1,25 @@
+// 100,000 partitions, a million staged jobs and 10,000 in flight, as operators and the doctor meet them.
+import { jobsOf, keys, makeWorld } from "./world.ts";
+
+const PARTITIONS = Number(process.env.PARTITIONS ?? 100_000);
+const EACH = 10;
+export const ROUNDS = Number(process.env.ROUNDS ?? 7);
+
+/** A tenth of the partitions have their job in flight, and the cap over the policy is full. */
+export async function makeCrowd() {
+  const world = await makeWorld({
+    gates: [
+      { gate: "own", kind: "concurrency", scope: "partition", max: 1 },
+      { gate: "all", kind: "concurrency", scope: "policy", max: PARTITIONS / 10 },
+    ],
+    batch: 1,
+  });
+  for (let from = 0; from < PARTITIONS; from += 10_000) {
+    await world.stage(jobsOf(keys(10_000, `p${from / 10_000}-`)));
+    await world.routeAll();
+  }
+  await world.stageMany(EACH - 1);
+  await world.settle();
+  for (let admitted = 1; admitted > 0; ) ({ admitted } = await world.admit(1000));
+  return world;
+}
