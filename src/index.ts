@@ -37,7 +37,8 @@ export type { ReleaseSlotsOptions } from "./operate/release-slots.ts";
 export type { RemoveOptions } from "./operate/remove.ts";
 export type { RemovePolicyOptions } from "./operate/remove-policy.ts";
 export type { RetryOptions } from "./operate/retry.ts";
-export type { PolicyStatus, WorkerStatus } from "./operate/status.ts";
+export type { PolicyStatus, Status, WorkerStatus } from "./operate/status.ts";
+export type { StopInForce } from "./operate/stops.ts";
 export type { Repaired } from "./operate/sweep.ts";
 export type {
   Changed,

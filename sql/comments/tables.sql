@@ -80,16 +80,26 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_until is
   'End of the policy''s pause; -infinity: not paused. _admit checks it, and no partition changes. Operators alone set it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_by is 'Who paused it last.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.pause_reason is 'Why they did.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_with_all is
+  'Whether that was a pause of all policies.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.handed_back_at is
   'When jobs of it were last handed back. Whoever stages a job of a key compares it before and after.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.crontab_ticked_at is
   'When the crontab''s tick last ticked it; -infinity: never.';
 
+comment on table :DISPATCH_POLICY_SCHEMA._private_pause_of_all is
+  'The pause of all policies, at most one row. A policy that is declared while it lasts begins paused. The others have it in their own columns.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.one is 'True: there is one row.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.until_at is 'Its end; infinity: until resume.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.set_at is 'When it began.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.set_by is 'Who paused them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.reason is 'Why they did.';
+
 comment on table :DISPATCH_POLICY_SCHEMA._private_turns is
   'Rows to be locked, so that one session at a time does a step. Any user may take an advisory lock, and an operator''s open transaction locks a policy''s row: so there are these. Rows are made when a policy is declared. Nothing in them changes but busy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_turns.policy_id is 'The policy; 0 for the step declare.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_turns.step is
-  'route: one router. admit: one pass that keeps to the ahead bound. limits: one change of overrides. adopt: one session that adopts jobs. pending: one producer of a strict backlog. declare: one declaration.';
+  'route: one router. admit: one pass that keeps to the ahead bound. limits: one change of overrides. adopt: one session that adopts jobs. pending: one producer of a strict backlog. declare: one declaration, or one pause or resume of all policies.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_turns.place is
   'Of the step pending: 0 is the bound on the policy, the others are partitions by hash. Else 0.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_turns.busy is

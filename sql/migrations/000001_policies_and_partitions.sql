@@ -39,9 +39,18 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   paused_until timestamptz not null default '-infinity',
   paused_by text,
   pause_reason text,
+  paused_with_all boolean not null default false,
   handed_back_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
   check (ahead is null or ahead_seconds is null)
+);
+
+create table :DISPATCH_POLICY_SCHEMA._private_pause_of_all (
+  one boolean primary key default true check (one),
+  until_at timestamptz not null,
+  set_at timestamptz not null default clock_timestamp(),
+  set_by text,
+  reason text
 );
 
 create table :DISPATCH_POLICY_SCHEMA._private_turns (
@@ -194,6 +203,9 @@ create index partitions_for_probe on :DISPATCH_POLICY_SCHEMA._private_partitions
 
 create index partitions_held on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, held_until)
   where held_until > '-infinity';
+
+create index partitions_paused on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, paused_until)
+  where paused_until > '-infinity';
 
 create sequence :DISPATCH_POLICY_SCHEMA._private_ticks;
 

@@ -20,7 +20,8 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
   exists (select from :DISPATCH_POLICY_SCHEMA._private_resolutions r where r.policy = p.name) as resolving,
   coalesce((select least(e.jobs, 2147483647) from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id), 0)::int
     as ended_elsewhere,
-  (select e.last_at from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id) as ended_elsewhere_at
+  (select e.last_at from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id) as ended_elsewhere_at,
+  p.paused_with_all and p.paused_until > statement_timestamp() as paused_with_all
 from :DISPATCH_POLICY_SCHEMA._private_policies p
 cross join lateral (
   select count(*)::int as partitions, coalesce(sum(x.staged), 0) as staged
@@ -47,3 +48,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.policies.live_definitions is
   'Different definitions of this version that live worker pools have. With more than one, the one that was declared last is in force.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.resolving is
   'Limits are being worked out again, because the definition has changed.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_with_all is
+  'Whether it is paused because all policies are.';

@@ -16,7 +16,8 @@ export const command = defineCommand({
     ['--policy fetch_endpoint --partition ep1 --reason "incident 12"', "one partition"],
     ['--all --until "30 minutes"', "everything, for half an hour"],
   ],
-  about: "Jobs in flight go on. Jobs can still be added; they wait.",
+  about:
+    "Jobs in flight go on. Jobs can still be added; they wait. --all also stops policies that are declared later.",
   async run(values) {
     const target = targetOf(values);
     const { until } = values;

@@ -10,6 +10,7 @@ export const command = defineCommand({
   examples: [
     ["--policy fetch_endpoint --partition ep1", "one partition, also if it is on hold"],
     ["--policy fetch_endpoint", "the policy, but not partitions that were paused one by one"],
+    ["--all", "every policy, also those to be declared"],
   ],
   async run(values) {
     const target = targetOf(values);

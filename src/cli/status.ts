@@ -1,10 +1,11 @@
 import { type PolicyStatus, status, type WorkerStatus } from "../operate/status.ts";
+import type { StopInForce } from "../operate/stops.ts";
 import { defineCommand, EXIT } from "./command.ts";
 import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { say, sayJson, tell } from "./output/say.ts";
 import { table } from "./output/table.ts";
-import { fromNow, grouped, some } from "./output/words.ts";
+import { atTime, fromNow, grouped, some } from "./output/words.ts";
 
 /** Policies and workers at a glance. */
 export const command = defineCommand({
@@ -23,6 +24,7 @@ export const command = defineCommand({
         else tell("No policy was declared.");
         if (found.workers.length > 0) say(`\n${workerTable(found.workers)}`);
         else tell("No worker pool is known.");
+        if (found.pauseOfAll) tell(inWordsOfAll(found.pauseOfAll));
         for (const warning of found.policies.flatMap(warningsOf)) tell(warning);
       }
       return found.policies.length > 0 ? EXIT.done : EXIT.nothing;
@@ -43,9 +45,9 @@ export function policyTable(policies: readonly PolicyStatus[]): string {
   );
 }
 
-export function stateOf({ enabled, paused, orphaned }: PolicyStatus): string {
+export function stateOf({ enabled, paused, pausedWithAll, orphaned }: PolicyStatus): string {
   if (!enabled) return "off";
-  if (paused) return "paused";
+  if (paused) return pausedWithAll ? "paused with all" : "paused";
   return orphaned ? "on, no worker" : "on";
 }
 
@@ -60,6 +62,12 @@ export function workerTable(workers: readonly WorkerStatus[]): string {
     ],
     workers,
   );
+}
+
+function inWordsOfAll({ by, reason, until }: StopInForce): string {
+  const why = `${by === null ? "" : ` by ${by}`}${reason === null ? "" : ` (${reason})`}`;
+  const end = until ? `until ${atTime(until)}` : "until resume --all";
+  return `All policies were paused${why}, ${end}. Those that are declared from now on are paused as well.`;
 }
 
 function warningsOf({ policy, ...its }: PolicyStatus): string[] {

@@ -27,6 +27,7 @@ import { removePolicy } from "../operate/remove-policy.ts";
 import { resume } from "../operate/resume.ts";
 import { retry } from "../operate/retry.ts";
 import { status } from "../operate/status.ts";
+import { stops } from "../operate/stops.ts";
 import { sweepFully } from "../operate/sweep.ts";
 import { switchPolicy } from "../operate/switch.ts";
 import { take } from "../operate/take.ts";
@@ -289,6 +290,7 @@ function assemble(
     setLimit: (options) => setLimit(context, options),
     clearLimit: (options) => clearLimit(context, options),
     limits: (options) => limits(context, options),
+    stops: (options) => stops(context, options),
     take: (options) => take(context, options),
     explain: (options) => explain(context, options),
     doctor: (options) => doctor(context, options),

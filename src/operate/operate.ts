@@ -13,7 +13,8 @@ import type { ReleaseSlotsOptions } from "./release-slots.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { RemovePolicyOptions } from "./remove-policy.ts";
 import type { RetryOptions } from "./retry.ts";
-import type { PolicyStatus, WorkerStatus } from "./status.ts";
+import type { Status } from "./status.ts";
+import type { StopInForce } from "./stops.ts";
 import type { Repaired } from "./sweep.ts";
 import type { Changed, LimiterTarget, PartitionTarget, Target, Why } from "./targets.ts";
 import type { TickOptions } from "./tick.ts";
@@ -46,7 +47,8 @@ export interface Operate {
    * still be added; they wait.
    *
    * It lasts until `until`, or without it until {@link resume}. A later pause of the same target replaces its end. A
-   * partition without jobs so far is paused when its first job is added.
+   * partition without jobs so far is paused when its first job is added. `{ all: true }` also pauses policies that are
+   * declared later. {@link stops} lists what is paused.
    *
    * `matched` counts policies or partitions; `changed` counts the policies whose pause has another end now (a partition
    * always counts).
@@ -61,7 +63,8 @@ export interface Operate {
    * Lifts a pause. For a partition it also lifts a hold, and the rule that after a hold one job goes first.
    *
    * To resume a policy does not end pauses and holds of single partitions. To resume a partition does not end its policy's
-   * pause. `changed` counts the policies or partitions that were stopped.
+   * pause. To resume all policies ends each policy's pause, and that of policies still to be declared. To resume one of
+   * them leaves those paused. `changed` counts the policies or partitions that were stopped.
    *
    * @throws {ArgumentError} unless either a policy or `all: true` is given
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -222,6 +225,15 @@ export interface Operate {
   limits(options?: { policy?: string | undefined }): Promise<readonly Override[]>;
 
   /**
+   * What is stopped now, of all policies or of one: pauses, holds and open breakers, with who stopped it, why, and until
+   * when. A pause of all policies is the first row, with `policy` null.
+   *
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @example for (const { policy, partition, kind, until, by } of await utils.stops()) console.log(policy, partition, kind, until, by);
+   */
+  stops(options?: { policy?: string | undefined }): Promise<readonly StopInForce[]>;
+
+  /**
    * Takes `cost` tokens (0 to 1e12, default 1) from a throttle, for work that is no job. It waits for no tokens:
    * without enough it takes none, and `retryAt` says when to ask again. It answers the same if another transaction has
    * the throttle locked, after 250 ms at most.
@@ -277,14 +289,13 @@ export interface Operate {
 
   /**
    * The state of policies and worker pools. It shows how many jobs wait or are in flight, which policies are paused or
-   * switched off, and which workers are alive. With `policy` it shows only that policy, but all workers.
+   * switched off, and which workers are alive. With `policy` it shows only that policy, but all workers. `pauseOfAll` is the
+   * pause of all policies, if there is one.
    *
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const { policies, workers } = await utils.status();
    */
-  status(options?: {
-    policy?: string | undefined;
-  }): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }>;
+  status(options?: { policy?: string | undefined }): Promise<Status>;
 
   /**
    * The state of partitions, in the order of their keys, 100 unless `limit` says otherwise. For the next page give the last

@@ -1,5 +1,6 @@
 import { parameter } from "../db/engine.ts";
 import { checkPolicy, type OperateContext } from "./call.ts";
+import { type StopInForce, stopsOf } from "./stops.ts";
 import { checkVerb } from "./targets.ts";
 
 /** The state of a policy. */
@@ -15,6 +16,8 @@ export interface PolicyStatus {
   partitions: number;
   /** Whether the policy itself is paused. Its partitions may have pauses of their own. */
   paused: boolean;
+  /** Whether it is paused because all policies are. */
+  pausedWithAll: boolean;
   /** False: it is switched off, and no gate applies. */
   enabled: boolean;
   /**
@@ -44,27 +47,43 @@ export interface WorkerStatus {
   heartbeatAt: Date;
 }
 
+/** The state of policies and worker pools. */
+export interface Status {
+  policies: readonly PolicyStatus[];
+  workers: readonly WorkerStatus[];
+  /** The pause of all policies, which also stops those that are declared later; null: there is none. */
+  pauseOfAll: StopInForce | null;
+}
+
 /** Documented at {@link Operate.status}. */
 export async function status(
   { withPgClient, engine }: OperateContext,
   options: { policy?: string | undefined } = {},
-): Promise<{ policies: readonly PolicyStatus[]; workers: readonly WorkerStatus[] }> {
+): Promise<Status> {
   checkVerb("status", options, { takes: ["policy"] });
   const asked = parameter(1, "text");
   return withPgClient(async (client) => {
     await checkPolicy(client, engine, options.policy);
     const policies = await engine.view<
-      PolicyStatus & { in_flight: number; ended_elsewhere: number; live_definitions: number }
+      PolicyStatus & {
+        in_flight: number;
+        ended_elsewhere: number;
+        live_definitions: number;
+        paused_with_all: boolean;
+      }
     >(client, "policies", `where ${asked} is null or policy = ${asked} order by policy`, [
       options.policy ?? null,
     ]);
     const workers = await engine.view<Record<string, unknown>>(client, "workers", "order by pool_id");
+    const [pauseOfAll = null] = await stopsOf(client, engine, "where policy is null", []);
     return {
+      pauseOfAll,
       policies: policies.map(
         ({ policy, version, staged, partitions, paused, enabled, orphaned, resolving, ...counts }) => {
           const { in_flight: inFlight, ended_elsewhere: endedElsewhere } = counts;
+          const pausedWithAll = counts.paused_with_all;
           const live = { orphaned, endedElsewhere, liveDefinitions: counts.live_definitions, resolving };
-          return { policy, version, staged, inFlight, partitions, paused, enabled, ...live };
+          return { policy, version, staged, inFlight, partitions, paused, pausedWithAll, enabled, ...live };
         },
       ),
       workers: workers.map(({ pool_id, slots, tasks, alive, heartbeat_at }) => {

@@ -22,8 +22,16 @@ test("stop and go on: a partition, a policy, all", async (t) => {
   t.deepEqual(await isPaused(), [true, false, false]);
   t.like(await cli("pause", "--all", "--json"), { stdout: '{"matched":3,"changed":2}\n', code: 0 });
   t.deepEqual(await isPaused(), [true, true, true]);
+  const status = await cli("status");
+  t.regex(status.stdout, /make_report +paused with all/);
+  t.regex(
+    status.stderr,
+    /^All policies were paused by .*, until resume --all\. Those that are declared\s+from now on/m,
+  );
+  t.regex((await cli("stops")).stdout, /^\(all\) +\(all\) +pause +resume/m);
   t.like(await cli("resume", "--all"), { stdout: "Resumed every policy.\n", code: 0 });
   t.deepEqual(await isPaused(), [false, false, false]);
+  t.regex((await cli("stops")).stdout, /^fetch_endpoint +ep3 +pause +resume +ana +incident 12$/m);
   t.like(await cli("hold", ...EP1, "--for", "30 minutes"), { code: 0 });
   t.is((await utils.explain({ policy: "fetch_endpoint", partition: "ep1" })).reason, "held");
   t.like(await cli("resume", ...FETCH, "--partition", "nobody"), { code: 3 });

@@ -273,7 +273,8 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
   await utils.addJobs(["a", "a", "b"].map((key) => ({ identifier: "p", payload: { key } })));
   await utils.tick({ policy: "p" });
   const reader = await as("app_reader");
-  const views = "policies partitions limiters in_flight_jobs jobs overrides workers audit minutes".split(" ");
+  const views =
+    "policies partitions limiters in_flight_jobs jobs overrides stops workers audit minutes".split(" ");
   for (const view of views)
     await t.notThrowsAsync(reader.query(`select * from dispatch_policy.${view}`), view);
   const { rows } = await reader.query(

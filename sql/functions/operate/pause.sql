@@ -1,5 +1,6 @@
 -- Stops a policy, one of its partitions, or all policies, until resume or `until`. Jobs in flight go on. A partition that
--- does not exist yet is paused when its first job comes. An end that has passed is refused.
+-- does not exist yet is paused when its first job comes. A pause of all also stops policies that are declared later. An end
+-- that has passed is refused.
 --
 --   select * from dispatch_policy.pause('fetch_endpoint', partition => 'ep1', until => now() + interval '1 hour');
 create or replace function :DISPATCH_POLICY_SCHEMA.pause(
@@ -16,10 +17,18 @@ begin
     select s.matched, s.changed into matched, changed from :DISPATCH_POLICY_SCHEMA._stop_partition(
       pause.policy, pause.partition, v_until, null, pause.reason, pause.by) s;
   else
+    if pause."all" then   -- who declares a policy meanwhile has the same turn, and sees this pause, or is seen here
+      perform :DISPATCH_POLICY_SCHEMA._lock_all_policies('pause');
+      insert into :DISPATCH_POLICY_SCHEMA._private_pause_of_all as a (until_at, set_by, reason)
+      values (v_until, coalesce(pause.by, session_user), pause.reason)
+      on conflict (one) do update set
+        until_at = excluded.until_at, set_at = excluded.set_at, set_by = excluded.set_by, reason = excluded.reason;
+    end if;
     with target as (select t.id, t.paused_until from :DISPATCH_POLICY_SCHEMA._targets(pause.policy, pause."all") t),
     paused as (
       update :DISPATCH_POLICY_SCHEMA._private_policies p set
-        paused_until = v_until, paused_by = coalesce(pause.by, session_user), pause_reason = pause.reason
+        paused_until = v_until, paused_by = coalesce(pause.by, session_user), pause_reason = pause.reason,
+        paused_with_all = coalesce(pause."all", false)
       from target t where p.id = t.id returning t.paused_until is distinct from v_until as changed
     )
     select count(*), count(*) filter (where p.changed) into matched, changed from paused p;

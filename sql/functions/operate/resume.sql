@@ -1,5 +1,5 @@
 -- Ends a pause; for a partition also a hold, and the probe after it. To resume a policy does not end the pauses of single
--- partitions.
+-- partitions. To resume all also ends the pause of policies that are still to be declared.
 --
 --   select * from dispatch_policy.resume('fetch_endpoint', partition => 'ep1');
 create or replace function :DISPATCH_POLICY_SCHEMA.resume(
@@ -39,10 +39,14 @@ begin
     )
     select (select count(*) from target) + v_unrouted, (select count(*) from resumed) + v_unrouted into matched, changed;
   else
+    if resume."all" then
+      perform :DISPATCH_POLICY_SCHEMA._lock_all_policies('resume');
+      delete from :DISPATCH_POLICY_SCHEMA._private_pause_of_all;
+    end if;
     with target as (select t.id, t.paused_until from :DISPATCH_POLICY_SCHEMA._targets(resume.policy, resume."all") t),
     resumed as (
       update :DISPATCH_POLICY_SCHEMA._private_policies p
-      set paused_until = '-infinity', paused_by = null, pause_reason = null
+      set paused_until = '-infinity', paused_by = null, pause_reason = null, paused_with_all = false
       from target t where p.id = t.id returning t.paused_until > '-infinity' as changed
     )
     select count(*), count(*) filter (where r.changed) into matched, changed from resumed r;

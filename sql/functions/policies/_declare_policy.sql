@@ -25,8 +25,9 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
     ahead_seconds, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
-    max_pending_in_all, when_full, strict_pending, when_busy, fair_by_work, declared_enabled)
-  values (
+    max_pending_in_all, when_full, strict_pending, when_busy, fair_by_work, declared_enabled,
+    paused_until, paused_by, pause_reason, paused_with_all)
+  select
     v_name, (p_definition ->> 'version')::int, p_definition, p_hash, least(p_started_at, clock_timestamp()),
     case when p_settings ? 'halfLifeSeconds' then (p_settings ->> 'halfLifeSeconds')::float8 else 60 end,
     coalesce((p_settings ->> 'admissionBatchSize')::int, 100), (p_settings ->> 'tickAdmissionBudget')::int,
@@ -39,7 +40,10 @@ begin
     coalesce(p_definition #>> '{maxPending,whenFull}', 'reject'),
     coalesce((p_definition #>> '{maxPending,strict}')::boolean, false), coalesce(p_definition ->> 'whenBusy', 'wait'),
     coalesce(p_definition ->> 'fairBy' = 'work', false),
-    coalesce((p_settings ->> 'enabled')::boolean, true))
+    coalesce((p_settings ->> 'enabled')::boolean, true),
+    coalesce(a.until_at, '-infinity'), a.set_by, a.reason, a.until_at is not null   -- a new one is paused with all others
+  from (select) one
+  left join :DISPATCH_POLICY_SCHEMA._private_pause_of_all a on a.until_at > clock_timestamp()
   on conflict (name) do update set
     version = excluded.version, definition = excluded.definition, definition_hash = excluded.definition_hash,
     declared_at = excluded.declared_at, retries = excluded.retries, slot_timeout = excluded.slot_timeout,

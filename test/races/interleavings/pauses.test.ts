@@ -163,3 +163,59 @@ test("a short hold that is committed late does not end a longer one, and resume 
   await world.pool.query(RESUME_A);
   t.is(await world.passes(), 1);
 });
+
+const DECLARE = `select dispatch_policy._declare_policy(p.definition || '{"name": "new"}', 'hash', '{}', clock_timestamp())
+  from dispatch_policy._private_policies p where p.name = 'p'`;
+const PAUSED = `select name, paused_until > now() as paused from dispatch_policy._private_policies order by name`;
+
+test("a policy that is declared while a pause of all is not committed begins paused", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const [operator, process] = [await world.session(), await world.session()];
+  await operator.query(`begin; select dispatch_policy.pause("all" => true)`);
+  const declaring = process.query(DECLARE);
+  await world.waitsForLock(process);
+  await operator.query("commit");
+  await declaring;
+  t.deepEqual((await world.pool.query(PAUSED)).rows, [
+    { name: "new", paused: true },
+    { name: "p", paused: true },
+  ]);
+});
+
+test("a pause of all waits for a policy that is being declared, and stops it", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const [operator, process] = [await world.session(), await world.session()];
+  await process.query(`begin; ${DECLARE}`);
+  const pausing = operator.query(`select matched from dispatch_policy.pause("all" => true)`);
+  await world.waitsForLock(operator);
+  await process.query("commit");
+  t.is((await pausing).rows[0].matched, 2);
+  t.deepEqual((await world.pool.query(PAUSED)).rows, [
+    { name: "new", paused: true },
+    { name: "p", paused: true },
+  ]);
+});
+
+test("a resume of all lets go of a policy that is being declared beside it", async (t) => {
+  const world = await engine(t, { gates: [] });
+  await world.pool.query(`select dispatch_policy.pause("all" => true)`);
+  const [operator, process] = [await world.session(), await world.session()];
+  await process.query(`begin; ${DECLARE}`);
+  const resuming = operator.query(`select dispatch_policy.resume("all" => true)`);
+  await world.waitsForLock(operator);
+  await process.query("commit");
+  await resuming;
+  t.deepEqual((await world.pool.query(PAUSED)).rows, [
+    { name: "new", paused: false },
+    { name: "p", paused: false },
+  ]);
+});
+
+test("under a fixed snapshot a pause of all is refused, because it would not see a policy declared meanwhile", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const operator = await world.session();
+  await operator.query("begin isolation level repeatable read");
+  await t.throwsAsync(operator.query(`select dispatch_policy.pause("all" => true)`), {
+    message: /pause of all policies: transaction_isolation is repeatable read, expected read committed/,
+  });
+});

@@ -1,0 +1,91 @@
+// What is stopped, by whom and until when.
+import test from "ava";
+import { definePolicy } from "../../src/index.ts";
+import { scenario } from "../helpers/scenario.ts";
+
+const LATER = definePolicy("later", { partitionBy: "key" });
+const LATEST = definePolicy("latest", { partitionBy: "key" });
+
+test("a pause of all policies also stops one that is declared later, until all are resumed", async (t) => {
+  const it = await scenario(t);
+  t.like(await it.utils.pause({ all: true, reason: "incident 12", by: "ana" }), { matched: 1, changed: 1 });
+  await it.makeUtils([it.own, LATER]);
+  await it.utils.addJob("later", { key: "a" } as never);
+  await it.stage("1@a");
+  t.is((await it.utils.tick()).admitted, 0);
+  const { policies, pauseOfAll } = await it.utils.status();
+  t.like(pauseOfAll, { policy: null, by: "ana", reason: "incident 12", until: null });
+  t.deepEqual(
+    policies.map(({ policy, paused, pausedWithAll }) => [policy, paused, pausedWithAll]),
+    [
+      ["later", true, true],
+      ["p", true, true],
+    ],
+  );
+  t.like(await it.utils.resume({ all: true }), { matched: 2, changed: 2 });
+  await it.makeUtils([it.own, LATER, LATEST]);
+  t.deepEqual(await it.utils.stops(), []);
+  await it.utils.addJob("latest", { key: "a" } as never);
+  t.is((await it.utils.tick()).admitted, 3);
+});
+
+test("a policy that is declared again keeps its own stop, or none", async (t) => {
+  const it = await scenario(t);
+  await it.utils.pause({ all: true });
+  await it.utils.resume({ policy: "p" });
+  await it.makeUtils();
+  t.like((await it.utils.status()).policies[0], { paused: false, pausedWithAll: false });
+  await it.makeUtils([LATER]);
+  await it.utils.pause({ policy: "later", by: "bo" });
+  t.deepEqual(
+    (await it.utils.status()).policies.map(({ paused, pausedWithAll }) => [paused, pausedWithAll]),
+    [
+      [true, false],
+      [false, false],
+    ],
+  );
+});
+
+test("a pause of all that is over stops no new policy", async (t) => {
+  const it = await scenario(t);
+  await it.utils.pause({ all: true, until: new Date(Date.now() + 3_600_000) });
+  await it.rows("update dispatch_policy._private_pause_of_all set until_at = now() - interval '1 second'");
+  await it.makeUtils([LATER]);
+  t.deepEqual(await it.utils.stops({ policy: "later" }), []);
+  t.is((await it.utils.status()).pauseOfAll, null);
+});
+
+test("stops lists what is in force: of all, of a policy, of a partition that has jobs, and of one to come", async (t) => {
+  const it = await scenario(t, {}, { others: [LATER] });
+  await it.stage("1@a 1@b");
+  await it.tickNow();
+  const until = new Date(Date.now() + 60_000);
+  await it.utils.pause({ all: true, by: "ana", reason: "incident 12" });
+  await it.utils.pause({ policy: "p", partition: "a", by: "bo", until });
+  await it.utils.hold({ policy: "p", partition: "b", by: "cy", until });
+  await it.utils.pause({ policy: "p", partition: "new", by: "di" });
+  const all = {
+    policy: null,
+    partition: null,
+    kind: "pause",
+    until: null,
+    by: "ana",
+    reason: "incident 12",
+    seen: true,
+  };
+  const listed = [
+    all,
+    { ...all, policy: "later" },
+    { ...all, policy: "p" },
+    { policy: "p", partition: "a", kind: "pause", until, by: "bo", reason: null, seen: true },
+    { policy: "p", partition: "b", kind: "hold", until, by: "cy", reason: null, seen: true },
+    { policy: "p", partition: "new", kind: "pause", until: null, by: "di", reason: null, seen: false },
+  ];
+  t.deepEqual(await it.utils.stops(), listed as never, "before the router has made the new one");
+  await it.tickNow();
+  t.deepEqual(await it.utils.stops(), listed as never, "and after");
+  t.deepEqual(
+    (await it.utils.stops({ policy: "later" })).map(({ policy }) => policy),
+    [null, "later"],
+  );
+});
