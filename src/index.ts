@@ -45,6 +45,7 @@ export type {
   LimiterTarget,
   PartitionTarget,
   PolicyTarget,
+  Stored,
   Target,
   Why,
 } from "./operate/targets.ts";

@@ -1,7 +1,13 @@
 -- Limits that were set instead of the policies' own, those in force and those to come.
 create or replace view :DISPATCH_POLICY_SCHEMA.overrides as
 select p.name as policy, o.gate, o.scope_key as key, o.set, nullif(o.from_at, '-infinity') as "from",
-  nullif(o.until_at, 'infinity') as until, o.set_by as by, o.reason
+  nullif(o.until_at, 'infinity') as until, o.set_by as by, o.reason,
+  -- the key as a condition of its own, so that each is one look at the index
+  case when o.scope_key is null then exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.policy_id = o.policy_id and l.gate = o.gate)
+    else exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.policy_id = o.policy_id and l.gate = o.gate and l.scope_key = o.scope_key) end as seen
 from :DISPATCH_POLICY_SCHEMA._private_overrides o
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = o.policy_id
 where o.until_at > statement_timestamp() and not o.taken_back;
@@ -15,3 +21,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.overrides."from" is 'Start; null: when
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.until is 'End; null: until it is cleared.';
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.by is 'Who set it.';
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.reason is 'Why they did.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.seen is
+  'False: no job has had the key yet, or it is misspelt. The limit waits for the first.';

@@ -3,7 +3,7 @@ import type { Until } from "../policy/policy.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { named, POLICY, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
-import { answer } from "./output/say.ts";
+import { answer, tell } from "./output/say.ts";
 import { atTime, inWords } from "./output/words.ts";
 
 /** Stops a partition for some time. */
@@ -30,6 +30,8 @@ export const command = defineCommand({
       hold(context, { policy, partition, ...end, ...whyOf(values) }),
     );
     const length = until ? `until ${atTime(until)}` : `for ${inWords(forMs ?? 0)}`;
-    return answer(values, result, `Put ${named({ policy, partition })} on hold ${length}.`);
+    const exit = answer(values, result, `Put ${named({ policy, partition })} on hold ${length}.`);
+    if (result.stored) tell("No job has had this key yet: the hold waits for the first.");
+    return exit;
   },
 });

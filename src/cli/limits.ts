@@ -24,7 +24,7 @@ function limitTable(rows: readonly Override[]): string {
     [
       { title: "POLICY", value: ({ policy }) => policy, least: 8 },
       { title: "GATE", value: ({ gate }) => gate, least: 8 },
-      { title: "KEY", value: ({ key }) => key ?? "(every key)", least: 8 },
+      { title: "KEY", value: keyOf, least: 8 },
       { title: "LIMIT", value: numbersOf },
       { title: "FROM", value: ({ from }) => (from && from.getTime() > Date.now() ? fromNow(from) : "") },
       { title: "ENDS", value: ({ until }) => (until ? fromNow(until) : "clear-limit") },
@@ -33,6 +33,10 @@ function limitTable(rows: readonly Override[]): string {
     ],
     rows,
   );
+}
+
+function keyOf({ key, seen }: Override): string {
+  return `${key ?? "(every key)"}${seen ? "" : " (no job yet)"}`;
 }
 
 function numbersOf({ override }: Override): string {

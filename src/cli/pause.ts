@@ -2,7 +2,7 @@ import { pause } from "../operate/pause.ts";
 import { defineCommand } from "./command.ts";
 import { named, TARGET, targetOf, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
-import { answer } from "./output/say.ts";
+import { answer, tell } from "./output/say.ts";
 import { atTime } from "./output/words.ts";
 
 /** Stops admission of a partition, a policy or all. */
@@ -24,10 +24,14 @@ export const command = defineCommand({
     const result = await changing(values, (context) =>
       pause(context, { ...target, until, ...whyOf(values) }),
     );
-    return answer(
-      values,
-      result,
-      `Paused ${named(target)}, ${until ? `until ${atTime(until)}` : "until resume"}.`,
-    );
+    const words = `Paused ${named(target)}, ${until ? `until ${atTime(until)}` : "until resume"}.`;
+    const exit = answer(values, result, words);
+    if (result.stored)
+      tell(
+        "all" in target
+          ? "No policy was declared yet: the pause waits for the first."
+          : "No job has had this key yet: the pause waits for the first.",
+      );
+    return exit;
   },
 });

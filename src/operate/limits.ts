@@ -2,7 +2,7 @@ import { checkOptions, optional, positiveDuration } from "../checks/options.ts";
 import { parameter } from "../db/engine.ts";
 import { type GateOverrides, overridableFields } from "../gates/index.ts";
 import { actOf, call, checkPolicy, type OperateContext, told } from "./call.ts";
-import { type Changed, checkVerb, type LimiterTarget, type Why } from "./targets.ts";
+import { type Changed, checkVerb, type LimiterTarget, type Stored, type Why } from "./targets.ts";
 
 /** New values for a limit. Those that are left out, or undefined, do not change. */
 export type LimitValues = GateOverrides;
@@ -18,7 +18,7 @@ export type SetLimitOptions = LimiterTarget & {
 } & Why;
 
 /** Documented at {@link Operate.setLimit}. */
-export async function setLimit(context: OperateContext, options: SetLimitOptions): Promise<Changed> {
+export async function setLimit(context: OperateContext, options: SetLimitOptions): Promise<Stored> {
   checkVerb("setLimit", options, {
     needs: ["policy", "gate", "set"],
     takes: ["key", "from", "until", "reason", "by"],
@@ -31,7 +31,7 @@ export async function setLimit(context: OperateContext, options: SetLimitOptions
     return [column, value === undefined || !toColumn ? value : toColumn(value as never)];
   });
   const args = { ...rest, set: JSON.stringify(Object.fromEntries(columns)) };
-  const changed = await call<Changed>(context, "set_limit", args);
+  const changed = await call<Stored>(context, "set_limit", args);
   const { policy, gate, key = null, from = null, until = null } = rest;
   const limit = { policy, gate, key, set, from, until };
   told(context, "dispatchPolicy:limit", { ...limit, ...actOf(changed, options) });
@@ -64,6 +64,8 @@ export interface Override {
   by: string | null;
   /** Why they did. */
   reason: string | null;
+  /** False: no job has had the key yet, or it is misspelt. The limit waits for the first. */
+  seen: boolean;
 }
 
 /** Documented at {@link Operate.limits}. */

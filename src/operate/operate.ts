@@ -16,7 +16,7 @@ import type { RetryOptions } from "./retry.ts";
 import type { Status } from "./status.ts";
 import type { StopInForce } from "./stops.ts";
 import type { Repaired } from "./sweep.ts";
-import type { Changed, LimiterTarget, PartitionTarget, Target, Why } from "./targets.ts";
+import type { Changed, LimiterTarget, PartitionTarget, Stored, Target, Why } from "./targets.ts";
 import type { TickOptions } from "./tick.ts";
 import type { Uninstalled, UninstallOptions } from "./uninstall.ts";
 
@@ -51,13 +51,14 @@ export interface Operate {
    * declared later. {@link stops} lists what is paused.
    *
    * `matched` counts policies or partitions; `changed` counts the policies whose pause has another end now (a partition
-   * always counts).
+   * always counts). If nothing matches yet, `matched` is 0 and `stored` is true: the pause waits for the first job, or for the
+   * first policy.
    *
    * @throws {ArgumentError} unless either a policy or `all: true` is given, or if `until` is past
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.pause({ policy: "fetch_endpoint", partition: "ep1", reason: "incident 12", by: "ana" });
    */
-  pause(options: PauseOptions): Promise<Changed>;
+  pause(options: PauseOptions): Promise<Stored>;
 
   /**
    * Lifts a pause. For a partition it also lifts a hold, and the rule that after a hold one job goes first.
@@ -77,13 +78,14 @@ export interface Operate {
    * flight go on.
    *
    * Give `until`, a Date, or `forMs`, milliseconds from now by the database's clock. Of two holds the one that ends later
-   * counts. After its end one job goes first; the others follow once one has succeeded. {@link resume} ends it at once.
+   * counts. After its end one job goes first; the others follow once one has succeeded. {@link resume} ends it at once. For a
+   * partition without jobs so far, `matched` is 0 and `stored` is true: the hold waits for its first job.
    *
    * @throws {ArgumentError} unless exactly one of `until` and `forMs` is given, or if `until` is past
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.hold({ policy: "fetch_endpoint", partition: "ep1", forMs: 30_000, reason: "429" });
    */
-  hold(options: PartitionTarget & Until & Why): Promise<Changed>;
+  hold(options: PartitionTarget & Until & Why): Promise<Stored>;
 
   /**
    * Admits due jobs past their gates, pauses and holds. It still charges the gates: tokens stop at 0, and more jobs than
@@ -197,14 +199,14 @@ export interface Operate {
    * limit is for every key of the gate, but the limit of a single key goes before it. A new limit replaces those of the
    * same target that are in force, or that would begin before its end.
    *
-   * `matched` counts the existing limiters with the key. It is 0 if the key is misspelt, or if no job has had it yet. In
-   * that case the limit applies as soon as one has.
+   * `matched` counts the existing limiters with the key. It is 0 if the key is misspelt, or if no job has had it yet. Then
+   * `stored` is true: the limit applies as soon as a job has the key. {@link limits} shows it, with `seen` false.
    *
    * @throws {ArgumentError} if the policy has no such gate, the gate no such value, or `until` is past or not after `from`
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acme", set: { max: 0 }, by: "ana" });
    */
-  setLimit(options: SetLimitOptions): Promise<Changed>;
+  setLimit(options: SetLimitOptions): Promise<Stored>;
 
   /**
    * Ends the limits that {@link setLimit} set for the same target: the one in force, and future ones. Without `key` it ends

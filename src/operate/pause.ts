@@ -1,5 +1,5 @@
 import { actOf, aimOf, call, type OperateContext, told } from "./call.ts";
-import { type Changed, checkTarget, checkVerb, type Target, type Why } from "./targets.ts";
+import { checkTarget, checkVerb, type Stored, type Target, type Why } from "./targets.ts";
 
 /** The options of `pause`: every policy, a policy or one of its partitions. */
 export type PauseOptions = Target &
@@ -9,10 +9,10 @@ export type PauseOptions = Target &
   };
 
 /** Documented at {@link Operate.pause}. */
-export async function pause(context: OperateContext, options: PauseOptions): Promise<Changed> {
+export async function pause(context: OperateContext, options: PauseOptions): Promise<Stored> {
   checkVerb("pause", options, { takes: ["policy", "partition", "all", "until", "reason", "by"] });
   checkTarget("pause", options);
-  const paused = await call<Changed>(context, "pause", { ...options });
+  const paused = await call<Stored>(context, "pause", { ...options });
   const { until = null } = options;
   told(context, "dispatchPolicy:pause", { ...aimOf(options), until, ...actOf(paused, options) });
   return paused;

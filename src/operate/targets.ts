@@ -62,6 +62,12 @@ export interface Changed {
   changed: number;
 }
 
+/** The result of a verb that also acts on what is still to come. */
+export interface Stored extends Changed {
+  /** True: nothing matches yet. It is kept, and takes effect with the first job that matches. */
+  stored: boolean;
+}
+
 const anObject: Rule = {
   expects: "an object",
   accepts: (value) => typeof value === "object" && value !== null && !Array.isArray(value),

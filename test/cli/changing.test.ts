@@ -20,7 +20,10 @@ test("stop and go on: a partition, a policy, all", async (t) => {
   });
   t.like(await cli("pause", ...FETCH), { code: 0 });
   t.deepEqual(await isPaused(), [true, false, false]);
-  t.like(await cli("pause", "--all", "--json"), { stdout: '{"matched":3,"changed":2}\n', code: 0 });
+  t.like(await cli("pause", "--all", "--json"), {
+    stdout: '{"matched":3,"changed":2,"stored":false}\n',
+    code: 0,
+  });
   t.deepEqual(await isPaused(), [true, true, true]);
   const status = await cli("status");
   t.regex(status.stdout, /make_report +paused with all/);
@@ -35,6 +38,11 @@ test("stop and go on: a partition, a policy, all", async (t) => {
   t.like(await cli("hold", ...EP1, "--for", "30 minutes"), { code: 0 });
   t.is((await utils.explain({ policy: "fetch_endpoint", partition: "ep1" })).reason, "held");
   t.like(await cli("resume", ...FETCH, "--partition", "nobody"), { code: 3 });
+  const early = [...FETCH, "--partition", "ep9"];
+  const told = (stop: string) => `No job has had this key yet: the ${stop} waits for the first.\n`;
+  t.like(await cli("pause", ...early), { stderr: told("pause"), code: 0 });
+  t.like(await cli("hold", ...early, "--for", "1 hour"), { stderr: told("hold"), code: 0 });
+  t.regex((await cli("stops")).stdout, /^fetch_endpoint +ep9 \(no job yet\) +pause/m);
 });
 
 test("limits: set, listed, cleared", async (t) => {
@@ -49,6 +57,7 @@ test("limits: set, listed, cleared", async (t) => {
   const unknown = await cli("set-limit", ...FETCH, "--gate", "account", "--key", "acmee", "--max", "2");
   t.is(unknown.code, 0);
   t.regex(unknown.stderr, /^No job has had this key yet/);
+  t.regex((await cli("limits")).stdout, /acmee \(no job yet\) +max 2/);
   const throttle = [...FETCH, "--gate", "throttle"];
   t.like(await cli("set-limit", ...throttle, "--rate", "5", "--per", "1 second", "--burst", "7"), {
     code: 0,

@@ -140,7 +140,15 @@ test("what is looked at has the fields its type says, in camelCase", async (t) =
 
   await it.utils.setLimit({ policy: "p", gate: "concurrency", set: { max: 0 }, reason: "deploy", by: "ana" });
   const [limit] = await it.utils.limits();
-  const fields = { policy: true, gate: true, key: true, override: true, from: true, until: true } as const;
+  const fields = {
+    seen: true,
+    policy: true,
+    gate: true,
+    key: true,
+    override: true,
+    from: true,
+    until: true,
+  } as const;
   t.deepEqual(keysOf(limit ?? {}), fieldsOf<Override>({ ...fields, by: true, reason: true }));
   t.like(limit, { override: { max: 0 }, from: null, until: null, by: "ana", reason: "deploy" });
 });

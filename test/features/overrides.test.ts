@@ -191,11 +191,17 @@ test("one of a key that nobody has had yet holds once somebody has; matched tell
     gates: [concurrency<Ctx>({ name: "account", scope: (ctx) => ctx.account, max: 10 })],
   });
   const limit = { policy: "p", gate: "account", key: "acme", set: { max: 2 } };
-  t.deepEqual(await it.utils.setLimit(limit), { matched: 0, changed: 0 });
+  t.deepEqual(await it.utils.setLimit(limit), { matched: 0, changed: 0, stored: true });
+  t.like((await it.utils.limits())[0], { key: "acme", seen: false });
   await it.stage("5@acme 5@other");
   t.is((await it.tickNow()).admitted, 7);
   t.is((await it.limiter("account", "acme")).in_flight, 2);
-  t.deepEqual(await it.utils.setLimit({ ...limit, set: { max: 3 } }), { matched: 1, changed: 1 });
+  t.deepEqual(await it.utils.setLimit({ ...limit, set: { max: 3 } }), {
+    matched: 1,
+    changed: 1,
+    stored: false,
+  });
+  t.like((await it.utils.limits())[0], { key: "acme", seen: true });
   t.is((await it.tickNow()).admitted, 1);
 });
 

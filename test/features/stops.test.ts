@@ -89,3 +89,35 @@ test("stops lists what is in force: of all, of a policy, of a partition that has
     [null, "later"],
   );
 });
+
+test("a stop of a partition that no job has had says so, and waits for the first", async (t) => {
+  const it = await scenario(t);
+  const a = { policy: "p", partition: "a" };
+  const stored = { matched: 0, changed: 0, stored: true };
+  t.deepEqual(await it.utils.pause(a), stored);
+  await it.tickNow();
+  t.deepEqual(
+    await it.utils.hold({ ...a, forMs: 60_000 }),
+    stored,
+    "the router has made its row; no job has come",
+  );
+  await it.utils.resume(a);
+  await it.utils.pause(a);
+  await it.stage("1@a");
+  t.like(
+    await it.utils.pause({ ...a, by: "ana" }),
+    { matched: 1, stored: false },
+    "its job is not routed yet",
+  );
+  t.is((await it.tickNow()).admitted, 0);
+  t.like(await it.utils.pause(a), { matched: 1, changed: 1, stored: false });
+  t.like((await it.utils.stops())[0], { partition: "a", seen: true });
+});
+
+test("a pause of all before the first policy is stored for it", async (t) => {
+  const it = await scenario(t);
+  await it.utils.removePolicy({ policy: "p" });
+  t.deepEqual(await it.utils.pause({ all: true }), { matched: 0, changed: 0, stored: true });
+  await it.makeUtils();
+  t.true((await it.utils.status()).policies[0]?.pausedWithAll);
+});

@@ -139,7 +139,11 @@ for (const schema of ["Upper Case", `with "quotes"`, "it's", "dollar$1"]) {
     t.is((await utils.tick({ policy: "greet" })).admitted, 2);
     const jobs = await pool.query(`select * from ${pg.escapeIdentifier(worker)}.jobs`);
     t.is(jobs.rows.length, 2);
-    t.deepEqual(await utils.pause({ policy: "greet", partition: "Ana" }), { matched: 1, changed: 1 });
+    t.deepEqual(await utils.pause({ policy: "greet", partition: "Ana" }), {
+      matched: 1,
+      changed: 1,
+      stored: false,
+    });
     const { repaired } = await utils.sweep();
     t.deepEqual(new Set(Object.values(repaired)), new Set([0]));
   });

@@ -1,8 +1,10 @@
 -- Pauses or holds one partition. It waits for no limiter meanwhile, and gives up the slots reserved for it and its place in
 -- the line of a shared throttle.
+--
+-- A partition that no job has had yet is not matched. The stop is stored, and waits for its first job.
 create or replace function :DISPATCH_POLICY_SCHEMA._stop_partition(
   p_policy text, p_partition text, p_paused_until timestamptz, p_held_until timestamptz, p_reason text, p_by text,
-  out matched int, out changed int
+  out matched int, out changed int, out stored boolean
 ) language plpgsql as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(p_policy);
@@ -10,7 +12,6 @@ declare
   v_limiter_ids bigint[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_key(p_partition);
-  matched := 1; changed := 1;
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set
     paused_until = coalesce(p_paused_until, q.paused_until), held_until = greatest(q.held_until, p_held_until),
     probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null, denied_reason = null,
@@ -20,12 +21,19 @@ begin
       else coalesce(p_by, session_user) end,
     stop_reason = case when p_held_until is not null and q.paused_until > clock_timestamp() then q.stop_reason
       else p_reason end
-  where q.id = v_id returning q.limiter_ids into v_limiter_ids;
+  where q.id = v_id returning q.limiter_ids, (q.arrival_id > 0)::int into v_limiter_ids, matched;
   if not found then
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, pause)
     values (p_policy, v_id, p_partition, jsonb_build_object(
       'until', p_paused_until, 'held', p_held_until, 'by', coalesce(p_by, session_user), 'reason', p_reason));
   end if;
+  if matched is distinct from 1 then   -- a job may have come that the router has not seen
+    matched := exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+      where a.policy = p_policy and a.partition_id = v_id and a.limits is not null)::int;
+  end if;
+  changed := matched;
+  stored := matched = 0;
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
   select v_policy.id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
   where l.id = any(v_limiter_ids) and (l.reserved_for = v_id or (l.by_tokens and l.breadth > 0));

@@ -5,7 +5,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.hold(
   policy text, partition text, until timestamptz default null, reason text default null, by text default null,
   "for" interval default null
-) returns table (matched int, changed int) language plpgsql
+) returns table (matched int, changed int, stored boolean) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -19,7 +19,7 @@ begin
   if hold."for" is distinct from '0' then   -- a length of 0 stops nothing, but the partition is probed
     perform :DISPATCH_POLICY_SCHEMA._check_until('hold', v_until, v_now, 'to end a hold, resume the partition');
   end if;
-  select s.matched, s.changed into matched, changed from :DISPATCH_POLICY_SCHEMA._stop_partition(
+  select s.matched, s.changed, s.stored into matched, changed, stored from :DISPATCH_POLICY_SCHEMA._stop_partition(
     hold.policy, hold.partition, null, v_until, hold.reason, hold.by) s;
   perform :DISPATCH_POLICY_SCHEMA._audit('hold', hold.policy, hold.partition, null, null,
     jsonb_build_object('until', v_until), hold.reason, hold.by, matched, changed);

@@ -6,7 +6,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.pause(
   policy text default null, partition text default null, until timestamptz default null, reason text default null,
   by text default null, "all" boolean default false
-) returns table (matched int, changed int) language plpgsql
+) returns table (matched int, changed int, stored boolean) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -14,7 +14,7 @@ declare
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_until('pause', v_until, clock_timestamp(), 'to end a pause, call resume');
   if pause.partition is not null then
-    select s.matched, s.changed into matched, changed from :DISPATCH_POLICY_SCHEMA._stop_partition(
+    select s.matched, s.changed, s.stored into matched, changed, stored from :DISPATCH_POLICY_SCHEMA._stop_partition(
       pause.policy, pause.partition, v_until, null, pause.reason, pause.by) s;
   else
     if pause."all" then   -- who declares a policy meanwhile has the same turn, and sees this pause, or is seen here
@@ -31,7 +31,7 @@ begin
         paused_with_all = coalesce(pause."all", false)
       from target t where p.id = t.id returning t.paused_until is distinct from v_until as changed
     )
-    select count(*), count(*) filter (where p.changed) into matched, changed from paused p;
+    select count(*), count(*) filter (where p.changed), count(*) = 0 into matched, changed, stored from paused p;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._audit('pause', pause.policy, pause.partition, null, null,
     jsonb_build_object('until', v_until), pause.reason, pause.by, matched, changed);

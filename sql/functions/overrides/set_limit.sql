@@ -2,8 +2,8 @@
 -- commit of the caller's transaction, or from `from`, until `until` or clear_limit.
 --
 -- From its beginning it replaces what was set before for the same key, or for all of them, and whatever would begin before
--- its end. `matched` counts the limiters that have the key now. 0: the key is still to come, and then the limit applies as
--- well, or it is misspelt.
+-- its end. `matched` counts the limiters that have the key now. If it is 0, `stored` is true: the limit waits for the first job
+-- with the key, or the key is misspelt.
 --
 -- It locks no limiter, because an open transaction would stop all who use it. The router wakes those who wait. Only another
 -- change of the policy's limits waits for this one.
@@ -12,7 +12,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
   policy text, gate text, set jsonb, key text default null, "from" timestamptz default null,
   until timestamptz default null, reason text default null, by text default null
-) returns table (matched int, changed int) language plpgsql
+) returns table (matched int, changed int, stored boolean) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -38,6 +38,7 @@ begin
     select count(*) from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.policy_id = v_policy.id and l.gate = set_limit.gate and (set_limit.key is null or l.scope_key = set_limit.key));
   changed := matched;
+  stored := matched = 0;
   perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
   perform :DISPATCH_POLICY_SCHEMA._audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
     jsonb_build_object('set', set_limit.set, 'from', set_limit."from", 'until', set_limit.until), set_limit.reason,

@@ -21,14 +21,14 @@ export function sayJson(value: unknown): void {
 }
 
 /** The answer of a verb: in words, or exactly. */
-export function answer<R extends { readonly matched: number }>(
+export function answer<R extends { readonly matched: number; readonly stored?: boolean }>(
   { json }: { readonly json: boolean },
   result: R,
   words: string,
 ): Exit {
   if (json) sayJson(result);
   else saySentence(words);
-  return result.matched === 0 ? EXIT.nothing : EXIT.done;
+  return result.matched === 0 && !result.stored ? EXIT.nothing : EXIT.done;
 }
 
 /** The answer of a verb that nothing takes back, if it only counted. */
