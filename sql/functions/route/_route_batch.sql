@@ -12,7 +12,7 @@ set lock_timeout = '20ms' as $$
 declare
   v_parts jsonb := '[]';   -- partitions that are still to be tried, in groups
   v_partition_ids uuid[] := p_partition_ids;
-  v_left_ids bigint[] := '{}';
+  v_left_ids bigint[];     -- null: the try failed
   v_tries int := 0;
   v_detail text;
   v_half int;
@@ -60,7 +60,7 @@ begin
         order by random() limit 1);
     end if;
   end loop;
-  if v_tries = 1 then
+  if v_tries = 1 and v_left_ids is not null then
     return v_left_ids;
   end if;
   return :DISPATCH_POLICY_SCHEMA._arrivals_left((p_policy).name, p_ids);
