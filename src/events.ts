@@ -80,6 +80,8 @@ export type PolicyEventMap = {
     policy: string;
     gate: string;
     key: string | null;
+    /** The context values whose partitions it is for. Null: it is not by context. */
+    where: Readonly<Record<string, unknown>> | null;
     /** The values by the names of the gate's options, as `setLimit` takes them. */
     set: Readonly<Record<string, unknown>> | null;
     /** When it begins. Null: at once. */

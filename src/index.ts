@@ -42,7 +42,9 @@ export type { StopInForce } from "./operate/stops.ts";
 export type { Repaired } from "./operate/sweep.ts";
 export type {
   Changed,
+  ContextValues,
   LimiterTarget,
+  LimitTarget,
   PartitionTarget,
   PolicyTarget,
   Stored,

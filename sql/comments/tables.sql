@@ -406,7 +406,13 @@ comment on table :DISPATCH_POLICY_SCHEMA._private_overrides is
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.id is 'Order in which they were set.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.policy_id is 'The policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.gate is 'Name of the gate.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.scope_key is 'The scope key; null: every key of the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.scope_key is 'The scope key; null: every key of the gate, or those of a context.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.context is
+  'The values in the context of the partitions that it applies to; null: it does not go by context. Only gates over the partition have such.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.context_pair is
+  'The first of these values with its name. A look-up by the pairs of a context finds the override by it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.announced_to is
+  'The scope key up to which the router has announced it, if it concerns many keys and the router is under way; else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.set is
   'The numbers, by option: rate, per (seconds), burst, max and so on.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.from_at is 'Start; -infinity: when it was set.';

@@ -351,18 +351,31 @@ create table :DISPATCH_POLICY_SCHEMA._private_overrides (
   policy_id int not null,
   gate text not null,
   scope_key text,
+  context jsonb,
+  context_pair jsonb,
   set jsonb not null,
   from_at timestamptz not null default '-infinity',
   until_at timestamptz not null default 'infinity',
   set_at timestamptz not null default clock_timestamp(),
   taken_back boolean not null default false,
   announce_at timestamptz not null default '-infinity',
+  announced_to text,
   to_announce bigint[] not null default '{}',
   set_by text,
   reason text,
-  check (from_at < until_at)
+  check (from_at < until_at),
+  check (context is null or scope_key is null),
+  check ((context is null) = (context_pair is null))
 );
-create index overrides_by_gate on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, gate, scope_key);
+-- An index for each kind. With one for all kinds, a pass read each of 10,000 limits by context for each limiter.
+create index overrides_by_key on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, gate, scope_key)
+  where scope_key is not null;
+create index overrides_of_all on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, gate)
+  where scope_key is null and context_pair is null;
+create index overrides_by_context on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, context_pair)
+  where context_pair is not null;
+create index overrides_for_announcement on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, announce_at);
+create index overrides_left on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id) where to_announce <> '{}';
 
 create table :DISPATCH_POLICY_SCHEMA._private_workers (
   pool_id text primary key,

@@ -3,18 +3,19 @@ create or replace view :DISPATCH_POLICY_SCHEMA.overrides as
 select p.name as policy, o.gate, o.scope_key as key, o.set, nullif(o.from_at, '-infinity') as "from",
   nullif(o.until_at, 'infinity') as until, o.set_by as by, o.reason,
   -- the key as a condition of its own, so that each is one look at the index
-  case when o.scope_key is null then exists (
+  case when o.context is not null then null when o.scope_key is null then exists (
       select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.policy_id = o.policy_id and l.gate = o.gate)
     else exists (
       select from :DISPATCH_POLICY_SCHEMA._private_limiters l
-      where l.policy_id = o.policy_id and l.gate = o.gate and l.scope_key = o.scope_key) end as seen
+      where l.policy_id = o.policy_id and l.gate = o.gate and l.scope_key = o.scope_key) end as seen,
+  o.context as "where"
 from :DISPATCH_POLICY_SCHEMA._private_overrides o
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = o.policy_id
 where o.until_at > statement_timestamp() and not o.taken_back;
 
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.gate is 'Name of the gate.';
-comment on column :DISPATCH_POLICY_SCHEMA.overrides.key is 'The scope key; null: every key of the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.key is 'The scope key; null: every key of the gate, or those of a context.';
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.set is
   'The numbers, by option: rate, per (seconds), burst, max and so on.';
 comment on column :DISPATCH_POLICY_SCHEMA.overrides."from" is 'Start; null: when it was set.';
@@ -22,4 +23,6 @@ comment on column :DISPATCH_POLICY_SCHEMA.overrides.until is 'End; null: until i
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.by is 'Who set it.';
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.reason is 'Why they did.';
 comment on column :DISPATCH_POLICY_SCHEMA.overrides.seen is
-  'False: no job has had the key yet, or it is misspelt. The limit waits for the first.';
+  'False: no job has had the key yet, or it is misspelt. The limit waits for the first. Null: it goes by context.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides."where" is
+  'The values in the context of the partitions that it applies to; null: it does not go by context.';

@@ -1,6 +1,6 @@
 import { limits, type Override } from "../operate/limits.ts";
 import { defineCommand } from "./command.ts";
-import { LOOK } from "./input/options.ts";
+import { LOOK, valuesOf } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
 import { table } from "./output/table.ts";
@@ -35,7 +35,8 @@ function limitTable(rows: readonly Override[]): string {
   );
 }
 
-function keyOf({ key, seen }: Override): string {
+function keyOf({ key, where, seen }: Override): string {
+  if (where !== null) return `(${valuesOf(where)})`;
   return `${key ?? "(every key)"}${seen ? "" : " (no job yet)"}`;
 }
 

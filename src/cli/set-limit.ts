@@ -1,6 +1,6 @@
 import { type LimitValues, setLimit } from "../operate/limits.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
-import { LIMITER, WHY, whyOf } from "./input/options.ts";
+import { LIMIT, limitedBy, WHY, whereOf, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
 import { sayJson, saySentence, tell } from "./output/say.ts";
 import { atTime } from "./output/words.ts";
@@ -8,7 +8,7 @@ import { atTime } from "./output/words.ts";
 /** Overrides a gate's numbers, for all keys or for one. */
 export const command = defineCommand({
   options: {
-    ...LIMITER,
+    ...LIMIT,
     max: { kind: "number", meaning: "concurrency: the most jobs at once", default: "as it is" },
     rate: { kind: "number", meaning: "throttle: tokens in each --per", default: "as it is" },
     per: { kind: "text", meaning: 'throttle: a duration, such as "1 minute"', default: "as it is" },
@@ -26,9 +26,11 @@ export const command = defineCommand({
       "two jobs of acme at once",
     ],
     ["--policy fetch_endpoint --gate throttle --rate 0", "nothing goes, until clear-limit"],
+    ["--policy fetch_endpoint --gate throttle --where plan=free --rate 5", "partitions with this context"],
   ],
   async run(values) {
     const { policy, gate, key, from, until, max, rate, burst, min } = values;
+    const where = whereOf(values.where);
     const set = {
       ...{ max, rate, burst, min },
       per: values.per as LimitValues["per"], // setLimit checks it
@@ -37,15 +39,19 @@ export const command = defineCommand({
     if (Object.values(set).every((value) => value === undefined))
       throw new UsageError("give at least one number, such as --max or --rate");
     const result = await changing(values, (context) =>
-      setLimit(context, { policy, gate, key, set, from, until, ...whyOf(values) }),
+      setLimit(context, { policy, gate, key, where, set, from, until, ...whyOf(values) }),
     );
     if (values.json) sayJson(result);
     else {
-      const of = key === undefined ? "every key" : key;
       const when = `${from ? `from ${atTime(from)} ` : ""}${until ? `until ${atTime(until)}` : "until clear-limit"}`;
-      saySentence(`Set the limit of gate ${gate} for ${of}, ${when}.`);
+      saySentence(`Set the limit of gate ${gate} for ${limitedBy({ key, where })}, ${when}.`);
     }
-    if (result.matched === 0) tell("No job has had this key yet: the limit applies as soon as one has.");
+    if (result.stored)
+      tell(
+        where
+          ? "No partition has this context yet: the limit applies as soon as one has."
+          : "No job has had this key yet: the limit applies as soon as one has.",
+      );
     return EXIT.done;
   },
 });

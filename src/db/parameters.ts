@@ -51,6 +51,7 @@ export const ARGUMENTS = {
   run_at: "time",
   for: "interval",
   set: "jsonb",
+  where: "jsonb",
   id: "id",
   job_id: "id",
   after: "id",

@@ -2,13 +2,23 @@ import { checkOptions, optional, positiveDuration } from "../checks/options.ts";
 import { parameter } from "../db/engine.ts";
 import { type GateOverrides, overridableFields } from "../gates/index.ts";
 import { actOf, call, checkPolicy, type OperateContext, told } from "./call.ts";
-import { type Changed, checkVerb, type LimiterTarget, type Stored, type Why } from "./targets.ts";
+import {
+  type Changed,
+  type ContextValues,
+  checkVerb,
+  type LimitTarget,
+  type Stored,
+  type Why,
+} from "./targets.ts";
 
 /** New values for a limit. Those that are left out, or undefined, do not change. */
 export type LimitValues = GateOverrides;
 
-/** The options of `setLimit`: a gate, or one of its limiters by `key`, and the numbers that it has from `from` until `until`. */
-export type SetLimitOptions = LimiterTarget & {
+/**
+ * The options of `setLimit`: a gate, one of its limiters by `key`, or those of some partitions by `where`. They have the numbers
+ * from `from` until `until`.
+ */
+export type SetLimitOptions = LimitTarget & {
   /** The new values: at least one, and only those that the gate's kind has. */
   set: LimitValues;
   /** When it begins. Default: now. */
@@ -21,39 +31,51 @@ export type SetLimitOptions = LimiterTarget & {
 export async function setLimit(context: OperateContext, options: SetLimitOptions): Promise<Stored> {
   checkVerb("setLimit", options, {
     needs: ["policy", "gate", "set"],
-    takes: ["key", "from", "until", "reason", "by"],
+    takes: ["key", "where", "from", "until", "reason", "by"],
   });
-  const { set, ...rest } = options;
+  const { set, where, ...rest } = options;
   checkOptions("setLimit: set", set, Object.keys(overridableFields));
   optional("setLimit: set.per", set.per, positiveDuration);
   const columns = Object.entries(overridableFields).map(([option, { column, toColumn }]) => {
     const value = set[option as keyof LimitValues];
     return [column, value === undefined || !toColumn ? value : toColumn(value as never)];
   });
-  const args = { ...rest, set: JSON.stringify(Object.fromEntries(columns)) };
+  const args = { ...rest, where: asJson(where), set: JSON.stringify(Object.fromEntries(columns)) };
   const changed = await call<Stored>(context, "set_limit", args);
-  const { policy, gate, key = null, from = null, until = null } = rest;
-  const limit = { policy, gate, key, set, from, until };
-  told(context, "dispatchPolicy:limit", { ...limit, ...actOf(changed, options) });
+  const { from = null, until = null } = rest;
+  told(context, "dispatchPolicy:limit", {
+    ...limitOf(options),
+    ...{ set, from, until },
+    ...actOf(changed, options),
+  });
   return changed;
 }
 
 /** Documented at {@link Operate.clearLimit}. */
-export async function clearLimit(context: OperateContext, options: LimiterTarget & Why): Promise<Changed> {
-  checkVerb("clearLimit", options, { needs: ["policy", "gate"], takes: ["key", "reason", "by"] });
-  const cleared = await call<Changed>(context, "clear_limit", { ...options });
-  const { policy, gate, key = null } = options;
-  const limit = { policy, gate, key, set: null, from: null, until: null };
-  told(context, "dispatchPolicy:limit", { ...limit, ...actOf(cleared, options) });
+export async function clearLimit(context: OperateContext, options: LimitTarget & Why): Promise<Changed> {
+  checkVerb("clearLimit", options, { needs: ["policy", "gate"], takes: ["key", "where", "reason", "by"] });
+  const cleared = await call<Changed>(context, "clear_limit", { ...options, where: asJson(options.where) });
+  const nothing = { set: null, from: null, until: null };
+  told(context, "dispatchPolicy:limit", { ...limitOf(options), ...nothing, ...actOf(cleared, options) });
   return cleared;
+}
+
+function limitOf({ policy, gate, key, where }: LimitTarget) {
+  return { policy, gate, key: key ?? null, where: where ?? null };
+}
+
+function asJson(where: ContextValues | undefined): string | undefined {
+  return where === undefined ? undefined : JSON.stringify(where);
 }
 
 /** An override: a row of the view `overrides`. */
 export interface Override {
   policy: string;
   gate: string;
-  /** The scope key; null: every key of the gate. */
+  /** The scope key; null: every key of the gate, or those of a context. */
   key: string | null;
+  /** The values in the context of the partitions that it applies to; null: it does not go by context. */
+  where: ContextValues | null;
   /** The values that were set, as `setLimit` takes them. */
   override: LimitValues;
   /** When it begins; null: when it was set. */
@@ -64,8 +86,8 @@ export interface Override {
   by: string | null;
   /** Why they did. */
   reason: string | null;
-  /** False: no job has had the key yet, or it is misspelt. The limit waits for the first. */
-  seen: boolean;
+  /** False: no job has had the key yet, or it is misspelt. The limit waits for the first. Null: it goes by context. */
+  seen: boolean | null;
 }
 
 /** Documented at {@link Operate.limits}. */
@@ -81,7 +103,7 @@ export async function limits(
     return engine.view<Override & { set: Record<string, number> }>(
       client,
       "overrides",
-      `where ${asked} is null or policy = ${asked} order by policy, gate, key, "from" nulls first`,
+      `where ${asked} is null or policy = ${asked} order by policy, gate, key, "where", "from" nulls first`,
       [policy ?? null],
     );
   });

@@ -16,7 +16,7 @@ import type { RetryOptions } from "./retry.ts";
 import type { Status } from "./status.ts";
 import type { StopInForce } from "./stops.ts";
 import type { Repaired } from "./sweep.ts";
-import type { Changed, LimiterTarget, PartitionTarget, Stored, Target, Why } from "./targets.ts";
+import type { Changed, LimiterTarget, LimitTarget, PartitionTarget, Stored, Target, Why } from "./targets.ts";
 import type { TickOptions } from "./tick.ts";
 import type { Uninstalled, UninstallOptions } from "./uninstall.ts";
 
@@ -195,11 +195,13 @@ export interface Operate {
    * `per` (a duration such as "1 minute") and `burst` (tokens; not with a sliding window). A concurrency gate has `max`
    * (jobs). An adaptive one has `initialMax`, `min` and `max` (jobs) and `targetLagMs` (milliseconds).
    *
-   * `key` is the scope key: the partition's for a gate over the partition, none for one over the policy. Without `key` the
-   * limit is for every key of the gate, but the limit of a single key goes before it. A new limit replaces those of the
-   * same target that are in force, or that would begin before its end.
+   * `key` is the scope key: the partition's for a gate over the partition, none for one over the policy. For a gate over the
+   * partition, `where` names values in the context instead, such as `{ plan: "free" }`. Then the limit is for the partitions
+   * that have them, also for those to come. Without both it is for every key of the gate. A limit of a key goes before one of a
+   * context, and that before one of every key. Of two contexts that fit, the limit that was set last counts. A new limit
+   * replaces those of the same target that are in force, or that would begin before its end.
    *
-   * `matched` counts the existing limiters with the key. It is 0 if the key is misspelt, or if no job has had it yet. Then
+   * `matched` counts the existing limiters with the key, or partitions with the context. It is 0 if the key is misspelt, or if no job has had it yet. Then
    * `stored` is true: the limit applies as soon as a job has the key. {@link limits} shows it, with `seen` false.
    *
    * @throws {ArgumentError} if the policy has no such gate, the gate no such value, or `until` is past or not after `from`
@@ -209,14 +211,14 @@ export interface Operate {
   setLimit(options: SetLimitOptions): Promise<Stored>;
 
   /**
-   * Ends the limits that {@link setLimit} set for the same target: the one in force, and future ones. Without `key` it ends
-   * the limit for every key, but not those of single keys. `changed` counts the limits that it ended.
+   * Ends the limits that {@link setLimit} set for the same target: the one in force, and future ones. Without `key` and
+   * `where` it ends the limit for every key, but not those of single keys and contexts. `changed` counts the limits that it ended.
    *
    * @throws {ArgumentError} if the policy has no such gate
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.clearLimit({ policy: "fetch_endpoint", gate: "account", key: "acme" });
    */
-  clearLimit(options: LimiterTarget & Why): Promise<Changed>;
+  clearLimit(options: LimitTarget & Why): Promise<Changed>;
 
   /**
    * The limits that {@link setLimit} set, of all policies or of one: those in force and future ones.

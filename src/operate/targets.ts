@@ -54,6 +54,21 @@ export type LimiterTarget = {
    */
   key?: string | undefined;
 };
+/**
+ * Values by their names in the context, such as `{ plan: "free" }`. It stands for the partitions whose context has all of
+ * them, and for those to come.
+ */
+export type ContextValues = Readonly<Record<string, string | number | boolean>>;
+
+/** The target of a limit: a gate, one of its limiters by `key`, or those of some partitions by `where`. */
+export type LimitTarget = LimiterTarget & {
+  /**
+   * The limiters of the partitions whose context has these values, also of partitions to come. Only for a gate over the
+   * partition, and not beside `key`. Default: it does not go by context.
+   */
+  where?: ContextValues | undefined;
+};
+
 /** The result of a verb. */
 export interface Changed {
   /** How many policies, partitions, jobs or limiters the target matches. 0: none. */
@@ -88,6 +103,7 @@ const OPTIONS = {
   gate: anyText,
   key: anyText,
   set: anObject,
+  where: anObject,
   reason: anyText,
   by: anyText,
   from: aDate,

@@ -70,6 +70,32 @@ test("limits: set, listed, cleared", async (t) => {
   );
 });
 
+test("limits by context: set, listed, cleared, and refused", async (t) => {
+  const { cli, utils } = await world(t);
+  const free = [...FETCH, "--gate", "throttle", "--where", "account=acme"];
+  t.like(await cli("set-limit", ...free, "--rate", "5"), {
+    stdout: "Set the limit of gate throttle for every partition with account=acme, until\nclear-limit.\n",
+    stderr: "",
+    code: 0,
+  });
+  t.like((await utils.limits())[0], { where: { account: "acme" }, override: { rate: 5 } });
+  t.regex((await cli("limits")).stdout, / \(account=acme\) +rate 5/);
+  const both = [...FETCH, "--gate", "throttle", "--where", "size=3", "--where", 'account="3"'];
+  t.like(await cli("set-limit", ...both, "--rate", "1"), {
+    stderr: "No partition has this context yet: the limit applies as soon as one has.\n",
+    code: 0,
+  });
+  t.deepEqual((await utils.limits()).find(({ override }) => override.rate === 1)?.where, {
+    size: 3,
+    account: "3",
+  });
+  t.like(await cli("clear-limit", ...free), { code: 0 });
+  t.like(await cli("clear-limit", ...free), { code: 3 });
+  const wrong = await cli("set-limit", ...FETCH, "--gate", "throttle", "--where", "acme", "--rate", "5");
+  t.regex(wrong.stderr, /^set-limit: --where is "acme", expected NAME=VALUE, such as plan=free/);
+  t.is(wrong.code, 2);
+});
+
 test("a key from outside cannot move the cursor where its limit is set", async (t) => {
   const { cli } = await world(t);
   const { stdout } = await cli(

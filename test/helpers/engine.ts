@@ -112,6 +112,7 @@ export interface StageOptions {
   readonly cost?: number;
   readonly weight?: number;
   readonly shard?: string;
+  readonly context?: object;
 }
 
 export interface Admitted {
@@ -213,6 +214,7 @@ export class Engine {
       cost,
       weight = 1,
       shard,
+      context = {},
     } = options;
     const keys = [...new Set(partitions)];
     const place = new Map(keys.map((key, index) => [key, index]));
@@ -221,7 +223,7 @@ export class Engine {
       version: 0,
       partitions: keys.map((key) => {
         const of = shard ?? this.#options.shardOf?.(key) ?? "default";
-        return { key, shard: of, context: {}, weight, limits: limitsOf(gates, key) };
+        return { key, shard: of, context, weight, limits: limitsOf(gates, key) };
       }),
       jobs: partitions.map((key, n) => {
         return { n, task, p: place.get(key), jobKey, queueName, flags, runAt, priority, cost };

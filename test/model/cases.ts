@@ -19,6 +19,9 @@ export interface Case {
   readonly steps: readonly Step[];
 }
 
+/** A value in the context of partitions, for limits by context. */
+export type Plan = "free" | "pro";
+
 export type Step =
   | {
       readonly do: "add";
@@ -32,6 +35,8 @@ export type Step =
       readonly definition: 0 | 1;
       /** Which keyed scopes these partitions are in from now on. */
       readonly group: number;
+      /** What their context has from now on; undefined: nothing. */
+      readonly plan?: Plan;
     }
   | { readonly do: "tick" | "settle" | "look again" }
   | { readonly do: "wait"; readonly ms: number }
@@ -55,8 +60,15 @@ export type Step =
       readonly partition: string | null;
       readonly inMs: number;
       readonly ms: number | null;
+      /** For the partitions whose context has it, if the gate is over the partition. */
+      readonly plan?: Plan;
     }
-  | { readonly do: "clear override"; readonly gate: number; readonly partition: string | null };
+  | {
+      readonly do: "clear override";
+      readonly gate: number;
+      readonly partition: string | null;
+      readonly plan?: Plan;
+    };
 
 /** The gate as the engine's helper knows it. Keyed scopes: each gate groups the partitions in its own way. */
 export function gateOf(gate: GateCase, index: number, definition: 0 | 1, group: number): TestGate {
@@ -232,7 +244,36 @@ const shortHold: fc.Arbitrary<Step> = fc.record({
   ms: fc.constantFrom(1, 500),
 });
 
+/** Partitions that change their context, and limits that go by it. */
+const plan = fc.constantFrom("free" as const, "pro" as const);
+const planned: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 2, arbitrary: fc.tuple(add, plan).map(([one, its]): Step => ({ ...one, plan: its }) as Step) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant("override" as const),
+      ...overridden,
+      inMs,
+      ms: fc.option(until),
+      plan,
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("clear override" as const), ...overridden, plan }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant("override" as const),
+      gate: fc.nat(3),
+      partition: fc.constant(null),
+      inMs,
+      ms: fc.option(until),
+    }),
+  },
+);
+
 export interface CaseOptions {
+  /** Partitions have a context that changes, and some limits go by it. */
+  readonly byContext?: boolean;
   /** Several keyed gates may overlap, and then keep slots for those that need two: which job goes is not determined. */
   readonly overlapping?: boolean;
   /** Two small caps by key overlap, and nothing else limits: so slots are often kept. Goes with `overlapping`. */
@@ -246,16 +287,25 @@ export interface CaseOptions {
 export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Case> {
   const gates = options.keeping
     ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
-    : options.overlapping
+    : options.byContext
       ? fc.tuple(
-          fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
-          fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+          fc.array(gate(["partition"]), { minLength: 1, maxLength: 2, size: "max" }),
+          fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
         )
-      : fc.tuple(
-          fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
-          fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
-        );
-  const beside = [...(options.forced ? [forced] : []), ...(options.held ? [shortHold] : [])];
+      : options.overlapping
+        ? fc.tuple(
+            fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
+            fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+          )
+        : fc.tuple(
+            fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
+            fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
+          );
+  const beside = [
+    ...(options.forced ? [forced] : []),
+    ...(options.held ? [shortHold] : []),
+    ...(options.byContext ? [planned, planned, planned, planned] : []),
+  ];
   const any =
     beside.length === 0
       ? step
@@ -287,7 +337,8 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
       const due = step.delayMs === null ? "" : `, due in ${step.delayMs} ms`;
       const definition = step.definition === 0 ? "" : ", with the later numbers";
       const group = step.group === 0 ? "" : ", in the other groups";
-      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${definition}${group}`;
+      const plan = step.plan === undefined ? "" : `, on plan ${step.plan}`;
+      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${definition}${group}${plan}`;
     }
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;
@@ -308,11 +359,16 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
         gates.length === 0 ? "nothing" : nameOf(gates[step.gate % gates.length]!, step.gate % gates.length);
       const when =
         step.do === "override" ? ` in ${step.inMs} ms${step.ms === null ? "" : `, for ${step.ms} ms`}` : "";
-      return `${step.do}: ${gate}${step.partition === null ? "" : `, where ${step.partition} is`}${when}`;
+      return `${step.do}: ${gate}${whom(step)}${when}`;
     }
     default:
       return step.do;
   }
+}
+
+function whom({ partition, plan }: Step & { do: "override" | "clear override" }): string {
+  const where = partition === null ? "" : `, where ${partition} is`;
+  return plan === undefined ? where : `, on plan ${plan} if over the partition, else${where || " all"}`;
 }
 
 function howEnded(ok: boolean | null): string {

@@ -96,6 +96,16 @@ test.serial("so it does where partitions are held and probed", async (t) => {
   t.false(outcome.failed, inFull(outcome));
 });
 
+test.serial("so it does where limits go by the context of partitions, which changes", async (t) => {
+  t.timeout(TIMEOUT);
+  const outcome = await check(
+    await target(t),
+    { byContext: true },
+    { numRuns: Math.ceil(CASES * 0.4), ...again() },
+  );
+  t.false(outcome.failed, inFull(outcome));
+});
+
 for (const name of Object.keys(MUTANTS) as MutantName[]) {
   test.serial(`the model check finds: ${name}`, async (t) => {
     t.timeout(TIMEOUT);

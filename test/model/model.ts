@@ -18,6 +18,8 @@ export interface Note {
   readonly weight: number;
   readonly gates: readonly TestGate[];
   readonly cheapest: number;
+  /** What its context has, for limits that go by it. */
+  readonly plan: string | undefined;
 }
 
 export interface Limiter {
@@ -48,6 +50,7 @@ interface Spending {
 export interface Partition {
   readonly key: string;
   weight: number;
+  plan: string | undefined;
   /** The least cost it was ever told of, and one at most. */
   cheapest: number;
   limiters: Limiter[];
@@ -67,6 +70,8 @@ export interface Partition {
 export interface Override {
   readonly gate: string;
   readonly key: string | null;
+  /** It goes by the context of partitions; undefined: it does not. */
+  readonly plan: string | undefined;
   readonly set: Numbers;
   readonly from: number;
   readonly until: number;
@@ -142,16 +147,18 @@ export class Model {
     }
     const notes = this.#notes;
     this.#notes = [];
-    const wanted = new Map<string, { gate: TestGate; key: string }>();
-    for (const { partition, gates } of newest.values())
+    const wanted = new Map<string, { gate: TestGate; key: string; turns: boolean }>();
+    for (const { partition, gates, plan } of newest.values())
       for (const gate of gates) {
         const key = gate.keyOf(partition);
-        wanted.set(limiterName(gate.name, key), { gate, key });
+        const turns = gate.scope === "partition" && this.#turns(partition, plan);
+        wanted.set(limiterName(gate.name, key), { gate, key, turns });
       }
-    for (const [name, { gate, key }] of wanted) this.#setNumbers(name, gate, key, now);
-    for (const { partition: key, weight, gates } of newest.values()) {
+    for (const [name, { gate, key, turns }] of wanted) this.#setNumbers(name, gate, key, turns, now);
+    for (const { partition: key, weight, gates, plan } of newest.values()) {
       const partition = this.partitions.get(key) ?? newPartition(key, now);
       partition.weight = weight;
+      partition.plan = plan;
       partition.limiters = gates.map((gate) => this.limiters.get(limiterName(gate.name, gate.keyOf(key)))!);
       this.partitions.set(key, partition);
       for (const note of notes)
@@ -169,6 +176,15 @@ export class Model {
       partition.waitsSince = this.#hasWork(partition)
         ? Math.min(partition.waitsSince ?? now, now)
         : undefined;
+  }
+
+  /** Whether another context brings or ends a limit: then what its buckets gained is worked out by the one before. */
+  #turns(key: string, plan: string | undefined): boolean {
+    const partition = this.partitions.get(key);
+    if (!partition || partition.plan === plan) return false;
+    return this.#overrides.some(
+      (one) => one.plan !== undefined && (one.plan === plan || one.plan === partition.plan),
+    );
   }
 
   #hasWork({ key }: Partition): boolean {
@@ -213,15 +229,15 @@ export class Model {
     partition.probe = undefined;
   }
 
-  #setNumbers(name: string, gate: TestGate, key: string, now: number): void {
+  #setNumbers(name: string, gate: TestGate, key: string, turns: boolean, now: number): void {
     const limiter = this.limiters.get(name);
     if (!limiter) {
       this.limiters.set(name, newLimiter(name, gate, key, now));
       return;
     }
     const sliding = gate.sliding === true;
-    if (JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers) && limiter.sliding === sliding)
-      return; // two numbers that are the same are of one kind: smooth or not
+    const isSame = JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers);
+    if (!turns && isSame && limiter.sliding === sliding) return; // two numbers that are the same are of one kind: smooth or not
     // what the old rate brought by now stays, within the new capacity; what a bucket lacks counts as spent in a window
     const tokens = limiter.sliding
       ? leftOfWindow(limiter, limiter.numbers, now)
@@ -246,38 +262,47 @@ export class Model {
     this.#overrides.push(override);
   }
 
-  clearOverride(gate: string, key: string | null, now: number): void {
-    this.#endOverrides({ gate, key }, now, { cleared: true });
+  clearOverride(target: Pick<Override, "gate" | "key" | "plan">, now: number): void {
+    this.#endOverrides(target, now, { cleared: true });
   }
 
   /** Those that begin at `until` or later stay. */
   #endOverrides(
-    { gate, key }: Pick<Override, "gate" | "key">,
+    { gate, key, plan }: Pick<Override, "gate" | "key" | "plan">,
     at: number,
     how: { cleared?: true },
     until = Number.POSITIVE_INFINITY,
   ): void {
     this.#overrides = this.#overrides.flatMap((other) => {
-      if (other.gate !== gate || other.key !== key || other.cleared || other.from >= until) return [other];
+      const isTarget = other.gate === gate && other.key === key && other.plan === plan;
+      if (!isTarget || other.cleared || other.from >= until) return [other];
       return other.from < at ? [{ ...other, ...how, until: Math.min(other.until, at) }] : [];
     });
   }
 
   /** The overrides of a limiter that somebody knows of whose clock says `now`; those that are over, too. */
   #overridesOf(limiter: Limiter, now: number): Override[] {
+    const its = limiter.gate.scope === "partition" ? this.partitions.get(limiter.key)?.plan : undefined;
     return this.#overrides.filter(
-      ({ gate, key, from, until, cleared }) =>
+      ({ gate, key, plan, from, until, cleared }) =>
         gate === limiter.gate.name &&
         (key === limiter.key || key === null) &&
+        (plan === undefined || plan === its) &&
         from <= now &&
         !(cleared && now < until),
     );
   }
 
-  /** The numbers in force at a time: an override of this key goes before one of all keys, a later one before others. */
+  /**
+   * The numbers in force at a time: an override of this key goes before one of the context, and that before one of all keys,
+   * a later one before others.
+   */
   numbersOf(limiter: Limiter, now: number, at = now): Numbers {
     const live = this.#overridesOf(limiter, now).filter(({ from, until }) => from <= at && at < until);
-    const override = live.findLast(({ key }) => key !== null) ?? live.at(-1);
+    const override =
+      live.findLast(({ key }) => key !== null) ??
+      live.findLast(({ plan }) => plan !== undefined) ??
+      live.at(-1);
     return { ...limiter.numbers, ...override?.set };
   }
 
@@ -553,6 +578,7 @@ function newPartition(key: string, now: number): Partition {
   return {
     key,
     weight: 1,
+    plan: undefined,
     cheapest: 1,
     limiters: [],
     decayed: 0,

@@ -227,6 +227,22 @@ export const MUTANTS = {
     to: "staged = p.staged",
     shows: /count of staged jobs/,
   },
+  "a limit of every key goes before one of a context": {
+    shownBy: 2750,
+    of: "_override_now",
+    from: /o\.rank, o\.id desc/,
+    to: "o.rank = 2, o.rank, o.id desc",
+    byContext: true,
+    shows: ADMITS,
+  },
+  "a bucket gains by its new context for the time before": {
+    shownBy: 272,
+    of: "_contexts_before",
+    from: /return \(/,
+    to: "return null; return (",
+    byContext: true,
+    shows: /tokens: the engine says|jobs admitted|learnt limit/,
+  },
   "who waits for a limiter is never woken": {
     shownBy: 51,
     of: "_wake",

@@ -2,7 +2,7 @@
 import type pg from "pg";
 import { asSent } from "../../src/db/releasing.ts";
 import { Engine } from "../helpers/engine.ts";
-import { type Case, gateOf, nameOf, type Step, stepInWords } from "./cases.ts";
+import { type Case, type GateCase, gateOf, nameOf, type Plan, type Step, stepInWords } from "./cases.ts";
 import { capacityOf, type Finish, type Job, limiterName, Model } from "./model.ts";
 
 /** Later than any clock, so that a job's time comes when the test says so; jobs due long since are from before. */
@@ -24,6 +24,16 @@ export interface Target {
 /** Overlapping keyed scopes: the engine's choice of jobs is taken as it is, and held against the limits only. */
 export interface RunOptions {
   readonly overlapping: boolean;
+}
+
+/** What an override sets: the later numbers; one that goes by context other ones, so that it shows which is in force. */
+function setBy({ kind, numbers, sliding }: GateCase, plan: Plan | undefined): Record<string, number> {
+  if (plan !== undefined && kind === "throttle") return { rate: plan === "free" ? 0.5 : 30 };
+  if (plan !== undefined && kind === "concurrency") return { max: plan === "free" ? 1 : 6 };
+  const later = Object.entries(numbers[1]).filter(
+    ([name, value]) => value !== null && !(name === "burst" && sliding.includes(true)),
+  );
+  return Object.fromEntries(later) as Record<string, number>;
 }
 
 /** Where engine and model part. */
@@ -158,15 +168,27 @@ class Run {
     }
   }
 
-  async #add({ partitions, cost, priority, delayMs, weight, definition, group }: Step & { do: "add" }) {
+  async #add({
+    partitions,
+    cost,
+    priority,
+    delayMs,
+    weight,
+    definition,
+    group,
+    plan,
+  }: Step & {
+    do: "add";
+  }) {
     const gates = this.#case.gates.map((gate, index) => gateOf(gate, index, definition, group));
     const runAt = delayMs === null ? LONG_SINCE : this.#now + delayMs;
-    const options = { as: this.#client, gates, cost, priority, weight, runAt: new Date(runAt) };
+    const context = plan === undefined ? {} : { plan };
+    const options = { as: this.#client, gates, cost, priority, weight, context, runAt: new Date(runAt) };
     const ids = await this.engine.stage(partitions, options);
     const jobs = ids.map((id, index): Job => {
       return { id, partition: partitions[index]!, priority, runAt, cost, due: delayMs === null };
     });
-    this.#model.stage(jobs, { weight, gates });
+    this.#model.stage(jobs, { weight, gates, plan });
   }
 
   /** Routes and admits once. Returns whether anything moved. */
@@ -423,25 +445,29 @@ class Run {
     const { gates } = this.#case;
     if (gates.length === 0) return;
     const index = step.gate % gates.length;
-    const { numbers, sliding } = gates[index]!;
+    const { scope } = gates[index]!;
     const gate = nameOf(gates[index]!, index);
-    const key = step.partition === null ? null : gateOf(gates[index]!, index, 0, 0).keyOf(step.partition);
+    const plan = scope === "partition" ? step.plan : undefined;
+    const where = plan === undefined ? null : JSON.stringify({ plan });
+    const key =
+      step.partition === null || plan !== undefined
+        ? null
+        : gateOf(gates[index]!, index, 0, 0).keyOf(step.partition);
     if (step.do === "clear override") {
-      this.#model.clearOverride(gate, key, this.#now);
-      await this.#call("_clear_limit($1, $2, $3, null, null, $4)", [gate, key, new Date(this.#now)]);
+      this.#model.clearOverride({ gate, key, plan }, this.#now);
+      await this.#call("_clear_limit($1, $2, $3, null, null, $4, $5)", [
+        ...[gate, key, new Date(this.#now), where],
+      ]);
       return;
     }
-    const set = Object.fromEntries(
-      Object.entries(numbers[1]).filter(
-        ([name, value]) => value !== null && !(name === "burst" && sliding.includes(true)),
-      ),
-    );
+    const set = setBy(gates[index]!, plan);
     const from = this.#now + step.inMs;
     const until = step.ms === null ? Number.POSITIVE_INFINITY : from + step.ms;
-    this.#model.override({ gate, key, set: set as Record<string, number>, from, until });
-    await this.#call('set_limit(policy => $1, gate => $2, key => $3, set => $4, "from" => $5, until => $6)', [
-      ...[gate, key, JSON.stringify(set), new Date(from), step.ms === null ? null : new Date(until)],
-    ]);
+    this.#model.override({ gate, key, plan, set, from, until });
+    await this.#call(
+      'set_limit(policy => $1, gate => $2, key => $3, set => $4, "from" => $5, until => $6, "where" => $7)',
+      [...[gate, key, JSON.stringify(set), new Date(from), step.ms === null ? null : new Date(until), where]],
+    );
   }
 
   async #call(text: string, values: unknown[]): Promise<void> {

@@ -22,8 +22,11 @@ begin
       ) x),
     (select l.wake_at from :DISPATCH_POLICY_SCHEMA._private_limiters l
       where l.policy_id = p.id and l.wake_at is not null order by l.wake_at limit 1),
-    (select min(case when o.to_announce <> '{}' then '-infinity' else o.announce_at end)
-      from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p.id and p.enabled)
+    case when not p.enabled then null when exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p.id and o.to_announce <> '{}')
+      then '-infinity' else (
+        select o.announce_at from :DISPATCH_POLICY_SCHEMA._private_overrides o
+        where o.policy_id = p.id order by o.announce_at limit 1) end
   ) as at) e
   where p.name = p_policy);
 end

@@ -38,7 +38,7 @@ begin
       where x.value ->> 'name' = n.gate
     ) d on true
     left join :DISPATCH_POLICY_SCHEMA._private_overrides o on o.id = :DISPATCH_POLICY_SCHEMA._override_id_at(
-      (p_policy).id, n.gate, n.scope_key, p_now, p_now)
+      (p_policy).id, n.gate, n.scope_key, case when n.breadth = 0 then (p_partition).context end, p_now, p_now)
     cross join lateral (
       -- nobody asks the gates of a policy that is switched off
       select (p_policy).enabled and :DISPATCH_POLICY_SCHEMA._lacks_room(

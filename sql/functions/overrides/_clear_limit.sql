@@ -1,18 +1,21 @@
 -- clear_limit, with the time as an argument. An override that has begun ends now, and one that has not is removed.
 create or replace function :DISPATCH_POLICY_SCHEMA._clear_limit(
-  p_policy text, p_gate text, p_key text, p_reason text, p_by text, p_now timestamptz default null
+  p_policy text, p_gate text, p_key text, p_reason text, p_by text, p_now timestamptz default null,
+  p_where jsonb default null
 ) returns table (matched int, changed int) language plpgsql as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(p_policy);
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, p_gate, null);
+  perform :DISPATCH_POLICY_SCHEMA._check_where('clear_limit', v_policy, p_gate, p_key, p_where);
   perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
   changed := :DISPATCH_POLICY_SCHEMA._end_overrides(
-    v_policy.id, p_gate, p_key, null, null, coalesce(p_now, clock_timestamp()));
+    v_policy.id, p_gate, p_key, p_where, null, null, coalesce(p_now, clock_timestamp()));
   matched := changed;
   perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
   perform :DISPATCH_POLICY_SCHEMA._audit(
-    'clear_limit', p_policy, null, p_gate, p_key, null, p_reason, p_by, matched, changed);
+    'clear_limit', p_policy, null, p_gate, p_key,
+    case when p_where is not null then jsonb_build_object('where', p_where) end, p_reason, p_by, matched, changed);
   return next;
 end
 $$;

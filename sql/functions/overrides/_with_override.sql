@@ -4,7 +4,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._with_override(
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql stable as $$
 begin
   limiter.numbers := jsonb_populate_record(
-    limiter.numbers, :DISPATCH_POLICY_SCHEMA._override_at(limiter, p_now, p_now));
+    limiter.numbers, :DISPATCH_POLICY_SCHEMA._override_at(
+      limiter, :DISPATCH_POLICY_SCHEMA._context_of(limiter), p_now, p_now));
   return limiter;
 end
 $$;

@@ -1,9 +1,11 @@
--- Takes back the overrides of a key, or of all keys: the one in force, and those to come.
+-- Takes back the overrides of a key, of a context (`"where"`), or of all keys: the one in force, and those to come.
 create or replace function :DISPATCH_POLICY_SCHEMA.clear_limit(
-  policy text, gate text, key text default null, reason text default null, by text default null
+  policy text, gate text, key text default null, reason text default null, by text default null,
+  "where" jsonb default null
 ) returns table (matched int, changed int) language sql
 security definer set search_path = pg_catalog, pg_temp as $$
   select * from :DISPATCH_POLICY_SCHEMA._clear_limit(
-    clear_limit.policy, clear_limit.gate, clear_limit.key, clear_limit.reason, clear_limit.by);
+    clear_limit.policy, clear_limit.gate, clear_limit.key, clear_limit.reason, clear_limit.by, null,
+    clear_limit."where");
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.clear_limit from public;

@@ -1,31 +1,47 @@
 -- Leaves a freed row for each limiter of a gate whose override starts, ends or is taken back, if a partition waits for it.
+-- Returns whether it has to go on with the next step.
 --
 -- A tick may go by the numbers before, and make a partition wait that nobody sees yet. The tick has the limiter locked. So
 -- this locks a limiter before it looks who waits, and tries again on later passes if it cannot lock it.
+--
+-- An override of every key, or of a context, may concern 100,000 limiters, and the router's turn is locked meanwhile. So a
+-- step goes through 1,000 limiters of the gate, by scope key. All such overrides of the gate go together. One that comes later
+-- waits until they are done, and goes with all that came with it. So however many come, two rounds announce each.
 create or replace function :DISPATCH_POLICY_SCHEMA._announce_overrides(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz
-) returns void language plpgsql as $$
+) returns boolean language plpgsql as $$
 declare
   v_ids bigint[] := array(
     select o.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
     where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
     for update skip locked);
-  v_due_ids bigint[];
+  v_round record;
+  v_due bigint[];
+  v_walked record;
+  v_concerned record;
   v_late_ids bigint[];
   v_locked_ids bigint[];
 begin
-  v_due_ids := array(
-    select distinct l.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
-    join :DISPATCH_POLICY_SCHEMA._private_limiters l
-      on l.policy_id = o.policy_id and l.gate = o.gate and (o.scope_key is null or l.scope_key = o.scope_key)
-    where o.id = any(v_ids) and o.announce_at <= p_now);
+  select o.gate, o.announced_to as after, array_agg(o.id) as ids into v_round
+  from :DISPATCH_POLICY_SCHEMA._private_overrides o
+  where o.id = any(v_ids) and o.scope_key is null and o.announce_at <= p_now
+  group by o.gate, o.announced_to order by o.announced_to is null, o.gate limit 1;
+  select array_agg(w.id) as ids, max(w.scope_key) as last, count(*) = 1000 as goes_on into v_walked from (
+    select l.id, l.scope_key from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.policy_id = (p_policy).id and l.gate = v_round.gate and l.scope_key >= coalesce(v_round.after, '')
+    order by l.scope_key limit 1000
+  ) w;
+  v_due := array(
+    select o.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.id = any(v_ids) and o.announce_at <= p_now and (o.scope_key is not null or o.id = any(v_round.ids)));
+  select * into v_concerned from :DISPATCH_POLICY_SCHEMA._concerned(p_policy, v_due, v_walked.ids);
   v_late_ids := array(
     select u.id from :DISPATCH_POLICY_SCHEMA._private_overrides o cross join unnest(o.to_announce) u (id)
     where o.id = any(v_ids));
-  v_locked_ids := :DISPATCH_POLICY_SCHEMA._locked_limiters(v_due_ids || v_late_ids);
+  v_locked_ids := :DISPATCH_POLICY_SCHEMA._locked_limiters(v_concerned.limiter_ids || v_late_ids);
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
   select (p_policy).id, u.id from (
-    select unnest(v_due_ids) union (select unnest(v_late_ids) except select unnest(v_locked_ids))
+    select unnest(v_concerned.limiter_ids) union (select unnest(v_late_ids) except select unnest(v_locked_ids))
   ) u (id)
   where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
   -- If a gate is halted now, or not any more, its waiters have another reason: the first thousand show it at once.
@@ -34,7 +50,7 @@ begin
       :DISPATCH_POLICY_SCHEMA._lack_reason(
         l.kind, l.tokens, (l.rate <= 0)::int, (l.cap is not distinct from 0)::int) as before
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, array(
-      select u.id from unnest(v_due_ids) u (id)
+      select distinct u.id from unnest(v_concerned.limiter_ids) u (id)
       where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id)), p_now, true) l
   ),
   waiter as materialized (
@@ -43,13 +59,23 @@ begin
     where q.denied_reason = r.before limit 1000 for no key update of q skip locked
   )
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_reason = w.now from waiter w where q.id = w.id;
+  with locked as materialized (
+    select c.override_id, array_agg(c.limiter_id) as ids
+    from unnest(v_concerned.override_ids, v_concerned.limiter_ids) c (override_id, limiter_id)
+    where c.limiter_id in (select unnest(v_locked_ids)) group by c.override_id
+  )
   update :DISPATCH_POLICY_SCHEMA._private_overrides o set
     to_announce = array(
       select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-      where l.id = any(v_locked_ids) and (l.id = any(o.to_announce) or (o.announce_at <= p_now
-        and l.policy_id = o.policy_id and l.gate = o.gate and (o.scope_key is null or l.scope_key = o.scope_key)))),
-    announce_at = case when o.announce_at > p_now then o.announce_at when o.until_at > p_now then o.until_at
-      else 'infinity' end
-  where o.id = any(v_ids);
+      where l.id = any(v_locked_ids) and l.id = any(o.to_announce || coalesce(
+        (select k.ids from locked k where k.override_id = o.id), '{}'))),
+    announced_to = case when o.id = any(v_round.ids) and v_walked.goes_on then v_walked.last
+      when o.id = any(v_due) then null else o.announced_to end,
+    announce_at = case
+      when o.id <> all (v_due) or (o.id = any(v_round.ids) and v_walked.goes_on) then o.announce_at
+      when o.until_at > p_now then o.until_at else 'infinity' end
+  where o.id = any(v_ids) and (o.id = any(v_due) or o.to_announce <> '{}');
+  return exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.id = any(v_ids) and o.announce_at <= p_now);
 end
 $$;

@@ -6,10 +6,12 @@ create or replace function :DISPATCH_POLICY_SCHEMA._apply_arrivals(
 ) returns void language plpgsql as $$
 declare
   v_made record;
+  v_contexts jsonb := :DISPATCH_POLICY_SCHEMA._contexts_before(p_policy, p_arrivals);
   v_staged int := (select sum(a.jobs) from unnest(p_arrivals) a where a.jobs > 0);
 begin
   select * into v_made from :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, p_arrivals, p_now);
-  perform :DISPATCH_POLICY_SCHEMA._route_limits(p_policy, p_arrivals, v_made.made_gates, v_made.made_keys, p_now);
+  perform :DISPATCH_POLICY_SCHEMA._route_limits(
+    p_policy, p_arrivals, v_made.made_gates, v_made.made_keys, v_contexts, p_now);
   if exists (select from unnest(p_arrivals) a where a.outcome is not null) then
     perform :DISPATCH_POLICY_SCHEMA._route_outcomes(p_policy, p_arrivals, p_now);
     perform :DISPATCH_POLICY_SCHEMA._route_work(p_policy, p_arrivals, p_now);

@@ -1,6 +1,9 @@
 -- Locks these limiters ascending, and gives them their new numbers. It waits for a lock only for a moment (lock_timeout),
 -- because a release or a tick has a limiter locked for a few milliseconds.
 --
+--   p_changes   by limiter: its `limit` by the definition, the `arrival_id` and `version` that bring it, and the `context` that
+--               its partition had until now, if the limits by context differ for the new one
+--
 -- If a transaction keeps a limiter locked, this raises lock_not_available. The detail names the partitions that have to
 -- wait: those whose arrivals concern such a limiter. Locks and changes are in one subtransaction: a row that is locked in
 -- another one costs a multixact.
@@ -19,7 +22,8 @@ begin
   perform from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_ids) order by l.id for no key update;
   with change as (
     select c.key::bigint as id, (c.value ->> 'arrival_id')::bigint as arrival_id, (c.value ->> 'version')::int as version,
-      c.value #>> '{limit,kind}' as kind, :DISPATCH_POLICY_SCHEMA._breadth(c.value #>> '{limit,scope}') as breadth,
+      c.value #>> '{limit,kind}' as kind, nullif(c.value -> 'context', 'null') as context,
+      :DISPATCH_POLICY_SCHEMA._breadth(c.value #>> '{limit,scope}') as breadth,
       (c.value #>> '{limit,position}')::smallint as position, n.numbers, (n.numbers).rate is not null as by_tokens,
       (n.numbers).sliding is true as sliding
     from jsonb_each(p_changes) c
@@ -31,13 +35,15 @@ begin
       kind = c.kind, breadth = c.breadth, position = c.position, numbers = c.numbers,
       -- the tokens that the old rate has brought stay, within the new capacity
       tokens = case when c.by_tokens then least(
-        case when l.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_left(l, p_now, v_overridden) else l.tokens end,
+        case when l.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_left(
+          l, p_now, v_overridden, coalesce(c.context, :DISPATCH_POLICY_SCHEMA._context_of(l))) else l.tokens end,
         :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.numbers)) else l.tokens end,
       -- the tokens that a bucket lacks to be full count as spent now
       spent = case when not l.by_tokens or not c.by_tokens or ((l.numbers).sliding and c.sliding) then l.spent
         when c.sliding then :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1, 1,
           :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.numbers)
-            - :DISPATCH_POLICY_SCHEMA._throttle_left(l, p_now, v_overridden), p_now)
+            - :DISPATCH_POLICY_SCHEMA._throttle_left(
+              l, p_now, v_overridden, coalesce(c.context, :DISPATCH_POLICY_SCHEMA._context_of(l))), p_now)
         else '{}' end,
       -- the definition before may come back: its window's spendings are remembered for a day plus its length
       longest = :DISPATCH_POLICY_SCHEMA._longest_window(l, p_now),

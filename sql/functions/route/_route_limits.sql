@@ -8,9 +8,12 @@
 --
 -- A gate that has changed its kind under its name starts like a new one, but keeps what its bucket or window had left.
 -- Otherwise two deployments that do not agree on the kind could fill it again and again.
+--
+-- A partition's own limiter also changes if other limits by context apply to it now. `p_contexts` has the contexts before, by
+-- partition.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
-  p_made_gates text[], p_made_keys text[], p_now timestamptz
+  p_made_gates text[], p_made_keys text[], p_contexts jsonb, p_now timestamptz
 ) returns void language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
@@ -25,17 +28,19 @@ begin
     order by a.partition_id, a.version desc, a.id desc
   ),
   wanted as materialized (
-    select distinct on (l.gate, l.key) l.gate, l.key, l.declared, n.id as arrival_id, n.version
+    select distinct on (l.gate, l.key) l.gate, l.key, l.declared, l.context, n.id as arrival_id, n.version
     from newest n
     cross join lateral (
       select x.value ->> 'gate' as gate, x.value as declared,
-        :DISPATCH_POLICY_SCHEMA._scope_key(x.value ->> 'scope', x.value ->> 'key', n.key) as key
+        :DISPATCH_POLICY_SCHEMA._scope_key(x.value ->> 'scope', x.value ->> 'key', n.key) as key,
+        case when x.value ->> 'scope' = 'partition' then p_contexts -> n.partition_id::text end as context
       from jsonb_array_elements(n.limits) x
     ) l
     where (l.gate, l.key) not in (select * from unnest(p_made_gates, p_made_keys))
     order by l.gate, l.key, n.version desc, n.id desc
   )
-  select jsonb_object_agg(l.id, jsonb_build_object('arrival_id', w.arrival_id, 'version', w.version, 'limit', w.declared))
+  select jsonb_object_agg(l.id, jsonb_build_object(
+    'arrival_id', w.arrival_id, 'version', w.version, 'limit', w.declared, 'context', w.context))
   into v_changes
   from wanted w
   -- "limit 1" makes it one look at the index each: else the planner read all limiters of the policy
@@ -44,7 +49,7 @@ begin
     where x.policy_id = (p_policy).id and x.gate = w.gate and x.scope_key = w.key limit 1
   ) l
   where (w.version, w.arrival_id) > (l.version, l.arrival_id)
-    and :DISPATCH_POLICY_SCHEMA._numbers_differ(l.limiter, w.declared);
+    and (:DISPATCH_POLICY_SCHEMA._numbers_differ(l.limiter, w.declared) or w.context is not null);
   if v_changes is null then
     return;
   end if;

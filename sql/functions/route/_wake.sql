@@ -1,5 +1,5 @@
 -- Lets waiting partitions be claimed again, as many of each limiter as it has room for, in fair order. Returns how many it
--- woke. It runs under the router's lock.
+-- woke, and one more if overrides are still to be announced. It runs under the router's lock.
 --
 -- A woken partition may turn out to be drained, paused or blocked elsewhere, and the room would be lost for the next one.
 -- So a freed row stays until its limiter is full or nobody waits for it.
@@ -23,19 +23,22 @@ declare
   v_rooms int[];
   v_shards text[];
   v_others text[];
+  v_announces boolean := false;
 begin
   if not (p_policy).enabled then
     return :DISPATCH_POLICY_SCHEMA._wake_all(p_policy, p_max, p_shard);
   end if;
   if exists (
     select from :DISPATCH_POLICY_SCHEMA._private_overrides o
-    where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
+    where o.policy_id = (p_policy).id and o.announce_at <= p_now
+  ) or exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = (p_policy).id and o.to_announce <> '{}'
   ) then
-    perform :DISPATCH_POLICY_SCHEMA._announce_overrides(p_policy, p_now);
+    v_announces := :DISPATCH_POLICY_SCHEMA._announce_overrides(p_policy, p_now);
   end if;
   v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_to_wake(p_policy, p_now, p_max, p_bounded);
   if v_limiter_ids = '{}' then
-    return 0;
+    return v_announces::int;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._refresh_keys(p_policy, v_limiter_ids, null, p_now);
   v_ticked := :DISPATCH_POLICY_SCHEMA._ticked_shards(p_policy, p_shard);
@@ -127,6 +130,6 @@ begin
   if v_others <> '{}' then
     perform :DISPATCH_POLICY_SCHEMA._notify_shards((p_policy).name, v_others);
   end if;
-  return cardinality(v_shards);
+  return cardinality(v_shards) + v_announces::int;
 end
 $$;

@@ -13,6 +13,10 @@ begin
   v_id := :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, v_state.key);
   if exists (
     select from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_id and p.limits = v_state.limits
+      -- limits by context read the context
+      and (p.context = v_state.context or not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_overrides o
+        where o.policy_id = (p_policy).id and o.context_pair is not null))
   ) then
     return;
   end if;

@@ -7,7 +7,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._is_unused(
   select limiter.in_flight = 0 and case
       when limiter.by_tokens then limiter.refilled_at < p_now - p_inactive_after
         and :DISPATCH_POLICY_SCHEMA._is_full(
-          :DISPATCH_POLICY_SCHEMA._throttle_left(limiter, p_now, p_overridden),
+          :DISPATCH_POLICY_SCHEMA._throttle_left(
+            limiter, p_now, p_overridden, :DISPATCH_POLICY_SCHEMA._context_of(limiter)),
           :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.numbers))
         and (limiter.longest_until > p_now) is not true
       else (limiter.decreased_at >= p_now - p_inactive_after) is not true end;

@@ -1,6 +1,6 @@
 // Options that several commands take. One means the same in each.
 import os from "node:os";
-import type { PolicyTarget, Target, Why } from "../../operate/targets.ts";
+import type { ContextValues, PolicyTarget, Target, Why } from "../../operate/targets.ts";
 import { type Options, UsageError } from "../command.ts";
 
 export const JSON_OPTION = {
@@ -49,6 +49,58 @@ export const LIMITER = {
   gate: { kind: "text", required: true, meaning: "the gate, by name" },
   key: { kind: "text", meaning: "one scope key of the gate", default: "every key" },
 } as const satisfies Options;
+
+export const LIMIT = {
+  ...LIMITER,
+  where: {
+    kind: "texts",
+    meaning: "partitions with NAME=VALUE in their context, also those to come; several: with all of them",
+    default: "any",
+  },
+} as const satisfies Options;
+
+/**
+ * `plan=free` as a value of a context. What reads as a number or a boolean in JSON is one; a text may be quoted as in JSON.
+ *
+ * @throws {UsageError} for anything else
+ */
+export function whereOf(pairs: readonly string[] | undefined): ContextValues | undefined {
+  if (pairs === undefined || pairs.length === 0) return undefined;
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const [, name, value] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
+      if (name === undefined || value === undefined)
+        throw new UsageError(`--where is "${pair}", expected NAME=VALUE, such as plan=free`);
+      return [name, /^(-?[0-9.]+|true|false|".*")$/.test(value) ? exactValue(pair, value) : value];
+    }),
+  );
+}
+
+function exactValue(pair: string, value: string): string | number | boolean {
+  try {
+    return JSON.parse(value);
+  } catch {
+    throw new UsageError(`--where is "${pair}": its value is neither a number nor a text in quotes`);
+  }
+}
+
+/** Whom a limit is for, in words. */
+export function limitedBy({
+  key,
+  where,
+}: {
+  key?: string | undefined;
+  where?: ContextValues | undefined;
+}): string {
+  if (where === undefined) return key ?? "every key";
+  return `every partition with ${valuesOf(where)}`;
+}
+
+export function valuesOf(where: ContextValues): string {
+  return Object.entries(where)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(" and ");
+}
 
 export const page = (most: number) =>
   ({

@@ -1,6 +1,6 @@
 // Overrides that begin, end or are taken back while a tick goes by what held before, and makes somebody wait.
 import test, { type ExecutionContext } from "ava";
-import { concurrency, type Engine, engine, type Session } from "../../helpers/engine.ts";
+import { concurrency, type Engine, engine, type Session, throttle } from "../../helpers/engine.ts";
 
 const HALT = "select dispatch_policy.set_limit('p', 'all', '{\"max\": 0}')";
 const RAISE = "select dispatch_policy.set_limit('p', 'all', '{\"max\": 5}')";
@@ -159,4 +159,92 @@ test("whoever waits for an override of a policy that is switched off is told onc
   t.is(await looksAgainAt(world), null, "a policy without limits has nothing to announce");
   await world.pool.query("select dispatch_policy.switch_policy('p', true)");
   t.is(await world.passes(), 1);
+});
+
+const BY_CONTEXT = (max: number) =>
+  `select dispatch_policy.set_limit('p', 'concurrency', '{"max": ${max}}', "where" => '{"plan": "free"}')`;
+const FREE = { context: { plan: "free" } };
+
+test("a limit by context that is set while the router makes a partition with it holds for that partition", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage(["a", "a", "a"], FREE);
+  const router = await world.session();
+  await router.query("begin");
+  t.is(await world.route(router), 1);
+  await world.pool.query(BY_CONTEXT(1));
+  await router.query("commit");
+  t.is(await world.passes(3), 1);
+});
+
+test("so it does for a partition whose job is staged, or gets that context, before it is committed", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage("b", { context: { plan: "pro" } });
+  t.is(await world.passes(), 1);
+  const operator = await world.session();
+  await operator.query(`begin; ${BY_CONTEXT(1)}`);
+  await world.stage(["a", "a", "b", "b"], FREE);
+  t.is(await world.route(), 2);
+  await operator.query("commit");
+  t.is(await world.passes(3), 1, "one of a; b has one in flight");
+});
+
+test("a limit by context that is raised while a tick makes a partition wait wakes it once the tick is done", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage(["a", "a"], FREE);
+  await world.route();
+  t.is((await world.admit()).admitted, 1);
+  await world.pool.query(
+    "update dispatch_policy._private_partitions set denied_until = '-infinity', blocked_on = null",
+  );
+  const ticking = await tickUnderWay(t, world);
+  await world.pool.query(BY_CONTEXT(2));
+  await world.route();
+  t.is(await looksAgainAt(world), Number.NEGATIVE_INFINITY, "its limiter is locked: later");
+  await ticking.query("commit");
+  t.is(await world.passes(), 1);
+});
+
+test("limits of many keys that come while another is being announced are announced after it", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const keys = (of: string) => Array.from({ length: 700 }, (_, n) => `${of}${n}`);
+  for (const [of, context] of [
+    ["a", { plan: "free" }],
+    ["b", { plan: "pro" }],
+  ] as const)
+    await world.stage([...keys(of), ...keys(of)], { context });
+  await world.route();
+  await world.pool.query(
+    "update dispatch_policy._private_partitions q set denied_until = 'infinity', blocked_on = q.limiter_ids[1]",
+  );
+  await world.pool.query(BY_CONTEXT(2));
+  const woken = () =>
+    world.number("select count(*)::int from dispatch_policy._private_partitions where blocked_on is null");
+  await world.route();
+  t.is(await woken(), 700, "all of a are among the first thousand");
+  await world.pool.query(BY_CONTEXT(2).replace("free", "pro"));
+  await world.route();
+  t.is(await woken(), 700, "the first one's round comes to its end");
+  await world.route();
+  t.is(await woken(), 1000, "300 of b are among the first thousand");
+  await world.route();
+  t.is(await woken(), 1400);
+  t.is(await world.route(), 0);
+});
+
+test("a context that brings another limit waits for who has the bucket locked, and counts from then on", async (t) => {
+  const world = await engine(t, { gates: [throttle(10, { per: 10 })] });
+  await world.pool.query(
+    `select dispatch_policy.set_limit('p', 'throttle', '{"rate": 0}', "where" => '{"plan": "free"}')`,
+  );
+  await world.stage("a", FREE);
+  await world.route();
+  const app = await world.session();
+  await app.query(
+    "begin; select from dispatch_policy._private_limiters where scope_key = 'a' for no key update",
+  );
+  await world.stage("a", { context: { plan: "pro" } });
+  t.is(await world.route(), 0);
+  t.is((await world.admit({})).admitted, 0, "nobody has gone by the new one");
+  await app.query("commit");
+  t.is(await world.passes(), 2);
 });
