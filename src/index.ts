@@ -33,6 +33,7 @@ export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts
 export type { PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";
 export type { Operate, RescheduleOptions } from "./operate/operate.ts";
 export type { PauseOptions } from "./operate/pause.ts";
+export type { RefreshContextOptions } from "./operate/refresh-context.ts";
 export type { ReleaseSlotsOptions } from "./operate/release-slots.ts";
 export type { RemoveOptions } from "./operate/remove.ts";
 export type { RemovePolicyOptions } from "./operate/remove-policy.ts";

@@ -99,7 +99,7 @@ comment on table :DISPATCH_POLICY_SCHEMA._private_turns is
   'Rows to be locked, so that one session at a time does a step. Any user may take an advisory lock, and an operator''s open transaction locks a policy''s row: so there are these. Rows are made when a policy is declared. Nothing in them changes but busy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_turns.policy_id is 'The policy; 0 for the step declare.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_turns.step is
-  'route: one router. admit: one pass that keeps to the ahead bound. limits: one change of overrides. adopt: one session that adopts jobs. pending: one producer of a strict backlog. declare: one declaration, or one pause or resume of all policies.';
+  'route: one router. admit: one pass that keeps to the ahead bound. limits: one change of overrides, or of contexts. adopt: one session that adopts jobs. pending: one producer of a strict backlog. declare: one declaration, or one pause or resume of all policies.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_turns.place is
   'Of the step pending: 0 is the bound on the policy, the others are partitions by hash. Else 0.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_turns.busy is

@@ -55,6 +55,35 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
         )
       ).goes_on,
 
+    /** A page of partitions with their newest contexts. */
+    contextsToRefresh: (
+      client: Queryable,
+      asked: { policy: string; partition: string | null; where: string | null; after: string | null },
+      limit: number,
+    ) =>
+      rowsAsIs<{ id: string; key: string; context: JsonObject; arrival_id: string; fits: boolean }>(
+        client,
+        `select * from ${schema}._contexts_to_refresh(${parameters("text", "text", "jsonb", "uuid", "int")})`,
+        [asked.policy, asked.partition, asked.where, asked.after, limit],
+      ),
+
+    /** `stale`: the keys of those that got another context since it was read. */
+    refreshContexts: (
+      client: Queryable,
+      {
+        policy,
+        hash,
+        reason,
+        by,
+      }: { policy: string; hash: string; reason: string | null; by: string | null },
+      partitions: readonly object[],
+    ) =>
+      first<{ changed: number; stale: readonly string[] }>(
+        client,
+        `select * from ${schema}._refresh_contexts(${parameters("text", "text", "json", "text", "text")})`,
+        [policy, hash, JSON.stringify(partitions), reason, by],
+      ),
+
     /** The policies of a pool that another live pool has in another definition of the same version. */
     otherDefinitions: async (client: Queryable, poolId: string) =>
       (

@@ -21,6 +21,7 @@ import { partitions } from "../operate/look.ts";
 import { metrics } from "../operate/metrics.ts";
 import type { Operate } from "../operate/operate.ts";
 import { pause } from "../operate/pause.ts";
+import { refreshContext } from "../operate/refresh-context.ts";
 import { type ReleaseSlotsOptions, releaseSlots } from "../operate/release-slots.ts";
 import { remove } from "../operate/remove.ts";
 import { removePolicy } from "../operate/remove-policy.ts";
@@ -291,6 +292,7 @@ function assemble(
     clearLimit: (options) => clearLimit(context, options),
     limits: (options) => limits(context, options),
     stops: (options) => stops(context, options),
+    refreshContext: (options) => refreshContext({ ...context, registry }, options),
     take: (options) => take(context, options),
     explain: (options) => explain(context, options),
     doctor: (options) => doctor(context, options),

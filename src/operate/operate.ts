@@ -9,6 +9,7 @@ import type { HandBackOptions } from "./hand-back.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
 import type { PartitionStatus, PartitionsQuery } from "./look.ts";
 import type { PauseOptions } from "./pause.ts";
+import type { RefreshContextOptions } from "./refresh-context.ts";
 import type { ReleaseSlotsOptions } from "./release-slots.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { RemovePolicyOptions } from "./remove-policy.ts";
@@ -227,6 +228,24 @@ export interface Operate {
    * @example for (const { gate, key, override, until } of await utils.limits()) console.log(gate, key, override, until);
    */
   limits(options?: { policy?: string | undefined }): Promise<readonly Override[]>;
+
+  /**
+   * Changes what the context of partitions holds, and works their limits, weights and scope keys out anew. Without it a
+   * change in the application, such as another plan, counts from the partition's next job.
+   *
+   * It is for one partition, for those whose context has the values of `where`, or for all of the policy. `context` has the
+   * values that change, and the others stay. An empty one works out the limits again from the stored contexts. The next pass
+   * applies them. A job that is added later brings its own context.
+   *
+   * `matched` counts the partitions, `changed` those whose context or limits differ now. It works in steps of 1,000
+   * partitions, each a transaction. If a function of the policy throws, the earlier steps stay.
+   *
+   * @throws {ArgumentError} if these utils do not have the policy, or another definition of it is in force
+   * @throws {PayloadError} if a gate's function throws for such a context
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @example await utils.refreshContext({ policy: "fetch_endpoint", where: { account: "acme" }, context: { plan: "pro" } });
+   */
+  refreshContext(options: RefreshContextOptions): Promise<Changed>;
 
   /**
    * What is stopped now, of all policies or of one: pauses, holds and open breakers, with who stopped it, why, and until

@@ -104,6 +104,7 @@ const OPTIONS = {
   key: anyText,
   set: anObject,
   where: anObject,
+  context: anObject,
   reason: anyText,
   by: anyText,
   from: aDate,

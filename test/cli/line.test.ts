@@ -93,7 +93,7 @@ test("--version is that of the package", async (t) => {
   t.is((await cli("--version")).stdout, `${manifest.version}\n`);
 });
 
-/** Of Graphile Worker's own, of programs, or an old name. */
+/** Of Graphile Worker's own, of programs, an old name, or one that needs the policies' functions. */
 const NO_COMMANDS = [
   "addJob",
   "addJobs",
@@ -101,6 +101,7 @@ const NO_COMMANDS = [
   "completeJobs",
   "permanentlyFailJobs",
   "rescheduleJobs",
+  "refreshContext",
   "release",
 ];
 const NO_COMMANDS_EITHER = ["forceUnlockWorkers", "withPgClient", "logger", "events"];

@@ -91,6 +91,15 @@ await utils.admit({ policy: "fetch_endpoint", partition: "acct:1", count: 5 });
 await utils.admit({ policy: "fetch_endpoint", drain: true, dryRun: true });
 const adopted: number = (await utils.adopt({ task: "fetch_endpoint", dryRun: true, by: "ana" })).changed;
 await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acct:1", set: { max: 0 }, until: new Date(), by: "ana" });
+await utils.setLimit({ policy: "fetch_endpoint", gate: "throttle", where: { plan: "free", seats: 3, trial: true }, set: { rate: 5 } });
+await utils.clearLimit({ policy: "fetch_endpoint", gate: "throttle", where: { plan: "free" } });
+// @ts-expect-error a context value is a text, a number or a boolean
+await utils.setLimit({ policy: "fetch_endpoint", gate: "throttle", where: { plan: ["free"] }, set: { rate: 5 } });
+// @ts-expect-error tokens are taken from one bucket
+await utils.take({ policy: "fetch_endpoint", gate: "throttle", where: { plan: "free" } });
+await utils.refreshContext({ policy: "fetch_endpoint", partition: "acct:1", context: { plan: "pro" }, by: "ana" });
+await utils.refreshContext({ policy: "fetch_endpoint", where: { account: "acme" }, context: {} });
+for (const stop of await utils.stops({ policy: "fetch_endpoint" })) stop.kind satisfies "pause" | "hold" | "breaker";
 const [found] = await utils.doctor({ thresholds: { notifyQueue: 0.5, deadRows: undefined } }); if (found?.id === "no-worker") found.severity satisfies "critical" | "warning" | "info";
 // @ts-expect-error no such finding
 if (found?.id === "no-workers") found.mend;

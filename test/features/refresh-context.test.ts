@@ -1,0 +1,138 @@
+// What a partition's context holds changes in the application, and its limits with it.
+import test from "ava";
+import { ArgumentError, concurrency, PayloadError, UnknownPolicyError } from "../../src/index.ts";
+import { until } from "../helpers/engine.ts";
+import { type Ctx, scenario } from "../helpers/scenario.ts";
+
+const P = { policy: "p" };
+const CAPPED = { gates: [concurrency<Ctx>({ max: (ctx) => ctx.max })] };
+
+test("another value in the context counts without another job", async (t) => {
+  const it = await scenario(t, CAPPED);
+  await it.stage("9@a", { max: 2, account: "acme" });
+  t.is((await it.tickNow()).admitted, 2);
+  t.is((await it.tickNow()).claimed, 0, "it waits");
+  const asked = { ...P, partition: "a", context: { max: 5 }, reason: "an upgrade", by: "ana" };
+  t.deepEqual(await it.utils.refreshContext(asked), { matched: 1, changed: 1 });
+  t.is((await it.tickNow()).admitted, 3);
+  t.like((await it.partition("a")).context, { max: 5, account: "acme" });
+  t.deepEqual(await it.utils.refreshContext(asked), { matched: 1, changed: 0 }, "it is so already");
+  t.like((await it.rows("select * from dispatch_policy.audit order by id limit 1"))[0], {
+    verb: "refresh_context",
+    partition: "a",
+    reason: "an upgrade",
+    by: "ana",
+    changed: 1,
+  });
+  await it.stage("1@a", { max: 1 });
+  await it.tickNow();
+  t.is((await it.partition("a")).context.max, 1, "a later job brings its own");
+});
+
+test("it is for the partitions of an account, or for all, also those that no pass has seen", async (t) => {
+  const it = await scenario(t, CAPPED);
+  await it.stage("9@a", { account: "acme" });
+  await it.stage("9@b", { account: "beta" });
+  await it.tickNow();
+  await it.stage("9@new", { account: "acme" });
+  const max = async () =>
+    Promise.all(["a", "b", "new"].map(async (key) => (await it.limiter("concurrency", key)).max));
+  t.like(await it.utils.refreshContext({ ...P, where: { account: "acme" }, context: { max: 3 } }), {
+    matched: 2,
+  });
+  await it.tickNow();
+  t.deepEqual(await max(), [3, 1, 3]);
+  t.like(await it.utils.refreshContext({ ...P, context: { max: 4 } }), { matched: 3, changed: 3 });
+  await it.tickNow();
+  t.deepEqual(await max(), [4, 4, 4]);
+  t.like(await it.utils.refreshContext({ ...P, partition: "nobody", context: { max: 3 } }), { matched: 0 });
+});
+
+test("a limit by context that begins or ends with it", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 3 })] });
+  await it.utils.setLimit({ ...P, gate: "concurrency", where: { account: "free" }, set: { max: 1 } });
+  await it.stage("9@a", { account: "free" });
+  t.is((await it.tickNow()).admitted, 1);
+  await it.utils.refreshContext({ ...P, partition: "a", context: { account: "pro" } });
+  t.is((await it.tickNow()).admitted, 2);
+});
+
+test("more partitions than one step takes", async (t) => {
+  const it = await scenario(t, CAPPED);
+  await it.stage(Array.from({ length: 2100 }, (_, n) => `1@k${n}`).join(" "));
+  t.deepEqual(await it.utils.refreshContext({ ...P, context: { max: 2 } }), { matched: 2100, changed: 2100 });
+});
+
+test("two who change two values of one context both succeed", async (t) => {
+  const it = await scenario(t, CAPPED);
+  await it.stage("1@a");
+  await it.tickNow();
+  const turn = await it.transaction();
+  await turn.query("select from dispatch_policy._private_turns where step = 'limits' for update");
+  const both = Promise.all([
+    it.utils.refreshContext({ ...P, partition: "a", context: { max: 7 } }),
+    it.utils.refreshContext({ ...P, partition: "a", context: { account: "acme" } }),
+  ]);
+  await until("both have read the context, and wait", async () => {
+    const [{ n }] = await it.rows(
+      "select count(*)::int as n from pg_stat_activity where wait_event_type = 'Lock' and query like '%_refresh_contexts%' and datname = current_database()",
+    );
+    return n === 2;
+  });
+  await turn.query("commit");
+  await both;
+  await it.tickNow();
+  t.like((await it.partition("a")).context, { max: 7, account: "acme" });
+});
+
+test("a context that a job brought since it was read is read again", async (t) => {
+  const it = await scenario(t, CAPPED);
+  await it.stage("1@a", { account: "old" });
+  await it.tickNow();
+  const turn = await it.transaction();
+  await turn.query("select from dispatch_policy._private_turns where step = 'limits' for update");
+  const refreshing = it.utils.refreshContext({ ...P, partition: "a", context: { max: 7 } });
+  await until("it has read the context, and waits", async () => {
+    const [{ n }] = await it.rows(
+      "select count(*)::int as n from pg_stat_activity where wait_event_type = 'Lock' and query like '%_refresh_contexts%' and datname = current_database()",
+    );
+    return n === 1;
+  });
+  await it.stage("1@a", { account: "new" });
+  await turn.query("commit");
+  t.deepEqual(await refreshing, { matched: 1, changed: 1 });
+  await it.tickNow();
+  t.like((await it.partition("a")).context, { max: 7, account: "new" });
+});
+
+test("it names what is wrong", async (t) => {
+  const it = await scenario(t, {
+    gates: [
+      concurrency<Ctx>({
+        max: ({ max }) => {
+          if (max === 13) throw new Error("no such plan");
+          return max;
+        },
+      }),
+    ],
+  });
+  await it.stage("1@a");
+  await it.tickNow();
+  const refused = (options: object, how: object) =>
+    t.throwsAsync(it.utils.refreshContext({ ...P, context: {}, ...options } as never), how);
+  await refused({ policy: "q" }, { instanceOf: UnknownPolicyError });
+  await refused({ context: 7 }, { instanceOf: ArgumentError, message: /context must be an object/ });
+  await refused({ context: { at: () => 7 } }, { instanceOf: ArgumentError });
+  await refused({ contxt: {} }, { instanceOf: ArgumentError, message: /contxt/ });
+  await refused({ context: { max: 13 } }, { instanceOf: PayloadError, message: /no such plan/ });
+  const others = await it.makeUtils([]);
+  await t.throwsAsync(others.refreshContext({ ...P, context: {} }), {
+    instanceOf: ArgumentError,
+    message: /expected one that these utils have/,
+  });
+  await it.rows("update dispatch_policy._private_policies set definition_hash = 'another'");
+  await refused(
+    {},
+    { instanceOf: ArgumentError, message: /another definition of policy 'p' than the one in force/ },
+  );
+});
