@@ -249,7 +249,7 @@ function workerSchemaOf(options: PolicyUtilsOptions): string {
   );
 }
 
-/** A method a line. */
+/** It is long because each method has a line. */
 function assemble(
   worker: WorkerUtils,
   engine: Engine,

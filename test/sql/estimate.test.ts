@@ -321,6 +321,20 @@ test("a partition that was slower than its own throttle: up to its pace", async 
   t.is(it.estimate.basis, "the tokens of its partition, which was slower lately");
 });
 
+test("a limit by context counts for the partitions that have it", async (t) => {
+  const { world, last } = await led(t, [throttle(10, { per: 100 })], { jobs: 31 });
+  await world.pool.query('update dispatch_policy._private_partitions set context = \'{"plan": "pro"}\'');
+  const during = (plan: string) =>
+    world.pool.query(
+      `select dispatch_policy.set_limit('p', 'throttle', '{"rate": 10}', until => now() + interval '9 s', "where" => $1)`,
+      [JSON.stringify({ plan })],
+    );
+  await during("free");
+  seconds(t, await explain(world, last));
+  await during("pro");
+  unknown(t, await explain(world, last), /^a limit changes at [^.]+$/);
+});
+
 test("an override that another one hides changes nothing, nor does one that was taken back", async (t) => {
   const { world, last } = await led(t, [throttle(10, { per: 100 })], { jobs: 31 });
   const inTime = (more: string) =>

@@ -48,7 +48,8 @@ begin
     return jsonb_build_object('estimate', null, 'no_estimate', 'it may take longer than a year');
   end if;
   v_until := v_goes_at + make_interval(secs => v_until_s);
-  v_changes_at := :DISPATCH_POLICY_SCHEMA._limit_changes_at((p_policy).id, p_it -> 'gates', p_now);
+  v_changes_at := :DISPATCH_POLICY_SCHEMA._limit_changes_at(
+    (p_policy).id, (p_partition).context, p_it -> 'gates', p_now);
   if v_changes_at < v_until then
     return jsonb_build_object('estimate', null, 'no_estimate', 'a limit changes at ' || date_trunc('second', v_changes_at));
   end if;
