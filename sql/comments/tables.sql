@@ -291,6 +291,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.left_partition_id
   'The partition that it had before the last job of its key, or its last retry, took its row.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.droppable is
   'Whether its policy drops the oldest of all its jobs if there are too many. Only these are in the index by age.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.traceparent is
+  'Trace context of the span that added it, in W3C''s form; null: nobody traced that.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_arrivals is
   'Work for the router: something changed for one partition. A row is of one of five kinds: work, limits only, stop (pause), outcome, or "the next job may be another" (head_changed). Work may carry limits and head_changed too. Producers only insert, so none waits for another; the router applies a row and deletes it.';

@@ -233,7 +233,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   known_job_id bigint,
   known_revision int,
   left_partition_id uuid,
-  droppable boolean not null default false
+  droppable boolean not null default false,
+  traceparent text
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 create index staged_jobs_for_admission on :DISPATCH_POLICY_SCHEMA._private_staged_jobs

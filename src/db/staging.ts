@@ -55,6 +55,8 @@ export interface StageJob {
   priority?: number | undefined;
   flags?: readonly string[] | undefined;
   cost?: number;
+  /** The W3C trace context of the span that adds the job. */
+  traceparent?: string;
 }
 
 export interface StagedRow {

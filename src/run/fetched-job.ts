@@ -4,7 +4,11 @@ import type { Attempt } from "../db/engine.ts";
 import { RESERVED_FLAG } from "../policy/policy.ts";
 import { timeOf } from "../timestamp.ts";
 
-/** A flag that an admission sets on a job: `dispatch_policy:<staged id>@<admission>#<partition mark>[.<key mark>.<microseconds>]`. */
+/**
+ * A flag that an admission sets on a job: `dispatch_policy:<staged id>@<admission>#<partition mark>`. A job with a key has
+ * `.<key mark>.<microseconds>` after it, and a traced job without a key two dots in their place. A traced job then has
+ * `.<trace context>.<staged>[.<due>]`.
+ */
 export interface Ticket {
   readonly stagedId: string;
   /** The time of the admission's transaction, in microseconds since 1970. */
@@ -20,6 +24,30 @@ export function ticketOf(job: Job): Ticket | null {
   const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(RESERVED_FLAG));
   const [, stagedId, admission, mark = null] = TICKET.exec(flag?.slice(RESERVED_FLAG.length) ?? "") ?? [];
   return stagedId === undefined || admission === undefined ? null : { stagedId, admission, mark };
+}
+
+/** The trace context with which a job was staged, and its times. */
+export interface Trace {
+  /** In W3C's form. */
+  readonly traceparent: string;
+  readonly stagedAt: Date;
+  /** When it was due, if that was later. */
+  readonly dueAt: Date | null;
+}
+
+const TRACE =
+  /^[^.]*\.[^.]*\.[^.]*\.(00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})\.(\d{1,18})(?:\.(\d{1,18}))?$/;
+
+/** A job's trace. Null: nobody traced its producer, its context has another form, or it was added past its policy. */
+export function traceOf(job: Job): Trace | null {
+  const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(RESERVED_FLAG));
+  const [, traceparent, staged, due] = TRACE.exec(flag?.slice(RESERVED_FLAG.length) ?? "") ?? [];
+  if (traceparent === undefined) return null;
+  return { traceparent, stagedAt: timeIn(staged), dueAt: due === undefined ? null : timeIn(due) };
+}
+
+function timeIn(microseconds: string | undefined): Date {
+  return new Date(Number(microseconds) / 1000);
 }
 
 /**

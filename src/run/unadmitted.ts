@@ -5,7 +5,7 @@ import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { batchesOf, type JobSpec } from "../stage/stage.ts";
 import { timeOf } from "../timestamp.ts";
-import { attemptOf, specificationOf } from "./fetched-job.ts";
+import { attemptOf, specificationOf, traceOf } from "./fetched-job.ts";
 
 /** A flag on the event of a job that completed without running, because a copy of it is staged. Logs show it. */
 const TAKEN_OVER = "dispatch_policy:taken_over";
@@ -26,7 +26,10 @@ export async function catchUnadmitted(
   // a retry that bypasses the gates counts as in flight while it runs
   const bypasses = job.attempts > 1 && retries === "bypass";
   const spec = { ...specOf(job), queueName: await queueNameOf(job, helpers) };
-  const [batch] = batchesOf([{ policy, task: job.task_identifier, payload: job.payload, spec }]);
+  const [batch] = batchesOf(
+    [{ policy, task: job.task_identifier, payload: job.payload, spec }],
+    traceOf(job)?.traceparent,
+  );
   const ask = () =>
     helpers.withPgClient((client) =>
       engine.catchUnadmitted(client, attemptOf(job), {

@@ -19,6 +19,7 @@ import { admittedPartition } from "./admitted-partition.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
 import { RetryAfter } from "./retry-after.ts";
 import type { RunningJob } from "./running-jobs.ts";
+import { traceRun } from "./trace-run.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
 
 /** A fetched row counts as current for this long. Later, the job's slot may have been given back by hand. */
@@ -112,7 +113,9 @@ async function runGoverned(
   const running = slot && { policy, ...slot, lagMs, startedAt: performance.now() };
   if (running) observer.started(job, running);
   if (start.runs) helpers.dispatchPolicy = own;
-  const outcome = start.runs ? await runTask(task, payload, helpers, own) : { result: undefined };
+  const outcome = start.runs
+    ? await traceRun({ job, own, partition, lagMs }, () => runTask(task, payload, helpers, own))
+    : { result: undefined };
   if (running) await observer.returned?.(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
   return outcome.result;

@@ -22,6 +22,7 @@ import {
   tasksOf,
 } from "../policy/policy.ts";
 import { schemaOf } from "../settings.ts";
+import { currentTraceparent } from "../traces.ts";
 import { flawOfPayload } from "./payload-flaw.ts";
 import { type AddedJob, type StagedJob, toJob } from "./staged-job.ts";
 
@@ -183,7 +184,7 @@ export async function addJobs(
   mode: JobKeyMode,
 ): Promise<AddedJob[]> {
   if (jobs.length === 0) return [];
-  const batches = batchesOf(jobs);
+  const batches = batchesOf(jobs, currentTraceparent());
   const rows = await engine.stage(client, batches, mode).catch(rethrow);
   const added = new Array<AddedJob>(rows.length);
   for (const row of rows) added[row.n] = toJob(row, jobs[row.n]?.payload);
@@ -214,7 +215,7 @@ export function modeOf(spec: JobSpec): JobKeyMode {
 }
 
 /** Resolves jobs into the batches of one staging statement. */
-export function batchesOf(jobs: readonly JobToAdd[]): StageBatch[] {
+export function batchesOf(jobs: readonly JobToAdd[], traceparent?: string): StageBatch[] {
   checkKeys(jobs);
   const batches = new Map<AnyPolicy | undefined, OpenBatch>();
   jobs.forEach((job, n) => {
@@ -223,7 +224,7 @@ export function batchesOf(jobs: readonly JobToAdd[]): StageBatch[] {
       batch = openBatch(job.policy);
       batches.set(job.policy, batch);
     }
-    addToBatch(batch, job, n);
+    addToBatch(batch, job, n, traceparent);
   });
   return [...batches.values()].map(({ places: _p, defaults: _d, ...batch }) => batch);
 }
@@ -248,7 +249,7 @@ function openBatch(policy: AnyPolicy | undefined): OpenBatch {
   };
 }
 
-function addToBatch(batch: OpenBatch, job: JobToAdd, n: number): void {
+function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: string | undefined): void {
   const { policy, task, payload } = job;
   checkPayload(policy, task, payload);
   const spec: TaskSpec = { ...batch.defaults, ...readSpecification(job.spec) };
@@ -273,6 +274,7 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number): void {
     staged.p = place;
     if (resolved.cost !== 1) staged.cost = resolved.cost;
   }
+  if (traceparent !== undefined) staged.traceparent = traceparent;
   batch.jobs.push(staged);
 }
 

@@ -1,5 +1,6 @@
 // The package as users get it: packed, installed in a project of its own, type-checked, and running a job.
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -22,6 +23,7 @@ test("a project that installs the package type-checks, runs a job under a policy
   await makeProject(project, tarball);
   await npm(project, ["install", "--prefer-offline", "--no-package-lock", "--ignore-scripts"]);
 
+  t.false(existsSync(path.join(project, "node_modules/@opentelemetry")), "an optional peer is not installed");
   await t.notThrowsAsync(command(project, "node", ["node_modules/typescript/bin/tsc", "-p", "."]));
   const stdout = await command(project, "node", ["main.ts"], { DATABASE_URL: url });
   t.is(stdout.trim().split("\n").at(-1), "ran");

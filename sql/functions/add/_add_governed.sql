@@ -1,12 +1,16 @@
 -- Works out policy and partition of jobs added from SQL, and stages them in the order given, with the rights of the
 -- schema's owner. It leaves jobs of tasks without a policy to the caller. Their `staged` is null. Their `job` has the
 -- form that _stage_plain reads, with the place of its payload among the specs.
+--
+--   p_traceparent   the trace context of the jobs; null: that of the setting dispatch_policy.traceparent, if it is set
 create or replace function :DISPATCH_POLICY_SCHEMA._add_governed(
-  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[]
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_traceparent text default null
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
+  v_traceparent text := :DISPATCH_POLICY_SCHEMA._traceparent(
+    coalesce(p_traceparent, current_setting('dispatch_policy.traceparent', true)));
   v_batches json;
   v_plain json;
 begin
@@ -43,6 +47,7 @@ begin
       'priority', coalesce(p.priority, (p.definition #>> '{job,priority}')::int),
       'flags', coalesce(to_json(p.flags), (p.definition #> '{job,flags}')::json),
       'cost', case when p.resolves then p.definition -> 'cost' end, 'key', p.partition_key,
+      'traceparent', v_traceparent,
       'p', case when p.policy is null then p.n when p.resolves and p.key is not null
         then dense_rank() over (partition by p.policy, p.resolves and p.key is not null order by p.key) - 1 end) as job
     from placed p

@@ -78,7 +78,8 @@ begin
         -- a caller's flag that looks like ours would pass the job off as another
         case when m.flags is not null then array(
             select f from unnest(m.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end
-          || :DISPATCH_POLICY_SCHEMA._ticket(m.id, v_admission, m.partition_id, m.job_key)
+          || :DISPATCH_POLICY_SCHEMA._ticket(m.id, v_admission, m.partition_id, m.job_key,
+            :DISPATCH_POLICY_SCHEMA._trace_text(m.traceparent, m.created_at, m.run_at, m.run_at_given))
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.job_key nulls first, m.id) as jobs
     from timed m group by m.preserve_run_at
   ),

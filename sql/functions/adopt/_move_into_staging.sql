@@ -44,6 +44,7 @@ begin
       -- it may be a copy of an admitted job's, with a flag that no staged job may have
       case when j.flags is not null then array(
         select f from jsonb_object_keys(j.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) end as flags,
+      case when j.flags is not null then :DISPATCH_POLICY_SCHEMA._traceparent_of(j.flags) end as traceparent,
       (j.revision, j.attempts) <> (w.revision, w.attempts) as changed,
       case when v_resolves then :DISPATCH_POLICY_SCHEMA._key_or_null(v_definition, j.payload, p_task) end as key
     from :GRAPHILE_WORKER_SCHEMA.complete_jobs(array(select u.id from unnest(p_jobs) u)) j
@@ -59,10 +60,10 @@ begin
   staged as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, priority,
-      flags, cost, due, created_at, droppable)
+      flags, cost, due, created_at, droppable, traceparent)
     overriding system value
     select p.id, p.partition_id, p_task, p.payload, p.queue_name, p.run_at, p.run_at_given, p.max_attempts, p.job_key,
-      p.priority, p.flags, v_cost, p.due, p.created_at, v_droppable
+      p.priority, p.flags, v_cost, p.due, p.created_at, v_droppable, p.traceparent
     from put p order by p.job_key
     on conflict (job_key) where job_key is not null do nothing
     returning id, partition_id, priority, run_at, due

@@ -30,7 +30,8 @@ begin
     -- Graphile Worker may have a newer job under its key, which would be failed in its place
     case when k.is_newer is not true then m.job_key end, m.priority::int,
     array(select f from unnest(m.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f))
-      || :DISPATCH_POLICY_SCHEMA._ticket(m.id, :DISPATCH_POLICY_SCHEMA._admission_now(), m.partition_id, m.job_key)) a;
+      || :DISPATCH_POLICY_SCHEMA._ticket(m.id, :DISPATCH_POLICY_SCHEMA._admission_now(), m.partition_id, m.job_key,
+        :DISPATCH_POLICY_SCHEMA._trace_text(m.traceparent, m.created_at, m.run_at, m.run_at_given))) a;
   if v_is_raced then
     raise exception 'dispatch_policy: a job of this key was added meanwhile: call permanently_fail_jobs again'
       using errcode = 'lock_not_available';
