@@ -55,6 +55,23 @@ test("a wait counts from when the job was due, and not from when it was added", 
   t.true(minute.wait_p50_seconds > 2.5 && minute.wait_p50_seconds < 5);
 });
 
+test("a job that was always due is admitted, and its endless wait is not counted", async (t) => {
+  const it = await engine(t, { gates: [] });
+  await it.stage(["a", "a"]);
+  await it.pool.query(
+    "update dispatch_policy._private_staged_jobs set run_at = '-infinity' where id = (select min(id) from dispatch_policy._private_staged_jobs)",
+  );
+  await it.pool.query("update dispatch_policy._private_partitions set head_run_at = '-infinity'");
+  await it.route();
+  await it.pool.query("update dispatch_policy._private_partitions set head_run_at = '-infinity'");
+  t.is((await it.admit()).admitted, 2);
+  await fold(it);
+  const { admitted, waits, wait_seconds } = await totals(it);
+  t.is(admitted, "2");
+  t.is(waits.reduce((sum: number, n: string) => sum + Number(n), 0), 1);
+  t.true(wait_seconds < 60, `${wait_seconds}`);
+});
+
 test("who admits past the gates is counted, and makes no pass", async (t) => {
   const it = await engine(t, { gates: [throttle(1, { per: 3600 })] });
   await it.stage(["a", "a", "a"]);

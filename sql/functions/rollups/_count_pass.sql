@@ -7,13 +7,17 @@ create or replace function :DISPATCH_POLICY_SCHEMA._count_pass(
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_admitted int, p_denied jsonb, p_set_aside int,
   p_now timestamptz, p_began timestamptz
 ) returns void language plpgsql volatile as $$
+declare
+  v_now_s float8 := date_part('epoch', p_now);
 begin
   insert into :DISPATCH_POLICY_SCHEMA._private_activity (
     policy_id, at, passes, pass_seconds, admitted, denied, set_aside, waits)
   select p_policy_id, p_now, case when p_began is null then 0 else 1 end,
     coalesce(greatest(extract(epoch from clock_timestamp() - p_began), 0), 0), p_admitted, p_denied, p_set_aside,
     case when p_admitted > 0 then array(
-      select greatest(date_part('epoch', p_now - c.run_at), 0)::real   -- "extract" takes three times as long
+      -- Not "extract", which is numeric and takes three times as long. Not of the difference, which fails for '-infinity'.
+      select :DISPATCH_POLICY_SCHEMA._seconds(
+        1000 * greatest(v_now_s - date_part('epoch', c.run_at), 0))
       from unnest(p_candidates) c
       where c.chosen and (c.staged_id in (select a.staged_id from unnest(p_admissions) a where a.admitted)) is true)
     else '{}' end;
