@@ -29,7 +29,7 @@ declare
       select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null or p.fair_by_work);
 begin
   with locked as materialized (
-    select f.ctid as ct, f.job_id, f.attempt, f.admission, f.policy_id, f.limiter_ids
+    select f.job_id, f.attempt, f.admission, f.policy_id, f.limiter_ids
     from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     where f.job_id = any(p_job_ids) order by f.job_id for update
   ),
@@ -54,8 +54,9 @@ begin
   ),
   deleted as (
     delete from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-    where f.ctid = any(array(
-      select h.ct from locked h
+    -- Not by ctid: if somebody changed a row before it was locked, its new version is not visible to this statement.
+    where f.job_id = any(array(
+      select h.job_id from locked h
       where h.job_id not in (select o.job_id from late o) and h.limiter_ids not in (select u.limiter_ids from unlocked u)))
     returning f.*
   ),

@@ -20,6 +20,25 @@ test("a release waits for a session that looks at the in-flight row: skipped, it
   t.is((await world.limiter("concurrency")).in_flight, 0);
 });
 
+test("a release waits for a session that changes the in-flight row, and deletes the changed row", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.waitsLong();
+  await world.stage("a");
+  await world.passes();
+  const jobs = await world.inFlight();
+  const recording = await world.session();
+  await recording.query("begin");
+  await recording.query("update dispatch_policy._private_in_flight_jobs set attempt = 1"); // as the record of a start
+  const releasing = await world.session();
+  const release = world.release(jobs, releasing);
+  await world.waitsForLock(releasing);
+  await recording.query("commit");
+
+  t.deepEqual(await release, jobs);
+  t.deepEqual(await world.inFlight(), []);
+  t.is((await world.limiter("concurrency")).in_flight, 0);
+});
+
 test("two releases of the same job give its slot back once", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   await world.waitsLong();
