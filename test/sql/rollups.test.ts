@@ -68,7 +68,10 @@ test("a job that was always due is admitted, and its endless wait is not counted
   await fold(it);
   const { admitted, waits, wait_seconds } = await totals(it);
   t.is(admitted, "2");
-  t.is(waits.reduce((sum: number, n: string) => sum + Number(n), 0), 1);
+  t.is(
+    waits.reduce((sum: number, n: string) => sum + Number(n), 0),
+    1,
+  );
   t.true(wait_seconds < 60, `${wait_seconds}`);
 });
 
