@@ -22,7 +22,7 @@ export interface Options {
 }
 
 export const USAGE =
-  "npm run bench -- [--quick] [--large | --adoption | --ahead | --backlog | --bloat | --estimate | --fairness | --limits | --open | --rollout | --soak | --peers] [--only NAME,...] [--json FILE]";
+  "npm run bench -- [--quick] [--large | --adoption | --ahead | --backlog | --bloat | --drill | --estimate | --fairness | --limits | --open | --rollout | --soak | --peers] [--only NAME,...] [--json FILE]";
 
 /** @throws what is wrong with the arguments, in words */
 export function readOptions(args: string[]): Options {
@@ -35,6 +35,7 @@ export function readOptions(args: string[]): Options {
       ahead: { type: "boolean", default: false },
       backlog: { type: "boolean", default: false },
       bloat: { type: "boolean", default: false },
+      drill: { type: "boolean", default: false },
       estimate: { type: "boolean", default: false },
       fairness: { type: "boolean", default: false },
       limits: { type: "boolean", default: false },

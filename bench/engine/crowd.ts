@@ -3,19 +3,20 @@ import { jobsOf, keys, makeWorld } from "./world.ts";
 
 const PARTITIONS = Number(process.env.PARTITIONS ?? 100_000);
 const EACH = 10;
+const AT_ONCE = 10_000;
 export const ROUNDS = Number(process.env.ROUNDS ?? 7);
 
 /** A tenth of the partitions have their job in flight, and the cap over the policy is full. */
-export async function makeCrowd() {
+export async function makeCrowd(partitions = PARTITIONS) {
   const world = await makeWorld({
     gates: [
       { gate: "own", kind: "concurrency", scope: "partition", max: 1 },
-      { gate: "all", kind: "concurrency", scope: "policy", max: PARTITIONS / 10 },
+      { gate: "all", kind: "concurrency", scope: "policy", max: partitions / 10 },
     ],
     batch: 1,
   });
-  for (let from = 0; from < PARTITIONS; from += 10_000) {
-    await world.stage(jobsOf(keys(10_000, `p${from / 10_000}-`)));
+  for (let from = 0; from < partitions; from += AT_ONCE) {
+    await world.stage(jobsOf(keys(Math.min(AT_ONCE, partitions - from), `p${from / AT_ONCE}-`)));
     await world.routeAll();
   }
   await world.stageMany(EACH - 1);

@@ -6,6 +6,7 @@ import { ADOPTERS, type Adoption, measureAdoption } from "../studies/adoption.ts
 import { CROWDS, type CrowdWaits, measureAhead, measureCrowd, type Waits } from "../studies/ahead.ts";
 import { type Backlog, measureBacklog } from "../studies/backlog.ts";
 import { type Bloat, measureBloat } from "../studies/bloat.ts";
+import { type Drilled, LIMIT_MS, measureDrill } from "../studies/drill.ts";
 import { type Estimated, measureEstimate } from "../studies/estimate.ts";
 import { measureFairness, type Shares } from "../studies/fairness.ts";
 import { measureLimits } from "../studies/limits.ts";
@@ -20,6 +21,8 @@ import type { Sizes } from "./sizes.ts";
 export interface Part {
   readonly text: string;
   readonly figures: object;
+  /** False: something is wrong, and the command exits with 1. Default: true. */
+  readonly complete?: boolean;
 }
 
 export const PARTS = {
@@ -27,6 +30,7 @@ export const PARTS = {
   ahead,
   backlog,
   bloat,
+  drill,
   estimate,
   fairness,
   limits,
@@ -116,6 +120,35 @@ async function bloat({ bloat: size }: Sizes): Promise<Part> {
   }
   const text = columns([["side", "jobs/s", "tables", "MiB", "dead rows", "autovacuums"], ...rows]);
   return { text, figures: { ...found, settings: size } };
+}
+
+async function drill({ drill: size }: Sizes): Promise<Part> {
+  const { found, cliStart } = await measureDrill(size);
+  const differences = found.flatMap(({ differences }) => differences);
+  const rows = found.map((one) => [
+    ...[one.cause, one.reason ?? "-", one.gate ?? "-"],
+    ...[one.sql, one.sqlProcessor, one.ts, one.tsProcessor, one.cli].map(short),
+    met(isQuick(one)),
+  ]);
+  const head = [
+    ...["cause", "reason", "gate", "SQL ms", "on a processor", "TypeScript ms", "on a processor"],
+    ...["CLI process ms", `processor <= ${LIMIT_MS} ms`],
+  ];
+  const text = [
+    columns([head, ...rows]),
+    `A CLI process includes its start. The start alone, for --help, takes ${short(cliStart)} ms.`,
+    differences.length === 0
+      ? `SQL, TypeScript and CLI say the same of all ${found.length} causes.`
+      : differences.join("\n"),
+  ].join("\n\n");
+  const figures = { found, cliStart, settings: size };
+  return { text, figures, complete: differences.length === 0 };
+}
+
+/** Both by processor time where it is known, because another process may delay the server. */
+function isQuick({ sql, sqlProcessor, ts, tsProcessor }: Drilled): boolean {
+  const taken = Number.isNaN(sqlProcessor) ? [sql, ts] : [sqlProcessor, tsProcessor];
+  return Math.max(...taken) <= LIMIT_MS;
 }
 
 async function estimate({ estimate: size }: Sizes): Promise<Part> {

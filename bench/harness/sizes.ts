@@ -2,6 +2,7 @@ import type { AdoptionSize } from "../studies/adoption.ts";
 import type { AheadSize } from "../studies/ahead.ts";
 import type { BacklogSize } from "../studies/backlog.ts";
 import type { BloatSize } from "../studies/bloat.ts";
+import type { DrillSize } from "../studies/drill.ts";
 import type { EstimateSize } from "../studies/estimate.ts";
 import type { FairnessSize } from "../studies/fairness.ts";
 import type { LimitsSize } from "../studies/limits.ts";
@@ -26,6 +27,7 @@ export interface Sizes {
   readonly limits: LimitsSize;
   readonly soak: SoakSize;
   readonly bloat: BloatSize;
+  readonly drill: DrillSize;
   readonly estimate: EstimateSize;
   readonly fairness: FairnessSize;
   readonly open: OpenSize;
@@ -54,6 +56,7 @@ const FULL: Sizes = {
   },
   backlog: { waiting: [50_000, 1_000_000], partitions: 1000, seconds: 15, urgentJobs: 50 },
   bloat: { jobs: 1_000_000, jobsPerCall: 10_000, partitions: 1000, waiting: 50_000 },
+  drill: { partitions: 100_000, samples: 21, processes: 5 },
   limits: { firstRate: 100, factor: 1.4, mostSteps: 14, secondsPerStep: 10, tenants: 100 },
   soak: { minutes: 30, secondsPerMinute: 60, tenants: 200, part: 0.7 },
   estimate: {
@@ -87,6 +90,7 @@ const QUICK: Sizes = {
   ahead: { ...FULL.ahead, lengths: [0, 5, 20, 200, 1000], samples: 10 },
   backlog: { ...FULL.backlog, waiting: [20_000, 200_000], seconds: 5 },
   bloat: { ...FULL.bloat, jobs: 50_000 },
+  drill: { partitions: 20_000, samples: 9, processes: 2 },
   limits: { ...FULL.limits, factor: 2, mostSteps: 7, secondsPerStep: 3 },
   soak: { ...FULL.soak, minutes: 3, secondsPerMinute: 10 },
   estimate: { ...FULL.estimate, jobs: 1200, warmUpMs: 4000, samples: 60 },
@@ -113,6 +117,7 @@ const SMALLEST: Sizes = {
   },
   backlog: { waiting: [100, 1000], partitions: 10, seconds: 1, urgentJobs: 5 },
   bloat: { jobs: 600, jobsPerCall: 200, partitions: 10, waiting: 300 },
+  drill: { partitions: 20, samples: 3, processes: 1 },
   limits: { firstRate: 20, factor: 2, mostSteps: 2, secondsPerStep: 1, tenants: 10 },
   soak: { minutes: 2, secondsPerMinute: 1, tenants: 10, part: 0.7 },
   estimate: {

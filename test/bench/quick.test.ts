@@ -97,6 +97,35 @@ test("starts are held against what explain said", async (t) => {
   t.regex(stdout, /^own throttle .* (met|missed) .* (met|missed)$/m);
 });
 
+test("twelve causes are planted, and SQL, TypeScript and the command line say the same of each", async (t) => {
+  const { stdout, figures } = await smallest(t, "--drill");
+  const { found } = figures.drill;
+  t.deepEqual(
+    found.map(({ cause, reason, gate, author }: Record<string, string>) => [cause, reason, gate, author]),
+    [
+      ["throttled", "throttle_empty", "throttle", null],
+      ["own slot full", "concurrency_full", "concurrency", null],
+      ["shared slot full", "concurrency_full", "shared", "ana"],
+      ["paused", "paused", null, "ana"],
+      ["held after a 429", "held", null, "task"],
+      ["breaker", "breaker_open", null, "breaker"],
+      ["not yet due", "not_due", null, null],
+      ["nobody ticking", null, null, null],
+      ["budget", "tick_budget", null, null],
+      ["ahead", "ahead_full", "ahead", null],
+      ["set aside", "set_aside", null, null],
+      ["waiting for its key", "waiting_key", null, null],
+    ],
+  );
+  for (const { cause, differences, sql, ts, cli, ticked } of found) {
+    t.deepEqual(differences, []);
+    t.true(sql > 0 && ts > 0 && cli > 0, cause);
+    t.is(ticked, cause !== "nobody ticking");
+  }
+  t.regex(stdout, /^throttled +throttle_empty +throttle .* (met|missed)$/m);
+  t.regex(stdout, /^SQL, TypeScript and CLI say the same of all 12 causes\.$/m);
+});
+
 test("jobs beside open transactions are held against the same jobs without them", async (t) => {
   const { stdout, figures } = await smallest(t, "--open");
   const { found } = figures.open;
