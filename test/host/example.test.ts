@@ -23,8 +23,9 @@ test("examples/webhooks stages, admits, holds after a 429, and delivers every ev
     "30 releases and a sign-up; order_paid has no policy",
   );
   t.regex(stdout, /^received 32 events$/m);
-  const places = /came as number (\d+) and (\d+)$/m.exec(stdout)?.slice(1).map(Number) ?? [];
-  t.true(Math.max(...places) < 20, `the quiet customer does not wait for the loud one's 30: ${stdout}`);
+  // The second one is staged by a task. When that task runs depends on the machine.
+  const place = Number(/came as number (\d+) and \d+$/m.exec(stdout)?.[1]);
+  t.true(place < 20, `the quiet customer does not wait for the loud one's 30: ${stdout}`);
   const holds = await pool.query("select reason from dispatch_policy.audit where verb = 'hold'");
   t.deepEqual(holds.rows, [{ reason: "429 from the endpoint" }]);
   const left = await pool.query(`select
