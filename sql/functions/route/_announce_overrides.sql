@@ -7,6 +7,9 @@
 -- An override of every key, or of a context, may concern 100,000 limiters, and the router's turn is locked meanwhile. So a
 -- step goes through 1,000 limiters of the gate, by scope key. All such overrides of the gate go together. One that comes later
 -- waits until they are done, and goes with all that came with it. So however many come, two rounds announce each.
+--
+-- An override may end between two steps that announce its beginning. The first limiters were told that it holds, so another
+-- round tells them that it ended.
 create or replace function :DISPATCH_POLICY_SCHEMA._announce_overrides(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz
 ) returns boolean language plpgsql as $$
@@ -73,7 +76,10 @@ begin
       when o.id = any(v_due) then null else o.announced_to end,
     announce_at = case
       when o.id <> all (v_due) or (o.id = any(v_round.ids) and v_walked.goes_on) then o.announce_at
-      when o.until_at > p_now then o.until_at else 'infinity' end
+      when o.until_at > p_now then o.until_at
+      when o.id = any(v_round.ids) and v_round.after is not null and o.announce_at < o.until_at and not o.taken_back
+        then o.until_at
+      else 'infinity' end
   where o.id = any(v_ids) and (o.id = any(v_due) or o.to_announce <> '{}');
   return exists (
     select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.id = any(v_ids) and o.announce_at <= p_now);

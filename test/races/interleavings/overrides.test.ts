@@ -231,6 +231,29 @@ test("limits of many keys that come while another is being announced are announc
   t.is(await world.route(), 0);
 });
 
+test("a limit of many keys that ends while its beginning is being announced wakes all who wait", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage(Array.from({ length: 1500 }, (_, n) => `a${n}`));
+  await world.route();
+  await world.pool.query(
+    "update dispatch_policy._private_partitions q set denied_until = 'infinity', blocked_on = q.limiter_ids[1]",
+  );
+  const end = Date.now() + 60_000;
+  await world.pool.query(`select dispatch_policy.set_limit('p', 'concurrency', '{"max": 0}', until => $1)`, [
+    new Date(end),
+  ]);
+  const route = (at: number) =>
+    world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [new Date(at)]);
+  const waiting = () =>
+    world.number(
+      "select count(*)::int from dispatch_policy._private_partitions where blocked_on is not null",
+    );
+  await route(end - 1000);
+  t.is(await waiting(), 1500, "the first thousand are told that it holds");
+  for (let step = 0; step < 4; step++) await route(end + 1000);
+  t.is(await waiting(), 0);
+});
+
 test("a context that brings another limit waits for who has the bucket locked, and counts from then on", async (t) => {
   const world = await engine(t, { gates: [throttle(10, { per: 10 })] });
   await world.pool.query(
