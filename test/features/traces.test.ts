@@ -251,6 +251,18 @@ test("a malformed trace context is ignored", async (t) => {
   t.deepEqual(await staged(), [...malformed.map(() => null), PARENT]);
 });
 
+test("a traced job of the last possible time can be failed", async (t) => {
+  const { utils, pool, flags } = await idle(t);
+  await pool.query(
+    "select dispatch_policy.add_job('work', '{\"key\": \"last\"}', run_at => '294276-12-31 23:59:59+00') from set_config('dispatch_policy.traceparent', $1, false)",
+    [PARENT],
+  );
+  const [job] = (await pool.query("select id from dispatch_policy.staged_jobs")).rows;
+  await utils.permanentlyFailJobs([job.id], "no longer wanted");
+  const [flag] = await flags();
+  t.regex(flag!, new RegExp(`\\.${PARENT}\\.\\d{16}$`), "it has no time that a reader could not read");
+});
+
 test("a job that replaces another of its key has its own producer's context, or none", async (t) => {
   const { utils, staged } = await idle(t);
   const add = (key: string) => utils.addJob("work", { key }, { jobKey: "k" });
