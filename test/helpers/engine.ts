@@ -127,6 +127,8 @@ export interface Finished {
   readonly ok?: boolean | null;
   readonly lagMs?: number;
   readonly durationMs?: number | null;
+  readonly admission?: string;
+  readonly attempt?: number;
   readonly retry?: object;
 }
 

@@ -39,6 +39,47 @@ test("a release waits for a session that changes the in-flight row, and deletes 
   t.is((await world.limiter("concurrency")).in_flight, 0);
 });
 
+test("a release that waits for the in-flight row leaves the job if its limiters changed meanwhile", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.waitsLong();
+  await world.stage(["a", "a", "b"]);
+  await world.passes();
+  const [job, other] = await world.inFlight("a");
+  const admitting = await world.session();
+  await admitting.query("begin");
+  await admitting.query(
+    `update dispatch_policy._private_in_flight_jobs f set limiter_ids = q.limiter_ids
+     from dispatch_policy._private_partitions q where q.key = 'b' and f.job_id = $1`,
+    [job],
+  );
+  const releasing = await world.session();
+  const release = world.release([job!, other!], releasing);
+  await world.waitsForLock(releasing);
+  await admitting.query("commit");
+
+  t.deepEqual(await release, [other], "the release has not locked the limiters that the job occupies now");
+  t.deepEqual(await world.inFlight("a"), [job]);
+  t.deepEqual(await world.release([job!]), [job]);
+});
+
+test("ends of an earlier attempt beside the last one's, in one flush, give the slot back once", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage(["a", "a"]);
+  await world.passes();
+  const [job] = await world.inFlight();
+  const recorded = `update dispatch_policy._private_in_flight_jobs set attempt = 2, pool_id = 'w'
+    where job_id = $1 returning admission::text`;
+  const { rows } = await world.pool.query(recorded, [job]);
+  const { admission } = rows[0];
+  const late = { job: job!, admission, attempt: 1, ok: false };
+  // for this one, the release takes the pool off the row before it gives the slot back
+  const retried = { ...late, retry: { attempt: 1, native: true, after: 0 } };
+  t.deepEqual(await world.release([late, retried, { job: job!, admission, attempt: 2 }]), [job]);
+  t.false((await world.inFlight()).includes(job!));
+  t.is((await world.limiter("concurrency")).in_flight, 1);
+  t.is(await world.wrongCounters(), 0);
+});
+
 test("two releases of the same job give its slot back once", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   await world.waitsLong();
