@@ -37,6 +37,7 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
   const watched = new Map<string, { policy: string }>();
   const suspects = makeSuspects();
   let after = "0";
+  let isSecondLook = false;
   let oftenUntil = 0;
   let found = 0;
   const isOften = () => performance.now() < oftenUntil;
@@ -70,8 +71,11 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
       // a pass may have found its gates full meanwhile
       for (const [line, entry] of idle) if (watched.get(line) === entry) watched.delete(line);
     }
-    after = page.next_after;
-    return suspects.lost(page, performance.now(), isOften());
+    const lost = suspects.lost(page, performance.now(), isOften());
+    // A slot counts as lost once two looks have seen it. With thousands of jobs, this page comes again much later.
+    isSecondLook = !isSecondLook && !isOften() && page.lost.length > lost.length;
+    if (!isSecondLook) after = page.next_after;
+    return lost;
   }
 
   return {

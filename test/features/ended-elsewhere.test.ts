@@ -187,3 +187,29 @@ test("while jobs keep ending elsewhere, those of a pass that leaves nobody waiti
   await until("a look has found nothing in flight", () => idle > 0);
   await endsElsewhere();
 });
+
+test("a page with a job that may have ended elsewhere is looked at twice, before the pages behind it", async (t) => {
+  const it = await engine(t, { gates: [], batchSize: 1000 });
+  await it.stage(Array(501).fill("a"));
+  t.is(await it.passes(), 501);
+  const [job, ...others] = await it.inFlight();
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+  const utils = await makePolicyUtils({ pgPool: it.pool, logger: silent });
+  t.teardown(() => utils.release());
+  const engineOf = makeEngine("dispatch_policy");
+  const looks: string[] = [];
+  const lookForLost: typeof engineOf.lookForLost = (client, policies, after, limit) => {
+    looks.push(after);
+    return engineOf.lookForLost(client, policies, after, limit);
+  };
+  const elsewhere = makeEndedElsewhere({
+    ...{ withPgClient: utils.withPgClient, engine: { ...engineOf, lookForLost }, logger: silent },
+    ...{ events: new EventEmitter() as WorkerEvents, onReleased: () => {} },
+  });
+  t.teardown(() => elsewhere.stop());
+  elsewhere.watch({ policy: "p", shard: "default" }, true);
+  elsewhere.start();
+  await until("its slot is given back", async () => (await it.inFlight()).length === 500);
+  t.deepEqual(looks.slice(0, 2), ["0", "0"]);
+  await until("it has looked at the page behind", () => looks.includes(others[498]!));
+});
