@@ -164,24 +164,34 @@ function setOptions(
   (compiled as { _rawOptions: object })._rawOptions = { ...compiled._rawOptions, ...options };
 }
 
-/** Listens on Graphile Worker's own client, because a pool of two connections must be enough. */
+/**
+ * Listens on Graphile Worker's own client, because a pool of two connections must be enough. Graphile Worker sends a
+ * statement when it gets the client and one when it gives it up, and waits for neither. pg will refuse statements that
+ * queue up. So ours go out only after an answer.
+ */
 export function listen(
   own: WorkerEvents,
   schema: string,
   logger: Logger,
   onNotification: (poolId: string, said: Partial<Notification>, pid?: number) => void,
 ): void {
+  const releases = new WeakMap<object, () => void>();
   own.on("pool:listen:success", ({ workerPool, client }) => {
-    // a moment later: Graphile Worker sends its own LISTEN first
-    setImmediate(() => {
-      client.query(`listen ${CHANNEL}`).then(
+    let listening: Promise<void> | undefined;
+    const start = () => {
+      listening = client.query(`listen ${CHANNEL}`).then(
         () => onNotification(workerPool.id, {}), // notifications may have been missed before
         (error: Error) => logger.debug(`Listening failed: ${error.message}`),
       );
+    };
+    client.once("drain", start); // Graphile Worker's LISTEN is answered
+    releases.set(client, () => {
+      client.off("drain", start);
+      // the client may go back to a pool that outlives this worker
+      listening?.then(() => client.query(`unlisten ${CHANNEL}`)).catch(() => {});
     });
   });
-  // the client may go back to a pool that outlives this worker
-  own.on("pool:listen:release", ({ client }) => void client.query(`unlisten ${CHANNEL}`).catch(() => {}));
+  own.on("pool:listen:release", ({ client }) => releases.get(client)?.());
   own.on("pool:listen:notification", ({ workerPool, message }) => {
     if (message.channel !== CHANNEL) return;
     const said = readNotification(message.payload, schema);
