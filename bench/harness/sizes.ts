@@ -129,7 +129,7 @@ const SMALLEST: Sizes = {
     ...{ warmUpSeconds: 1, windows: 2, secondsPerWindow: 1 },
   },
   open: { turns: 1, samples: 2 },
-  rollout: { tenants: 2, rate: 20, jobMs: 10, seconds: 1, slots: 2 },
+  rollout: { tenants: 2, rate: 20, jobMs: 10, seconds: 3, slots: 2 },
 };
 
 export const SIZES = { full: FULL, quick: QUICK, smallest: SMALLEST };

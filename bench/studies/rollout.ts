@@ -48,6 +48,15 @@ export async function measureRollout(mixed: boolean, size: RolloutSize): Promise
     }
   };
   await look(); // both run
+  await addInCalls(side.utils, [{ identifier: TASK, payload: { tenant: "first" } }] as never);
+  while (all.every(({ ends }) => ends.length === 0)) {
+    await delay(STEP_MS);
+    await look();
+  }
+  for (const { starts, ends } of all) {
+    starts.length = 0;
+    ends.length = 0;
+  }
   let added = 0;
   const began = moment();
   for (let step = 1; step * STEP_MS <= seconds * 1000; step++) {

@@ -19,7 +19,7 @@ function onTerminal(t: ExecutionContext, url: string, line: string, env: NodeJS.
     env: { ...inherited, TERM: "xterm", DATABASE_URL: url, NODE_NO_WARNINGS: "1", ...env },
   });
   t.teardown(() => child.kill("SIGKILL"));
-  const ended = once(child, "exit") as Promise<[number | null]>;
+  const ended = once(child, "close") as Promise<[number | null]>;
   let said = "";
   child.stdout.on("data", (text) => (said += text));
   return {
