@@ -126,7 +126,7 @@ export async function makeWorld({
       retry: null,
     };
     const jobs = asSent(jobIds.map((job) => ({ job, ...ended })));
-    return query("select left_ids, may_rest from dispatch_policy._release($1, null)", [JSON.stringify(jobs)]);
+    return query("select left_ids, may_end from dispatch_policy._release($1, null)", [JSON.stringify(jobs)]);
   };
 
   return {

@@ -57,13 +57,13 @@ export interface FinishedJob {
 export function releasing({ schema, first }: Statements) {
   return {
     /**
-     * Releases jobs. `left_ids` are the jobs to be tried again. `may_rest` says whether partitions wait only because the
-     * workers have enough to do. Null: none waits.
+     * Releases jobs. `left_ids` are the jobs to be tried again. `may_end` says how many of a worker pool's jobs may end
+     * before the next release, because the workers have enough to do. Null: no partition waits.
      */
     release: (client: Queryable, jobs: readonly FinishedJob[]) =>
-      first<{ left_ids: string[]; may_rest: boolean | null }>(
+      first<{ left_ids: string[]; may_end: number | null }>(
         client,
-        `select left_ids, may_rest, case when is_recorded then null else ${COMMITS_AT_EASE} end
+        `select left_ids, may_end, case when is_recorded then null else ${COMMITS_AT_EASE} end
          from ${schema}._release(${parameters("json")}, null)`,
         [JSON.stringify(asSent(jobs))],
       ),

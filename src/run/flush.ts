@@ -14,8 +14,8 @@ export interface Flushed {
   readonly group: readonly Unreleased[];
   /** Those to be tried again. */
   readonly again: readonly Unreleased[];
-  /** `may_rest` of each part of the group: see `engine.release`. */
-  readonly answers: readonly (boolean | null)[];
+  /** `may_end` of each part of the group: see `engine.release`. */
+  readonly answers: readonly (number | null)[];
   /** Undefined: no failure, other than of single jobs, which are left to a sweep. */
   readonly failure: { readonly error: unknown } | undefined;
 }
@@ -32,15 +32,15 @@ export async function flush(
 ): Promise<Flushed> {
   let group: readonly Unreleased[] = [];
   const again = new Set<Unreleased>();
-  const answers: (boolean | null)[] = [];
+  const answers: (number | null)[] = [];
   const consumeGroup = () => {
     group = consume();
     for (const one of group) again.add(one);
   };
   const release = async (client: Queryable, part: readonly Unreleased[]) => {
     const jobs = part.map(({ job }) => job);
-    const { left_ids, may_rest } = await engine.release(client, jobs);
-    answers.push(may_rest);
+    const { left_ids, may_end } = await engine.release(client, jobs);
+    answers.push(may_end);
     const left = new Set(left_ids);
     for (const one of part) if (!left.has(one.job.job)) again.delete(one);
   };

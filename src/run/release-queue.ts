@@ -71,8 +71,9 @@ export function makeReleaseQueue(context: ReleaseContext) {
   }
 
   function restsUntil(): number {
-    const mayRest = rests && unreleased.fresh() < BATCH && closesAt === Number.POSITIVE_INFINITY;
-    return mayRest ? rest.until(unreleased.freshPolicies()) : 0;
+    const fresh = unreleased.fresh();
+    const mayRest = rests && fresh < BATCH && closesAt === Number.POSITIVE_INFINITY;
+    return mayRest ? rest.until(unreleased.freshPolicies(), fresh) : 0;
   }
 
   /** Resolves when no job waits. */

@@ -11,18 +11,27 @@ const UNWAITED_MS = 20;
 export interface Waiting {
   /** When the last flush began. */
   readonly flushedAt: number;
-  /** Until then workers have enough to do. */
+  /** Until then workers may have enough to do. */
   readonly mayRestUntil: number;
+  /** Workers have enough to do until so many of this process's jobs have ended. */
+  readonly mayEnd: number;
   /** Whether somebody waits for what the last flush freed. */
   readonly isWaitedFor: boolean;
   /** When a job last came that a release might let go. */
   readonly hurriedAt: number;
 }
 
-/** Until when the next flush may rest, so that more jobs go with it. 0: it goes at once. */
-export function restUntil({ flushedAt, mayRestUntil, isWaitedFor, hurriedAt }: Waiting): number {
+/**
+ * Until when the next flush may rest, so that more jobs go with it. 0: it goes at once.
+ *
+ * @param ended how many jobs have ended since the last flush began
+ */
+export function restUntil(
+  { flushedAt, mayRestUntil, mayEnd, isWaitedFor, hurriedAt }: Waiting,
+  ended: number,
+): number {
   const isHurried = hurriedAt > flushedAt;
-  if (flushedAt < mayRestUntil) return flushedAt + (isHurried ? HURRIED_MS : REST_MS);
+  if (flushedAt < mayRestUntil && ended < mayEnd) return flushedAt + (isHurried ? HURRIED_MS : REST_MS);
   return isWaitedFor || isHurried ? 0 : flushedAt + UNWAITED_MS;
 }
 
@@ -31,7 +40,7 @@ const NONE: Policies = new Set<string>();
 
 /** What a release queue learns from its flushes: how long the next one may rest, and which policies they are for. */
 export function makeReleaseRest() {
-  let waiting: Waiting = { flushedAt: 0, mayRestUntil: 0, isWaitedFor: true, hurriedAt: 0 };
+  let waiting: Waiting = { flushedAt: 0, mayRestUntil: 0, mayEnd: 0, isWaitedFor: true, hurriedAt: 0 };
   let lastPolicies = NONE;
   let currentPolicies = NONE;
 
@@ -45,12 +54,13 @@ export function makeReleaseRest() {
       currentPolicies = policies;
     },
     /** It succeeded. `answers` is what the database says of who waits: see `engine.release`. */
-    succeeded(answers: readonly (boolean | null)[], policies: Policies): void {
+    succeeded(answers: readonly (number | null)[], policies: Policies): void {
       const isWaitedFor = answers.some((answer) => answer !== null);
-      const mayRest = answers.every((answer) => answer !== false);
+      const mayEnd = Math.min(...answers.map((answer) => answer ?? Number.POSITIVE_INFINITY));
       const { flushedAt } = waiting;
       waiting = { ...waiting, isWaitedFor };
-      if (isWaitedFor) waiting = { ...waiting, mayRestUntil: mayRest ? flushedAt + MAY_REST_FOR_MS : 0 };
+      if (isWaitedFor)
+        waiting = { ...waiting, mayEnd, mayRestUntil: mayEnd > 0 ? flushedAt + MAY_REST_FOR_MS : 0 };
       lastPolicies = policies;
     },
     /** It failed. Perhaps only the database's answer was lost, so somebody may wait. */
@@ -62,10 +72,10 @@ export function makeReleaseRest() {
       waiting = { ...waiting, hurriedAt: performance.now() };
     },
     /** Until when the next flush, with jobs of these policies, may rest. 0: it goes at once. */
-    until(policies: Policies): number {
+    until(policies: Policies, ended: number): number {
       // nobody has asked the database yet who waits for what another policy's jobs occupy
-      if ([...policies].some((policy) => !lastPolicies.has(policy))) return 0;
-      return restUntil(waiting);
+      for (const policy of policies) if (!lastPolicies.has(policy)) return 0;
+      return restUntil(waiting, ended);
     },
     isWaitedFor: (): boolean => waiting.isWaitedFor,
     /** When the last flush began. */

@@ -2,13 +2,13 @@
 import test from "ava";
 import { concurrency, type Engine, engine } from "../helpers/engine.ts";
 
-/** Null: nobody waits. */
-async function saturates(it: Engine, job: string | undefined): Promise<boolean | null> {
+/** How many jobs may end before the next release. Null: nobody waits. */
+async function mayEnd(it: Engine, job: string | undefined): Promise<number | null> {
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
-  const { rows } = await it.pool.query("select may_rest from dispatch_policy._release($1, null)", [
+  const { rows } = await it.pool.query("select may_end from dispatch_policy._release($1, null)", [
     JSON.stringify([{ job }]),
   ]);
-  return rows[0].may_rest;
+  return rows[0].may_end;
 }
 
 /** Two slots, and room for three jobs more; one at a time of each partition. */
@@ -33,7 +33,7 @@ test("a release that nobody waits for does not say whether the next one may wait
   await it.passes();
   await finishes(it, 4);
   const [job] = await it.inFlight();
-  t.is(await saturates(it, job), null);
+  t.is(await mayEnd(it, job), null);
 });
 
 test("the next release may wait where the workers have work for as long", async (t) => {
@@ -42,12 +42,28 @@ test("the next release may wait where the workers have work for as long", async 
   t.is(await it.passes(2), 5);
   t.is((await it.partition("h")).denied_reason, "ahead_full");
   await finishes(it, 2 / 0.15 - 0.1);
-  t.true(await saturates(it, (await it.inFlight())[0]), "two are ahead");
+  t.is(await mayEnd(it, (await it.inFlight())[0]), 1, "two are ahead");
   t.is(await it.passes(2), 1);
   await finishes(it, 2 / 0.15 + 0.1);
-  t.false(await saturates(it, (await it.inFlight())[0]), "they do more than two in that time");
+  t.is(await mayEnd(it, (await it.inFlight())[0]), 0, "they do more than two in that time");
   await finishes(it, 2 / 0.15 - 0.1);
-  t.false(await saturates(it, (await it.inFlight())[0]), "one is ahead");
+  t.is(await mayEnd(it, (await it.inFlight())[0]), 0, "one is ahead");
+});
+
+test("half of the jobs that are ahead may end before the next release, shared among the worker pools", async (t) => {
+  const it = await engine(t, { gates: [], ahead: 40, batchSize: 100 });
+  const alive = (pool: string) =>
+    it.pool.query("select dispatch_policy._worker_alive($1, 2, $2, 'host', 1, '1 hour', '0')", [
+      pool,
+      [it.policy],
+    ]);
+  await alive("one");
+  await it.stage(Array(100).fill("a"));
+  t.is(await it.passes(2), 42);
+  await finishes(it, 4);
+  t.is(await mayEnd(it, (await it.inFlight())[0]), 19, "39 are ahead");
+  await alive("other");
+  t.is(await mayEnd(it, (await it.inFlight())[0]), 9, "36 are ahead");
 });
 
 test("a release is not to wait where a gate is waited for, whatever the workers have to do", async (t) => {
@@ -60,8 +76,8 @@ test("a release is not to wait where a gate is waited for, whatever the workers 
     ["concurrency_full", "ahead_full"],
   );
   const [ofA] = await it.inFlight("a");
-  t.false(await saturates(it, ofA));
+  t.is(await mayEnd(it, ofA), 0);
   t.is(await it.passes(2), 1);
   const [ofB] = await it.inFlight("b");
-  t.true(await saturates(it, ofB), "two are ahead, and nobody waits for what it frees but they");
+  t.is(await mayEnd(it, ofB), 1, "two are ahead, and nobody waits for what it frees but they");
 });

@@ -43,7 +43,7 @@ begin
     select case when bool_and((v.lack).kind = 'ahead') and bool_and(a.is_enough) then 'workers' else 'gate' end
     from unnest(v_verdicts) v
     left join (
-      select :DISPATCH_POLICY_SCHEMA._is_enough(l, p_now) as is_enough
+      select :DISPATCH_POLICY_SCHEMA._may_end(l, p_now) > 0 as is_enough
       from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = (p_policy).ahead_limiter_id
     ) a on true
     where (v.lack).breadth >= 2 and not (v.lack).by_tokens and v.blocked_on is not null having count(*) > 0);

@@ -2,10 +2,12 @@
 --
 --   assumed   the same, or 100 if it is not known: without a number of their own, such workers would get no job at all
 --   alike     whether each of these pools has all tasks of the policy
+--   pools     how many they are
 create or replace function :DISPATCH_POLICY_SCHEMA._worker_slots(
-  p_policy_id int, out slots int, out assumed int, out alike boolean
+  p_policy_id int, out slots int, out assumed int, out alike boolean, out pools int
 ) language sql stable as $$
-  select sum(w.slots)::int, coalesce(sum(w.slots)::int, 100), coalesce(bool_and(w.tasks @> t.tasks), true)
+  select sum(w.slots)::int, coalesce(sum(w.slots)::int, 100), coalesce(bool_and(w.tasks @> t.tasks), true),
+    count(*)::int
   from (
     select array_agg(x.task_identifier) as tasks
     from :DISPATCH_POLICY_SCHEMA._private_policy_tasks x where x.policy_id = p_policy_id

@@ -7,14 +7,14 @@
 --
 --   p_ending    jobs whose end Graphile Worker is recording: the ahead bound still counts them
 --   left_ids    the jobs that stay
---   may_rest    the next flush may wait, because the only ones that wait are the workers' next jobs, and the workers have
---     enough to do for a while; null: nobody waits
+--   may_end     so many jobs of each worker pool may end before the next flush, because the only ones that wait are the
+--     workers' next jobs, see _may_end; 0: it goes at once; null: nobody waits
 --   is_recorded   the start of one of these jobs was recorded with its worker pool
 --
 -- It is longer than others, because its steps share the rows that the first ones deleted, and read better in their order.
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
-  p_now timestamptz, out left_ids bigint[], out may_rest boolean, out is_recorded boolean
+  p_now timestamptz, out left_ids bigint[], out may_end int, out is_recorded boolean
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
@@ -115,13 +115,13 @@ begin
   select
     array(select h.job_id from locked h
       where h.limiter_ids in (select u.limiter_ids from unlocked u) and h.job_id not in (select o.job_id from late o)),
-    (select bool_and(f.kind = 'ahead' and :DISPATCH_POLICY_SCHEMA._is_enough(f.limiter, p_now))
+    (select min(case when f.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._may_end(f.limiter, p_now) else 0 end)
       from freed f join notified p on p.id = f.policy_id where f.waited),
     array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g where v_reports),
     exists (select from deleted g where g.pool_id is not null)
-  into left_ids, may_rest, v_deleted, is_recorded;
+  into left_ids, may_end, v_deleted, is_recorded;
   if v_reports and :DISPATCH_POLICY_SCHEMA._report_ends(v_deleted, p_jobs) then
-    may_rest := false;
+    may_end := 0;
   end if;
 end
 $$;

@@ -18,7 +18,7 @@
 --
 --   left_ids   these come again with the next flush. Graphile Worker has not recorded their failure yet, or their limiters
 --     changed meanwhile. Or another transaction has one of these rows locked.
---   may_rest   the next flush may wait, see _give_back
+--   may_end   how many jobs may end before the next flush, see _give_back
 --   is_recorded   this must be on the disk: a sweep does not find the slot of a job whose start was recorded, as long as the
 --     worker pool lives
 --
@@ -28,7 +28,7 @@
 -- Locks: limiters ascending, Graphile Worker's job rows, in-flight rows. It waits for each only for a moment, so an
 -- application's open transaction delays only the jobs it has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._release(
-  p_jobs json, p_now timestamptz, out left_ids bigint[], out may_rest boolean, out is_recorded boolean
+  p_jobs json, p_now timestamptz, out left_ids bigint[], out may_end int, out is_recorded boolean
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
@@ -72,7 +72,7 @@ begin
     v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   end if;
   begin
-    select v_left || g.left_ids, g.may_rest, g.is_recorded into left_ids, may_rest, is_recorded
+    select v_left || g.left_ids, g.may_end, g.is_recorded into left_ids, may_end, is_recorded
     from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now) g;
   exception when lock_not_available then
     v_free := array(
@@ -80,8 +80,8 @@ begin
       where f.job_id = any(v_job_ids) order by f.job_id for update skip locked);
     select v_left || g.left_ids || array(
         select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-        where f.job_id = any(v_job_ids) and f.job_id <> all (v_free)), g.may_rest, g.is_recorded
-    into left_ids, may_rest, is_recorded
+        where f.job_id = any(v_job_ids) and f.job_id <> all (v_free)), g.may_end, g.is_recorded
+    into left_ids, may_end, is_recorded
     from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_free, v_limiter_ids, v_ending, v_now) g;
   end;
 end
