@@ -32,6 +32,13 @@ export function currentTraceparent(): string | undefined {
   return `00-${traceId}-${spanId}-${(traceFlags & 0xff).toString(16).padStart(2, "0")}`;
 }
 
+/** A tracer of this name. Null: the application has set none up, so that a span would cost time and lead nowhere. */
+export function tracerOf(api: typeof OpenTelemetry, name: string): OpenTelemetry.Tracer | null {
+  const provider = api.trace.getTracerProvider();
+  const isIdle = provider instanceof api.ProxyTracerProvider && !provider.getDelegateTracer(name);
+  return isIdle ? null : provider.getTracer(name);
+}
+
 /** The span context of a trace context that was checked before. It is of another process. */
 export function spanContextOf(traceparent: string): OpenTelemetry.SpanContext {
   const [, traceId, spanId, flags] = traceparent.split("-") as [string, string, string, string];

@@ -6,7 +6,6 @@ import { type EventSink, safely } from "../events.ts";
 import { ours } from "../log.ts";
 import { sweepFully } from "../operate/sweep.ts";
 import { warnOfRepairs } from "../pool/repairs.ts";
-import { ticketOf } from "../run/fetched-job.ts";
 import { makeRunningJobs } from "../run/running-jobs.ts";
 import { makeUnadmittedLog } from "../run/unadmitted.ts";
 import { markHandled, type Observer } from "../run/wrap-task.ts";
@@ -155,7 +154,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   recoverFetches(own);
   listen(own, settings.schema, logger, (poolId, said, pid) => pools.byId(poolId)?.onNotification(said, pid));
   own.on("localQueue:getJobs:complete", (event) => {
-    for (const job of event.jobs) if (ticketOf(job) !== null) jobs.fetched(job);
+    for (const job of event.jobs) jobs.fetched(job);
   });
   own.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
   own.on("pool:release", ({ workerPool }) => pools.release(workerPool.id));

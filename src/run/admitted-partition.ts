@@ -10,16 +10,16 @@ import { specificationOf } from "./fetched-job.ts";
  * or they may be of a later release. So the result is compared with the mark. Only if it differs, the partition is looked
  * up.
  */
-export async function admittedPartition(
+export function admittedPartition(
   policy: AnyPolicy,
   job: Job,
   mark: string | null,
   lookUp: () => Promise<string | undefined>,
-): Promise<string | undefined> {
+): string | undefined | Promise<string | undefined> {
   if (mark === null) return undefined;
   const key = workedOut(policy, job);
   if (key !== undefined && partitionMark(policy.identifier, key) === mark) return key;
-  return (await lookUp()) ?? key;
+  return lookUp().then((found) => found ?? key);
 }
 
 function workedOut(policy: AnyPolicy, job: Job): string | undefined {

@@ -1,9 +1,10 @@
 // The spans of a job's run: the run itself, and what the job waited for before it.
+import type * as OpenTelemetry from "@opentelemetry/api";
 import type { Attributes, Span } from "@opentelemetry/api";
 import type { Job } from "graphile-worker";
 import type { DispatchPolicyHelpers } from "../policy/policy.ts";
 import { ATTRIBUTES, OWN_ATTRIBUTES, PROCESS, SYSTEM, TRACER, WAITS } from "../trace-names.ts";
-import { openTelemetry, spanContextOf } from "../traces.ts";
+import { openTelemetry, spanContextOf, tracerOf } from "../traces.ts";
 import { type Trace, traceOf } from "./fetched-job.ts";
 import type { Outcome } from "./wrap-task.ts";
 
@@ -23,11 +24,19 @@ interface Run {
  * The span begins a trace of its own, and links to the producer's span. As a child it would stretch that trace by the wait,
  * which may be hours. Waits are children of the run, although they began before it. Their times are the database's.
  */
-export async function traceRun(run: Run, start: () => Promise<Outcome>): Promise<Outcome> {
+export function traceRun(run: Run, start: () => Promise<Outcome>): Promise<Outcome> {
   const api = openTelemetry();
-  if (api === null) return start();
+  const tracer = api && tracerOf(api, TRACER);
+  return api && tracer ? runInSpan(run, start, api, tracer) : start();
+}
+
+async function runInSpan(
+  run: Run,
+  start: () => Promise<Outcome>,
+  api: typeof OpenTelemetry,
+  tracer: OpenTelemetry.Tracer,
+): Promise<Outcome> {
   const trace = traceOf(run.job);
-  const tracer = api.trace.getTracer(TRACER);
   const span = tracer.startSpan(`${PROCESS} ${run.job.task_identifier}`, {
     kind: api.SpanKind.CONSUMER,
     root: true,

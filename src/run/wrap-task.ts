@@ -99,14 +99,16 @@ async function runGoverned(
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
   const { job, withPgClient } = helpers;
-  const start = await startOf(policy, helpers, observer).catch((error) => {
-    rethrowPlainly(error, observer.engine.schemaName);
-  });
+  const start =
+    startAsAdmitted(policy, job, observer) ??
+    (await startAsRecorded(policy, helpers, observer).catch((error) => {
+      rethrowPlainly(error, observer.engine.schemaName);
+    }));
   const { admission, mark = null } = start;
   const scopeOf: ScopeOf = (gate) => withPgClient((client) => observer.engine.scopeOf(client, job.id, gate));
-  const partition =
-    start.partition ??
-    (await admittedPartition(policy, job, mark, async () => (await scopeOf(null))?.partition));
+  const known =
+    start.partition ?? admittedPartition(policy, job, mark, async () => (await scopeOf(null))?.partition);
+  const partition = known instanceof Promise ? await known : known;
   const own = describe(policy, helpers, { ...start, partition }, scopeOf, observer);
   const lagMs = start.resumed ? null : own.lagMs;
   const slot = admission === null ? null : { admission, ownsSlot: start.ownsSlot };
@@ -116,7 +118,7 @@ async function runGoverned(
   const outcome = start.runs
     ? await traceRun({ job, own, partition, lagMs }, () => runTask(task, payload, helpers, own))
     : { result: undefined };
-  if (running) await observer.returned?.(job, running, helpers, outcome);
+  if (running && observer.returned) await observer.returned(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
   return outcome.result;
 }
@@ -152,14 +154,19 @@ interface Start {
  * It is also asked about each job of a policy with a `slotTimeout`, to record the start from which the timeout counts. The
  * time of the fetch would not do, because its answer may have been under way for long.
  */
-async function startOf(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
-  const { job, withPgClient } = helpers;
-  const { engine, events } = observer;
+function startAsAdmitted(policy: AnyPolicy, job: Job, observer: Observer): Start | null {
   const ticket = ticketOf(job);
   const isFresh = observer.waitedLocally(job) < BELIEVED_FOR_MS;
   const isBelieved = isFresh && policyDefinition(policy).slotTimeoutSeconds === null;
-  if (ticket && isBelieved && isAsAdmitted(job, ticket))
-    return { runs: true, ownsSlot: true, byTick: true, ...ticket };
+  if (!ticket || !isBelieved || !isAsAdmitted(job, ticket)) return null;
+  const { stagedId, admission, mark } = ticket;
+  return { runs: true, ownsSlot: true, byTick: true, stagedId, admission, mark };
+}
+
+/** The start of any other job, as the database has it. */
+async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
+  const { job, withPgClient } = helpers;
+  const { engine, events } = observer;
   const slot = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
   if (slot) return { runs: true, ownsSlot: true, byTick: true, ...slot };
   const { verdict, stagedId, admission, partition } = await catchUnadmitted(policy, job, helpers, {
@@ -167,7 +174,7 @@ async function startOf(policy: AnyPolicy, helpers: JobHelpers, observer: Observe
     events,
   });
   // a policy that is switched off takes every job
-  if (!ticket && verdict !== "ungoverned") observer.unadmitted(job, policy, helpers);
+  if (ticketOf(job) === null && verdict !== "ungoverned") observer.unadmitted(job, policy, helpers);
   const runs = verdict === "admitted" || verdict === "ungoverned";
   return { runs, ownsSlot: verdict === "admitted", byTick: false, stagedId, admission, partition };
 }
@@ -212,12 +219,13 @@ async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: J
  */
 function lagOf(job: Job, admittedAtMs: number, observer: Observer): number | null {
   const behind = observer.clockBehindMs(job);
-  const [runAt, lockedAt] = [job.run_at, job.locked_at].map(timeOf);
-  if (runAt == null) return null;
+  const runAt = timeOf(job.run_at);
+  if (runAt === null) return null;
   // the admission set `run_at` for the clock that is furthest behind
   const readyAt = Math.max(runAt + Math.max(behind, 0), admittedAtMs);
   if (job.locked_at === null) return observer.waitedLocally(job);
-  if (lockedAt == null) return null;
+  const lockedAt = timeOf(job.locked_at);
+  if (lockedAt === null) return null;
   return Math.max(0, lockedAt + behind - readyAt) + observer.waitedLocally(job);
 }
 
@@ -230,24 +238,26 @@ function describe(
 ): DispatchPolicyHelpers {
   const admittedAtMs = byTick ? Number(admitted ?? admission) / 1000 : null;
   const context = { withPgClient, engine: observer.engine, events: observer.events };
-  return {
+  const own = {
     policy: policy.identifier,
-    get partition() {
-      return partition ?? resolveJob(policy, job.payload, specificationOf(job)).partition;
-    },
+    partition: partition ?? "",
     stagedId: stagedId ?? "",
     attempt: job.attempts,
     admittedAt: admittedAtMs === null ? null : new Date(admittedAtMs),
     lagMs: admittedAtMs === null ? null : lagOf(job, admittedAtMs, observer),
     async hold(options) {
-      const where = (await scopeOf(null))?.partition ?? this.partition;
+      const where = (await scopeOf(null))?.partition ?? own.partition;
       await hold(context, { ...options, policy: policy.identifier, partition: where, by: `job ${job.id}` });
     },
     async take(options) {
       const key = options.key ?? (await scopeOf(options.gate))?.scope_key ?? undefined;
       return take(context, { ...options, policy: policy.identifier, key });
     },
-  };
+  } satisfies DispatchPolicyHelpers;
+  // A getter among the others would cost each job half a microsecond.
+  if (partition !== undefined) return own;
+  const get = () => resolveJob(policy, job.payload, specificationOf(job)).partition;
+  return Object.defineProperty(own, "partition", { get, enumerable: true });
 }
 
 /** Changes a job's helpers so that they stage the jobs of tasks with a policy. Each job has helpers of its own. */
