@@ -27,7 +27,7 @@ export type {
   FindingId,
   Severity,
 } from "./operate/doctor.ts";
-export type { Estimate, ExplainedGate, Explanation, Holder, Place, Stop } from "./operate/explain.ts";
+export type { Estimate, ExplainedGate, Explanation, Holder, Place, SetBy, Stop } from "./operate/explain.ts";
 export type { HandBackOptions } from "./operate/hand-back.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
 export type { PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";

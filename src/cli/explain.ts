@@ -1,4 +1,4 @@
-import { type Answer, ask, type ExplainedGate } from "../operate/explain.ts";
+import { type Answer, ask, type ExplainedGate, type SetBy } from "../operate/explain.ts";
 import type { PartitionTarget } from "../operate/targets.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { LOOK } from "./input/options.ts";
@@ -72,13 +72,20 @@ function expectedOf({ asOf, estimate, noEstimate }: Answer): string[] {
   return say(`  start in ${[...new Set(ends)].join(" to ")}, by ${estimate.basis}`);
 }
 
+function reachOf({ key, where }: SetBy): string {
+  if (where !== null) return `for ${JSON.stringify(where)} `;
+  return key === null ? "for every key " : "";
+}
+
 /** One gate on a line, and a line for each job that occupies a slot of one without room. */
 function linesOf({ gate, key, limit, free, lacks, nextAt, setBy, holders }: ExplainedGate): string[] {
   const left =
     "max" in limit
       ? `${limit.max === null ? "no bound" : `${free} of ${limit.max} slots free`}`
       : `${grouped(free ?? 0)} of ${grouped(limit.capacity)} tokens, ${grouped(limit.rate)} per ${grouped(limit.per)} s`;
-  const set = setBy ? `; set by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}` : "";
+  const set = setBy
+    ? `; set ${reachOf(setBy)}by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}`
+    : "";
   const next = nextAt ? `; ${fromNow(nextAt)}` : "";
   return [
     `${lacks ? "  x" : "  -"} ${gate}${key === null ? "" : ` of ${key}`}: ${left}${next}${set}`,

@@ -2,7 +2,7 @@ import { parameter } from "../db/engine.ts";
 import { asOurs, type OperateContext } from "./call.ts";
 import type { PartitionStatus, Reason } from "./look.ts";
 import { spelled, spelledJson } from "./rows.ts";
-import { checkVerb, type PartitionTarget } from "./targets.ts";
+import { type ContextValues, checkVerb, type PartitionTarget } from "./targets.ts";
 
 /** A pause or a hold. */
 export interface Stop {
@@ -29,7 +29,7 @@ export interface ExplainedGate {
   /** Where the numbers come from: the policy, the job's context, an operator's limit, or the workers' pace. */
   source: "policy" | "context" | "override" | "workers";
   /** The operator's limit in force; null: there is none. */
-  setBy: { by: string | null; reason: string | null; since: Date; until: Date | null } | null;
+  setBy: SetBy | null;
   /** Slots that are occupied, or tokens that are missing from a full bucket. */
   used: number;
   /** Slots or tokens that are left; null: no bound. */
@@ -44,6 +44,18 @@ export interface ExplainedGate {
   keptFor: string | null;
   /** The five jobs that have occupied its slots for longest, if it has no room. */
   holders: readonly Holder[];
+}
+
+/** An operator's limit. It is for a key, for the partitions with values in their context, or else for every key. */
+export interface SetBy {
+  by: string | null;
+  reason: string | null;
+  /** The scope key; null: every key of the gate, or those of a context. */
+  key: string | null;
+  /** The values in the context of the partitions that it applies to; null: it does not go by context. */
+  where: ContextValues | null;
+  since: Date;
+  until: Date | null;
 }
 
 /** A job that occupies a slot. */
@@ -95,6 +107,8 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   gate: string | null;
   /** When what the reason names ends; null: no time ends it. */
   nextAt: Date | null;
+  /** The id of its partition's row; null: there is none. */
+  partitionId: string | null;
   /** Who paused or held it; null: nobody. */
   stop: Stop | null;
   /** What each gate says to the job, from narrow to broad scope, the ahead bound last. */
@@ -160,7 +174,7 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
 type Row = Record<string, unknown>;
 
 const ID = parameter(1, "id");
-const WHERE_ONE = `where policy = ${parameter(1, "text")} and partition = ${parameter(2, "text")}`;
+const WHERE_ONE = `where id = ${parameter(1, "uuid")}`;
 
 /** What the SQL function answers, all of one moment. */
 export type Answer = Pick<
@@ -180,7 +194,7 @@ export type Answer = Pick<
       | "sentence"
     )
   | ("id" | "jobId" | "policy" | "partition" | "taskIdentifier" | "runAt" | "attempts" | "error")
-  | ("startedAt" | "workerId")
+  | ("partitionId" | "startedAt" | "workerId")
 >;
 
 /** Asks the SQL function. It takes the right to call that, and no other. */
@@ -205,12 +219,12 @@ export async function explain(
   const { withPgClient, engine } = context;
   const answer = await ask(context, options);
   const row = await withPgClient(async (client) => {
-    const state = async (policy: unknown, partition: unknown) =>
-      (await engine.view<Row>(client, "partitions", WHERE_ONE, [policy, partition]))[0];
-    if (!isById(options)) return state(options.policy, options.partition);
+    // by its id: a look-up by its key would read all partitions
+    const state = async () => (await engine.view<Row>(client, "partitions", WHERE_ONE, [answer.partitionId]))[0];
+    if (!isById(options)) return state();
     const staged = `where id = ${ID} or job_id = ${ID}`;
     const [job] = await engine.view<Row>(client, "staged_jobs", staged, [options.id]);
-    if (job) return { ...(await state(job.policy, job.partition)), ...job };
+    if (job) return { ...(await state()), ...job };
     const admitted = `where staged_id = ${ID} or job_id = ${ID}`;
     return (await engine.view<Row>(client, "in_flight_jobs", admitted, [options.id]))[0];
   });

@@ -15,11 +15,13 @@ export function spelledJson<T>(value: unknown): T {
   if (Array.isArray(value)) return value.map((item) => spelledJson(item)) as T;
   if (typeof value !== "object" || value === null) return value as T;
   return Object.fromEntries(
-    Object.entries(value).map(([name, inner]) => [
-      camelCase(name),
-      TIMES.has(name) && typeof inner === "string" ? new Date(inner) : spelledJson(inner),
-    ]),
+    Object.entries(value).map(([name, inner]) => [camelCase(name), spelledField(name, inner)]),
   ) as T;
+}
+
+function spelledField(name: string, value: unknown): unknown {
+  if (name === "where") return value; // its names are the application's
+  return TIMES.has(name) && typeof value === "string" ? new Date(value) : spelledJson(value);
 }
 
 function camelCase(column: string): string {

@@ -118,7 +118,16 @@ const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus>>({
   ...{ queueName: true, runAt: true, priority: true, maxAttempts: true, jobKey: true, flags: true },
   ...{ payload: true, error: true, failures: true, retryAt: true },
   ...{ stagedId: true, admittedAt: true, startedAt: true, workerId: true, attempts: true },
-  ...{ asOf: true, state: true, gate: true, nextAt: true, stop: true, gates: true, place: true },
+  ...{
+    asOf: true,
+    state: true,
+    gate: true,
+    nextAt: true,
+    partitionId: true,
+    stop: true,
+    gates: true,
+    place: true,
+  },
   ...{ estimate: true, noEstimate: true, tickedBy: true, sentence: true },
 });
 

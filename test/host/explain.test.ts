@@ -43,7 +43,7 @@ test("by the job's id or by its partition: the reason, the sentence, each gate a
   );
   t.regex(sentence, /ana set this limit \(invoice\)/);
   t.is(own, "  - concurrency of b: 1 of 1 slots free");
-  t.is(account, "  x account of acme: 0 of 1 slots free; set by ana");
+  t.is(account, "  x account of acme: 0 of 1 slots free; set for every key by ana");
   t.regex(slot!, new RegExp(`^ {6}job ${holder} of a since `));
   const partition = await explain(url, "--policy", "work", "--partition", "b");
   t.is(partition.stdout.split("\n")[0], "work/b  waiting  concurrency_full");

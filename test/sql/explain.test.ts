@@ -129,6 +129,26 @@ test("a limit that somebody set: who, why and until when", async (t) => {
   t.is((await explain(world, id)).gates[0].reason, "max_zero");
 });
 
+test("a limit by context, and one for every key: for what it was set", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const [, id] = await world.stage(["a", "a"], { context: { tenant_plan: "free" } });
+  t.is(await world.passes(), 1);
+  const reach = async (options: string) => {
+    await world.pool.query(`select dispatch_policy.set_limit('p', 'concurrency', '{"max": 1}', ${options})`);
+    const { gates, sentence } = await explain(world, id!);
+    return { ...gates[0].set_by, sentence };
+  };
+  const every = await reach("by => 'ana'");
+  t.like(every, { key: null, where: null });
+  t.regex(every.sentence, /ana set this limit for every key\./);
+  const some = await reach(`"where" => '{"tenant_plan": "free"}', by => 'eve'`);
+  t.like(some, { key: null, where: { tenant_plan: "free" } });
+  t.regex(some.sentence, /eve set this limit for partitions with {"tenant_plan": "free"}\./);
+  const { key, where, sentence } = await reach("key => 'a', by => 'bob'");
+  t.deepEqual([key, where], ["a", null]);
+  t.regex(sentence, /bob set this limit\./);
+});
+
 test("a partition that no router has seen waits as well, and is not unknown", async (t) => {
   const world = await engine(t, { gates: [concurrency(1)] });
   const [id] = await world.stage("a");

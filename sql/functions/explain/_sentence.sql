@@ -51,7 +51,10 @@ begin
   end;
   if v_gate ->> 'source' = 'override' then
     v_more := '. ' || coalesce(v_gate #>> '{set_by,by}', 'Somebody') || ' set this limit'
-      || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '') || coalesce(' until ' || (v_gate #>> '{set_by,until}'), '');
+      || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '')
+      || case when v_gate #> '{set_by,where}' <> 'null' then ' for partitions with ' || (v_gate #>> '{set_by,where}')
+        when v_gate #> '{set_by,key}' = 'null' and v_gate ->> 'scope' <> 'policy' then ' for every key' else '' end
+      || coalesce(' until ' || (v_gate #>> '{set_by,until}'), '');
   end if;
   if (p_it #>> '{place,jobs_before}')::int > 0 then
     v_more := v_more || '. ' || case when (p_it #>> '{place,jobs_before}')::int = 1 then '1 job of its partition goes'

@@ -7,6 +7,7 @@
 --   reason      from the closed list; null: nothing holds it back
 --   gate        the name of the gate that the reason is about; null: the reason is about none
 --   next_at     when that ends, if a time ends it
+--   partition_id   of its row in the view partitions; null: it has none
 --   stop        who paused or held it, why and until when; null: nobody
 --   gates       see _explained_gates
 --   place       see _place_in_line
@@ -65,7 +66,7 @@ begin
     end if;
   end if;
   v_it := jsonb_build_object('as_of', v_now, 'reason', null, 'gate', null, 'next_at', null, 'stop', null, 'gates', '[]'::jsonb,
-    'place', null, 'estimate', null, 'no_estimate', null) || v_it;
+    'place', null, 'estimate', null, 'no_estimate', null, 'partition_id', v_partition.id) || v_it;
   return v_it || jsonb_build_object('sentence', :DISPATCH_POLICY_SCHEMA._sentence(v_it, v_now));
 end
 $$;
