@@ -220,7 +220,8 @@ export async function explain(
   const answer = await ask(context, options);
   const row = await withPgClient(async (client) => {
     // by its id: a look-up by its key would read all partitions
-    const state = async () => (await engine.view<Row>(client, "partitions", WHERE_ONE, [answer.partitionId]))[0];
+    const state = async () =>
+      (await engine.view<Row>(client, "partitions", WHERE_ONE, [answer.partitionId]))[0];
     if (!isById(options)) return state();
     const staged = `where id = ${ID} or job_id = ${ID}`;
     const [job] = await engine.view<Row>(client, "staged_jobs", staged, [options.id]);
