@@ -81,3 +81,14 @@ test("a release is not to wait where a gate is waited for, whatever the workers 
   const [ofB] = await it.inFlight("b");
   t.is(await mayEnd(it, ofB), 1, "two are ahead, and nobody waits for what it frees but they");
 });
+
+test("an operator gives back the slots of a job that was always due", async (t) => {
+  const it = await bounded(t);
+  await it.stage("a");
+  await it.passes();
+  const [job] = await it.inFlight();
+  await it.pool.query("select from graphile_worker.reschedule_jobs($1, run_at => '-infinity')", [[job]]);
+  const { rows } = await it.pool.query("select * from dispatch_policy.release_slots($1)", [job]);
+  t.like(rows[0], { matched: 1, changed: 1 });
+  t.deepEqual(await it.inFlight(), []);
+});

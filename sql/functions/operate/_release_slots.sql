@@ -15,7 +15,7 @@ begin
       case when j.locked_at is null and j.attempts < j.max_attempts and j.run_at < 'infinity'
         and j.revision = f.revision then json_build_object(
         'revision', j.revision, 'task', j.task_identifier, 'queueName', j.queue_name, 'priority', j.priority, 'maxAttempts', j.max_attempts,
-        'after', greatest(extract(epoch from j.run_at - clock_timestamp()), 0)) end as again
+        'after', extract(epoch from greatest(j.run_at, clock_timestamp()) - clock_timestamp())) end as again
     into v_slot
     from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id
