@@ -50,6 +50,8 @@ export interface StageJob {
   payload: unknown;
   queueName?: string | undefined;
   runAt?: Date | undefined;
+  /** Seconds until it is due, in place of `runAt`. */
+  wait?: number;
   maxAttempts?: number | undefined;
   jobKey?: string | undefined;
   priority?: number | undefined;

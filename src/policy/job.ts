@@ -1,6 +1,7 @@
 import type { TaskSpec } from "graphile-worker";
 import {
   aDate,
+  aDuration,
   arrayOf,
   check,
   checkOptions,
@@ -11,6 +12,7 @@ import {
   text,
   wholeNumber,
 } from "../checks/options.ts";
+import type { Duration } from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
 
 /** The task that the crontab starts every minute. It admits jobs even if every loop has died, so no policy may govern it. */
@@ -95,6 +97,7 @@ function readFlags(flags: unknown): readonly string[] | undefined {
 const SPECIFICATION = {
   queueName: identifier,
   runAt: aDate,
+  wait: aDuration,
   priority: wholeNumber(-32768, 32767),
   maxAttempts: wholeNumber(1, 32767),
   jobKey: text(512),
@@ -108,14 +111,19 @@ const SPECIFICATION = {
  *
  * @throws {ArgumentError} if an option is unknown, or Graphile Worker would refuse a value
  */
-export function readSpecification(spec: object): TaskSpec {
+export function readSpecification(spec: object): TaskSpec & { wait?: Duration } {
   checkOptions("a job", spec, Object.keys(SPECIFICATION));
   const given = Object.entries(spec).filter(
     ([key, value]) => value != null && (value !== "" || (key !== "queueName" && key !== "jobKey")),
   );
   for (const [key, value] of given)
     check(`a job: ${key}`, value, SPECIFICATION[key as keyof typeof SPECIFICATION]);
-  return Object.fromEntries(given);
+  const read: TaskSpec & { wait?: Duration } = Object.fromEntries(given);
+  if (read.runAt && read.wait)
+    throw new ArgumentError(
+      `a job: runAt and wait both say when it is due, leave one out; got wait ${show(read.wait)}`,
+    );
+  return read;
 }
 
 /** @throws {ArgumentError} if a flag is one of this package's: the job would be taken for another staged job */

@@ -10,6 +10,7 @@ import {
   type StageJob,
 } from "../db/engine.ts";
 import { BACKLOG_FULL, BAD_ARGUMENT, BAD_KEY } from "../db/sqlstates.ts";
+import { type Duration, durationSeconds } from "../duration.ts";
 import { ArgumentError, BacklogFullError, PayloadError } from "../errors.ts";
 import {
   type AnyPolicy,
@@ -28,7 +29,7 @@ import { type AddedJob, type StagedJob, toJob } from "./staged-job.ts";
 
 export type { Queryable } from "../db/engine.ts";
 
-/** Graphile Worker's TaskSpec, in which undefined is allowed: `{ runAt: maybeDate }` compiles. */
+/** Graphile Worker's TaskSpec, in which undefined is allowed (`{ runAt: maybeDate }` compiles), and `wait`. */
 export interface JobSpec {
   /**
    * Jobs of one queue run one after the other, even if their policies differ. At most 128 characters.
@@ -40,6 +41,12 @@ export interface JobSpec {
    * @default now
    */
   runAt?: Date | undefined;
+  /**
+   * How long until the job is due, such as `"2 hours"`. The database's clock counts, from the beginning of the transaction.
+   * Not with `runAt`. The policy's functions do not see it.
+   * @default none
+   */
+  wait?: Duration | undefined;
   /**
    * Jobs with a lower number run first. A whole number, −32768 to 32767.
    * @default the policy's `job.priority`, else 0
@@ -252,9 +259,11 @@ function openBatch(policy: AnyPolicy | undefined): OpenBatch {
 function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: string | undefined): void {
   const { policy, task, payload } = job;
   checkPayload(policy, task, payload);
-  const spec: TaskSpec = { ...batch.defaults, ...readSpecification(job.spec) };
+  const { wait, ...given } = readSpecification(job.spec);
+  const spec: TaskSpec = { ...batch.defaults, ...given };
   const { jobKeyMode: _, ...stored } = spec;
   const staged: StageJob = { ...stored, n, task, payload: payload ?? {} };
+  if (wait !== undefined) staged.wait = durationSeconds(wait);
   if (policy) {
     const resolved = resolveJob(policy, payload, { ...spec, task });
     let place = batch.places.get(resolved.partition);

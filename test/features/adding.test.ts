@@ -3,6 +3,7 @@ import {
   type AnyPolicy,
   ArgumentError,
   addPolicyJob,
+  addPolicyJobs,
   concurrency,
   definePolicy,
   makePolicyUtils,
@@ -80,4 +81,28 @@ test("of a call of which a full backlog keeps one job, that one has its partitio
     { scope_key: "full", in_flight: 1 },
     { scope_key: "new", in_flight: 1 },
   ]);
+});
+
+test("how long a job waits until it is due is counted by the database, in each way to add it", async (t) => {
+  const { utils, pool } = await utilsOf(t, many);
+  const client = await pool.connect();
+  await client.query("begin");
+  const { rows } = await client.query("select now() + interval '90 minutes' as due");
+  await addPolicyJob(client, many, { k: "a" }, { wait: "1.5 hours" });
+  await addPolicyJob(client, many, { k: "a" }, { wait: "1.5 hours", jobKey: "k" });
+  await addPolicyJobs(client, [
+    { policy: many, payload: { k: "b" }, wait: "1.5 hours" },
+    { policy: many, payload: { k: "b" }, wait: "0 seconds" },
+  ]);
+  await client.query("commit");
+  client.release();
+  const staged = await pool.query("select run_at, reason from dispatch_policy.staged_jobs order by id");
+  const dueAt = staged.rows.map(({ run_at }) => run_at.getTime() - rows[0].due.getTime());
+  t.deepEqual(dueAt, [0, 0, 0, -90 * 60_000]);
+  const plain = await utils.addJob("ungoverned", {}, { wait: "2 days" });
+  const { rows: all } = await pool.query(
+    "select run_at - created_at as waits from graphile_worker.jobs where id = $1",
+    [plain.id],
+  );
+  t.is(all[0].waits.days, 2);
 });

@@ -267,6 +267,8 @@ test("what Graphile Worker would refuse is not staged", async (t) => {
     [{ priority: 1.5 }, /priority must be a whole number, .* got 1.5/],
     [{ runAt: new Date(Number.NaN) }, /runAt must be a valid Date/],
     [{ runAt: "tomorrow" }, /runAt must be a valid Date, got "tomorrow"/],
+    [{ wait: 60 }, /wait must be a duration such as "30 seconds".* got 60/],
+    [{ wait: "1 hour", runAt: new Date() }, /runAt and wait both say when it is due.* got wait "1 hour"/],
     [{ flags: "slow" }, /flags must be an array of strings/],
     [{ jobKey: "k", jobKeyMode: "keep" }, /jobKeyMode must be "replace", .* got "keep"/],
     [{ runAfter: new Date() }, /"runAfter" of a job/],
