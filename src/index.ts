@@ -31,6 +31,7 @@ export type { Estimate, ExplainedGate, Explanation, Holder, Place, SetBy, Stop }
 export type { HandBackOptions } from "./operate/hand-back.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
 export type { PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";
+export type { MoveOptions } from "./operate/move.ts";
 export type { Operate, RescheduleOptions } from "./operate/operate.ts";
 export type { PauseOptions } from "./operate/pause.ts";
 export type { RefreshContextOptions } from "./operate/refresh-context.ts";

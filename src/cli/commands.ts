@@ -36,6 +36,7 @@ export const COMMANDS: readonly Listed[] = [
   listed("take", "take tokens for work that is no job", () => import("./take.ts")),
   // jobs
   listed("admit", "admit due jobs past their gates", () => import("./admit.ts")),
+  listed("move", "move staged jobs to another partition or policy", () => import("./move.ts")),
   listed("remove", "remove staged jobs", () => import("./remove.ts")),
   listed("retry", "bring back jobs that failed for good", () => import("./retry.ts")),
   listed("release-slots", "give back the slots of a job that hangs", () => import("./release-slots.ts")),

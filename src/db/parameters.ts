@@ -38,6 +38,8 @@ export const ARGUMENTS = {
   into: "text",
   task: "text",
   partition: "text",
+  to_partition: "text",
+  to_policy: "text",
   gate: "text",
   key: "text",
   reason: "text",

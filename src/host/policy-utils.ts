@@ -19,6 +19,7 @@ import { jobFunctions } from "../operate/jobs.ts";
 import { clearLimit, limits, setLimit } from "../operate/limits.ts";
 import { partitions } from "../operate/look.ts";
 import { metrics } from "../operate/metrics.ts";
+import { move } from "../operate/move.ts";
 import type { Operate } from "../operate/operate.ts";
 import { pause } from "../operate/pause.ts";
 import { refreshContext } from "../operate/refresh-context.ts";
@@ -282,6 +283,7 @@ function assemble(
     resume: (options) => resume(context, options),
     hold: (options) => hold(context, options),
     admit: (options) => admit(context, options),
+    move: (options) => move(context, options),
     remove: (options) => remove(context, options),
     retry: (options) => retry(context, options),
     adopt: (options) => adopt(context, options),

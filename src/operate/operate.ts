@@ -8,6 +8,7 @@ import type { Explanation } from "./explain.ts";
 import type { HandBackOptions } from "./hand-back.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
 import type { PartitionStatus, PartitionsQuery } from "./look.ts";
+import type { MoveOptions } from "./move.ts";
 import type { PauseOptions } from "./pause.ts";
 import type { RefreshContextOptions } from "./refresh-context.ts";
 import type { ReleaseSlotsOptions } from "./release-slots.ts";
@@ -103,6 +104,28 @@ export interface Operate {
    * @example const { changed, notDue } = await utils.admit({ policy: "fetch_endpoint", partition: "ep1", count: 5 });
    */
   admit(options: AdmitOptions): Promise<Changed & { notDue: number }>;
+
+  /**
+   * Moves the staged jobs of a partition to another partition, to another policy, or to both, say because a tenant has
+   * another name. They keep their ids, keys, `runAt`, priorities and attempts, so also their order. Jobs in flight stay, and
+   * so do jobs that another session has locked.
+   *
+   * With `toPartition` alone they stay under their policy, and go by the limits of that partition. Perhaps no job has had
+   * it yet, and the policy's numbers depend on the context. Then a process that has the policy works them out. With `toPolicy` it works out the partition as well, unless `toPartition` names it. Pauses and holds do not move.
+   *
+   * The payloads stay as they are. A job that fails later waits for its retry in the new partition. But one that has failed
+   * for good, and that {@link retry} brings back, goes by its payload.
+   *
+   * The way back is to move them again, with their `ids` if the other partition had jobs of its own.
+   *
+   * It works in steps of 500 jobs, each a transaction. If one fails, the jobs of earlier steps have moved. `matched` counts
+   * the jobs that waited, `changed` those that moved. With `dryRun` nothing changes.
+   *
+   * @throws {ArgumentError} unless `toPartition` or `toPolicy` is another one, or if a job's task is not of `toPolicy`
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @example await utils.move({ policy: "fetch_endpoint", partition: "acme", toPartition: "acme-eu", by: "ana" });
+   */
+  move(options: MoveOptions): Promise<Changed>;
 
   /**
    * Removes staged jobs: by `ids`, by `jobKey`, or all of a policy or of one of its partitions. If several are given, a job

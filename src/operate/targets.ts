@@ -120,6 +120,8 @@ const OPTIONS = {
   enabled: aBoolean,
   force: aBoolean,
   into: anyText,
+  toPartition: anyText,
+  toPolicy: anyText,
   shard: anyText,
   search: anyText,
   after: anyText,

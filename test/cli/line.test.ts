@@ -46,6 +46,7 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ],
   ["set-limit --policy a --gate b", /^set-limit: give at least one number/],
   ["set-limit --policy a --gate b --max many", /^set-limit: --max must be a number, got "many"\n/],
+  ["move --policy a --partition b", /^move: nowhere to go: give --to-partition KEY or --to-policy NAME\n/],
   ["admit --policy a", /^admit: give --count N or --drain\n/],
   ["release-slots", /^release-slots: missing argument\n/],
   ["release-slots abc", /^release-slots: jobId must be a job id/],

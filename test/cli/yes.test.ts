@@ -13,6 +13,11 @@ const COMMANDS: readonly (readonly [line: readonly string[], counts: RegExp, don
     "select count(*) = 2 from dispatch_policy.in_flight_jobs where partition = 'ep3'",
   ],
   [
+    ["move", ...EP3, "--to-partition", "ep1"],
+    /^6 staged jobs would move to partition ep1\.\n$/,
+    "select count(*) = 9 from dispatch_policy.staged_jobs where partition = 'ep1'",
+  ],
+  [
     ["remove", ...EP3],
     /^6 staged jobs would be removed\.\n$/,
     "select count(*) = 0 from dispatch_policy.staged_jobs where partition = 'ep3'",
@@ -60,5 +65,8 @@ for (const [line, counts, statement] of COMMANDS)
 test("where nothing matches, they say so", async (t) => {
   const { cli } = await world(t);
   t.like(await cli("remove", "999"), { stdout: "0 staged jobs would be removed.\n", stderr: "", code: 3 });
+  t.like(await cli("move", "999", ...EP3, "--to-partition", "a", "--to-policy", "make_report", "--yes"), {
+    ...{ stdout: "Moved 0 of 0 staged jobs to partition a of policy make_report.\n", code: 3 },
+  });
   t.like(await cli("release-slots", "999", "--yes"), { stdout: "Job 999 has no slots.\n", code: 3 });
 });

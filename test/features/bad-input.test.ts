@@ -157,6 +157,7 @@ test("an unknown policy in an operator's call: an error that lists the known one
     resume: () => it.utils.resume({ policy }),
     hold: () => it.utils.hold({ policy, partition: "k", forMs: 1000 }),
     admit: () => it.utils.admit({ policy, count: 1 }),
+    move: () => it.utils.move({ policy, partition: "k", toPartition: "l" }),
     remove: () => it.utils.remove({ policy }),
     handBack: () => it.utils.handBack({ policy }),
     setLimit: () => it.utils.setLimit({ policy, gate: "concurrency", set: { max: 1 } }),

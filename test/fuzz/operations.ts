@@ -160,6 +160,12 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
     done.endedKeys.push(...jobs.map((job) => job.key).filter((one) => one !== null));
   };
 
+  const move: Operation = (as) =>
+    call(as, "move('p', $1, to_partition => $2, count => 3)", [
+      random.pick(partitions.slice(1)),
+      partitions[0],
+    ]);
+
   function removeJob(schema: string): Operation {
     return async (as, done) => {
       const jobKey = key(false);
@@ -226,6 +232,7 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
         random.pick(partitions),
       ]),
     resume: (as) => call(as, "resume('p', partition => $1)", [random.pick(partitions)]),
+    move,
     remove,
     "complete jobs": ends("dispatch_policy.complete_jobs"),
     "fail jobs": ends("dispatch_policy.permanently_fail_jobs", ", 'x'"),

@@ -58,7 +58,8 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
     const { k, id } = partOf(job.payload);
     const admission = await admissionOf(job, k);
     if (admission === null) return;
-    const run: Run = { id: job.id, admission, partition: k, counts: !(await world.isForced(job.id)) };
+    const partition = await occupiedIn(job.id, k);
+    const run: Run = { id: job.id, admission, partition, counts: !(await world.isForced(job.id)) };
     judge.starts(run);
     ledger.starts(id!);
     await delay(random.chance(0.1) ? random.between(0, LONGEST_RUN_MS) : random.between(0, 20));
@@ -68,6 +69,15 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
       ledger.finishes(id!, "well");
       await succeed(job, end);
     } else await fail(job, end);
+  }
+
+  /** The partition whose slots it occupies: an operator may have moved it to another than its payload says. */
+  async function occupiedIn(id: string, named: string): Promise<string> {
+    const { rows } = await pool.query(
+      "select partition from dispatch_policy.in_flight_jobs where job_id = $1",
+      [id],
+    );
+    return rows[0]?.partition ?? named;
   }
 
   /** Null: it is not to run, and was completed. */

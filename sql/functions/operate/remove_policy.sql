@@ -46,7 +46,7 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._refuse_removal(remove_policy.policy, case when v_into.id is null then matched else 0 end);
     if matched > 0 then
       changed := :DISPATCH_POLICY_SCHEMA._move_to_policy(
-        v_into, :DISPATCH_POLICY_SCHEMA._lock_staged(remove_policy.policy, remove_policy.count));
+        'remove_policy', v_into, null, :DISPATCH_POLICY_SCHEMA._lock_staged(remove_policy.policy, remove_policy.count));
     else
       removed := :DISPATCH_POLICY_SCHEMA._forget_policy(remove_policy.policy, 20 * remove_policy.count);
     end if;

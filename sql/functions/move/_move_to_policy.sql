@@ -1,9 +1,12 @@
--- Moves these staged jobs, which the caller has locked, to another policy. A process that has it works out their partitions
--- at its next tick, as for jobs whose key only JavaScript knows. Returns how many left the old one.
+-- Moves these staged jobs, which the caller has locked, to a policy, mostly another one. A process that has it works out
+-- their partitions at its next tick, as for jobs whose key only JavaScript knows. Returns how many left the old one.
+--
+--   p_verb   who moves them, for the error
+--   p_key    the key of their partition; null: it is worked out as well
 --
 -- The payload of a parked job is in Graphile Worker alone. If Graphile Worker has it no longer, it leaves without a trace.
 create or replace function :DISPATCH_POLICY_SCHEMA._move_to_policy(
-  p_into :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[]
+  p_verb text, p_into :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_ids bigint[]
 ) returns int language plpgsql volatile as $$
 declare
   v_foreign text := (
@@ -14,8 +17,8 @@ declare
   v_moved int;
 begin
   if v_foreign is not null then
-    raise exception 'dispatch_policy: remove_policy: a waiting job has the task %, expected a task of policy %: declare it there, or remove or hand back these jobs',
-      quote_literal(v_foreign), quote_literal((p_into).name) using errcode = 'DPARG';
+    raise exception 'dispatch_policy: %: a waiting job has the task %, expected a task of policy %: declare it there, or remove or hand back these jobs',
+      p_verb, quote_literal(v_foreign), quote_literal((p_into).name) using errcode = 'DPARG';
   end if;
   delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(p_ids);
   with parked as materialized (   -- without a change, it locks the rows and returns them as they are
@@ -42,8 +45,8 @@ begin
       select c.partition_id from consumed c union all select m.partition_id from moved m), -1)
   ),
   keyless as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy)
-    select m.id, (p_into).name from moved m
+    insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)
+    select m.id, (p_into).name, p_key from moved m
   )
   -- PostgreSQL skips a SELECT that nobody reads, and this one has an effect
   select count(*) into v_moved from moved where (select count(*) from left_behind) > 0;
