@@ -28,6 +28,7 @@ export type {
   Severity,
 } from "./operate/doctor.ts";
 export type { Estimate, ExplainedGate, Explanation, Holder, Place, SetBy, Stop } from "./operate/explain.ts";
+export type { ExportedJob, ExportOptions } from "./operate/export.ts";
 export type { HandBackOptions } from "./operate/hand-back.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
 export type { PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";

@@ -497,6 +497,25 @@ comment on column :DISPATCH_POLICY_SCHEMA.added_job.flags is
   'Graphile Worker''s flags that the caller gave; null: none.';
 comment on column :DISPATCH_POLICY_SCHEMA.added_job.created_at is 'When it was staged, or added to Graphile Worker.';
 
+comment on type :DISPATCH_POLICY_SCHEMA.exported_job is
+  'A staged job as export returns it. Its columns are named as those of Graphile Worker''s job_spec, where that has them.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.id is 'The staged id.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.policy is 'Its policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.partition is 'Key of its partition; null: not worked out yet.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.identifier is 'Its task.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.payload is
+  'As it was given. Null: the job had failed, and Graphile Worker has it no longer.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.queue_name is 'Graphile Worker''s queue; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.run_at is 'When it is due; of a failed job: when it is tried again.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.max_attempts is
+  'How many attempts it has left; null: 25, Graphile Worker''s default.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.job_key is 'Its key; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.priority is 'Lower goes first.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.flags is 'Flags that the caller gave; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.created_at is 'When it was added, or parked.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.attempts is 'How often it has failed.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.last_error is 'Of a failed job: its last error.';
+
 comment on type :DISPATCH_POLICY_SCHEMA.db_job is
   'A job as Graphile Worker''s administration functions return it. A staged one has no queue or task number.';
 comment on column :DISPATCH_POLICY_SCHEMA.db_job.id is 'The staged id, or Graphile Worker''s.';

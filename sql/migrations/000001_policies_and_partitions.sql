@@ -598,6 +598,11 @@ create type :DISPATCH_POLICY_SCHEMA.added_job as (
   dropped boolean
 );
 
+create type :DISPATCH_POLICY_SCHEMA.exported_job as (
+  id bigint, policy text, partition text, identifier text, payload json, queue_name text, run_at timestamptz,
+  max_attempts int, job_key text, priority int, flags text[], created_at timestamptz, attempts int, last_error text
+);
+
 create type :DISPATCH_POLICY_SCHEMA.db_job as (
   id bigint, job_queue_id int, task_id int, payload json, priority int, run_at timestamptz, attempts int,
   max_attempts int, last_error text, created_at timestamptz, updated_at timestamptz, key text, revision int,

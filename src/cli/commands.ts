@@ -37,6 +37,7 @@ export const COMMANDS: readonly Listed[] = [
   // jobs
   listed("admit", "admit due jobs past their gates", () => import("./admit.ts")),
   listed("move", "move staged jobs to another partition or policy", () => import("./move.ts")),
+  listed("export", "write staged jobs, with their payloads, as JSON", () => import("./export.ts")),
   listed("remove", "remove staged jobs", () => import("./remove.ts")),
   listed("retry", "bring back jobs that failed for good", () => import("./retry.ts")),
   listed("release-slots", "give back the slots of a job that hangs", () => import("./release-slots.ts")),

@@ -1,6 +1,7 @@
 import pg from "pg";
 import { collecting } from "./collecting.ts";
 import { declaring } from "./declaring.ts";
+import { exporting } from "./exporting.ts";
 import { inSavepoint, inTransaction } from "./isolation.ts";
 import { overview } from "./overview.ts";
 import { ARGUMENTS, type Arguments, parameter } from "./parameters.ts";
@@ -14,6 +15,7 @@ import { makeStatements, type Queryable } from "./statements.ts";
 import { sweeping } from "./sweeping.ts";
 import { ticking } from "./ticking.ts";
 
+export type { ExportedRow } from "./exporting.ts";
 export { type Arguments, parameter } from "./parameters.ts";
 export type { Lease } from "./pools.ts";
 export type { FinishedJob, Move, Retry } from "./releasing.ts";
@@ -46,6 +48,7 @@ export function makeEngine(schemaName: string) {
     ...collecting(statements),
     ...server(statements),
     ...overview(statements),
+    ...exporting(statements),
     ...rollingUp(statements),
 
     /** Calls a public function by named arguments; those left undefined take their SQL defaults. */

@@ -13,6 +13,7 @@ import { admit } from "../operate/admit.ts";
 import { adopt } from "../operate/adopt.ts";
 import { doctor } from "../operate/doctor.ts";
 import { explain } from "../operate/explain.ts";
+import { exportJobs } from "../operate/export.ts";
 import { handBack } from "../operate/hand-back.ts";
 import { hold } from "../operate/hold.ts";
 import { jobFunctions } from "../operate/jobs.ts";
@@ -284,6 +285,7 @@ function assemble(
     hold: (options) => hold(context, options),
     admit: (options) => admit(context, options),
     move: (options) => move(context, options),
+    export: (options) => exportJobs(context, options),
     remove: (options) => remove(context, options),
     retry: (options) => retry(context, options),
     adopt: (options) => adopt(context, options),

@@ -5,6 +5,7 @@ import type { AdmitOptions } from "./admit.ts";
 import type { AdoptOptions } from "./adopt.ts";
 import type { DoctorOptions, Finding } from "./doctor.ts";
 import type { Explanation } from "./explain.ts";
+import type { ExportedJob, ExportOptions } from "./export.ts";
 import type { HandBackOptions } from "./hand-back.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
 import type { PartitionStatus, PartitionsQuery } from "./look.ts";
@@ -126,6 +127,22 @@ export interface Operate {
    * @example await utils.move({ policy: "fetch_endpoint", partition: "acme", toPartition: "acme-eu", by: "ana" });
    */
   move(options: MoveOptions): Promise<Changed>;
+
+  /**
+   * Reads staged jobs with their payloads, in the order of their ids: by `ids`, or all of a policy or of one of its
+   * partitions. Failed jobs that wait for their retry are among them. Nothing changes, and jobs in flight are not read.
+   *
+   * It reads page by page, at most 500 jobs or 8 MB each, so any number of jobs fits into memory. Each page is a transaction
+   * and a row of the audit. Jobs that are staged meanwhile come at the end, and jobs that are admitted meanwhile may be
+   * missing. {@link pause} the policy before if that matters.
+   *
+   * The way back is {@link addJobs} with each `spec`. They get new ids, and the policy works out their partitions.
+   *
+   * @throws {ArgumentError} unless `ids` or `policy` is given
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @example for await (const { spec } of utils.export({ policy: "fetch_endpoint", partition: "ep1" })) console.log(spec);
+   */
+  export(options: ExportOptions): AsyncIterable<ExportedJob>;
 
   /**
    * Removes staged jobs: by `ids`, by `jobKey`, or all of a policy or of one of its partitions. If several are given, a job

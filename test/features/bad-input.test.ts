@@ -176,7 +176,14 @@ test("an unknown policy in an operator's call: an error that lists the known one
     t.regex(error.message, /quite_different.*p.*zebra/s, verb);
     t.true(error instanceof UnknownPolicyError, verb);
   }
-  for (const call of ["pause($1)", "tick($1)", "admit($1, 1)", "remove(policy => $1)", "hand_back($1)"])
+  for (const call of [
+    "pause($1)",
+    "tick($1)",
+    "admit($1, 1)",
+    "remove(policy => $1)",
+    "export($1)",
+    "hand_back($1)",
+  ])
     await t.throwsAsync(it.rows(`select * from dispatch_policy.${call}`, [policy]), {
       message: /unknown.*'p'.*'zebra'/,
     });

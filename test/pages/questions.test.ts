@@ -63,6 +63,7 @@ const NIGHTS: Readonly<Record<string, Night>> = {
     },
   }),
   "Take a tenant out of service, and back": night(),
+  "A tenant has another name": night(),
   "Bring back yesterday's failures": night({
     before: ({ utils }) => utils.permanentlyFailJobs(["1", "2"], "answer 502"),
   }),

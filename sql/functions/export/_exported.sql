@@ -1,0 +1,35 @@
+-- These staged jobs with their payloads, in the order of their ids, until there are 8 MB of them.
+create or replace function :DISPATCH_POLICY_SCHEMA._exported(p_ids bigint[])
+returns setof :DISPATCH_POLICY_SCHEMA.exported_job language plpgsql volatile as $$
+declare
+  v_parked :DISPATCH_POLICY_SCHEMA.db_job[] := :DISPATCH_POLICY_SCHEMA._parked_rows(array(
+    select s.parked_job_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(p_ids) and s.parked_job_id is not null));
+begin
+  return query
+  select j.id, coalesce(k.policy, w.policy), coalesce(k.key, w.partition_key), j.task_identifier, j.payload,
+    j.queue_name, j.run_at, j.max_attempts, j.job_key, j.priority, j.flags, j.created_at, j.attempts, j.last_error
+  from (
+    select s.id, s.partition_id, s.task_identifier, s.run_at, s.priority::int as priority, s.created_at,
+      case when s.parked_job_id is null then s.payload else x.payload end as payload,
+      coalesce(s.queue_name, g.queue_name) as queue_name,
+      case when s.parked_job_id is null then s.max_attempts else x.max_attempts - x.attempts end::int as max_attempts,
+      coalesce(s.job_key, x.key) as job_key,
+      nullif(array(
+        select f from unnest(coalesce(s.flags, array(select jsonb_object_keys(x.flags)))) f
+        where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)), '{}') as flags,
+      coalesce(x.attempts, 0) as attempts, x.last_error,
+      sum(octet_length(coalesce(x.payload, s.payload)::text)) over (order by s.id) - octet_length(coalesce(x.payload, s.payload)::text)
+        as bytes_before
+    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    left join unnest(v_parked) x on x.id = s.parked_job_id
+    left join lateral (   -- one look at the index for each, as in _hand_over
+      select y.queue_name from :GRAPHILE_WORKER_SCHEMA.jobs y where y.id = s.parked_job_id limit 1) g on true
+    where s.id = any(p_ids)
+  ) j
+  left join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(j.partition_id) k on true
+  left join :DISPATCH_POLICY_SCHEMA._private_keyless_jobs w on w.staged_id = j.id
+  where j.bytes_before < 8000000
+  order by j.id;
+end
+$$;

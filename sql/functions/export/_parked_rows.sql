@@ -1,0 +1,28 @@
+-- The rows of these parked jobs, which Graphile Worker has. None of another kind: a row that has its next job is no longer
+-- parked.
+--
+-- Graphile Worker has no public function that shows the payload of a job. So this function reads what reschedule_jobs
+-- returns, and undoes it, as _stored_payload does. No other session ever sees a change.
+create or replace function :DISPATCH_POLICY_SCHEMA._parked_rows(p_job_ids bigint[])
+returns :DISPATCH_POLICY_SCHEMA.db_job[] language plpgsql volatile
+set lock_timeout = '900ms' as $$   -- less than PostgreSQL takes to look for a deadlock: this call gives way
+declare
+  v_rows :DISPATCH_POLICY_SCHEMA.db_job[] := '{}';
+begin
+  if p_job_ids = '{}' then
+    return v_rows;
+  end if;
+  begin
+    v_rows := array(
+      select row(j.id, j.job_queue_id, j.task_id, j.payload, j.priority, j.run_at, j.attempts, j.max_attempts, j.last_error,
+        j.created_at, j.updated_at, j.key, j.revision, j.locked_at, j.locked_by, j.flags, null):::DISPATCH_POLICY_SCHEMA.db_job
+      from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(p_job_ids) j
+      join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.parked_job_id = j.id
+      where :DISPATCH_POLICY_SCHEMA._is_parked(s.id, s.parked_revision, j.run_at, j.revision, j.last_error, j.flags)
+      order by j.id);
+    raise exception using errcode = 'DPOUT';   -- the variable keeps its value
+  exception when sqlstate 'DPOUT' then null;
+  end;
+  return v_rows;
+end
+$$;
