@@ -136,7 +136,7 @@ export interface Operate {
    * and a row of the audit. Jobs that are staged meanwhile come at the end, and jobs that are admitted meanwhile may be
    * missing. {@link pause} the policy before if that matters.
    *
-   * The way back is {@link addJobs} with each `spec`. They get new ids, and the policy works out their partitions.
+   * The way back is {@link addJobs} with each `spec`. They get new ids and no trace context, and the policy works out their partitions.
    *
    * @throws {ArgumentError} unless `ids` or `policy` is given
    * @throws {UnknownPolicyError} for a policy nobody declared
