@@ -21,7 +21,7 @@ process.on("message", (message) => {
 process.on("disconnect", () => process.exit(0));
 // what nobody catches ends a process, as it would in production
 process.on("uncaughtException", (error) => {
-  if (isTrouble(error)) tell({ met: "crash" });
+  if (isTrouble(error) || isReleasedTwice(error)) tell({ met: "crash" });
   else tell({ failure: `${orders.role} crashed: ${describe(error)}` });
   process.exit(1);
 });
@@ -61,6 +61,14 @@ export function isTrouble(error: unknown): boolean {
   return (
     TROUBLE_CODES.test(code ?? "") || TROUBLE.test(message ?? "") || (cause !== undefined && isTrouble(cause))
   );
+}
+
+/**
+ * Graphile Worker gives its listening connection back twice if that breaks while a pool stops that has just started. It does
+ * so without this package, too.
+ */
+function isReleasedTwice({ message, stack = "" }: Error): boolean {
+  return /already been released to the pool/.test(message) && /graphile-worker\/dist\/main\.js/.test(stack);
 }
 
 function describe(error: unknown): string {
