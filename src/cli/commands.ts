@@ -23,6 +23,7 @@ export const COMMANDS: readonly Listed[] = [
   listed("stops", "what is paused or on hold, by whom and until when", () => import("./stops.ts")),
   listed("limits", "limits that operators have set", () => import("./limits.ts")),
   listed("audit", "what operators did, and why", () => import("./audit.ts")),
+  listed("ui", "the admin pages, on this machine", () => import("./ui.ts")),
   listed("metrics", "figures for a monitoring system", () => import("./metrics.ts")),
   // stop and go on
   listed("pause", "stop a partition, a policy or all until resume", () => import("./pause.ts")),

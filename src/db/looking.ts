@@ -14,6 +14,14 @@ export function looking<T>(connectionString: string, use: Use<T>): Promise<T> {
   return withClient(connectionString, readOnlyByDefault, use);
 }
 
+/** A few connections for pages. A lost one is reported by the statement that is next. */
+export function openPool(connectionString: string): pg.Pool {
+  const pool = new pg.Pool({ connectionString, max: 4, fallback_application_name: "dispatch_policy" });
+  pool.on("error", () => {});
+  pool.on("connect", (client) => client.on("error", () => {}));
+  return pool;
+}
+
 /** Behind a pooler the setting would stay in a session that others get. */
 async function readOnlyByDefault(client: pg.Client): Promise<void> {
   const { rows } = await client.query("select pg_catalog.pg_backend_pid() as pid");

@@ -107,7 +107,7 @@ const NO_COMMANDS = [
 ];
 const NO_COMMANDS_EITHER = ["forceUnlockWorkers", "withPgClient", "logger", "events"];
 /** They read views, or several verbs at once. */
-const NO_VERBS = ["audit", "jobs", "policies", "top"];
+const NO_VERBS = ["audit", "jobs", "policies", "top", "ui"];
 
 test("a command has the name of its verb in TypeScript, and every verb is a command", async (t) => {
   const { utils } = await world(t);

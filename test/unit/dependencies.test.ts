@@ -4,7 +4,8 @@ import { fileURLToPath } from "node:url";
 import test from "ava";
 
 const ROOT = new URL("../../", import.meta.url);
-const IMPORT = /^(?:import|export)\b[^;]*?\bfrom "([^".][^"]*)"/gm;
+/** Also what browsers load: a file of a package that is served as it is. */
+const IMPORT = /^(?:import|export)\b[^;]*?\bfrom "([^".][^"]*)"|(?<=import\.meta\.resolve\()"([^".][^"]*)"/gm;
 
 function packageOf(specifier: string): string {
   return specifier
@@ -17,7 +18,7 @@ function importsOf(folder: string): string[] {
   return readdirSync(fileURLToPath(new URL(folder, ROOT)), { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".ts"))
     .flatMap((name) => [...readFileSync(new URL(`${folder}/${name}`, ROOT), "utf8").matchAll(IMPORT)])
-    .map(([, specifier]) => packageOf(specifier as string))
+    .map(([, imported, served]) => packageOf((imported ?? served) as string))
     .filter((name) => !name.startsWith("node:"));
 }
 

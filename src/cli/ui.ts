@@ -1,0 +1,56 @@
+import { once } from "node:events";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import { openPool } from "../db/looking.ts";
+import { createUi, toNodeHandler } from "../ui/ui.ts";
+import { defineCommand, EXIT } from "./command.ts";
+import { JSON_OPTION, whyOf } from "./input/options.ts";
+import { placeOf } from "./input/place.ts";
+import { say, sayJson, tell } from "./output/say.ts";
+
+/** Only this machine reaches it, so it asks for no sign-in. */
+const ADDRESS = "127.0.0.1";
+const PORT = 4180;
+/** What a browser calls the address. Under any other name a page of another site may have led it here. */
+const HERE = /^(127\.0\.0\.1|localhost)(:\d+)?$/;
+
+/** The admin pages, for whoever sits at this machine. */
+export const command = defineCommand({
+  options: {
+    port: { kind: "number", meaning: "the port on 127.0.0.1; 0: any that is free", default: String(PORT) },
+    "read-only": { kind: "flag", meaning: "the pages change nothing", default: "off" },
+    by: { kind: "text", meaning: "who, for the audit", default: "the user of the operating system" },
+    ...JSON_OPTION,
+  },
+  examples: [["--read-only", "look, and change nothing"]],
+  about:
+    "It serves them on this machine alone, until Ctrl-C. To let others in, mount them in your application: docs/ui.md.",
+  async run(values) {
+    const { connectionString, policySchema } = await placeOf(values);
+    const { port = PORT } = values;
+    const { by = "somebody at this machine" } = whyOf({ reason: undefined, by: values.by });
+    const pool = openPool(connectionString);
+    const ui = createUi({
+      pool,
+      schema: policySchema,
+      authorize: ({ headers }) =>
+        HERE.test(headers.get("host") ?? "")
+          ? { name: by, role: values["read-only"] ? "viewer" : "operator" }
+          : null,
+    });
+    const server = http.createServer(toNodeHandler(ui)).listen(port, ADDRESS);
+    try {
+      await once(server, "listening");
+      const url = `http://${ADDRESS}:${(server.address() as AddressInfo).port}/`;
+      if (values.json) sayJson({ url });
+      else say(url);
+      tell("Ctrl-C ends it.");
+      await Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
+      return EXIT.done;
+    } finally {
+      server.close();
+      server.closeAllConnections();
+      await pool.end();
+    }
+  },
+});

@@ -1,0 +1,92 @@
+import { createHash } from "node:crypto";
+import { type Context, Hono } from "hono";
+import { ArgumentError, UnknownPolicyError } from "../errors.ts";
+import { assets } from "./assets.ts";
+import type { UiOptions, Viewer } from "./create-ui.ts";
+import type { Database } from "./database.ts";
+import { ACTION_PAGES, actOn } from "./pages/action.ts";
+import { PAGES, type Page, type Visit } from "./pages/pages.ts";
+import { layout } from "./parts/layout.ts";
+import { html } from "./parts/markup.ts";
+import { comesFromOurPages } from "./same-origin.ts";
+
+export interface AppSettings {
+  readonly database: Database;
+  readonly authorize: UiOptions["authorize"];
+  readonly publicOrigins: readonly string[];
+  readonly showPayloads: boolean;
+  /** Without a slash at its end. */
+  readonly base: string;
+}
+
+type Env = { Variables: { viewer: Viewer } };
+
+const HEADERS = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "same-origin",
+  "cache-control": "no-cache",
+};
+
+/** Every request is first asked for its sender, and one that may change something for where it comes from. */
+export function makeApp(settings: AppSettings): Hono<Env> {
+  const app = new Hono<Env>({ strict: false }).basePath(settings.base || "/");
+  app.use(async (c, next) => {
+    for (const [name, value] of Object.entries(HEADERS)) c.header(name, value);
+    const viewer = await settings.authorize(c.req.raw);
+    if (viewer instanceof Response) return viewer;
+    if (viewer === null) return c.text("Sign in first\n", 401);
+    c.set("viewer", viewer);
+    const { method } = c.req;
+    if (method === "GET" || method === "HEAD") return next();
+    if (viewer.role !== "operator") return c.text("A viewer changes nothing\n", 403);
+    if (!comesFromOurPages(c.req.raw, settings.publicOrigins))
+      return c.text("This request does not come from these pages\n", 403);
+    return next();
+  });
+  for (const [name, asset] of Object.entries(assets()))
+    app.get(`/assets/${name}`, async (c) => c.body(await asset.read(), 200, { "content-type": asset.type }));
+  for (const [path, page] of Object.entries({ ...PAGES, ...ACTION_PAGES }))
+    app.get(path, (c) => answer(c, settings, page));
+  app.post("/act/:verb", (c) => answer(c, settings, actOn(c.req.param("verb"))));
+  app.notFound((c) => answer(c, settings, async () => null));
+  return app;
+}
+
+/** A page, or a page that says what is wrong. */
+async function answer(c: Context<Env>, settings: AppSettings, page: Page): Promise<Response> {
+  const { base, database, showPayloads } = settings;
+  const viewer = c.get("viewer");
+  const form = c.req.method === "POST" ? new URLSearchParams(await c.req.text()) : new URLSearchParams();
+  const url = new URL(c.req.url);
+  const visit: Visit = { ...database, base, viewer, showPayloads, url, query: url.searchParams, form };
+  const { status, title, body } = await page(visit).then(
+    (found) => (found ? { status: 200 as const, ...found } : notFound()),
+    (error: Error) => failed(error),
+  );
+  const text = String(
+    await layout({ base, viewer, title, body, path: url.pathname.slice(base.length) || "/" }),
+  );
+  const tag = `"${createHash("sha256").update(text).digest("base64url").slice(0, 27)}"`;
+  if (status === 200 && c.req.header("if-none-match") === tag) return c.body(null, 304, { etag: tag });
+  return c.html(text, status, status === 200 ? { etag: tag } : {});
+}
+
+function notFound() {
+  return {
+    status: 404 as const,
+    title: "Nothing here",
+    body: html`<p>There is no such page, policy or job.</p>`,
+  };
+}
+
+/** An argument that the sender gave is theirs to correct. Anything else is the database's. */
+function failed(error: Error) {
+  const isTheirs = error instanceof ArgumentError || error instanceof UnknownPolicyError;
+  return {
+    status: isTheirs ? (400 as const) : (503 as const),
+    title: isTheirs ? "That does not work" : "The database did not answer",
+    body: html`<p class="bad">${error.message}</p>`,
+  };
+}

@@ -1,0 +1,31 @@
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+
+interface Asset {
+  readonly type: string;
+  read(): Promise<string>;
+}
+
+/** What browsers load beside the pages. Each is read once. */
+export function assets(): Readonly<Record<string, Asset>> {
+  const own = (name: string) => fileURLToPath(new URL(`./assets/${name}`, import.meta.url));
+  return {
+    "style.css": asset("text/css; charset=utf-8", own("style.css")),
+    "live.js": asset("text/javascript; charset=utf-8", own("live.js")),
+    "idiomorph.js": asset(
+      "text/javascript; charset=utf-8",
+      fileURLToPath(import.meta.resolve("idiomorph/dist/idiomorph.esm.js")),
+    ),
+  };
+}
+
+function asset(type: string, file: string): Asset {
+  let text: Promise<string> | undefined;
+  return {
+    type,
+    read() {
+      text ??= readFile(file, "utf8");
+      return text;
+    },
+  };
+}

@@ -1,0 +1,97 @@
+import { arrayOf, check, checkOptions, optional, type Rule } from "../checks/options.ts";
+import type { Pool } from "../db/stream-pool.ts";
+import { ArgumentError } from "../errors.ts";
+import { schemaOf } from "../settings.ts";
+import { makeApp } from "./app.ts";
+import { makeDatabase } from "./database.ts";
+
+/** Who looks at the pages. */
+export interface Viewer {
+  /** The name in the audit. */
+  name: string;
+  /** A viewer changes nothing. */
+  role: "viewer" | "operator";
+}
+
+/** The options of {@link createUi}. */
+export interface UiOptions {
+  /** The connections that the pages use: a pool of pg. */
+  pool: Pool;
+  /**
+   * Says who sends a request. `null`: nobody who may see the pages, and the answer is 401. A `Response`, say a redirect to
+   * your sign-in, is sent as it is.
+   */
+  authorize: (request: Request) => Viewer | Response | null | Promise<Viewer | Response | null>;
+  /**
+   * The path below which the pages are, such as `"/admin/jobs"`.
+   * @default "/"
+   */
+  basePath?: string | undefined;
+  /**
+   * Origins from which forms may come, such as `"https://admin.example.org"`, if a proxy gives requests another `Host`.
+   * @default the origin of the `Host` header
+   */
+  publicOrigins?: readonly string[] | undefined;
+  /**
+   * Whether payloads of jobs are shown.
+   * @default false
+   */
+  showPayloads?: boolean | undefined;
+  /**
+   * This package's PostgreSQL schema.
+   * @default `DISPATCH_POLICY_SCHEMA` in the environment, else `"dispatch_policy"`
+   */
+  schema?: string | undefined;
+}
+
+/** Answers the requests of the admin pages: for Hono, Next.js and whatever else takes a `Request`. */
+export type Ui = (request: Request) => Promise<Response>;
+
+const aPool: Rule = {
+  expects: "a pool of pg",
+  accepts: (value) => typeof (value as { connect?: unknown } | null)?.connect === "function",
+};
+const aPath: Rule = {
+  expects: 'a path that begins with "/", such as "/admin/jobs"',
+  accepts: (value) => typeof value === "string" && /^\/[\w\-./~%]*$/.test(value),
+};
+const anOrigin: Rule = {
+  expects: 'an origin, such as "https://admin.example.org"',
+  accepts: (value) => typeof value === "string" && URL.canParse(value) && new URL(value).origin === value,
+};
+
+/**
+ * Pages that show why jobs wait, and that change what stops them. They need no JavaScript.
+ *
+ * A request may change something only if `authorize` calls the sender an operator, and if it comes from the pages
+ * themselves. What it did is in the audit, under the name that `authorize` gave. To look, the pages use transactions that
+ * cannot write.
+ *
+ * @throws {ArgumentError} if an option is unknown or of another form, or `authorize` is missing
+ * @example
+ * const ui = createUi({ pool, basePath: "/jobs", authorize: () => ({ name: "ana", role: "operator" }) });
+ * http.createServer(toNodeHandler(ui)).listen(3000, "127.0.0.1");
+ */
+export function createUi(options: UiOptions): Ui {
+  checkOptions("createUi", options, [
+    ...["pool", "authorize", "basePath", "publicOrigins", "showPayloads", "schema"],
+  ]);
+  check("createUi: pool", options.pool, aPool);
+  if (typeof options.authorize !== "function")
+    throw new ArgumentError(
+      "createUi: authorize is missing, expected a function that says who sends a request: whoever reaches the pages could " +
+        "stop jobs. For yourself alone, run the command `ui`",
+    );
+  optional("createUi: basePath", options.basePath, aPath);
+  optional("createUi: publicOrigins", options.publicOrigins, arrayOf(anOrigin, "origins"));
+  const { pool, authorize, basePath = "/", publicOrigins = [], showPayloads = false } = options;
+  const database = makeDatabase(pool, schemaOf(options.schema ?? process.env.DISPATCH_POLICY_SCHEMA));
+  const app = makeApp({
+    database,
+    authorize,
+    publicOrigins,
+    showPayloads,
+    base: basePath.replace(/\/+$/, ""),
+  });
+  return async (request) => app.fetch(request);
+}

@@ -1,0 +1,106 @@
+import type { Changed } from "../../operate/targets.ts";
+import { pathTo } from "../parts/links.ts";
+import { html, type Markup } from "../parts/markup.ts";
+import { grouped } from "../parts/words.ts";
+import { ACTIONS, type Action, type ActionName, literal, type Values } from "./actions.ts";
+import type { Page, Visit } from "./visit.ts";
+
+/** The pages that ask before a verb is run. */
+export const ACTION_PAGES: Readonly<Record<string, Page>> = Object.fromEntries(
+  Object.entries(ACTIONS).map(([name, action]) => [
+    `/act/${name}`,
+    (visit: Visit) => askFirst(visit, name as ActionName, action),
+  ]),
+);
+
+/** Runs a verb with what the form says, under the viewer's name. */
+export function actOn(name: string): Page {
+  const action = ACTIONS[name as ActionName];
+  return async (visit) => {
+    if (!action) return null;
+    const { acting, form, viewer, base } = visit;
+    const values = valuesOf(form, action);
+    const reason = form.get("reason")?.trim();
+    if (!reason)
+      return askFirst({ ...visit, query: form }, name as ActionName, action, "Say why: the audit keeps it.");
+    const result = await action.run(acting, { ...values, reason, by: viewer.name });
+    const back = backTo(base, values);
+    return {
+      title: `${name}: done`,
+      body: html`<p class="${result.changed > 0 ? "good" : ""}">${inWords(result)}</p>
+${undo(base, action, values)}
+<p><a href="${back}">Back</a></p>
+${same(name, action, { ...values }, reason, viewer.name)}`,
+    };
+  };
+}
+
+async function askFirst(visit: Visit, name: ActionName, action: Action, wrong?: string) {
+  const { base, query, acting, viewer } = visit;
+  if (viewer.role !== "operator") return { title: name, body: html`<p>A viewer changes nothing.</p>` };
+  const values = valuesOf(query, action);
+  const target = action.target.filter((field) => values[field] !== undefined);
+  const count = action.count ? await action.count(acting, values) : undefined;
+  return {
+    title: name,
+    body: html`<p>${action.about}</p>
+<dl class="facts">${target.map((field) => html`<dt>${field}</dt><dd>${values[field] ?? ""}</dd>`)}</dl>
+${count ? html`<p><strong>${grouped(count.matched)}</strong> ${count.matched === 1 ? "job matches" : "jobs match"} now.</p>` : ""}
+${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
+<form class="act" method="post" action="${base}/act/${name}">
+${target.map((field) => html`<input type="hidden" name="${field}" value="${values[field] ?? ""}">`)}
+${action.fields.map(
+  ({ name: field, label, isRequired, hint }) =>
+    html`<label>${label}${hint ? html` <small>${hint}</small>` : ""} <input name="${field}" value="${values[field] ?? ""}"${isRequired ? html` required` : ""}></label>`,
+)}
+<label>Reason, for the audit <input name="reason" required></label>
+<button>${name}</button>
+</form>
+<p><a href="${backTo(base, values)}">Leave it</a></p>`,
+  };
+}
+
+/** A target may have the empty text as its key. A field that is empty was not filled in. */
+function valuesOf(given: URLSearchParams, { target, fields }: Action): Values {
+  const own = target.map((name) => [name, given.get(name) ?? undefined]);
+  const filled = fields.map(({ name }) => [name, given.get(name) || undefined]);
+  return Object.fromEntries([...own, ...filled]);
+}
+
+function backTo(base: string, { policy, partition, ids }: Values): string {
+  if (ids !== undefined && !ids.includes(",")) return pathTo(base, "/job", { id: ids });
+  if (partition !== undefined) return pathTo(base, "/partition", { policy, partition });
+  return policy === undefined ? `${base}/` : pathTo(base, "/policy", { policy });
+}
+
+function inWords({ matched, changed }: Changed & { stored?: boolean }): string {
+  if (matched === 0)
+    return "Nothing matched. If it acts on what is still to come, it is kept, and waits for that.";
+  return `${grouped(changed)} of ${grouped(matched)} changed.`;
+}
+
+function undo(base: string, { inverse, target }: Action, values: Values): Markup {
+  if (!inverse) return html``;
+  const kept = [...target, "gate", "key"].map((field) => [field, values[field]]);
+  return html`<p><a href="${pathTo(base, `/act/${inverse}`, Object.fromEntries(kept))}">Undo: ${inverse}</a></p>`;
+}
+
+/** The same as a command and as SQL, to copy. */
+function same(name: string, action: Action, values: Values, reason: string, by: string): Markup {
+  const flags = { ...(action.flags ? action.flags(values) : values), reason, by };
+  const command = Object.entries(flags)
+    .filter(([, value]) => value !== undefined)
+    .map(([flag, value]) => `--${flag} ${quoted(value ?? "")}`);
+  const args = { ...action.sql(values), reason: literal(reason), by: literal(by) };
+  const sql = Object.entries(args)
+    .filter(([, value]) => value !== undefined)
+    .map(([arg, value]) => `${["for", "set"].includes(arg) ? `"${arg}"` : arg} => ${value}`);
+  return html`<h2>The same in words</h2>
+<pre>npx graphile-worker-dispatch-policy ${name} ${command.join(" ")}</pre>
+<pre>select * from dispatch_policy.${name.replace("-", "_")}(${sql.join(", ")});</pre>`;
+}
+
+/** As a shell reads it. */
+function quoted(value: string): string {
+  return /^[\w.,:@/-]+$/.test(value) ? value : `'${value.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,226 @@
+import { type Duration, durationMs, isDuration } from "../../duration.ts";
+import { ArgumentError } from "../../errors.ts";
+import { admit } from "../../operate/admit.ts";
+import type { OperateContext } from "../../operate/call.ts";
+import { hold } from "../../operate/hold.ts";
+import { clearLimit, type LimitValues, setLimit } from "../../operate/limits.ts";
+import { pause } from "../../operate/pause.ts";
+import { remove } from "../../operate/remove.ts";
+import { resume } from "../../operate/resume.ts";
+import { retry } from "../../operate/retry.ts";
+import type { Changed } from "../../operate/targets.ts";
+
+/** What a form gives, by its fields: texts, and none is empty. */
+export type Values = Readonly<Record<string, string | undefined>>;
+
+export interface Field {
+  readonly name: string;
+  readonly label: string;
+  readonly isRequired?: true;
+  readonly hint?: string;
+}
+
+/** A verb on a page. The page counts first, if it can, and asks for a reason. */
+export interface Action {
+  /** Says what it does. */
+  readonly about: string;
+  /** What it acts on, of which the page knows the values. */
+  readonly target: readonly string[];
+  readonly fields: readonly Field[];
+  readonly count?: (context: OperateContext, values: Values) => Promise<Changed>;
+  readonly run: (context: OperateContext, values: Values & Why) => Promise<Changed>;
+  /** The arguments of the SQL function, beside reason and author. A value is an expression. */
+  readonly sql: (values: Values) => Readonly<Record<string, string | undefined>>;
+  /** The command's flags, where they differ from target and fields. */
+  readonly flags?: (values: Values) => Readonly<Record<string, string | undefined>>;
+  /** The verb that undoes it, on the same target. */
+  readonly inverse?: ActionName;
+}
+
+interface Why {
+  readonly reason: string;
+  readonly by: string;
+}
+
+export type ActionName =
+  | ("pause" | "resume" | "hold" | "admit")
+  | ("retry" | "remove" | "set-limit" | "clear-limit");
+
+const HOW_LONG = 'a duration, such as "30 minutes"';
+
+export const ACTIONS: Readonly<Record<ActionName, Action>> = {
+  pause: {
+    about: "Stops admission. Jobs in flight go on, and jobs can still be added; they wait.",
+    target: ["policy", "partition"],
+    fields: [{ name: "for", label: "For how long", hint: `${HOW_LONG}; empty: until it is resumed` }],
+    run: (context, { policy, partition, for: length, ...why }) =>
+      pause(context, { policy: need("policy", policy), partition, until: after(length), ...whyOf(why) }),
+    sql: ({ policy, partition, for: length }) => ({
+      ...texts({ policy, partition }),
+      until: fromNow(length),
+    }),
+    flags: ({ policy, partition, for: length }) => ({ policy, partition, until: length }),
+    inverse: "resume",
+  },
+  resume: {
+    about: "Ends a pause, and a hold of a partition.",
+    target: ["policy", "partition"],
+    fields: [],
+    run: (context, { policy, partition, ...why }) =>
+      resume(context, { policy: need("policy", policy), partition, ...whyOf(why) }),
+    sql: texts,
+    inverse: "pause",
+  },
+  hold: {
+    about: "Stops the partition for a while. Then one job goes first, and the others once it has succeeded.",
+    target: ["policy", "partition"],
+    fields: [{ name: "for", label: "For how long", isRequired: true, hint: HOW_LONG }],
+    run: (context, { policy, partition, for: length, ...why }) =>
+      hold(context, {
+        policy: need("policy", policy),
+        partition: need("partition", partition),
+        forMs: milliseconds(need("for", length)),
+        ...whyOf(why),
+      }),
+    sql: ({ policy, partition, for: length }) => ({
+      ...texts({ policy, partition }),
+      for: length && `interval ${literal(length)}`,
+    }),
+    inverse: "resume",
+  },
+  admit: {
+    about: "Admits due jobs past the gates. Their slots and tokens count all the same.",
+    target: ["policy", "partition"],
+    fields: [{ name: "count", label: "How many at most", isRequired: true }],
+    count: (context, { policy, partition }) =>
+      admit(context, { policy: need("policy", policy), partition, drain: true, dryRun: true }),
+    run: (context, { policy, partition, count, ...why }) =>
+      admit(context, {
+        policy: need("policy", policy),
+        partition,
+        count: numberIn("count", count) ?? 0,
+        ...whyOf(why),
+      }),
+    sql: ({ policy, partition, count }) => ({ ...texts({ policy, partition }), count }),
+  },
+  retry: {
+    about: "Brings back jobs that have failed for good. They go through the gates again.",
+    target: ["policy", "partition", "ids"],
+    fields: [{ name: "error", label: "Only those whose error contains" }],
+    count: (context, { policy, partition, ids, error }) =>
+      retry(context, { ...jobsOf({ policy, partition, ids }), error, dryRun: true } as never),
+    run: (context, { policy, partition, ids, error, ...why }) =>
+      retry(context, { ...jobsOf({ policy, partition, ids }), error, ...whyOf(why) } as never),
+    sql: ({ ids, ...rest }) => ({ ids: idList(ids), ...texts(rest) }),
+  },
+  remove: {
+    about: "Removes jobs that wait in staging. Jobs in flight stay. There is no way back.",
+    target: ["policy", "partition", "ids"],
+    fields: [],
+    count: (context, { policy, partition, ids }) =>
+      remove(context, { ...jobsOf({ policy, partition, ids }), dryRun: true } as never),
+    run: (context, { policy, partition, ids, ...why }) =>
+      remove(context, { ...jobsOf({ policy, partition, ids }), ...whyOf(why) } as never),
+    sql: ({ ids, ...rest }) => ({ ids: idList(ids), ...texts(rest) }),
+  },
+  "set-limit": {
+    about: "Gives a gate other numbers, for one key or for all. Those that are left out do not change.",
+    target: ["policy"],
+    fields: [
+      { name: "gate", label: "Gate", isRequired: true, hint: "its name" },
+      { name: "key", label: "Key", hint: "empty: every key of the gate" },
+      { name: "max", label: "Jobs at once", hint: "of a concurrency gate" },
+      { name: "rate", label: "Tokens in each period", hint: "of a throttle" },
+      { name: "per", label: "Period", hint: `of a throttle: ${HOW_LONG}` },
+      { name: "for", label: "For how long", hint: `${HOW_LONG}; empty: until it is cleared` },
+    ],
+    run: (context, { policy, gate, key, for: length, max, rate, per, ...why }) =>
+      setLimit(context, {
+        policy: need("policy", policy),
+        gate: need("gate", gate),
+        key,
+        set: numbersOf({ max, rate, per }),
+        until: after(length),
+        ...whyOf(why),
+      }),
+    sql: ({ policy, gate, key, max, rate, per, for: length }) => ({
+      ...texts({ policy, gate }),
+      set: literal(
+        JSON.stringify({
+          ...(max && { max: Number(max) }),
+          ...(rate && { rate: Number(rate) }),
+          ...(per && { per: milliseconds(per) / 1000 }),
+        }),
+      ),
+      ...texts({ key }),
+      until: fromNow(length),
+    }),
+    flags: ({ for: length, ...rest }) => ({ ...rest, until: length }),
+    inverse: "clear-limit",
+  },
+  "clear-limit": {
+    about: "Ends what was set: the policy's own numbers apply again.",
+    target: ["policy", "gate", "key"],
+    fields: [],
+    run: (context, { policy, gate, key, ...why }) =>
+      clearLimit(context, { policy: need("policy", policy), gate: need("gate", gate), key, ...whyOf(why) }),
+    sql: texts,
+  },
+};
+
+function whyOf({ reason, by }: Values): { reason: string | undefined; by: string | undefined } {
+  return { reason, by };
+}
+
+function jobsOf({ policy, partition, ids }: Values): object {
+  return ids === undefined ? { policy: need("policy", policy), partition } : { ids: ids.split(",") };
+}
+
+function need(name: string, value: string | undefined): string {
+  if (value === undefined) throw new ArgumentError(`${name} is missing`);
+  return value;
+}
+
+function milliseconds(length: string): number {
+  if (!isDuration(length)) throw new ArgumentError(`expected ${HOW_LONG}, got ${JSON.stringify(length)}`);
+  return durationMs(length);
+}
+
+function after(length: string | undefined): Date | undefined {
+  return length === undefined ? undefined : new Date(Date.now() + milliseconds(length));
+}
+
+function numberIn(name: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (!Number.isFinite(number))
+    throw new ArgumentError(`${name} must be a number, got ${JSON.stringify(value)}`);
+  return number;
+}
+
+function numbersOf({ max, rate, per }: Values): LimitValues {
+  return { max: numberIn("max", max), rate: numberIn("rate", rate), per: per as Duration | undefined };
+}
+
+/** A text as SQL writes it. */
+export function literal(value: string): string {
+  return `'${value.replaceAll("'", "''")}'`;
+}
+
+function texts(values: Values): Record<string, string | undefined> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value && literal(value)]));
+}
+
+function fromNow(length: string | undefined): string | undefined {
+  return length && `now() + interval ${literal(length)}`;
+}
+
+function idList(ids: string | undefined): string | undefined {
+  return (
+    ids &&
+    `array[${ids
+      .split(",")
+      .map((id) => (/^\d{1,18}$/.test(id) ? id : literal(id)))
+      .join(", ")}]`
+  );
+}

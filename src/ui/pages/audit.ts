@@ -1,0 +1,69 @@
+import { parameter } from "../../db/engine.ts";
+import { pathTo } from "../parts/links.ts";
+import { html } from "../parts/markup.ts";
+import { table } from "../parts/table.ts";
+import { grouped, moment } from "../parts/words.ts";
+import { ifGiven, rowsOf } from "../rows.ts";
+import { asked, type Page } from "./visit.ts";
+
+const MOST = 50;
+const BEFORE = parameter(3, "id");
+const WHERE = `where ${ifGiven(1, "policy")} and ${ifGiven(2, "by")} and (${BEFORE} is null or id < ${BEFORE})
+  order by id desc limit ${parameter(4, "int")}`;
+
+interface Row {
+  readonly id: string;
+  readonly at: Date;
+  readonly verb: string;
+  readonly policy: string | null;
+  readonly partition: string | null;
+  readonly gate: string | null;
+  readonly scopeKey: string | null;
+  readonly reason: string | null;
+  readonly by: string;
+  readonly matched: number;
+  readonly changed: number;
+}
+
+/** What operators did, the newest first. */
+export const audit: Page = async ({ looking, base, query }) => {
+  const [policy, by, given] = ["policy", "by", "before"].map((name) => asked(query, name));
+  const before = given && /^\d{1,18}$/.test(given) ? given : undefined;
+  const found = await rowsOf<Row>(looking, "audit", WHERE, [
+    policy ?? null,
+    by ?? null,
+    before ?? null,
+    MOST,
+  ]);
+  const next = found.length === MOST ? found.at(-1)?.id : undefined;
+  return {
+    title: "Audit",
+    body: html`<form method="get" action="${base}/audit">
+<label>Policy <input name="policy" value="${policy ?? ""}"></label>
+<label>By <input name="by" value="${by ?? ""}"></label>
+<button>Show</button>
+</form>
+${table(
+  "The newest first",
+  found,
+  [
+    { title: "At", cell: ({ at }) => moment(at) },
+    { title: "Verb", cell: ({ verb }) => verb },
+    {
+      title: "For",
+      cell: ({ policy: p, partition, gate, scopeKey }) =>
+        [p, partition, gate, scopeKey].filter((part) => part !== null).join(" / ") || "all",
+    },
+    {
+      title: "Changed",
+      isNumber: true,
+      cell: ({ matched, changed }) => `${grouped(changed)} of ${grouped(matched)}`,
+    },
+    { title: "By", cell: (row) => row.by },
+    { title: "Reason", cell: ({ reason }) => reason },
+  ],
+  "No operator has done anything yet.",
+)}
+${next ? html`<p><a href="${pathTo(base, "/audit", { policy, by, before: next })}" rel="next">Older</a></p>` : ""}`,
+  };
+};

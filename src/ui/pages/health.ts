@@ -1,0 +1,21 @@
+import { doctor } from "../../operate/doctor.ts";
+import { html } from "../parts/markup.ts";
+import type { Page } from "./visit.ts";
+
+/** What the doctor finds, and what mends it. */
+export const health: Page = async ({ acting }) => {
+  const findings = await doctor(acting);
+  return {
+    title: "Health",
+    body:
+      findings.length === 0
+        ? html`<p class="good"><span class="mark">✓</span> Nothing is wrong.</p>`
+        : html`${findings.map(
+            ({ id, severity, sentence, mend }) => html`<section>
+<h2>${id}</h2>
+<p><span class="mark ${severity === "info" ? "" : "bad"}">${severity}</span> ${sentence}</p>
+<pre>${mend}</pre>
+</section>`,
+          )}`,
+  };
+};

@@ -1,0 +1,47 @@
+import { explain } from "../../operate/explain.ts";
+import { actionLinks } from "../parts/action-links.ts";
+import { explanation } from "../parts/explanation.ts";
+import { partitionLink } from "../parts/links.ts";
+import { html, type Markup } from "../parts/markup.ts";
+import { moment } from "../parts/words.ts";
+import { asked, type Page } from "./visit.ts";
+
+/** One job: where it stands, and why it waits. */
+export const job: Page = async (visit) => {
+  const { looking, base, query, showPayloads } = visit;
+  const id = asked(query, "id");
+  if (id === undefined) return null;
+  const it = await explain(looking, { id });
+  if (it.state === "unknown") return null;
+  const facts: readonly (readonly [string, Markup | string | number | null | undefined])[] = [
+    ["task", it.taskIdentifier],
+    [
+      "partition",
+      it.policy && typeof it.partition === "string" ? partitionLink(base, it.policy, it.partition) : null,
+    ],
+    ["due", moment(it.runAt)],
+    ["priority", it.priority],
+    ["job key", it.jobKey],
+    ["queue", it.queueName],
+    ["attempts", it.attempts],
+    ["admitted", moment(it.admittedAt)],
+    ["started", moment(it.startedAt)],
+    ["worker", it.workerId],
+    ["error", it.error],
+  ];
+  const isStaged = it.state === "staged" || it.state === "parked";
+  const actions = actionLinks(
+    visit,
+    { ids: id },
+    it.state === "failed" ? ["retry"] : isStaged ? ["remove"] : [],
+  );
+  return {
+    title: `Job ${id}`,
+    body: html`${explanation(it, base, actions)}
+<h2>The job</h2>
+<dl class="facts">${facts
+      .filter(([, value]) => value !== null && value !== undefined)
+      .map(([term, value]) => html`<dt>${term}</dt><dd>${value as string}</dd>`)}</dl>
+${showPayloads && it.payload !== undefined ? html`<h2>Payload</h2><pre>${JSON.stringify(it.payload, null, 2)}</pre>` : ""}`,
+  };
+};

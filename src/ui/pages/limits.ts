@@ -1,0 +1,46 @@
+import { limits as limitsInForce, type Override } from "../../operate/limits.ts";
+import { stops } from "../../operate/stops.ts";
+import { pathTo, policyLink } from "../parts/links.ts";
+import { html } from "../parts/markup.ts";
+import { stopTable } from "../parts/stop-table.ts";
+import { table } from "../parts/table.ts";
+import { moment } from "../parts/words.ts";
+import type { Page } from "./visit.ts";
+
+/** Limits that operators set, in force and to come, and what they stopped. */
+export const limits: Page = async ({ looking, base, viewer }) => {
+  const found = await limitsInForce(looking);
+  return {
+    title: "Limits",
+    body: html`${table(
+      "Set instead of the policies' own, in force and to come",
+      found,
+      [
+        { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
+        { title: "Gate", cell: ({ gate }) => gate },
+        { title: "For", cell: reachOf },
+        { title: "Values", cell: ({ override }) => JSON.stringify(override) },
+        { title: "From", cell: ({ from }) => moment(from) },
+        { title: "Until", cell: ({ until }) => (until ? moment(until) : "it is cleared") },
+        { title: "By", cell: ({ by }) => by },
+        { title: "Reason", cell: ({ reason }) => reason },
+        {
+          title: "",
+          cell: ({ policy, gate, key, where }) =>
+            viewer.role === "operator" && where === null
+              ? html`<a href="${pathTo(base, "/act/clear-limit", { policy, gate, key })}">clear</a>`
+              : "",
+        },
+      ],
+      "No limit differs from what the policies say.",
+    )}
+<h2>Stopped by name</h2>
+${stopTable(await stops(looking), base)}`,
+  };
+};
+
+function reachOf({ key, where, seen }: Override): string {
+  if (where !== null) return `partitions with ${JSON.stringify(where)}`;
+  if (key === null) return "every key";
+  return seen === false ? `${key} (no job yet)` : key;
+}

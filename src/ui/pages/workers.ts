@@ -1,0 +1,35 @@
+import { table } from "../parts/table.ts";
+import { grouped, moment } from "../parts/words.ts";
+import { rowsOf } from "../rows.ts";
+import type { Page } from "./visit.ts";
+
+interface Row {
+  readonly poolId: string;
+  readonly host: string | null;
+  readonly pid: number | null;
+  readonly slots: number;
+  readonly tasks: readonly string[];
+  readonly alive: boolean;
+  readonly heartbeatAt: Date;
+}
+
+/** Worker pools that have this package. */
+export const workers: Page = async ({ looking }) => {
+  const found = await rowsOf<Row>(looking, "workers", "order by alive desc, host, pool_id");
+  return {
+    title: "Workers",
+    body: table(
+      "Worker pools with this package",
+      found,
+      [
+        { title: "Alive", cell: ({ alive }) => (alive ? "yes" : "no") },
+        { title: "Pool", cell: ({ poolId }) => poolId },
+        { title: "Host", cell: ({ host, pid }) => (host === null ? null : `${host}, process ${pid}`) },
+        { title: "Slots", isNumber: true, cell: ({ slots }) => grouped(slots) },
+        { title: "Heartbeat", cell: ({ heartbeatAt }) => moment(heartbeatAt) },
+        { title: "Tasks", cell: ({ tasks }) => tasks.join(", ") },
+      ],
+      "No worker pool is known: start a worker with the preset. Until one runs, nothing is admitted.",
+    ),
+  };
+};

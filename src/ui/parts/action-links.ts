@@ -1,0 +1,16 @@
+import type { ActionName } from "../pages/actions.ts";
+import type { Visit } from "../pages/visit.ts";
+import { pathTo } from "./links.ts";
+import { html, type Markup } from "./markup.ts";
+
+/** Links to the pages that ask before they change something. A viewer gets none. */
+export function actionLinks(
+  { base, viewer }: Visit,
+  target: Readonly<Record<string, string | undefined>>,
+  names: readonly ActionName[],
+): Markup {
+  if (viewer.role !== "operator") return html``;
+  return html`<ul class="actions">${names.map(
+    (name) => html`<li><a href="${pathTo(base, `/act/${name}`, target)}">${name}</a></li>`,
+  )}</ul>`;
+}

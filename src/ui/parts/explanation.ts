@@ -1,0 +1,89 @@
+import type { ExplainedGate, Explanation } from "../../operate/explain.ts";
+import { jobLink, partitionLink, policyLink } from "./links.ts";
+import { html, type Markup } from "./markup.ts";
+import { table } from "./table.ts";
+import { grouped, lasting, moment } from "./words.ts";
+
+/** Why something waits: the sentence, when it goes, what may be done, and what each gate says. */
+export function explanation(it: Explanation, base: string, actions: Markup): Markup {
+  return html`<p class="sentence">${it.sentence}</p>
+<dl class="facts">
+<dt>state</dt><dd>${it.state}${it.reason ? html`, <strong>${it.reason}</strong>` : ""}</dd>
+${it.policy ? html`<dt>policy</dt><dd>${policyLink(base, it.policy)}</dd>` : ""}
+<dt>expected to start</dt><dd>${expected(it)}</dd>
+${it.place ? html`<dt>before it</dt><dd>${before(it.place)}</dd>` : ""}
+<dt>as of</dt><dd>${moment(it.asOf)}</dd>
+</dl>
+${actions}
+${it.gates.length > 0 ? gates(it.gates, base, it.policy) : ""}`;
+}
+
+function expected({ estimate, noEstimate, asOf }: Explanation): string {
+  if (noEstimate) return `nobody can tell: ${noEstimate}`;
+  if (!estimate) return "–";
+  const ends = [estimate.from, estimate.until].map((at) =>
+    lasting(Math.max(at.getTime() - asOf.getTime(), 0) / 1000),
+  );
+  return `in ${[...new Set(ends)].join(" to ")}, by ${estimate.basis}`;
+}
+
+function before({ jobsBefore, partitionsBefore }: NonNullable<Explanation["place"]>): string {
+  const jobs = jobsBefore === null ? "it is not due" : `${grouped(jobsBefore)} jobs of its partition`;
+  return partitionsBefore === null ? jobs : `${jobs}, ${grouped(partitionsBefore)} partitions`;
+}
+
+function gates(found: readonly ExplainedGate[], base: string, policy: string | undefined): Markup {
+  return html`<h2>Gate by gate</h2>
+${table(
+  "From narrow to broad",
+  found,
+  [
+    {
+      title: "Room",
+      cell: ({ lacks }) =>
+        lacks ? html`<span class="bad">✕ none</span>` : html`<span class="good">✓ yes</span>`,
+    },
+    { title: "Gate", cell: ({ gate, key }) => (key === null ? gate : `${gate} of ${key}`) },
+    { title: "Left", cell: left },
+    { title: "Limit", cell: limitOf },
+    { title: "Set by", cell: setBy },
+    { title: "Next", cell: ({ nextAt }) => moment(nextAt) },
+  ],
+  "It has no gate.",
+)}
+${found
+  .filter(({ holders }) => holders.length > 0)
+  .map(
+    ({ gate, holders }) => html`<h2>Who occupies ${gate}</h2>
+${table(
+  "Those that have occupied a slot for longest",
+  holders,
+  [
+    { title: "Job", cell: ({ jobId }) => jobLink(base, jobId) },
+    {
+      title: "Partition",
+      cell: ({ partition }) => (policy ? partitionLink(base, policy, partition) : partition),
+    },
+    { title: "Admitted", cell: ({ admittedAt }) => moment(admittedAt) },
+    { title: "Started", cell: ({ startedAt }) => moment(startedAt) },
+    { title: "Worker", cell: ({ workerId }) => workerId },
+  ],
+  "",
+)}`,
+  )}`;
+}
+
+function left({ free, limit }: ExplainedGate): string {
+  if (free === null) return "no bound";
+  return "max" in limit ? `${grouped(free)} slots` : `${grouped(free)} tokens`;
+}
+
+function limitOf({ limit }: ExplainedGate): string {
+  if ("max" in limit) return limit.max === null ? "no bound" : `${grouped(limit.max)} at once`;
+  return `${grouped(limit.rate)} per ${lasting(limit.per)}, ${grouped(limit.capacity)} at most`;
+}
+
+function setBy({ source, setBy: by }: ExplainedGate): Markup | string {
+  if (!by) return source;
+  return html`${by.by}${by.reason ? ` (${by.reason})` : ""}${by.until ? html` until ${moment(by.until)}` : ""}`;
+}

@@ -1,0 +1,64 @@
+import type { Viewer } from "../create-ui.ts";
+import { html, type Markup } from "./markup.ts";
+
+const PLACES = [
+  ["/", "Overview"],
+  ["/policies", "Policies"],
+  ["/partitions", "Partitions"],
+  ["/jobs", "Jobs"],
+  ["/limits", "Limits"],
+  ["/workers", "Workers"],
+  ["/audit", "Audit"],
+  ["/health", "Health"],
+] as const;
+
+export interface Laid {
+  readonly base: string;
+  readonly viewer: Viewer | undefined;
+  readonly path: string;
+  readonly title: string;
+  readonly body: Markup;
+}
+
+/** The frame of every page. */
+export function layout({ base, viewer, path, title, body }: Laid): Markup {
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>${title} – dispatch policies</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="${base}/assets/style.css">
+<script type="module" src="${base}/assets/live.js"></script>
+</head>
+<body>
+<a class="skip" href="#main">To the content</a>
+<header>
+<nav aria-label="Pages"><ul>${PLACES.map(
+    ([to, name]) =>
+      html`<li><a href="${base}${to}"${isAt(path, to) ? html` aria-current="page"` : ""}>${name}</a></li>`,
+  )}</ul></nav>
+<p class="who">${viewer ? html`${viewer.name}, ${viewer.role}` : ""}</p>
+<p class="live" data-live hidden><label>Refresh <select><option value="0">off</option><option value="2">2 s</option><option value="5">5 s</option><option value="10">10 s</option></select></label></p>
+</header>
+<main id="main" tabindex="-1">
+<h1>${title}</h1>
+${body}
+</main>
+<footer>Times are UTC.</footer>
+</body>
+</html>
+`;
+}
+
+/** A policy is among the policies, and so on. */
+function isAt(path: string, to: string): boolean {
+  const parent: Readonly<Record<string, string>> = {
+    "/policy": "/policies",
+    "/partition": "/partitions",
+    "/job": "/jobs",
+  };
+  return (parent[path] ?? path) === to;
+}

@@ -1,0 +1,25 @@
+import { html, type Markup } from "./markup.ts";
+
+export interface Column<Row> {
+  readonly title: string;
+  readonly isNumber?: boolean;
+  readonly cell: (row: Row) => Markup | string | number | null;
+}
+
+/** A table, or what to do where there is nothing to show. */
+export function table<Row>(
+  caption: string,
+  rows: readonly Row[],
+  columns: readonly Column<Row>[],
+  empty: Markup | string,
+): Markup {
+  if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
+  return html`<div class="wide"><table>
+    <caption>${caption}</caption>
+    <thead><tr>${columns.map(({ title, isNumber }) => html`<th scope="col" class="${isNumber ? "number" : ""}">${title}</th>`)}</tr></thead>
+    <tbody>${rows.map(
+      (row) =>
+        html`<tr>${columns.map(({ cell, isNumber }) => html`<td class="${isNumber ? "number" : ""}">${cell(row) ?? "–"}</td>`)}</tr>`,
+    )}</tbody>
+  </table></div>`;
+}

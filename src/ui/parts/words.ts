@@ -1,0 +1,34 @@
+import { html, type Markup } from "./markup.ts";
+
+const UNITS = [
+  ["d", 86_400],
+  ["h", 3600],
+  ["min", 60],
+  ["s", 1],
+] as const;
+
+/** A length of time by its two largest units: "3 h 5 min". Less than a second: "0.25 s". */
+export function lasting(seconds: number): string {
+  if (seconds < 10) return `${Number(seconds.toPrecision(2))} s`;
+  const [first, at] = UNITS.map(([unit, size], n) => [[unit, size], n] as const).find(
+    ([[, size]]) => seconds >= size,
+  ) ?? [UNITS[3], 3];
+  const [unit, size] = first;
+  const rest = UNITS[at + 1];
+  const left = rest ? Math.floor((seconds % size) / rest[1]) : 0;
+  return `${Math.floor(seconds / size)} ${unit}${rest && left > 0 ? ` ${left} ${rest[0]}` : ""}`;
+}
+
+/** A number with its thousands apart, or a dash. */
+export function grouped(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "–";
+  return value.toLocaleString("en-US", { maximumFractionDigits: 2 });
+}
+
+/** A moment, to the second in UTC, for people and for machines; a dash for none. */
+export function moment(at: Date | null | undefined): Markup {
+  if (!at) return html`–`;
+  if (!Number.isFinite(at.getTime())) return html`never`;
+  const iso = at.toISOString();
+  return html`<time datetime="${iso}">${iso.slice(0, 10)} ${iso.slice(11, 19)}</time>`;
+}

@@ -1,0 +1,131 @@
+// The pages as text: what they say is what the database has, and a key cannot become markup.
+import test from "ava";
+import { world } from "./world.ts";
+
+const PATHS = [
+  ...["/", "/policies", "/policy?policy=fetch_endpoint", "/partitions", "/jobs", "/limits", "/workers"],
+  ...[
+    "/audit",
+    "/health",
+    "/partition?policy=fetch_endpoint&partition=ep1",
+    "/act/set-limit?policy=send_mail",
+  ],
+  ...["/act/remove?policy=fetch_endpoint&partition=ep3", "/act/admit?policy=send_mail"],
+];
+
+test("every page answers, with no script or style of its own, and says so in its headers", async (t) => {
+  const { get, first } = await world(t);
+  for (const path of [...PATHS, `/job?id=${first}`]) {
+    const answer = await get(path);
+    t.is(answer.status, 200, path);
+    const text = await answer.text();
+    t.notRegex(text, /<script(?![^>]* src=)|<style| style=| on[a-z]+=/, path);
+    t.is(text.match(/<h1>/g)?.length, 1, path);
+    const policy = answer.headers.get("content-security-policy") ?? "";
+    for (const part of [
+      "default-src 'none'",
+      "script-src 'self'",
+      "style-src 'self'",
+      "frame-ancestors 'none'",
+    ])
+      t.true(policy.includes(part), path);
+  }
+});
+
+test("numbers on the pages are those of the database", async (t) => {
+  const { text, pool } = await world(t);
+  const { rows } = await pool.query("select policy, staged, in_flight from dispatch_policy.policies");
+  const page = await text("/policies");
+  t.is(rows.length, 3);
+  for (const { policy, staged, in_flight } of rows) {
+    const row = page.split("<tr>").find((one) => one.includes(`>${policy}</a>`)) ?? "";
+    const numbers = [...row.matchAll(/class="number">([^<]*)</g)].map(([, number]) => number);
+    t.deepEqual(numbers.slice(1, 3), [String(staged), String(in_flight)], policy);
+  }
+  const partition = await text("/partition?policy=fetch_endpoint&partition=ep1");
+  const explained = await pool.query(
+    "select dispatch_policy.explain(policy => 'fetch_endpoint', partition => 'ep1') ->> 'reason' as reason",
+  );
+  t.true(partition.includes(`<strong>${explained.rows[0].reason}</strong>`));
+  t.regex(partition, /account of acme/);
+});
+
+const HOSTILE = `"><script>alert('x')</script>&amp;`;
+
+test("keys, reasons and what was searched for are text, never markup", async (t) => {
+  const { text, utils, send } = await world(t);
+  await utils.addJob("make_report", { tenant: HOSTILE });
+  await utils.pause({ policy: "make_report", partition: HOSTILE, reason: HOSTILE, by: HOSTILE });
+  await utils.tick();
+  const key = encodeURIComponent(HOSTILE);
+  const pages = [
+    ...["/", "/partitions", "/jobs", "/limits", "/audit", `/partitions?search=${key}&policy=${key}`],
+    ...[`/partition?policy=make_report&partition=${key}`, `/act/hold?policy=make_report&partition=${key}`],
+    `/policy?policy=${key}`,
+  ];
+  for (const path of pages) t.notRegex(await text(path), /<script>|alert\('x'\)/, path);
+  t.true((await text(`/partition?policy=make_report&partition=${key}`)).includes("&lt;script&gt;"));
+  const done = await send("/act/pause", { policy: "make_report", partition: HOSTILE, reason: HOSTILE });
+  t.notRegex(await done.text(), /<script>/);
+});
+
+test("what is not there is a 404, and a wrong argument a 400 that says what is wrong", async (t) => {
+  const { get, send } = await world(t);
+  for (const path of [
+    "/nothing",
+    "/partition?policy=fetch_endpoint&partition=ep99",
+    "/job?id=77",
+    "/act/drop",
+  ])
+    t.is((await get(path)).status, 404, path);
+  for (const [path, says] of [
+    ["/policy?policy=nobody", /nobody/],
+    ["/job?id=seven", /seven/],
+  ] as const) {
+    const answer = await get(path);
+    t.is(answer.status, 400, path);
+    t.regex(await answer.text(), says);
+  }
+  const answer = await send("/act/pause", { policy: "fetch_endpoint", for: "soon", reason: "r" });
+  t.is(answer.status, 400);
+  t.regex(await answer.text(), /expected a duration, .*got &quot;soon&quot;/);
+});
+
+test("a page that has not changed is not sent again", async (t) => {
+  const { get } = await world(t);
+  const tag = (await get("/limits")).headers.get("etag") ?? "";
+  t.regex(tag, /^".+"$/);
+  const again = await get("/limits", { "if-none-match": tag });
+  t.is(again.status, 304);
+  t.is(await again.text(), "");
+});
+
+test("pages of a long list follow one another without a gap", async (t) => {
+  const { text, utils, pool } = await world(t);
+  await utils.addJobs(
+    Array.from({ length: 120 }, (_, n) => ({ identifier: "make_report", payload: { tenant: `t${n}` } })),
+  );
+  await utils.tick();
+  const seen: string[] = [];
+  for (let path: string | undefined = "/partitions?policy=make_report"; path !== undefined; ) {
+    const page: string = await text(path);
+    seen.push(...[...page.matchAll(/partition=(t\d+)"/g)].map(([, key]) => key!));
+    path = /href="([^"]*)" rel="next"/.exec(page)?.[1]?.replaceAll("&amp;", "&");
+  }
+  const { rows } = await pool.query(
+    "select partition from dispatch_policy.partitions where policy = 'make_report'",
+  );
+  t.deepEqual(seen.toSorted(), rows.map(({ partition }) => partition).toSorted());
+});
+
+test("payloads are shown only where they are allowed", async (t) => {
+  const hidden = await world(t);
+  const shown = await world(t, { showPayloads: true });
+  for (const [it, isShown] of [
+    [hidden, false],
+    [shown, true],
+  ] as const) {
+    const { id } = await it.utils.addJob("make_report", { tenant: "acme", card: "4242" });
+    t.is((await it.text(`/job?id=${id}`)).includes("4242"), isShown);
+  }
+});

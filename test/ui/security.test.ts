@@ -1,0 +1,150 @@
+// Who may see the pages, who may change something, and from where.
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import test from "ava";
+import { ArgumentError } from "../../src/index.ts";
+import { createUi, toNodeHandler, type UiOptions } from "../../src/ui/ui.ts";
+import { quietPool, testDatabase } from "../helpers/database.ts";
+import { HERE, world } from "./world.ts";
+
+const PAUSE = { policy: "fetch_endpoint", partition: "ep1", reason: "deploy", for: "10 minutes" };
+
+test("without authorize nothing is mounted, and a wrong option is named", (t) => {
+  const pool = { connect: () => {} } as never;
+  const authorize = () => null;
+  for (const [options, message] of [
+    [{ pool }, /authorize is missing/],
+    [{ authorize }, /createUi: pool is missing: it must be a pool of pg/],
+    [{ pool, authorize, basePath: "jobs" }, /basePath must be a path that begins with "\/".*got "jobs"/],
+    [
+      { pool, authorize, publicOrigins: ["https://a.example/x"] },
+      /publicOrigins must be an array of origins/,
+    ],
+    [{ pool, authorize, autorize: 1 }, /"autorize"/],
+  ] as [UiOptions, RegExp][])
+    t.throws(() => createUi(options), { instanceOf: ArgumentError, message });
+});
+
+test("who is not let in sees nothing; a redirect to a sign-in is sent", async (t) => {
+  const out = await world(t, { authorize: () => null });
+  for (const path of ["/", "/assets/style.css", "/nothing"]) t.is((await out.get(path)).status, 401, path);
+  t.is((await out.send("/act/pause", PAUSE)).status, 401);
+  const away = await world(t, { authorize: () => Response.redirect("https://sign.in/") });
+  t.is((await away.get("/")).headers.get("location"), "https://sign.in/");
+});
+
+test("a viewer changes nothing, by any verb", async (t) => {
+  const it = await world(t, { viewer: { name: "eve", role: "viewer" } });
+  const before = await it.audit();
+  for (const verb of ["pause", "resume", "hold", "admit", "retry", "remove", "set-limit", "clear-limit"]) {
+    t.is(
+      (await it.send(`/act/${verb}`, { ...PAUSE, gate: "account", max: "1", count: "1" })).status,
+      403,
+      verb,
+    );
+    t.regex(await it.text(`/act/${verb}?policy=fetch_endpoint`), /A viewer changes nothing/);
+  }
+  t.deepEqual(await it.audit(), before);
+  t.notRegex(await it.text("/partition?policy=fetch_endpoint&partition=ep1"), /\/act\//);
+});
+
+test("a form of another site changes nothing", async (t) => {
+  const it = await world(t, { publicOrigins: ["https://admin.public.example"] });
+  const before = await it.audit();
+  for (const headers of [
+    { "sec-fetch-site": "cross-site" },
+    { "sec-fetch-site": "same-site" },
+    { "sec-fetch-site": "none" },
+    { origin: "https://evil.example" },
+    { origin: "null" },
+    {},
+  ] as Record<string, string>[])
+    t.is((await it.send("/act/pause", PAUSE, { host: "admin.example.org", ...headers })).status, 403);
+  t.deepEqual(await it.audit(), before);
+  for (const origin of [HERE, "https://admin.public.example"])
+    t.is((await it.send("/act/pause", PAUSE, { host: "admin.example.org", origin })).status, 200, origin);
+});
+
+test("what is done is in the audit under the name of whoever signed in, and has a reason", async (t) => {
+  const it = await world(t);
+  const before = (await it.audit()).length;
+  const without = await it.send("/act/pause", { ...PAUSE, reason: " " });
+  t.regex(await without.text(), /Say why/);
+  t.is((await it.audit()).length, before);
+  const done = await it.send("/act/pause", { ...PAUSE, by: "somebody else" });
+  const text = await done.text();
+  t.regex(text, /1 of 1 changed/);
+  t.deepEqual((await it.audit()).at(-1), {
+    ...{ verb: "pause", policy: "fetch_endpoint", partition: "ep1", by: "ana", reason: "deploy" },
+  });
+  t.regex(text, /Undo: resume/);
+  const sql = /<pre>(select .*?)<\/pre>/.exec(text)?.[1] ?? "";
+  const { rows } = await it.pool.query(sql.replaceAll("&#39;", "'").replaceAll("&gt;", ">"));
+  t.like(rows[0], { matched: 1 });
+});
+
+test("an empty key is a key: the action does not widen to the policy", async (t) => {
+  const it = await world(t);
+  await it.utils.addJob("make_report", { tenant: "" });
+  await it.utils.tick();
+  t.regex(await it.text("/act/pause?policy=make_report&partition="), /name="partition" value=""/);
+  await it.send("/act/pause", { policy: "make_report", partition: "", reason: "r" });
+  t.deepEqual((await it.audit()).at(-1)?.partition, "");
+  const { rows } = await it.pool.query(
+    "select paused from dispatch_policy.policies where policy = 'make_report'",
+  );
+  t.false(rows[0].paused);
+});
+
+test("each verb's page does what its command does", async (t) => {
+  const it = await world(t);
+  const says = async (verb: string, form: Record<string, string>) =>
+    (await it.send(`/act/${verb}`, { policy: "fetch_endpoint", reason: "r", ...form })).text();
+  t.regex(await says("resume", { partition: "ep3" }), /1 of 1 changed/);
+  t.regex(await says("hold", { partition: "ep3", for: "1 hour" }), /1 of 1 changed/);
+  t.regex(
+    await says("set-limit", { gate: "account", key: "acme", max: "7", for: "1 hour" }),
+    /1 of 1 changed/,
+  );
+  t.like((await it.utils.limits())[0], { key: "acme", override: { max: 7 }, by: "ana" });
+  t.regex(await says("clear-limit", { gate: "account", key: "acme" }), /1 of 1 changed/);
+  t.deepEqual(await it.utils.limits(), []);
+  t.regex(await says("admit", { partition: "ep1", count: "1" }), /1 of /);
+  t.regex(await it.text("/act/remove?policy=fetch_endpoint&partition=ep3"), /<strong>6<\/strong> jobs match/);
+  t.regex(await says("remove", { partition: "ep3" }), /6 of 6 changed/);
+});
+
+test("below a path, through Node's http server, with a body that the host has parsed", async (t) => {
+  const { url } = await testDatabase(t);
+  const it = await world(t, { basePath: "/admin/jobs" });
+  const pool = quietPool(url);
+  t.teardown(() => pool.end());
+  const handler = toNodeHandler(it.ui);
+  const server = http.createServer(async (request, response) => {
+    const parsed = request as typeof request & { originalUrl?: string; body?: unknown };
+    parsed.originalUrl = request.url ?? "/";
+    if (request.method === "POST") {
+      let text = "";
+      for await (const part of request) text += part;
+      parsed.body = Object.fromEntries(new URLSearchParams(text));
+    }
+    request.url = (request.url ?? "/").replace("/admin/jobs", "") || "/"; // as Express does
+    await handler(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.teardown(() => server.close());
+  const here = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const page = await fetch(`${here}/admin/jobs/policies`);
+  t.is(page.status, 200);
+  const text = await page.text();
+  for (const [, href] of text.matchAll(/(?:href|src)="([^"#]+)"/g))
+    t.regex(href!, /^(\/admin\/jobs\/|data:)/);
+  t.is((await fetch(`${here}/admin/jobs/assets/live.js`)).status, 200);
+  t.is((await fetch(`${here}/admin/jobs`)).status, 200);
+  const sent = await fetch(`${here}/admin/jobs/act/pause`, {
+    method: "POST",
+    body: new URLSearchParams(PAUSE),
+    headers: { "sec-fetch-site": "same-origin" },
+  });
+  t.regex(await sent.text(), /1 of 1 changed/);
+});

@@ -1,0 +1,30 @@
+// The pages over a database at three in the morning.
+import type { ExecutionContext } from "ava";
+import { createUi, type UiOptions, type Viewer } from "../../src/ui/ui.ts";
+import { world as database } from "../cli/world.ts";
+
+export const HERE = "http://admin.example.org";
+
+export async function world(t: ExecutionContext, options: Partial<UiOptions> & { viewer?: Viewer } = {}) {
+  const it = await database(t);
+  const { viewer = { name: "ana", role: "operator" }, ...rest } = options;
+  const ui = createUi({ pool: it.pool, authorize: () => viewer, ...rest });
+  return {
+    ...it,
+    ui,
+    get: (path: string, headers: Record<string, string> = {}) => ui(new Request(HERE + path, { headers })),
+    text: async (path: string) => (await ui(new Request(HERE + path))).text(),
+    /** Sends a form, as a browser does from a page of the same origin. */
+    send: (
+      path: string,
+      form: Record<string, string>,
+      headers: Record<string, string> = { "sec-fetch-site": "same-origin" },
+    ) => ui(new Request(HERE + path, { method: "POST", body: new URLSearchParams(form), headers })),
+    audit: async () =>
+      (
+        await it.pool.query(
+          "select verb, policy, partition, by, reason from dispatch_policy.audit order by id",
+        )
+      ).rows,
+  };
+}
