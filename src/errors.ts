@@ -125,6 +125,39 @@ export class UnwrappedTaskError extends DispatchPolicyError {
 }
 
 /**
+ * A job ran for longer than its policy's `runTimeout`. Code `run_timeout`. It is the reason of `helpers.abortSignal`, and
+ * the attempt fails with it, so the job is retried as after any other failure. `cause` is what the task threw, if it threw
+ * something else.
+ *
+ * @example
+ * definePolicy("fetch", {
+ *   partitionBy: "host",
+ *   runTimeout: "30 seconds",
+ *   backoff: (error) => (error instanceof RunTimeoutError ? "10 minutes" : "30 seconds"),
+ * });
+ */
+export class RunTimeoutError extends DispatchPolicyError {
+  override readonly name = "RunTimeoutError";
+  readonly jobId: string;
+  /** The policy's `runTimeout`, in milliseconds. */
+  readonly timeoutMs: number;
+
+  constructor(
+    job: { readonly id: unknown; readonly task_identifier: string },
+    timeoutMs: number,
+    options?: ErrorOptions,
+  ) {
+    super(
+      "run_timeout",
+      `job ${job.id} of task "${job.task_identifier}" ran for longer than its runTimeout of ${timeoutMs / 1000} s`,
+      options,
+    );
+    this.jobId = String(job.id);
+    this.timeoutMs = timeoutMs;
+  }
+}
+
+/**
  * The connected role lacks a right. Code `missing_grant`. The first statement that needs the right throws it, with
  * PostgreSQL's error as its cause.
  *

@@ -56,6 +56,8 @@ export type PolicyEventMap = {
   "dispatchPolicy:release": { jobs: number; durationMs: number };
   /** A job is not retried, because its back-off is `false`. */
   "dispatchPolicy:giveUp": { policy: string; jobId: string; attempt: number };
+  /** A run lasted longer than its policy's `runTimeout`, and was told to end. */
+  "dispatchPolicy:runTimeout": { policy: string; jobId: string; attempt: number; timeoutMs: number };
   /** This process began (or ceased) to lead a shard. */
   "dispatchPolicy:leader": { policy: string; shard: string; leads: boolean };
   /** Jobs ended in workers without this package, and their slots were given back. */

@@ -15,7 +15,7 @@ import {
   text,
   wholeNumber,
 } from "../checks/options.ts";
-import { type Duration, durationSeconds } from "../duration.ts";
+import { type Duration, durationMs, durationSeconds } from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
 import { type Gate, gateFactories } from "../gates/index.ts";
 import { type Ahead, readAhead } from "./ahead.ts";
@@ -48,6 +48,8 @@ export interface Declaration {
   readonly breaker: Breaker | undefined;
   readonly giveBackAttempt: boolean;
   readonly slotTimeoutSeconds: number | null;
+  /** Null: none. */
+  readonly runTimeoutMs: number | null;
   readonly maxPending: MaxPending | undefined;
   readonly whenBusy: "wait" | "skip";
 }
@@ -89,6 +91,7 @@ const OPTIONS = [
   "breaker",
   "giveBackAttempt",
   "slotTimeout",
+  "runTimeout",
   "maxPending",
   "whenBusy",
   "version",
@@ -127,6 +130,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     breaker: readBreaker(options.breaker),
     giveBackAttempt: readGiveBackAttempt(options),
     slotTimeoutSeconds: readSlotTimeout(options.slotTimeout),
+    runTimeoutMs: readRunTimeout(options),
     maxPending: readMaxPending(options.maxPending),
     whenBusy: readWhenBusy(options.whenBusy, gates),
   } as Declaration);
@@ -238,6 +242,22 @@ function readSlotTimeout(slotTimeout: unknown): number | null {
   if (slotTimeout === undefined) return null;
   check("slotTimeout", slotTimeout, positiveDuration);
   return durationSeconds(slotTimeout as Duration);
+}
+
+/** Node's timers fire at once if their time is longer. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+function readRunTimeout({ runTimeout, slotTimeout }: Record<string, unknown>): number | null {
+  if (runTimeout === undefined) return null;
+  check("runTimeout", runTimeout, positiveDuration);
+  const ms = durationMs(runTimeout as Duration);
+  if (ms > LONGEST_TIMER_MS)
+    throw new ArgumentError(`runTimeout must be 24 days or less, got ${show(runTimeout)}`);
+  if (slotTimeout !== undefined && ms >= durationMs(slotTimeout as Duration))
+    throw new ArgumentError(
+      `runTimeout must be shorter than slotTimeout (${show(slotTimeout)}), got ${show(runTimeout)}: the slot would be given back first`,
+    );
+  return ms;
 }
 
 function readGates(option: unknown): readonly Gate[] {

@@ -260,6 +260,20 @@ export interface PolicyOptions<Id, S, C> {
    */
   slotTimeout?: Duration | undefined;
   /**
+   * For tasks that heed `helpers.abortSignal`: a run that lasts longer is told to end, and its attempt fails with a
+   * `RunTimeoutError`. The job is retried as after any other failure. Longer than 0, shorter than `slotTimeout`, and 24
+   * days at most.
+   *
+   * The signal aborts for this run alone. Nobody can end a promise, so a task that ignores its signal goes on. Its attempt
+   * fails when it settles, also if it returns, and its slot stays occupied until then. Only a `RetryAfter` that it throws
+   * counts in place of the `RunTimeoutError`. After 10 seconds the worker warns. `slotTimeout` is the backstop: it gives
+   * the slot back, and ends nothing. In a batch each part that settles after the time has failed.
+   *
+   * It counts from the call of the task, by the clock of the worker's process, and costs a timer a run.
+   * @default none: a run lasts as long as its task
+   */
+  runTimeout?: Duration | undefined;
+  /**
    * `false`: jobs are added past the policy, and ticks admit its staged jobs past the gates. Operators can change it
    * while the system runs: `utils.disable`, in SQL `switch_policy`.
    * @default true

@@ -2,7 +2,7 @@ import type { Job, JobHelpers, Task, TaskList } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { ArgumentError } from "../errors.ts";
-import type { EventSink } from "../events.ts";
+import { type EventSink, emit } from "../events.ts";
 import { ours } from "../log.ts";
 import { hold } from "../operate/hold.ts";
 import { take } from "../operate/take.ts";
@@ -18,6 +18,7 @@ import { timeOf } from "../timestamp.ts";
 import { admittedPartition } from "./admitted-partition.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
 import { RetryAfter } from "./retry-after.ts";
+import { type Watch, watchRun } from "./run-timeout.ts";
 import type { RunningJob } from "./running-jobs.ts";
 import { traceRun } from "./trace-run.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
@@ -115,9 +116,8 @@ async function runGoverned(
   const running = slot && { policy, ...slot, lagMs, startedAt: performance.now() };
   if (running) observer.started(job, running);
   if (start.runs) helpers.dispatchPolicy = own;
-  const outcome = start.runs
-    ? await traceRun({ job, own, partition, lagMs }, () => runTask(task, payload, helpers, own))
-    : { result: undefined };
+  const run = () => watchOf(policy, helpers, observer)(() => runTask(task, payload, helpers, own));
+  const outcome = start.runs ? await traceRun({ job, own, partition, lagMs }, run) : { result: undefined };
   if (running && observer.returned) await observer.returned(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
   return outcome.result;
@@ -177,6 +177,21 @@ async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer:
   if (ticketOf(job) === null && verdict !== "ungoverned") observer.unadmitted(job, policy, helpers);
   const runs = verdict === "admitted" || verdict === "ungoverned";
   return { runs, ownsSlot: verdict === "admitted", byTick: false, stagedId, admission, partition };
+}
+
+/** How a run of a policy with a `runTimeout` is watched. Others are not, and cost nothing. */
+function watchOf(policy: AnyPolicy, helpers: JobHelpers, { events }: Observer): Watch {
+  const timeoutMs = policy["~policy"].declaration.runTimeoutMs;
+  if (timeoutMs === null) return (run) => run();
+  const { job } = helpers;
+  return watchRun(helpers, timeoutMs, () =>
+    emit(events, "dispatchPolicy:runTimeout", {
+      policy: policy.identifier,
+      jobId: String(job.id),
+      attempt: job.attempts,
+      timeoutMs,
+    }),
+  );
 }
 
 async function runTask(

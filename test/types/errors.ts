@@ -59,6 +59,9 @@ definePolicy("e18", { payload,
   // @ts-expect-error
   gates: ({ throttle }) => [throttle({ rate: (ctx) => ctx.rate, per: "1 minute" })],
   context: (p) => ({ e: p.endpointId, rate: p.rate }), partitionBy: "endpointId" });
+definePolicy("e19", { payload, partitionBy: "endpointId",
+  // @ts-expect-error not a duration
+  runTimeout: "30 secnds" });
 
 // constant gates in an array beside functions of the context: fine
 definePolicy("ok", { payload, context: (p) => ({ e: p.endpointId, rate: p.rate }), partitionBy: (ctx) => ctx.e,

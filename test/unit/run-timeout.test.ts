@@ -1,0 +1,70 @@
+// The warning about a run that ignores its signal. The timers are Node's mocks, because it comes after 10 seconds.
+import { mock } from "node:test";
+import test from "ava";
+import { type JobHelpers, Logger } from "graphile-worker";
+import { RunTimeoutError } from "../../src/index.ts";
+import { watchRun } from "../../src/run/run-timeout.ts";
+
+function helpersOf(lines: string[]) {
+  const pool = new AbortController();
+  const logger = new Logger(() => (_level, message) => void lines.push(message));
+  const job = { id: "1", task_identifier: "work" };
+  return { pool, helpers: { job, logger, abortSignal: pool.signal } as unknown as JobHelpers };
+}
+
+test.serial("a run that goes on is warned about once, and one that ended is not", async (t) => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  t.teardown(() => mock.timers.reset());
+  const lines: string[] = [];
+  for (const ignores of [true, false]) {
+    const { helpers } = helpersOf(lines);
+    const watch = watchRun(helpers, 1000, () => {});
+    let end = () => {};
+    const ended = watch(async () => {
+      await new Promise<void>((resolve) => {
+        end = resolve;
+      });
+      return { result: undefined };
+    });
+    mock.timers.tick(1000);
+    t.true(helpers.abortSignal.reason instanceof RunTimeoutError);
+    if (ignores) mock.timers.tick(10_000);
+    end();
+    t.like(await ended, { error: { code: "run_timeout" } });
+    mock.timers.tick(100_000);
+  }
+  t.deepEqual(lines, [
+    'job 1 of task "work" ran for longer than its runTimeout of 1 s, was told to end 10 s ago, and goes on. It keeps its ' +
+      'slot until it ends. Let the task "work" heed helpers.abortSignal',
+  ]);
+});
+
+test.serial("a run that ended in time leaves no timer, and no listener at the pool's signal", async (t) => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  t.teardown(() => mock.timers.reset());
+  const { pool, helpers } = helpersOf([]);
+  const watch = watchRun(helpers, 1000, () => t.fail());
+  t.deepEqual(await watch(async () => ({ result: undefined })), { result: undefined });
+  mock.timers.tick(10_000);
+  pool.abort();
+  t.false(helpers.abortSignal.aborted);
+});
+
+test.serial("a pool that has shut down already aborts the run's signal", (t) => {
+  const { pool, helpers } = helpersOf([]);
+  pool.abort();
+  watchRun(helpers, 1000, () => {});
+  t.is(helpers.abortSignal.reason, pool.signal.reason);
+});
+
+test.serial("a list that is no batch's result has failed after the time, as any other result", async (t) => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  t.teardown(() => mock.timers.reset());
+  const { helpers } = helpersOf([]);
+  const watch = watchRun(helpers, 1000, () => {});
+  const ended = await watch(async () => {
+    mock.timers.tick(1000);
+    return { result: [1, 2] };
+  });
+  t.like(ended, { error: { code: "run_timeout" } });
+});
