@@ -93,6 +93,15 @@ export type PolicyEventMap = {
   };
   /** A policy was switched on or off by an operator. */
   "dispatchPolicy:switch": Act & { policy: string; enabled: boolean };
+  /** Staged jobs of a partition were moved, by one step of the verb `move`. */
+  "dispatchPolicy:move": Act & {
+    policy: string;
+    partition: string;
+    /** The policy that got them. Null: the call named none. */
+    toPolicy: string | null;
+    /** The partition that got them. Null: the policy works it out. */
+    toPartition: string | null;
+  };
   /** Staged jobs were removed by an operator. */
   "dispatchPolicy:remove": Act & Aim;
   /** Jobs that had failed for good were brought back, by one step of the verb `retry`. */

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { show } from "../checks/options.ts";
 import { isBusy } from "../db/outage.ts";
 import { ArgumentError } from "../errors.ts";
-import { call, type OperateContext } from "./call.ts";
+import { actOf, call, type OperateContext, told } from "./call.ts";
 import { IDLE_PAUSE_MS, IDLE_STEPS } from "./steps.ts";
 import { type Changed, checkVerb, type PartitionTarget, type Why } from "./targets.ts";
 
@@ -42,6 +42,11 @@ export async function move(context: OperateContext, options: MoveOptions): Promi
       if (!isBusy(error) || idle++ === IDLE_STEPS) throw error;
       return null;
     });
+    if (step !== null)
+      told(context, "dispatchPolicy:move", {
+        ...{ policy, partition, toPolicy: toPolicy ?? null, toPartition: toPartition ?? null },
+        ...actOf(step, options),
+      });
     if (step?.changed === 0) break; // the others are locked, or gone
     changed += step?.changed ?? 0;
     if (step === null) await delay(IDLE_PAUSE_MS);

@@ -119,7 +119,7 @@ export interface Operate {
    *
    * The way back is to move them again, with their `ids` if the other partition had jobs of its own.
    *
-   * It works in steps of 500 jobs, each a transaction. If one fails, the jobs of earlier steps have moved. `matched` counts
+   * It works in steps of 500 jobs, each a transaction and a `dispatchPolicy:move`. If one fails, the jobs of earlier steps have moved. `matched` counts
    * the jobs that waited, `changed` those that moved. With `dryRun` nothing changes.
    *
    * @throws {ArgumentError} unless `toPartition` or `toPolicy` is another one, or if a job's task is not of `toPolicy`

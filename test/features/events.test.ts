@@ -118,6 +118,12 @@ test("utils tell of each verb that changes something, as the audit does", async 
     ["admit", { policy: "work", shard: null, count: 1 }],
     ["releaseSlots", { jobId: id, ...one }],
   ]);
+  const move = { ...a, toPartition: "b" };
+  await utils.move({ ...move, dryRun: true });
+  await utils.move({ ...move, ids: [id], ...why });
+  t.deepEqual(news(), [["move", { ...move, toPolicy: null, ...one }]]);
+  for await (const _ of utils.export({ ids: [id] }));
+  t.deepEqual(news(), [], "an export changes nothing");
   await utils.remove({ ...a, dryRun: true });
   await utils.remove({ ids: [id], ...why });
   await utils.retry({ policy: "work" });

@@ -205,6 +205,23 @@ test("to another policy: it works the partition out, or the operator names it", 
   t.is(await it.wrongCounters(), 0);
 });
 
+test("a moved job keeps its trace, whether or not the partition's limits are known", async (t) => {
+  const it = await engine(t, GATES);
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  await it.stage("b");
+  await it.stage("a");
+  await it.pool.query("update dispatch_policy._private_staged_jobs set traceparent = $1", [traceparent]);
+  const traces = async () =>
+    (await it.pool.query("select traceparent from dispatch_policy._private_staged_jobs")).rows;
+  for (const [from, to] of [
+    ["a", "b"],
+    ["b", "unknown"],
+  ]) {
+    await move(it, `'${from}', to_partition => '${to}'`);
+    t.deepEqual(await traces(), [{ traceparent }, { traceparent }], to);
+  }
+});
+
 test("what is refused", async (t) => {
   const it = await engine(t, GATES);
   await it.stage("a");
@@ -215,6 +232,10 @@ test("what is refused", async (t) => {
     ["'a', to_policy => 'p'", /to_policy is 'p', expected another/],
     ["null, to_partition => 'a'", /partition is null/],
     ["'a', to_partition => 'b', count => 0", /count is 0, expected 1 or more/],
+    [
+      "'a', to_policy => 'q', dry_run => true",
+      /move: a waiting job has the task 'p', expected a task of policy 'q'/,
+    ],
     ["'a', to_policy => 'q'", /move: a waiting job has the task 'p', expected a task of policy 'q'/],
   ] as const)
     await t.throwsAsync(move(it, rest), { code: "DPARG", message }, rest);

@@ -9,17 +9,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._move_to_policy(
   p_verb text, p_into :DISPATCH_POLICY_SCHEMA._private_policies, p_key text, p_ids bigint[]
 ) returns int language plpgsql volatile as $$
 declare
-  v_foreign text := (
-    select min(s.task_identifier) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id = any(p_ids) and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
-      where t.task_identifier = s.task_identifier and t.policy_id = (p_into).id));
   v_moved int;
 begin
-  if v_foreign is not null then
-    raise exception 'dispatch_policy: %: a waiting job has the task %, expected a task of policy %: declare it there, or remove or hand back these jobs',
-      p_verb, quote_literal(v_foreign), quote_literal((p_into).name) using errcode = 'DPARG';
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._refuse_tasks(p_verb, p_into, array(
+    select distinct s.task_identifier from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids)));
   delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(p_ids);
   with parked as materialized (   -- without a change, it locks the rows and returns them as they are
     select j.id, j.payload from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(

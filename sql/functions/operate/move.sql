@@ -24,6 +24,7 @@ declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(move.policy);
   v_into :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(coalesce(move.to_policy, move.policy));
   v_ids bigint[];
+  v_tasks text[];
 begin
   if move.partition is null then
     raise exception 'dispatch_policy: move: partition is null, expected the key of a partition' using errcode = 'DPARG';
@@ -37,9 +38,11 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._check_key(move.to_partition);
   changed := 0;
   if coalesce(move.dry_run, false) then
-    matched := (
-      select count(*) from :DISPATCH_POLICY_SCHEMA._staged_in(move.policy, move.partition) s
-      where move.ids is null or s.id = any(move.ids));
+    select count(*), array_agg(distinct s.task_identifier) into matched, v_tasks
+    from :DISPATCH_POLICY_SCHEMA._staged_in(move.policy, move.partition) s
+    where move.ids is null or s.id = any(move.ids);
+    -- so that nobody counts jobs that cannot move, and no step moves some of them
+    perform :DISPATCH_POLICY_SCHEMA._refuse_tasks('move', v_into, v_tasks) where v_into.id <> v_policy.id;
     return next;
     return;
   end if;
