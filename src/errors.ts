@@ -227,3 +227,12 @@ export class RemovalError extends DispatchPolicyError {
     super("not_removed", message, options);
   }
 }
+
+/** An optional package that a call needs is not installed. Code `missing_package`. The message says what to install. */
+export class MissingPackageError extends DispatchPolicyError {
+  override readonly name = "MissingPackageError";
+
+  constructor(message: string, options?: ErrorOptions) {
+    super("missing_package", message, options);
+  }
+}

@@ -70,6 +70,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.strict_pending is
   'True: producers wait for each other, so that their uncommitted jobs count. False: they may exceed the bound together.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_busy is
   'wait: jobs that the gates deny stay. skip: they are dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.load_kept_for is
+  'For how many seconds its load is kept; null: it is not recorded.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.declared_enabled is
   'Option enabled, of the policy and of the preset.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.operator_enabled is
@@ -596,6 +598,19 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_activity.lags is
   'Of each released run whose lag is known: seconds from its admission to its start.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.runs is
   'Of each released run whose duration is known: seconds.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.load is
+  'What that was for each partition, if the policy records its load. Sweeps fold it into _private_load.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_load_change is
+  'What happened to the jobs of a partition in a second, for the load of its policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.policy_id is 'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.partition_id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.at is
+  'When it happened. For jobs that came: when they were due, the first of those that were added together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.came is 'Jobs that came into staging, retries among them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.cost is 'Tokens that these take together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.admitted is 'Jobs that were admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.ended is 'Runs that ended and whose duration is known.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.run_seconds is 'How long these took together.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_minutes is
   'What each policy did in each minute, and in all: the row of the minute -infinity. Sweeps write it from _private_activity, and delete rows of minutes older than metricsRetention.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.policy_id is 'Number of the policy.';
@@ -620,6 +635,18 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.lag_seconds is 'These
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.runs is
   'How many runs took how long, by bucket. Empty: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.run_seconds is 'These times together.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_load is
+  'What came to a partition in a minute, of policies with the option load: diff replays it. The first hundred partitions of a minute have rows of their own. A row of the zero uuid has all others.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load.policy_id is 'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load.minute is 'When the minute began.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load.partition_id is 'The partition; the zero uuid: all others.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load.seconds is
+  'The seconds of the minute in which jobs came, from 0. A second may be there several times.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load.came is 'How many jobs came in each of these.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load.cost is 'Tokens that they take together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load.admitted is 'Jobs that were admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load.ended is 'Runs that ended and whose duration is known.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_load.run_seconds is 'How long these took together.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_repairs is
   'What sweeps have repaired since the schema was made. Each sweep that repairs something adds to it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_repairs.kind is 'What was repaired, as utils.sweep() names it.';

@@ -33,6 +33,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   when_full text not null default 'reject' check (when_full in ('reject', 'drop_oldest', 'drop_newest')),
   strict_pending boolean not null default false,
   when_busy text not null default 'wait' check (when_busy in ('wait', 'skip')),
+  load_kept_for float8 check (load_kept_for > 0 and load_kept_for < 'Infinity'),
   declared_enabled boolean not null default true,
   operator_enabled boolean,
   enabled boolean not null generated always as (coalesce(operator_enabled, declared_enabled)) stored,
@@ -421,6 +422,17 @@ create table :DISPATCH_POLICY_SCHEMA._private_audit (
 
 create index audit_for_collection on :DISPATCH_POLICY_SCHEMA._private_audit (at);
 
+create type :DISPATCH_POLICY_SCHEMA._private_load_change as (
+  policy_id int,
+  partition_id uuid,
+  at timestamptz,
+  came int,
+  cost float8,
+  admitted int,
+  ended int,
+  run_seconds float8
+);
+
 -- Passes, the router and releases append to it, and wait for nobody. The lists go to disk as they are: to compress random
 -- numbers takes time and saves nothing.
 create table :DISPATCH_POLICY_SCHEMA._private_activity (
@@ -438,7 +450,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_activity (
   failed int not null default 0,
   waits real[] not null default '{}',
   lags real[] not null default '{}',
-  runs real[] not null default '{}'
+  runs real[] not null default '{}',
+  load :DISPATCH_POLICY_SCHEMA._private_load_change[] not null default '{}'
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 alter table :DISPATCH_POLICY_SCHEMA._private_activity
   alter column waits set storage external, alter column lags set storage external, alter column runs set storage external;
@@ -466,6 +479,19 @@ create table :DISPATCH_POLICY_SCHEMA._private_minutes (
   primary key (policy_id, minute)
 ) with (fillfactor = 70);
 create index minutes_for_collection on :DISPATCH_POLICY_SCHEMA._private_minutes (minute);
+
+create table :DISPATCH_POLICY_SCHEMA._private_load (
+  policy_id int not null,
+  minute timestamptz not null,
+  partition_id uuid not null,
+  seconds smallint[] not null,
+  came int[] not null,
+  cost float8 not null,
+  admitted bigint not null,
+  ended bigint not null,
+  run_seconds float8 not null,
+  primary key (policy_id, minute, partition_id)
+);
 
 create table :DISPATCH_POLICY_SCHEMA._private_repairs (
   kind text primary key,

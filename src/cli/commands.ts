@@ -34,6 +34,7 @@ export const COMMANDS: readonly Listed[] = [
   // limits
   listed("set-limit", "change a gate's numbers", () => import("./set-limit.ts")),
   listed("clear-limit", "end such a change", () => import("./clear-limit.ts")),
+  listed("diff", "what would have happened under another limit", () => import("./diff.ts")),
   listed("take", "take tokens for work that is no job", () => import("./take.ts")),
   // jobs
   listed("admit", "admit due jobs past their gates", () => import("./admit.ts")),

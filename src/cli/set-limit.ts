@@ -1,5 +1,6 @@
-import { type LimitValues, setLimit } from "../operate/limits.ts";
+import { setLimit } from "../operate/limits.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
+import { NUMBERS, numbersOf } from "./input/numbers.ts";
 import { LIMIT, limitedBy, WHY, whereOf, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
 import { sayJson, saySentence, tell } from "./output/say.ts";
@@ -9,13 +10,7 @@ import { atTime } from "./output/words.ts";
 export const command = defineCommand({
   options: {
     ...LIMIT,
-    max: { kind: "number", meaning: "concurrency: the most jobs at once", default: "as it is" },
-    rate: { kind: "number", meaning: "throttle: tokens in each --per", default: "as it is" },
-    per: { kind: "text", meaning: 'throttle: a duration, such as "1 minute"', default: "as it is" },
-    burst: { kind: "number", meaning: "throttle: tokens of a full bucket", default: "as it is" },
-    min: { kind: "number", meaning: "adaptive: the limit never shrinks below", default: "as it is" },
-    "initial-max": { kind: "number", meaning: "adaptive: the limit to start from", default: "as it is" },
-    "target-lag-ms": { kind: "number", meaning: "adaptive: milliseconds of lag", default: "as it is" },
+    ...NUMBERS,
     from: { kind: "time", meaning: "when it begins: a time, or a duration from now", default: "now" },
     until: { kind: "time", meaning: "when it ends", default: "clear-limit" },
     ...WHY,
@@ -29,13 +24,9 @@ export const command = defineCommand({
     ["--policy fetch_endpoint --gate throttle --where plan=free --rate 5", "partitions with this context"],
   ],
   async run(values) {
-    const { policy, gate, key, from, until, max, rate, burst, min } = values;
+    const { policy, gate, key, from, until } = values;
     const where = whereOf(values.where);
-    const set = {
-      ...{ max, rate, burst, min },
-      per: values.per as LimitValues["per"], // setLimit checks it
-      ...{ initialMax: values["initial-max"], targetLagMs: values["target-lag-ms"] },
-    };
+    const set = numbersOf(values);
     if (Object.values(set).every((value) => value === undefined))
       throw new UsageError("give at least one number, such as --max or --rate");
     const result = await changing(values, (context) =>

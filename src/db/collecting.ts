@@ -25,6 +25,9 @@ export function collecting({ schema, rows, count }: Statements) {
     collectOverrides: (client: Queryable) =>
       count(client, "_collect_overrides(pg_catalog.clock_timestamp())"),
 
+    /** Load that its policy does not keep any more. It may leave some: 0 says that none is left. */
+    collectLoad: (client: Queryable) => count(client, "_collect_load(pg_catalog.clock_timestamp())"),
+
     /** Rows of the audit, or minutes, that are older than this. It may leave some: 0 says that none is left. */
     collectOld: (client: Queryable, old: keyof typeof TIMES, keptForMs: number) =>
       count(

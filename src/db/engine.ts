@@ -19,6 +19,7 @@ export type { ExportedRow } from "./exporting.ts";
 export { type Arguments, parameter } from "./parameters.ts";
 export type { Lease } from "./pools.ts";
 export type { FinishedJob, Move, Retry } from "./releasing.ts";
+export type { LoadRow, RecordedLoad, RecordedOverride, RecordedPartition } from "./rolling-up.ts";
 export type { Attempt, CaughtJob, OccupiedSlot } from "./running.ts";
 export type { JobKeyMode, KeylessJob, PartitionState, StageBatch, StagedRow, StageJob } from "./staging.ts";
 export type { Queryable } from "./statements.ts";

@@ -11,6 +11,7 @@ import { type EventSink, safely } from "../events.ts";
 import { ours } from "../log.ts";
 import { admit } from "../operate/admit.ts";
 import { adopt } from "../operate/adopt.ts";
+import { diff } from "../operate/diff.ts";
 import { doctor } from "../operate/doctor.ts";
 import { explain } from "../operate/explain.ts";
 import { exportJobs } from "../operate/export.ts";
@@ -295,6 +296,7 @@ function assemble(
     setLimit: (options) => setLimit(context, options),
     clearLimit: (options) => clearLimit(context, options),
     limits: (options) => limits(context, options),
+    diff: (options) => diff(context, options),
     stops: (options) => stops(context, options),
     refreshContext: (options) => refreshContext({ ...context, registry }, options),
     take: (options) => take(context, options),

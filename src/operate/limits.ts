@@ -34,13 +34,7 @@ export async function setLimit(context: OperateContext, options: SetLimitOptions
     takes: ["key", "where", "from", "until", "reason", "by"],
   });
   const { set, where, ...rest } = options;
-  checkOptions("setLimit: set", set, Object.keys(overridableFields));
-  optional("setLimit: set.per", set.per, positiveDuration);
-  const columns = Object.entries(overridableFields).map(([option, { column, toColumn }]) => {
-    const value = set[option as keyof LimitValues];
-    return [column, value === undefined || !toColumn ? value : toColumn(value as never)];
-  });
-  const args = { ...rest, where: asJson(where), set: JSON.stringify(Object.fromEntries(columns)) };
+  const args = { ...rest, where: asJson(where), set: JSON.stringify(columnsOf("setLimit", set)) };
   const changed = await call<Stored>(context, "set_limit", args);
   const { from = null, until = null } = rest;
   told(context, "dispatchPolicy:limit", {
@@ -49,6 +43,21 @@ export async function setLimit(context: OperateContext, options: SetLimitOptions
     ...actOf(changed, options),
   });
   return changed;
+}
+
+/**
+ * The new values by their names in the database.
+ *
+ * @throws {ArgumentError} naming the verb and the value. SQL checks whether the gate has it
+ */
+export function columnsOf(verb: string, set: LimitValues): Readonly<Record<string, unknown>> {
+  checkOptions(`${verb}: set`, set, Object.keys(overridableFields));
+  optional(`${verb}: set.per`, set.per, positiveDuration);
+  const given = Object.entries(overridableFields).flatMap(([option, { column, toColumn }]) => {
+    const value = set[option as keyof LimitValues];
+    return value === undefined ? [] : [[column, toColumn ? toColumn(value as never) : value] as const];
+  });
+  return Object.fromEntries(given);
 }
 
 /** Documented at {@link Operate.clearLimit}. */

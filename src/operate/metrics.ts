@@ -13,9 +13,14 @@ export async function metrics(context: OperateContext): Promise<string> {
 
 /** The figures of now. What workers have not folded yet is folded first, if this role may. */
 export async function figures(context: OperateContext): Promise<readonly Figure[]> {
+  await foldIfAllowed(context);
+  return asOurs(() => context.withPgClient(context.engine.figures), context);
+}
+
+/** Adds up what workers have not added up yet, if this role may. */
+export async function foldIfAllowed(context: OperateContext): Promise<void> {
   await foldActivity(context).catch((error) => {
     const { code, cause } = error as { code?: string; cause?: { code?: string } };
     if (!CANNOT_WRITE.has(code ?? cause?.code)) throw error;
   });
-  return asOurs(() => context.withPgClient(context.engine.figures), context);
 }

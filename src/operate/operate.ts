@@ -3,6 +3,7 @@ import type { TickResult } from "../admit/tick.ts";
 import type { Until } from "../policy/policy.ts";
 import type { AdmitOptions } from "./admit.ts";
 import type { AdoptOptions } from "./adopt.ts";
+import type { Diff, DiffOptions } from "./diff.ts";
 import type { DoctorOptions, Finding } from "./doctor.ts";
 import type { Explanation } from "./explain.ts";
 import type { ExportedJob, ExportOptions } from "./export.ts";
@@ -260,6 +261,27 @@ export interface Operate {
    * @example await utils.clearLimit({ policy: "fetch_endpoint", gate: "account", key: "acme" });
    */
   clearLimit(options: LimitTarget & Why): Promise<Changed>;
+
+  /**
+   * What would have happened under another limit. It replays the recorded load of a policy with the option `load`: once
+   * under the limits as they were, and once under the other one. It says for each partition how many jobs would have
+   * started, how many would wait, and for how long. No limit changes.
+   *
+   * The replay runs this package's own SQL in a PGlite, in a thread of its own: install `@electric-sql/pglite`. It takes
+   * about a millisecond for each job, twice, and twice that if a gate counts jobs in flight. Throttles are exact to the
+   * second in which a job came. What depends on how long jobs run is a span. One end has runs that all take the mean of
+   * their partition, and the other has runs as different as those recorded.
+   *
+   * It leaves out what limits do not decide: stops, failures, the workers' number, and the pace at which they fetch.
+   *
+   * @throws {ArgumentError} if the policy records no load, nothing came yet, or `setLimit` would refuse the limit
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @throws {MissingGrantError} if the role may not read the load
+   * @throws {MissingPackageError} if PGlite is not installed
+   * @example
+   * const { partitions } = await utils.diff({ policy: "fetch_endpoint", gate: "account", key: "acme", set: { max: 80 } });
+   */
+  diff(options: DiffOptions): Promise<Diff>;
 
   /**
    * The limits that {@link setLimit} set, of all policies or of one: those in force and future ones.

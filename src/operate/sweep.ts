@@ -69,7 +69,7 @@ export interface SweepFailure {
  * - Partitions are woken that have jobs but no time to be claimed, or that wait for a limiter with room.
  * - Jobs that still run are charged for it, if fairness is by work.
  * - What passes and releases have done is added up.
- * - Unused partitions and limiters, overrides that ended long ago, old audit rows and old minutes are deleted.
+ * - Unused partitions and limiters, overrides that ended long ago, old audit rows, old minutes and old load are deleted.
  *
  * If a step fails, the others are still done, and `failed` names it.
  */
@@ -114,6 +114,9 @@ export async function sweepOnce(
     "old audit rows": () => collectOld(context, "audit", keepAuditForMs),
     activity: () => foldActivity(context),
     "old minutes": () => collectOld(context, "minutes", metricsRetentionMs),
+    "old load": async () => {
+      while ((await withPgClient(engine.collectLoad)) > 0);
+    },
     "count of repairs": async () => {
       if (Object.values(repaired).some((n) => n > 0))
         await withPgClient((client) => engine.countRepairs(client, repaired));

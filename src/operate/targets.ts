@@ -115,6 +115,7 @@ const OPTIONS = {
   cost: numberFromZero,
   count: wholeNumber(1),
   limit: wholeNumber(1),
+  most: wholeNumber(1),
   drain: aBoolean,
   dryRun: aBoolean,
   enabled: aBoolean,

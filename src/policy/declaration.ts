@@ -52,6 +52,12 @@ export interface Declaration {
   readonly runTimeoutMs: number | null;
   readonly maxPending: MaxPending | undefined;
   readonly whenBusy: "wait" | "skip";
+  readonly load: Load | undefined;
+}
+
+/** In seconds. */
+export interface Load {
+  readonly keepSeconds: number;
 }
 
 /** Null: no bound. */
@@ -94,6 +100,7 @@ const OPTIONS = [
   "runTimeout",
   "maxPending",
   "whenBusy",
+  "load",
   "version",
   "enabled",
 ];
@@ -133,6 +140,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     runTimeoutMs: readRunTimeout(options),
     maxPending: readMaxPending(options.maxPending),
     whenBusy: readWhenBusy(options.whenBusy, gates),
+    load: readLoad(options.load),
   } as Declaration);
 }
 
@@ -227,6 +235,22 @@ function readMaxPending(maxPending: unknown): MaxPending | undefined {
     whenFull,
     strict,
   }) as MaxPending;
+}
+
+const keptLoad: Rule = {
+  expects: 'a duration of 1 minute to 1 day, such as "1 hour"',
+  accepts: (value) => {
+    if (!positiveDuration.accepts(value)) return false;
+    const seconds = durationSeconds(value as Duration);
+    return seconds >= 60 && seconds <= 86_400;
+  },
+};
+
+function readLoad(load: unknown): Load | undefined {
+  if (load === undefined) return undefined;
+  checkOptions("load", load, ["keep"]);
+  check("load: keep", load.keep, keptLoad);
+  return Object.freeze({ keepSeconds: durationSeconds(load.keep as Duration) });
 }
 
 function readGiveBackAttempt({ giveBackAttempt, retries }: Record<string, unknown>): boolean {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { GateKind, GateScope, OverrideRule, ResolvedValues } from "../gates/index.ts";
 import type { Ahead } from "./ahead.ts";
-import type { Breaker, ContextFunction, Declaration, MaxPending } from "./declaration.ts";
+import type { Breaker, ContextFunction, Declaration, Load, MaxPending } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
 /**
@@ -44,6 +44,8 @@ export interface PolicyDefinition {
   /** null: no bound. */
   maxPending: MaxPending | null;
   whenBusy: "wait" | "skip";
+  /** null: it is not recorded. */
+  load: Load | null;
   /** null: a running job keeps its slots until it ends. */
   slotTimeoutSeconds: number | null;
   /** A digest of the source of each function that stored values depend on, by option. */
@@ -72,7 +74,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
-  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
+  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy, load = null } = declaration;
   const jobs = {
     job,
     retries,
@@ -82,6 +84,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     breaker,
     maxPending,
     whenBusy,
+    load,
   };
   return { name, tasks, version, enabled, ...limits, ...described, resolvesInSql, ...jobs, functions };
 }

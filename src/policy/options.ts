@@ -234,6 +234,22 @@ export interface PolicyOptions<Id, S, C> {
    */
   whenBusy?: "wait" | "skip" | undefined;
   /**
+   * Records how many jobs come to each partition, second by second, for so long. Then `diff` can replay that time under
+   * other limits: what would have happened. `keep` is a minute to a day.
+   *
+   * Of each minute, a hundred partitions are recorded, and all others as one. A policy without this option records
+   * nothing, and pays nothing.
+   *
+   * @default none: nothing is recorded, and there is nothing to replay
+   * @example load: { keep: "1 hour" }
+   */
+  load?:
+    | {
+        /** For how long it is kept. A duration, 1 minute to 1 day. */
+        keep: Duration;
+      }
+    | undefined;
+  /**
    * Whether a job that throws `RetryAfter` gets its attempt back. If so, "come back later" uses up no attempt, and the
    * job is retried any number of times. Needs `retries: "restage"`.
    * @default false

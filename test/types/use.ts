@@ -107,6 +107,10 @@ await utils.explain({ id: a.id }); await utils.explain({ policy: "fetch_endpoint
 // a time that is undefined is one that was not given
 await utils.pause({ policy: "fetch_endpoint", until: maybe });
 await utils.setLimit({ policy: "fetch_endpoint", gate: "all", set: { rate: 1 }, from: maybe, until: maybe });
+const whatIf = await utils.diff({ policy: "fetch_endpoint", gate: "throttle", where: { plan: "free" }, set: { rate: 5, per: "1 second" }, forMs: 60_000 });
+const wouldWait: number | undefined = whatIf.partitions[0]?.after.waiting.to; void wouldWait;
+// @ts-expect-error no such number
+await utils.diff({ policy: "fetch_endpoint", gate: "throttle", set: { rates: 5 } });
 await utils.tick({ now: maybe }); await tickAt(utils, new Date()); await admitUntilIdle(utils, { now: maybe });
 await utils.hold({ policy: "fetch_endpoint", partition: "acct:1", forMs: 30_000, until: undefined });
 // and so is any other option

@@ -44,6 +44,7 @@ test("a policy with nothing but partitionBy", (t) => {
     slotTimeoutSeconds: null,
     maxPending: null,
     whenBusy: "wait",
+    load: null,
     functions: {},
   });
 });
@@ -67,6 +68,7 @@ test("every option finds its way into the definition", (t) => {
     slotTimeout: "90 seconds",
     maxPending: { partition: 1000, whenFull: "drop_oldest" },
     whenBusy: "skip",
+    load: { keep: "90 minutes" },
     version: 7,
     enabled: false,
   });
@@ -113,6 +115,7 @@ test("every option finds its way into the definition", (t) => {
     slotTimeoutSeconds: 90,
     maxPending: { partition: 1000, policy: null, whenFull: "drop_oldest", strict: false },
     whenBusy: "skip",
+    load: { keepSeconds: 5400 },
     functions: {},
   });
   t.deepEqual(tasksOf(policy), ["import_csv", "import_xml"]);
@@ -351,6 +354,12 @@ const REFUSED: [() => unknown, string | RegExp][] = [
     with_({ gates: [], whenBusy: "skip" }),
     'policy "fetch": whenBusy must be "wait" without gates, got "skip": it drops jobs that gates deny, and there are none',
   ],
+  [
+    with_({ load: { keep: "30 seconds" } }),
+    'policy "fetch": load: keep must be a duration of 1 minute to 1 day, such as "1 hour", got "30 seconds"',
+  ],
+  [with_({ load: { keep: "2 days" } }), /load: keep must be a duration of 1 minute to 1 day/],
+  [with_({ load: { for: "1 hour" } }), /unknown option "for" of load \(known options: keep\)/],
   [with_({ version: -1 }), 'policy "fetch": version must be a whole number, 0 to 2147483647, got -1'],
   [with_({ version: "2" }), 'policy "fetch": version must be a whole number, 0 to 2147483647, got "2"'],
   [with_({ enabled: 1 }), 'policy "fetch": enabled must be true or false, got 1'],

@@ -27,7 +27,10 @@ begin
     p_policy, p_partition_ids, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,
     nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;
   perform :DISPATCH_POLICY_SCHEMA._count_pass(
-    (p_policy).id, v_candidates, v_handed.admissions, admitted, denied, set_aside, p_now, p_began);
+    (p_policy).id, v_candidates, v_handed.admissions, admitted, denied, set_aside,
+    case when (p_policy).load_kept_for is null or admitted = 0 then '{}'
+      else :DISPATCH_POLICY_SCHEMA._load_of_pass((p_policy).id, v_candidates, v_handed.admissions, p_now) end,
+    p_now, p_began);
   if (p_policy).max_pending_in_all is not null then
     perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,
       -(select count(*)::int from unnest(v_handed.admissions) a where a.staged_id is not null));

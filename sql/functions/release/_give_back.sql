@@ -22,6 +22,8 @@ declare
   v_deleted :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[];
   -- mostly there are none, and then no limiter needs a look-up
   v_overridden boolean := exists (select from :DISPATCH_POLICY_SCHEMA._private_overrides);
+  v_recorded boolean := exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.load_kept_for is not null);
   v_reports boolean := exists (
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids))
@@ -97,9 +99,20 @@ begin
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1) is true as waited
   ),
+  -- by partition, of policies that record their load
+  ran as materialized (
+    select g.policy_id, g.partition_id, count(*) as jobs, sum(:DISPATCH_POLICY_SCHEMA._seconds(e.duration_ms)) as seconds
+    from deleted g
+    join ends e on e.job_id = g.job_id and e.is_own and e.ok is not null and e.duration_ms is not null
+    where v_recorded and g.policy_id in (
+      select p.id from :DISPATCH_POLICY_SCHEMA._private_policies p where p.load_kept_for is not null)
+    group by g.policy_id, g.partition_id
+  ),
   appended as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, succeeded, failed, lags, runs)
+    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, succeeded, failed, load, lags, runs)
     select e.policy_id, p_now, count(*) filter (where e.ok), count(*) filter (where not e.ok),
+      array(select row(r.policy_id, r.partition_id, p_now, 0, 0, 0, r.jobs, r.seconds)
+        :::DISPATCH_POLICY_SCHEMA._private_load_change from ran r where r.policy_id = e.policy_id),
       array_agg(:DISPATCH_POLICY_SCHEMA._seconds(e.lag_ms)), array_agg(:DISPATCH_POLICY_SCHEMA._seconds(e.duration_ms))
     from ends e where e.is_own and e.ok is not null and e.job_id in (select g.job_id from deleted g)
     group by e.policy_id

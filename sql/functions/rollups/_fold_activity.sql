@@ -1,5 +1,6 @@
 -- Folds up to `p_limit` rows of activity, the oldest first, into their minutes and into the totals. Returns how many rows
--- it has folded. It skips rows that another process is folding. A policy's totals are its row of the minute '-infinity'.
+-- it has folded. It skips rows that another process is folding. A policy's totals are its row of the minute '-infinity'. The
+-- load of policies that record it goes into _private_load.
 --
 -- What happened is appended, because passes, routers and releases of many processes would wait for each other at one row a
 -- minute. The lists of times are counted here for the same reason: it costs the pass nothing.
@@ -11,6 +12,7 @@ as $$
 declare
   v_buckets float8[] := :DISPATCH_POLICY_SCHEMA._buckets();
   v_folded int;
+  v_load :DISPATCH_POLICY_SCHEMA._private_load_change[];
 begin
   with moved as materialized (
     delete from :DISPATCH_POLICY_SCHEMA._private_activity a
@@ -78,7 +80,11 @@ begin
       runs = :DISPATCH_POLICY_SCHEMA._add_counts(m.runs, excluded.runs),
       run_seconds = m.run_seconds + excluded.run_seconds
   )
-  select count(*) into v_folded from moved;
+  select count(*), (select array_agg(u:::DISPATCH_POLICY_SCHEMA._private_load_change) from moved m cross join unnest(m.load) u)
+  into v_folded, v_load from moved;
+  if v_load is not null then
+    perform :DISPATCH_POLICY_SCHEMA._fold_load(v_load);
+  end if;
   return v_folded;
 end
 $$;

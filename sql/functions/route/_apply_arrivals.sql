@@ -17,7 +17,9 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._route_work(p_policy, p_arrivals, p_now);
   end if;
   if v_staged > 0 then
-    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, staged) values ((p_policy).id, p_now, v_staged);
+    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, staged, load)
+    values ((p_policy).id, p_now, v_staged, case when (p_policy).load_kept_for is null then '{}'
+      else :DISPATCH_POLICY_SCHEMA._load_of_arrivals((p_policy).id, p_arrivals, p_now) end);
   end if;
 end
 $$;

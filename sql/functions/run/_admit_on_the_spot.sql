@@ -46,7 +46,10 @@ begin
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
     array[row(p_job_id, p_staged_id, true, true, p_revision, false, true):::DISPATCH_POLICY_SCHEMA._private_admission],
     v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
-  perform :DISPATCH_POLICY_SCHEMA._count_pass((p_policy).id, '{}', '{}', 1, '{}', 0, v_now, null);
+  perform :DISPATCH_POLICY_SCHEMA._count_pass((p_policy).id, '{}', '{}', 1, '{}', 0,
+    case when (p_policy).load_kept_for is null then '{}' else array[
+      row((p_policy).id, v_partition.id, v_now, 1, p_cost, 1, 0, 0):::DISPATCH_POLICY_SCHEMA._private_load_change] end,
+    v_now, null);
   return true;
 end
 $$;

@@ -1,0 +1,148 @@
+import { createRequire } from "node:module";
+import { Worker } from "node:worker_threads";
+import type { RecordedLoad } from "../db/engine.ts";
+import { BAD_ARGUMENT } from "../db/sqlstates.ts";
+import { ArgumentError, MissingPackageError } from "../errors.ts";
+import { asOurs, type OperateContext } from "./call.ts";
+import { columnsOf, type LimitValues } from "./limits.ts";
+import { foldIfAllowed } from "./metrics.ts";
+import { checkVerb, type LimitTarget } from "./targets.ts";
+
+/** The options of `diff`: a gate, one of its limiters by `key` or some by `where`, and other numbers for it. */
+export type DiffOptions = LimitTarget & {
+  /** The other values, as `setLimit` takes them: at least one, and only those that the gate's kind has. */
+  set: LimitValues;
+  /** How much of the recorded time is replayed, in milliseconds up to now. Default: all of it. */
+  forMs?: number | undefined;
+  /** The most jobs that are replayed. If more came, a shorter time is. Default: 10,000. */
+  most?: number | undefined;
+};
+
+/** A figure of a replay. Both ends are equal unless it depends on how long jobs run. */
+export interface Span {
+  from: number;
+  to: number;
+}
+
+/** What a replay says about a partition. */
+export interface Replayed {
+  /** Jobs that were admitted. */
+  started: Span;
+  /** Jobs that wait at the end. */
+  waiting: Span;
+  /** How long half of the jobs had waited at most, from when they were due. Those that still wait count until the end. */
+  medianWaitSeconds: Span;
+  /** The same of 95 of 100. */
+  p95WaitSeconds: Span;
+  longestWaitSeconds: Span;
+}
+
+/** A partition under the limits as they were, and under the other ones. */
+export interface PartitionDiff {
+  /** Its key; null: all partitions that have no row of their own in the record. */
+  partition: string | null;
+  /** Jobs that came, as they were recorded. */
+  came: number;
+  /** Jobs that were admitted in fact. */
+  admitted: number;
+  before: Replayed;
+  after: Replayed;
+}
+
+/** What would have been different under other limits. */
+export interface Diff {
+  policy: string;
+  /** The time that was replayed. */
+  from: Date;
+  until: Date;
+  /** Jobs that came in that time. */
+  jobs: number;
+  /** Jobs that came in the whole time that was asked for. If it is more, `most` has made the time shorter. */
+  recordedJobs: number;
+  /** Jobs that waited already at the beginning. They count as waiting from then. */
+  waited: number;
+  /** So many of these were replayed. The others only count as waiting. */
+  waitedReplayed: number;
+  /** Whether figures are from one value to another, because a gate counts jobs in flight. */
+  isInterval: boolean;
+  partitions: readonly PartitionDiff[];
+}
+
+/** What the thread gets that replays. */
+export interface Replay {
+  readonly recorded: RecordedLoad;
+  readonly change: {
+    readonly gate: string;
+    readonly key: string | null;
+    readonly where: object | null;
+    readonly set: object;
+  };
+  readonly most: number;
+}
+
+const PGLITE = "@electric-sql/pglite";
+const MOST = 10_000;
+
+/** Documented at {@link Operate.diff}. */
+export async function diff(context: OperateContext, options: DiffOptions): Promise<Diff> {
+  checkVerb("diff", options, { needs: ["policy", "gate", "set"], takes: ["key", "where", "forMs", "most"] });
+  const { policy, gate, key = null, where = null, forMs = Number.POSITIVE_INFINITY, most = MOST } = options;
+  const set = columnsOf("diff", options.set);
+  checkInstalled();
+  const recorded = await read(context, policy, forMs);
+  const answer = await inThread({ recorded, change: { gate, key, where, set }, most });
+  return { policy, ...answer };
+}
+
+/** @throws {MissingPackageError} if PGlite is not installed */
+function checkInstalled(): void {
+  try {
+    createRequire(import.meta.url).resolve(PGLITE);
+  } catch (cause) {
+    throw new MissingPackageError(
+      `diff replays in a PGlite, which is not installed: npm install --save-dev ${PGLITE}@0.5.16`,
+      { cause },
+    );
+  }
+}
+
+async function read(context: OperateContext, policy: string, forMs: number): Promise<RecordedLoad> {
+  const { withPgClient, engine } = context;
+  await foldIfAllowed(context);
+  const recorded = await asOurs(
+    () => withPgClient((client) => engine.recordedLoad(client, policy, Math.min(forMs / 1000, 86_400))),
+    context,
+  );
+  if (recorded === null)
+    throw new ArgumentError(
+      `diff: policy "${policy}" records no load: declare it with load: { keep: "1 hour" }, and ask again later`,
+    );
+  if (recorded.load.every(({ came }) => came.length === 0))
+    throw new ArgumentError(
+      `diff: policy "${policy}" records its load, but no job has come in that time: ask again later`,
+    );
+  return recorded;
+}
+
+type Message = { diff: Omit<Diff, "policy"> } | { error: { message: string; code?: string } };
+
+/** A thread of its own, because a replay moves the clock. */
+function inThread(replay: Replay): Promise<Omit<Diff, "policy">> {
+  const file = new URL(`../replay/thread${import.meta.url.slice(-3)}`, import.meta.url);
+  const thread = new Worker(file, { workerData: replay });
+  return new Promise<Omit<Diff, "policy">>((resolve, reject) => {
+    thread.once("message", (message: Message) => {
+      if ("diff" in message) resolve(message.diff);
+      else reject(refusal(message.error));
+    });
+    thread.once("error", reject);
+    thread.once("exit", (code) => reject(new Error(`diff: the thread that replays ended with code ${code}`)));
+  }).finally(() => thread.terminate());
+}
+
+/** What SQL refuses there is what set_limit would refuse. */
+function refusal({ message, code }: { message: string; code?: string }): Error {
+  if (BAD_ARGUMENT.has(code))
+    return new ArgumentError(message.replace(/^dispatch_policy: set_limit: |^dispatch_policy: /, "diff: "));
+  return new Error(`diff: the replay failed: ${message}`);
+}

@@ -1,0 +1,80 @@
+// The thread in which `diff` replays. It has a thread of its own, because the clock of a PGlite is this thread's Date.
+import { parentPort, workerData } from "node:worker_threads";
+import type { RecordedLoad } from "../db/engine.ts";
+import { CAP_KINDS } from "../gates/index.ts";
+import type { Diff, Replay } from "../operate/diff.ts";
+import { pglitePool } from "../testing/pglite-pool.ts";
+import type { PGliteLike } from "../testing/pglite-session.ts";
+import { even, spread } from "./durations.ts";
+import { figuresOf, spanOf } from "./figures.ts";
+import { type Plan, planOf } from "./plan.ts";
+import { type Limit, simulate, type World } from "./simulate.ts";
+
+const { recorded, change, most } = workerData as Replay;
+
+/** Not as a literal: PGlite's own types would need `skipLibCheck` then, also of whoever uses this package. */
+const PGLITE: string = "@electric-sql/pglite";
+interface PGlite extends PGliteLike {
+  close(): Promise<void>;
+}
+
+try {
+  parentPort?.postMessage({ diff: await replayBoth() });
+} catch (error) {
+  const { message, code } = error as { message: string; code?: string };
+  parentPort?.postMessage({ error: { message, code } });
+}
+
+async function replayBoth(): Promise<Omit<Diff, "policy">> {
+  const plan = planOf(recorded, most);
+  const { PGlite } = (await import(PGLITE)) as { PGlite: { create(): Promise<PGlite> } };
+  const db = await PGlite.create();
+  const pool = pglitePool(db);
+  try {
+    const limits = limitsOf(recorded, plan);
+    const replays = async (all: readonly Limit[]) => {
+      const found = [];
+      for (const durations of durationsOf(recorded))
+        found.push(figuresOf(await simulate({ pool, recorded, plan, limits: all, durations }), plan));
+      return found;
+    };
+    const before = await replays(limits);
+    const after = await replays([...limits, { ...change, from: null, until: null }]);
+    const figures = (all: typeof before, place: number) => spanOf(all.map((one) => one[place] as never));
+    return {
+      from: new Date(plan.from),
+      until: new Date(plan.until),
+      jobs: plan.jobs.length,
+      recordedJobs: plan.recorded,
+      waited: plan.waited,
+      waitedReplayed: plan.waitedReplayed,
+      isInterval: before.length > 1,
+      partitions: plan.partitions.map(({ key, isOthers, came, admitted }, place) => ({
+        ...{ partition: isOthers ? null : key, came, admitted },
+        ...{ before: figures(before, place), after: figures(after, place) },
+      })),
+    };
+  } finally {
+    await pool.end();
+    await db.close();
+  }
+}
+
+/** No gate counts jobs in flight: one replay, without their ends. Else one with even runs, and one with different ones. */
+function durationsOf({ definition, buckets, runs }: RecordedLoad): World["durations"][] {
+  const counts = definition.gates.some(({ kind }) => CAP_KINDS.some((cap) => cap === kind));
+  return counts || definition.fairBy === "work" ? [even, spread({ buckets, runs })] : [null];
+}
+
+/** The operators' limits as they were, each from its time. */
+function limitsOf({ overrides }: RecordedLoad, { from, until }: Plan): Limit[] {
+  return overrides
+    .map(({ from: fromAt, until: untilAt, setAt, ...limit }) => ({
+      ...limit,
+      from: Math.max(Date.parse(fromAt ?? setAt), from),
+      until: untilAt === null ? null : new Date(untilAt),
+    }))
+    .filter((limit) => limit.from < until && (limit.until === null || limit.until.getTime() > limit.from))
+    .sort((a, b) => a.from - b.from)
+    .map((limit) => ({ ...limit, from: limit.from > from ? new Date(limit.from) : null }));
+}
