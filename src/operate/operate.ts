@@ -267,8 +267,8 @@ export interface Operate {
    * under the limits as they were, and once under the other one. It says for each partition how many jobs would have
    * started, how many would wait, and for how long. No limit changes.
    *
-   * The replay runs this package's own SQL in a PGlite, in a thread of its own: install `@electric-sql/pglite`. It takes
-   * about a millisecond for each job, twice, and twice that if a gate counts jobs in flight. Throttles are exact to the
+   * The replay runs this package's own SQL in a PGlite, in a thread of its own: install `@electric-sql/pglite`. A thousand
+   * jobs take about 7 s of processor time, and twice that if a gate counts jobs in flight. Throttles are exact to the
    * second in which a job came. What depends on how long jobs run is a span. One end has runs that all take the mean of
    * their partition, and the other has runs as different as those recorded.
    *

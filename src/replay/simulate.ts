@@ -48,7 +48,10 @@ export async function simulate(world: World): Promise<readonly Ran[]> {
   const clock = virtualClock(new Date(plan.from));
   try {
     await pool.query("drop schema if exists dispatch_policy, graphile_worker cascade");
-    const utils = await makePolicyUtils({ pgPool: pool, policies: [], logger: new Logger(() => () => {}) });
+    // not those of the environment, which are for the caller's database
+    const schemas = { schema: "graphile_worker", policySchema: SCHEMA };
+    const logger = new Logger(() => () => {});
+    const utils = await makePolicyUtils({ pgPool: pool, policies: [], logger, ...schemas });
     try {
       return await replay(world, utils, (at) => clock.advance(Math.max(0, at - Date.now())));
     } finally {
