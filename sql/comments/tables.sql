@@ -134,7 +134,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.tokens is
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.refilled_at is
   'The time up to which the bucket was filled. It never moves back, because the same seconds would bring tokens twice.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.spent is
-  'Of a sliding window: what was spent, oldest first, at most 130 entries.';
+  'Of a window: what was spent, oldest first, at most 130 entries.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.longest is
   'Seconds of a longer window that this one was, or may be again. What it spent is remembered for as long.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.longest_until is 'Until when longest counts.';
@@ -557,6 +557,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.smooth is
   'Throttle: a bucket of one token that makes up for passes that come late.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.sliding is
   'Throttle: no bucket. In any per seconds rate tokens at most, or one if rate is less.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.calendar is
+  'Throttle: no bucket. In each minute, hour, day, week or month of a time zone rate tokens at most. The unit and the zone, such as "day America/New_York". per is about its length.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.max is
   'Concurrency: jobs at once. Adaptive concurrency: upper bound of what it learns.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.initial_max is 'Adaptive concurrency: jobs at once to begin with.';
@@ -573,7 +575,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.overload_decreas
 comment on type :DISPATCH_POLICY_SCHEMA._private_task_duration is 'How long a task''s jobs run: the mean of about the last fifty, in seconds.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_task_duration.task is 'Graphile Worker''s identifier of the task.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_task_duration.seconds is 'The mean, in seconds.';
-comment on type :DISPATCH_POLICY_SCHEMA._private_spending is 'What a sliding window remembers: tokens that were spent.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_spending is 'What a window remembers: tokens that were spent.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_spending.at is 'When the last of these tokens were spent.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_spending.cost is 'How many tokens.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_activity is
@@ -796,13 +798,13 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.scope_key is
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.rate is
   'Throttle: tokens that come in per seconds, with overrides. 0: nothing goes. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.per is
-  'Throttle: seconds in which rate tokens come. Sliding window: its length in seconds. Else null.';
+  'Throttle: seconds in which rate tokens come. Sliding window: its length in seconds. Calendar window: about that. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.capacity is
   'Throttle: tokens that it has when it is full. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.tokens is
   'Throttle: tokens that it has. Negative after a job dearer than that. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.spent is
-  'Sliding window: what was spent, oldest first. Else null.';
+  'Window: what was spent, oldest first. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.slots is
   'Cap: how many more jobs may be in flight. Without a bound: 2147483647. Throttle: null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.cap is
@@ -817,8 +819,12 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.ending is
   'Ahead bound: released jobs that Graphile Worker still has. Else 0.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.measured is
   'Ahead bound: jobs that finished in a second, if it is time to measure anew. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.calendar is
+  'Calendar window: its unit and time zone. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.window_seconds is
+  'Window: of how many seconds until now it counts what was spent. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.remembered is
-  'Sliding window: for how many seconds it must know what was spent. Else null.';
+  'Window: for how many seconds it must know what was spent. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.admitted is
   'Jobs that were admitted through it, as in _private_limiters.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_left is 'What a pass leaves of a limiter, see _left_after.';
@@ -829,7 +835,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.slots_left is
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.tokens_left is
   'Throttle: tokens that it has then. Cap: null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.spent_then is
-  'Sliding window: what is spent then, oldest first. Else null.';
+  'Window: what is spent then, oldest first. Else null.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_leftover is
   'What a pass leaves of a claimed partition, see _leftovers.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_leftover.probe_job_id is 'The probe that is out.';

@@ -78,6 +78,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_gate_numbers as (
   burst float8,
   smooth boolean,
   sliding boolean,
+  calendar text,
   max int,
   initial_max int,
   min int,
@@ -98,7 +99,10 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   -- other numbers would fail each pass of the policy: so they fail the arrivals that bring them, and no others
   numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers
     check ((numbers).per between 1e-12 and 1e12 and abs((numbers).rate) <= 1e12 or (numbers).per is null)
-    check ((numbers).max >= 0),
+    check ((numbers).max >= 0)
+    -- a time zone that the server does not know raises
+    check ((numbers).calendar is null or (split_part((numbers).calendar, ' ', 1) in ('minute', 'hour', 'day', 'week', 'month')
+      and (timestamptz '2000-01-01Z' at time zone split_part((numbers).calendar, ' ', 2)) is not null)),
   by_tokens boolean not null generated always as ((numbers).rate is not null) stored,
   tokens float8,
   refilled_at timestamptz,
@@ -582,7 +586,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (
   id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
   rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
   slots int, cap int, in_flight int, reserved_for uuid, reserved_until timestamptz, ending int,
-  measured float8, remembered float8, admitted bigint
+  measured float8, calendar text, window_seconds float8, remembered float8, admitted bigint
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_limiter_left as (

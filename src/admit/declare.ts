@@ -1,6 +1,8 @@
 import type { Logger, WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import { isLockTimeout } from "../db/outage.ts";
+import { BAD_ARGUMENT } from "../db/sqlstates.ts";
+import { PolicyDefinitionError } from "../errors.ts";
 import { type AnyPolicy, definitionHash, policyDefinition } from "../policy/policy.ts";
 import { policySettings, type Settings } from "../settings.ts";
 import { goOnResolving } from "./resolve-again.ts";
@@ -19,7 +21,10 @@ export async function declarePolicies(
     const definition = policyDefinition(policy);
     const own = policySettings(policy, settings);
     const hash = definitionHash(definition);
-    const declare = () => withPgClient((client) => engine.declare(client, definition, hash, own, STARTED_AT));
+    const declare = () =>
+      asDefinitionError(() =>
+        withPgClient((client) => engine.declare(client, definition, hash, own, STARTED_AT)),
+      );
     const { in_force, to_resolve } = await withPatience(declare, () =>
       logger.warn(
         `Cannot declare policy "${policy.identifier}" yet, trying again: another transaction has locked it, for ` +
@@ -55,6 +60,17 @@ export function declareOnce(
     states.set(withPgClient, declaring);
     return declaring;
   };
+}
+
+/** A declaration that the server refuses: it does not know a gate's time zone. */
+async function asDefinitionError<T>(declare: () => Promise<T>): Promise<T> {
+  try {
+    return await declare();
+  } catch (error) {
+    const { code, message } = error as { code?: string; message: string };
+    if (!BAD_ARGUMENT.has(code)) throw error;
+    throw new PolicyDefinitionError(message.replace(/^dispatch_policy: /, ""), { cause: error });
+  }
 }
 
 /** Repeats an action until no lock times out. */

@@ -46,6 +46,23 @@ export const aDate: Rule = {
   accepts: (value) => types.isDate(value) && !Number.isNaN(value.getTime()),
 };
 
+/**
+ * PostgreSQL reads a name without a slash as an abbreviation, if there is one: its CET has no summer time, and Node's has.
+ */
+export const aTimeZone: Rule = {
+  expects: '"UTC" or an area and a place, such as "America/New_York"',
+  accepts: (value) =>
+    typeof value === "string" && (value === "UTC" || value.includes("/")) && isKnownZone(value),
+};
+
+function isKnownZone(timeZone: string): boolean {
+  try {
+    return new Intl.DateTimeFormat("en", { timeZone }) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
 export const anEmitter: Rule = {
   expects: "an EventEmitter",
   accepts: (value) => typeof (value as { emit?: unknown } | null)?.emit === "function",

@@ -5,7 +5,7 @@ import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { say, sayJson, tell } from "./output/say.ts";
 import { visible, wrapped } from "./output/table.ts";
-import { atTime, fromNow, grouped, inWords } from "./output/words.ts";
+import { atTime, calendarInWords, fromNow, grouped, inWords } from "./output/words.ts";
 
 /** Says why a job, or a partition's next job, waits. */
 export const command = defineCommand({
@@ -77,12 +77,16 @@ function reachOf({ key, where }: SetBy): string {
   return key === null ? "for every key " : "";
 }
 
+function perOf({ per, calendar }: { per: number; calendar: string | null }): string {
+  return calendar === null ? `${grouped(per)} s` : calendarInWords(calendar);
+}
+
 /** One gate on a line, and a line for each job that occupies a slot of one without room. */
 function linesOf({ gate, key, limit, free, lacks, nextAt, setBy, holders }: ExplainedGate): string[] {
   const left =
     "max" in limit
       ? `${limit.max === null ? "no bound" : `${free} of ${limit.max} slots free`}`
-      : `${grouped(free ?? 0)} of ${grouped(limit.capacity)} tokens, ${grouped(limit.rate)} per ${grouped(limit.per)} s`;
+      : `${grouped(free ?? 0)} of ${grouped(limit.capacity)} tokens, ${grouped(limit.rate)} per ${perOf(limit)}`;
   const set = setBy
     ? `; set ${reachOf(setBy)}by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}`
     : "";

@@ -7,7 +7,7 @@ import { rowsOf } from "./input/rows.ts";
 import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
 import { visible } from "./output/table.ts";
-import { atTime, grouped, inWords, some } from "./output/words.ts";
+import { atTime, calendarInWords, grouped, inWords, some } from "./output/words.ts";
 
 /** A row of the view `policies`. */
 interface Row {
@@ -48,8 +48,9 @@ const OVER = { partition: "the partition", policy: "the policy", key: "a key of 
 /** Null: they come from the job's context. */
 function numbersOf(values: ResolvedValues | null): string {
   if (values === null) return "its numbers come from the context";
-  const { rate, per, ...others } = values;
-  const pace = typeof per === "number" ? [`${rate} per ${inWords(per * 1000)}`] : [];
+  const { rate, per, calendar, ...others } = values;
+  const length = typeof calendar === "string" ? calendarInWords(calendar) : inWords(Number(per) * 1000);
+  const pace = typeof per === "number" ? [`${rate} per ${length}`] : [];
   const rest = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
   return [...pace, ...rest.map(([option, value]) => `${option} ${value}`)].join(", ");
 }

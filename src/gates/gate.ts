@@ -17,7 +17,7 @@ export type Value<C, T> = T | ((ctx: C) => T);
 export type GateScope = "partition" | "key" | "policy";
 
 /** One of a gate's numbers, as the database stores it. */
-export type GateNumber = number | boolean | null;
+export type GateNumber = number | boolean | string | null;
 
 /**
  * A gate's values, by their names in the database's type of a gate's numbers. `per` is in seconds. The kind decides which
@@ -77,6 +77,8 @@ export interface Gate<in C = unknown, out Kind extends string = string> {
   readonly scopeKey: ((ctx: C) => unknown) | null;
   /** The values. Null: at least one is a function of the context. */
   readonly values: ResolvedValues | null;
+  /** Those of the values that are no functions. */
+  readonly constants: ResolvedValues;
   /** The values for a context. @throws {ArgumentError} naming the gate, if a function throws or returns a wrong value */
   readonly resolve: (ctx: C) => ResolvedValues;
   /** The numbers that an operator may override for a time, by their names in the database. */
@@ -98,8 +100,8 @@ export interface Field {
   readonly toColumn?: (value: never) => GateNumber;
   /** The values that an operator may set for a time. Without it the number cannot be overridden. */
   readonly override?: OverrideRule;
-  /** If this option is given, the number cannot be overridden. */
-  readonly noOverrideWith?: string;
+  /** If one of these options is given, the number cannot be overridden. */
+  readonly noOverrideWith?: readonly string[];
 }
 
 /** The differences between kinds of gates. `disagreement` compares values with each other; an unknown one is undefined. */
@@ -150,12 +152,14 @@ export function declareGate<C, Kind extends string>(
     checkOptions(anatomy.kind, options, ["name", "scope", ...Object.keys(anatomy.fields)]);
     const name = gateName(anatomy.kind, options.name);
     const title = name === anatomy.kind ? name : `${anatomy.kind} "${name}"`;
+    const { expand = (_, asTheyAre) => asTheyAre } = anatomy as GateAnatomy;
+    const expanded = expand(title, options as Record<string, unknown>);
     const gate = {
       kind: anatomy.kind,
       name,
       ...gateScope(title, options.scope),
-      ...gateValues(title, anatomy, options),
-      overrides: overridesOf(anatomy, options),
+      ...gateValues(title, anatomy, expanded),
+      overrides: overridesOf(anatomy, expanded),
       functions: functionsAmong(options),
     };
     return Object.freeze(gate) as Gate<C, Kind>;
@@ -183,16 +187,22 @@ function gateScope(title: string, scope: unknown): { scope: GateScope; scopeKey:
   return { scope: fixed as GateScope, scopeKey: null };
 }
 
-function gateValues(title: string, anatomy: GateAnatomy, declared: object): Pick<Gate, "values" | "resolve"> {
-  const { expand = (_, asTheyAre) => asTheyAre } = anatomy;
-  const options = expand(title, declared as Record<string, unknown>);
+function gateValues(
+  title: string,
+  anatomy: GateAnatomy,
+  options: Readonly<Record<string, unknown>>,
+): Pick<Gate, "values" | "constants" | "resolve"> {
   const fields = Object.entries(anatomy.fields)
     .filter(([option, { fallback }]) => fallback !== "absent" || options[option] !== undefined)
     .map(([option, field]) => compileField(title, option, field, options[option]));
   const constants = fields.filter((field) => field.run === null);
   const known = refuseDisagreement(title, anatomy, read(title, constants, undefined));
-  if (constants.length === fields.length) return { values: known, resolve: () => known };
-  return { values: null, resolve: (ctx) => refuseDisagreement(title, anatomy, read(title, fields, ctx)) };
+  if (constants.length === fields.length) return { values: known, constants: known, resolve: () => known };
+  return {
+    values: null,
+    constants: known,
+    resolve: (ctx) => refuseDisagreement(title, anatomy, read(title, fields, ctx)),
+  };
 }
 
 function compileField(title: string, option: string, field: Field, value: unknown): Compiled {
@@ -229,7 +239,8 @@ function refuseDisagreement(title: string, anatomy: GateAnatomy, values: Resolve
 function overridesOf({ fields }: GateAnatomy, options: object): Record<string, OverrideRule> {
   const given = Object.entries(options).flatMap(([option, value]) => (value === undefined ? [] : option));
   const open = Object.values(fields).filter(
-    ({ override, noOverrideWith = "" }) => override !== undefined && !given.includes(noOverrideWith),
+    ({ override, noOverrideWith = [] }) =>
+      override !== undefined && !noOverrideWith.some((option) => given.includes(option)),
   );
   return Object.fromEntries(open.map(({ column, override }) => [column, override as OverrideRule]));
 }

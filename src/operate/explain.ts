@@ -24,8 +24,13 @@ export interface ExplainedGate {
   scope: "partition" | "key" | "policy" | "workers";
   /** The key of that; null: there is none. */
   key: string | null;
-  /** Its numbers now. `per` is in seconds; a `max` of null is no bound. */
-  limit: { max: number | null } | { rate: number; per: number; capacity: number; sliding: boolean };
+  /**
+   * Its numbers now. `per` is in seconds; a `max` of null is no bound. `calendar` is the unit and the time zone of a calendar
+   * window, such as `"day America/New_York"`, and null for any other throttle. `per` is about its length then.
+   */
+  limit:
+    | { max: number | null }
+    | { rate: number; per: number; capacity: number; sliding: boolean; calendar: string | null };
   /** Where the numbers come from: the policy, the job's context, an operator's limit, or the workers' pace. */
   source: "policy" | "context" | "override" | "workers";
   /** The operator's limit in force; null: there is none. */

@@ -234,8 +234,8 @@ export interface Operate {
    * Overrides a gate's numbers, from now (or `from`) until `until`, or without it until {@link clearLimit}.
    *
    * `set` has values by the gate's kind. For values that are left out, the policy's apply. A throttle has `rate` (tokens),
-   * `per` (a duration such as "1 minute") and `burst` (tokens; not with a sliding window). A concurrency gate has `max`
-   * (jobs). An adaptive one has `initialMax`, `min` and `max` (jobs) and `targetLagMs` (milliseconds).
+   * `per` (a duration such as "1 minute"; not with a calendar window) and `burst` (tokens; not with a window). A concurrency
+   * gate has `max` (jobs). An adaptive one has `initialMax`, `min` and `max` (jobs) and `targetLagMs` (milliseconds).
    *
    * `key` is the scope key: the partition's for a gate over the partition, none for one over the policy. For a gate over the
    * partition, `where` names values in the context instead, such as `{ plan: "free" }`. Then the limit is for the partitions

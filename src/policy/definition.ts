@@ -20,6 +20,8 @@ export interface PolicyDefinition {
     position: number;
     /** null: at least one value is a function of the context. */
     values: ResolvedValues | null;
+    /** Those of the values that are no functions. */
+    constants: ResolvedValues;
     /** The numbers that `set_limit` accepts, by name. */
     overrides: Readonly<Record<string, OverrideRule>>;
   }[];
@@ -56,12 +58,13 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const { name, version, enabled, retries, unmanaged, slotTimeoutSeconds } = declaration;
   const { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead } = declaration;
   const described = {
-    gates: declaration.gates.map(({ name, kind, scope, values, overrides }, position) => ({
+    gates: declaration.gates.map(({ name, kind, scope, values, constants, overrides }, position) => ({
       name,
       kind,
       scope,
       position,
       values,
+      constants,
       overrides,
     })),
     weight: constant(declaration.weight),

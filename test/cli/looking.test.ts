@@ -1,7 +1,11 @@
 // The commands that only look.
 import { once } from "node:events";
 import test from "ava";
-import { rowsOf, start } from "../helpers/command.ts";
+import { definePolicy, makePolicyUtils } from "../../src/index.ts";
+import { rowsOf, runCommand, start } from "../helpers/command.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { MONTH } from "../helpers/engine.ts";
+import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { world } from "./world.ts";
 
@@ -105,4 +109,27 @@ test("a key from outside cannot move the cursor, and is cut to fit", async (t) =
   await utils.addJob("make_report", { tenant: "北京".repeat(60) });
   await utils.tick();
   t.regex((await cli("partitions", "--policy", "make_report")).stdout, /^(北京)+北?…/m);
+});
+
+test("a calendar window in words: what it has left, and when what was spent returns", async (t) => {
+  const { url, pool } = await testDatabase(t);
+  const [, timeZone] = MONTH.split(" ");
+  const policy = definePolicy("export_rows", {
+    partitionBy: "partner",
+    gates: ({ throttle }) => [
+      throttle({ name: "quota", rate: 1_000, per: "1 month", window: "calendar", timeZone }),
+    ],
+  });
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
+  t.teardown(() => utils.release());
+  await utils.addJob("export_rows", { partner: "acme" });
+  await utils.take({ policy: "export_rows", gate: "quota", key: "acme", cost: 1_000 });
+  await utils.tick({ policy: "export_rows" });
+  const explained = await runCommand(url, "explain", "--policy", "export_rows", "--partition", "acme");
+  const said = explained.stdout.replace(/\s+/g, " ");
+  const month = `month in ${timeZone}`;
+  t.true(said.includes(`"quota" of acme: 0.00 of 1000.00 per ${month} are left, enough in `), said);
+  t.regex(said, new RegExp(`quota of acme: 0 of 1,000 tokens, 1,000 per ${month}; in \\d+ (min|h|days)`));
+  const { stdout } = await runCommand(url, "policies");
+  t.true(stdout.includes(`gate quota: throttle over the partition; 1000 per ${month}`), stdout);
 });

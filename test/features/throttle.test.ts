@@ -1,8 +1,8 @@
 import test from "ava";
 import type { Task } from "graphile-worker";
-import { runTickLoop, throttle } from "../../src/index.ts";
+import { PolicyDefinitionError, runTickLoop, throttle } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
-import { CLOCKS, type Ctx, FULL, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
+import { CLOCKS, type Ctx, FULL, policyOf, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
 
 const near = (value: number, expected: number, within: number) => Math.abs(value - expected) <= within;
@@ -254,4 +254,52 @@ test.serial("scenario 21: a throttle over the whole policy, four loops over two 
   const { n } = await admittedIn();
   t.log(`${n} in ${seconds} s`);
   t.true(near(n, 50 + 50 * seconds, 5), `${n}`);
+});
+
+for (const via of VIAS) {
+  for (const [day, times] of [
+    ["23", ["2083-03-14T04:59:59Z", "2083-03-14T05:00:00Z", "2083-03-15T03:59:59Z", "2083-03-15T04:00:00Z"]],
+    ["25", ["2083-11-07T03:59:59Z", "2083-11-07T04:00:00Z", "2083-11-08T04:59:59Z", "2083-11-08T05:00:00Z"]],
+  ] as const) {
+    test(`scenario 35: ten a day of New York, on a day of ${day} hours (${via})`, async (t) => {
+      const gate = throttle<Ctx>({
+        rate: 10,
+        per: "1 day",
+        window: "calendar",
+        timeZone: "America/New_York",
+      });
+      const it = await scenario(t, { gates: [gate] }, { via });
+      const tickAt = (time: string) => it.tick((Date.parse(time) - Number(it.at(0))) / 1000);
+      await it.stage("50@k");
+      t.is((await tickAt(times[0])).admitted, 10);
+      const first = await tickAt(times[1]);
+      t.is(first.admitted, 10);
+      t.deepEqual(first.denied, { throttle_empty: 1 });
+      t.is(Number(first.nextEligibleAt), Date.parse(times[3]));
+      t.is((await tickAt(times[2])).admitted, 0);
+      t.is((await tickAt(times[3])).admitted, 10);
+    });
+  }
+}
+
+test("a policy with a time zone that only Node knows is an error that names it", async (t) => {
+  const it = await scenario(t, { gates: [] });
+  // as if the server's time zones were older: it has none of this name
+  const gate = throttle<Ctx>({
+    name: "quota",
+    rate: 1,
+    per: "1 day",
+    window: "calendar",
+    timeZone: "Etc/UTC",
+  });
+  const policy = policyOf("q", {
+    gates: [{ ...gate, constants: { ...gate.constants, calendar: "day Mars/Olympus_Mons" } }],
+  });
+  await t.throwsAsync(
+    it.makeUtils([policy]).then(() => it.utils.tick({ policy: "q" })),
+    {
+      instanceOf: PolicyDefinitionError,
+      message: /^policy 'q': gate 'quota': timeZone is 'Mars\/Olympus_Mons', expected a zone of/,
+    },
+  );
 });

@@ -17,6 +17,8 @@ export interface TestGate {
   readonly numbers: Readonly<Record<string, number | null>>;
   /** A throttle's window. */
   readonly sliding?: boolean;
+  /** A calendar window: its unit and time zone, such as "day America/New_York". */
+  readonly calendar?: string;
   /** A bucket of one that makes up for late passes. */
   readonly smooth?: boolean;
   keyOf(partition: string): string;
@@ -44,6 +46,17 @@ export function sliding(
   { per = 1, ...options }: ScopeOptions & { per?: number } = {},
 ): TestGate {
   return { ...throttle(rate, { per, ...options }), sliding: true };
+}
+
+const UNIT_SECONDS = { minute: 60, hour: 3600, day: 86_400, week: 604_800, month: 2_592_000 };
+
+/** A month that does not end while a test runs: it is day there. */
+export const MONTH = `month ${new Date().getUTCHours() < 12 ? "Asia/Tokyo" : "America/New_York"}`;
+
+/** A unit and a time zone, such as "day America/New_York". */
+export function calendar(rate: number, window: string, options: ScopeOptions = {}): TestGate {
+  const per = UNIT_SECONDS[window.split(" ")[0] as keyof typeof UNIT_SECONDS];
+  return { ...throttle(rate, { per, ...options }), calendar: window };
 }
 
 export function smooth(
@@ -163,12 +176,18 @@ export class Engine {
   async declare(): Promise<void> {
     const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
     const { breaker = null, maxPending = null, fairBy = "jobs", ahead, keyPath } = this.#options;
-    const gates = this.#options.gates.map(({ name, kind, scope, numbers, sliding, smooth }, position) => {
-      const values = { ...numbers, ...(sliding && { sliding }), ...(smooth && { smooth }) };
+    const gates = this.#options.gates.map((gate, position) => {
+      const { name, kind, scope, numbers } = gate;
+      const values = { ...numbers, ...windowOf(gate) };
+      const isClosed = (column: string) =>
+        (column === "burst" && (gate.sliding || gate.calendar)) || (column === "per" && gate.calendar);
       const overrides = Object.values(overridableFields)
-        .filter(({ column }) => column in numbers && !(sliding && column === "burst"))
+        .filter(({ column }) => column in numbers && !isClosed(column))
         .map(({ column, override }) => [column, override]);
-      return { name, kind, scope, position, values, overrides: Object.fromEntries(overrides) };
+      return {
+        ...{ name, kind, scope, position, values, constants: values },
+        overrides: Object.fromEntries(overrides),
+      };
     });
     const definition = {
       ...{
@@ -410,7 +429,8 @@ export const WRONGLY_STAGED = `select c.id, sum(c.counted) as counted, sum(c.sta
 export type Session = pg.Client & { readonly pid: number };
 
 function limitsOf(gates: readonly TestGate[], partition: string): object[] {
-  return gates.map(({ name, kind, scope, numbers, sliding, smooth, keyOf }, position) => {
+  return gates.map((gate, position) => {
+    const { name, kind, scope, numbers, keyOf } = gate;
     return {
       gate: name,
       kind,
@@ -418,8 +438,11 @@ function limitsOf(gates: readonly TestGate[], partition: string): object[] {
       position,
       ...(scope === "key" && { key: keyOf(partition) }),
       ...numbers,
-      ...(sliding && { sliding }),
-      ...(smooth && { smooth }),
+      ...windowOf(gate),
     };
   });
+}
+
+function windowOf({ sliding, calendar, smooth }: TestGate): object {
+  return { ...(sliding && { sliding }), ...(calendar && { calendar }), ...(smooth && { smooth }) };
 }

@@ -9,6 +9,8 @@ export interface GateCase {
   readonly scope: TestGate["scope"];
   readonly numbers: readonly [Numbers, Numbers];
   readonly sliding: readonly [boolean, boolean];
+  /** Calendar windows, if it has some. */
+  readonly calendar?: readonly [string | undefined, string | undefined];
 }
 
 type Numbers = Readonly<Record<string, number | null>>;
@@ -85,6 +87,7 @@ export function gateOf(gate: GateCase, index: number, definition: 0 | 1, group: 
     keyOf: named.keyOf,
     numbers: { ...made.numbers, ...numbers },
     sliding: gate.sliding[definition],
+    ...(gate.calendar?.[definition] && { calendar: gate.calendar[definition] }),
     smooth: isSmooth(gate, definition),
   };
 }
@@ -150,6 +153,44 @@ function gate(scopes: readonly TestGate["scope"][]): fc.Arbitrary<GateCase> {
       });
     });
 }
+
+const UNIT_SECONDS = { minute: 60, hour: 3600, day: 86_400, week: 604_800, month: 2_592_000 };
+type Unit = keyof typeof UNIT_SECONDS;
+type Window = "calendar" | "sliding" | "bucket";
+
+const unit = fc.constantFrom<Unit>("minute", "minute", "hour", "day", "week", "month");
+const zone = fc.constantFrom("UTC", "Asia/Kolkata");
+const rate = fc.constantFrom(2, 1, 3.5, 5, 0);
+
+/** A throttle with a calendar window, and often with another one, a sliding window or a bucket by the later definition. */
+const calendarGate: fc.Arbitrary<GateCase> = fc
+  .record({
+    scope: fc.constantFrom("partition" as const, "policy" as const),
+    windows: fc.constantFrom<readonly [Window, Window]>(
+      ["calendar", "calendar"],
+      ["calendar", "sliding"],
+      ["calendar", "bucket"],
+      ["sliding", "calendar"],
+      ["bucket", "calendar"],
+    ),
+    units: fc.tuple(unit, unit),
+    zones: fc.tuple(zone, zone),
+    rates: fc.tuple(rate, rate),
+  })
+  .map(({ scope, windows, units, zones, rates }): GateCase => {
+    const numbers = ([0, 1] as const).map((index): Numbers => {
+      const per = windows[index] === "calendar" ? UNIT_SECONDS[units[index]] : 60;
+      return { rate: rates[index], per, burst: null };
+    });
+    const calendar = ([0, 1] as const).map((index) =>
+      windows[index] === "calendar" ? `${units[index]} ${zones[index]}` : undefined,
+    );
+    return {
+      ...{ kind: "throttle", scope, numbers: numbers as [Numbers, Numbers] },
+      sliding: [windows[0] === "sliding", windows[1] === "sliding"],
+      calendar: [calendar[0], calendar[1]],
+    };
+  });
 
 const smallCap: fc.Arbitrary<GateCase> = fc.constantFrom(1, 2).map((max) => {
   return { kind: "concurrency", scope: "key", numbers: [{ max }, { max }], sliding: [false, false] };
@@ -272,6 +313,8 @@ const planned: fc.Arbitrary<Step> = fc.oneof(
 );
 
 export interface CaseOptions {
+  /** Throttles have calendar windows. */
+  readonly calendar?: boolean;
   /** Partitions have a context that changes, and some limits go by it. */
   readonly byContext?: boolean;
   /** Several keyed gates may overlap, and then keep slots for those that need two: which job goes is not determined. */
@@ -285,22 +328,27 @@ export interface CaseOptions {
 }
 
 export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Case> {
-  const gates = options.keeping
-    ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
-    : options.byContext
-      ? fc.tuple(
-          fc.array(gate(["partition"]), { minLength: 1, maxLength: 2, size: "max" }),
-          fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
-        )
-      : options.overlapping
+  const gates = options.calendar
+    ? fc.tuple(
+        fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
+        fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
+      )
+    : options.keeping
+      ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
+      : options.byContext
         ? fc.tuple(
-            fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
-            fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+            fc.array(gate(["partition"]), { minLength: 1, maxLength: 2, size: "max" }),
+            fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
           )
-        : fc.tuple(
-            fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
-            fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
-          );
+        : options.overlapping
+          ? fc.tuple(
+              fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
+              fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+            )
+          : fc.tuple(
+              fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
+              fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
+            );
   const beside = [
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
@@ -323,7 +371,7 @@ export function inWords({ settings, gates, steps }: Case): string {
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
         (values, index) =>
-          `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}${isSmooth(gate, index as 0 | 1) ? ", smooth" : ""}`,
+          `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}${gate.calendar?.[index] ? `, ${gate.calendar[index]}` : ""}${isSmooth(gate, index as 0 | 1) ? ", smooth" : ""}`,
       );
       return `gate: ${nameOf(gate, index)} ${numbers}${steps.some((it) => it.do === "add" && it.definition) ? `, later ${later}` : ""}`;
     }),

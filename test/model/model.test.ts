@@ -106,6 +106,16 @@ test.serial("so it does where limits go by the context of partitions, which chan
   t.false(outcome.failed, inFull(outcome));
 });
 
+test.serial("so it does where the calendar gives back what was spent", async (t) => {
+  t.timeout(TIMEOUT);
+  const outcome = await check(
+    await target(t),
+    { calendar: true },
+    { numRuns: Math.ceil(CASES * 0.3), ...again() },
+  );
+  t.false(outcome.failed, inFull(outcome));
+});
+
 for (const name of Object.keys(MUTANTS) as MutantName[]) {
   test.serial(`the model check finds: ${name}`, async (t) => {
     t.timeout(TIMEOUT);

@@ -30,9 +30,10 @@ export interface Limiter {
   inFlight: number;
   tokens: number;
   filledAt: number;
-  sliding: boolean;
+  /** "sliding", or a calendar window's unit and zone. Null: it is a bucket. */
+  window: string | null;
   smooth: boolean;
-  /** Of a sliding window, oldest first. */
+  /** Of a window, oldest first. */
   spent: readonly Spending[];
   /** The longest window it had, which may come back, and until when that is remembered. */
   longest: number;
@@ -112,7 +113,9 @@ interface Flight {
 
 const CLOSE = 1e-9;
 const SECOND = 1000;
-const DAY = 86_400 * SECOND;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
 /** Those who wait for longer may go before their turn. */
 const LONG = 10 * SECOND;
 
@@ -235,19 +238,19 @@ export class Model {
       this.limiters.set(name, newLimiter(name, gate, key, now));
       return;
     }
-    const sliding = gate.sliding === true;
+    const window = windowOf(gate);
     const isSame = JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers);
-    if (!turns && isSame && limiter.sliding === sliding) return; // two numbers that are the same are of one kind: smooth or not
+    if (!turns && isSame && limiter.window === window) return; // two numbers that are the same are of one kind: smooth or not
     // what the old rate brought by now stays, within the new capacity; what a bucket lacks counts as spent in a window
-    const tokens = limiter.sliding
-      ? leftOfWindow(limiter, limiter.numbers, now)
-      : this.#settled(limiter, now);
+    const tokens = limiter.window ? leftOfWindow(limiter, limiter.numbers, now) : this.#settled(limiter, now);
     const lacks = capacityOf(limiter.numbers) - tokens;
-    limiter.longest = limiter.sliding ? Math.max(windowOf(limiter.numbers), longestOf(limiter, now)) : 0;
+    limiter.longest = limiter.window
+      ? Math.max(rememberedOf(limiter, limiter.numbers, now), longestOf(limiter, now))
+      : 0;
     limiter.longestUntil = now + DAY + limiter.longest;
-    if (!sliding) limiter.spent = [];
-    else if (!limiter.sliding) limiter.spent = lacks > 0 ? [{ at: now, cost: lacks }] : [];
-    limiter.sliding = sliding;
+    if (!window) limiter.spent = [];
+    else if (!limiter.window) limiter.spent = lacks > 0 ? [{ at: now, cost: lacks }] : [];
+    limiter.window = window;
     limiter.smooth = gate.smooth === true;
     limiter.tokens = Math.min(tokens, capacityOf(gate.numbers));
     limiter.filledAt = laterMark(limiter.filledAt, now);
@@ -309,7 +312,7 @@ export class Model {
   /** What a bucket or a window holds; at a rate of zero nothing goes all the same. */
   tokensOf(limiter: Limiter, now: number): number {
     const numbers = this.numbersOf(limiter, now);
-    if (limiter.sliding) return leftOfWindow(limiter, numbers, now);
+    if (limiter.window) return leftOfWindow(limiter, numbers, now);
     const tokens = this.#settled(limiter, now);
     return numbers.rate! > 0 ? Math.min(fullOf(limiter, numbers), tokens) : tokens;
   }
@@ -468,11 +471,15 @@ export class Model {
       )
         continue;
       limiter.tokens = left;
-      if (limiter.sliding)
+      const numbers = this.numbersOf(limiter, now);
+      if (limiter.window)
         limiter.spent = spend(
           limiter.spent,
-          windowOf(this.numbersOf(limiter, now)),
-          Math.max(windowOf(limiter.numbers), longestOf(limiter, now)),
+          lengthOf(limiter, numbers, now),
+          Math.max(
+            ...[numbers, limiter.numbers].map((of) => rememberedOf(limiter, of, now)),
+            longestOf(limiter, now),
+          ),
           had - left,
           now,
         );
@@ -596,20 +603,47 @@ function newLimiter(name: string, gate: TestGate, key: string, now: number): Lim
   const { numbers } = gate;
   return {
     ...{ name, gate, key, numbers, inFlight: 0 },
-    ...{ tokens: capacityOf(numbers), filledAt: now, sliding: gate.sliding === true, spent: [] },
+    ...{ tokens: capacityOf(numbers), filledAt: now, window: windowOf(gate), spent: [] },
     ...{ smooth: gate.smooth === true, longest: 0, longestUntil: Number.NEGATIVE_INFINITY },
     ...{ learnt: numbers.initial_max ?? 0, lag: 0, decreasedAt: Number.NEGATIVE_INFINITY },
   };
 }
 
 function leftOfWindow(limiter: Limiter, numbers: Numbers, now: number): number {
-  const counts = limiter.spent.filter(({ at }) => at > now - windowOf(numbers));
+  const counts = limiter.spent.filter(({ at }) => at > now - lengthOf(limiter, numbers, now));
   return capacityOf(numbers) - counts.reduce((sum, { cost }) => sum + cost, 0);
 }
 
-/** In milliseconds. A rate below one is one in a longer window. */
-function windowOf({ rate, per }: Numbers): number {
+function windowOf({ sliding, calendar }: TestGate): string | null {
+  return calendar ?? (sliding ? "sliding" : null);
+}
+
+/** In milliseconds. In a sliding window a rate below one is one in a longer window. */
+function lengthOf({ window }: Limiter, { rate, per }: Numbers, now: number): number {
+  if (window !== "sliding") return now - beginningOf(window!, now) + 0.001; // with its beginning
   return (rate! > 0 && rate! < 1 ? per! / rate! : per!) * SECOND;
+}
+
+/** A calendar window knows the one before, too. */
+function rememberedOf(limiter: Limiter, numbers: Numbers, now: number): number {
+  return limiter.window === "sliding" ? lengthOf(limiter, numbers, now) : 2 * numbers.per! * SECOND;
+}
+
+/** Of the calendar's unit that `now` is in. Both zones keep their offset. */
+function beginningOf(window: string, now: number): number {
+  const [unit, zone] = window.split(" ");
+  const offset = zone === "Asia/Kolkata" ? 5.5 * HOUR : 0;
+  const local = new Date(now + offset);
+  const day = Math.floor(Number(local) / DAY);
+  const monday = day - ((day + 3) % 7); // the first of January 1970 was a Thursday
+  const begins: Readonly<Record<string, number>> = {
+    minute: Math.floor(Number(local) / MINUTE) * MINUTE,
+    hour: Math.floor(Number(local) / HOUR) * HOUR,
+    day: day * DAY,
+    week: monday * DAY,
+    month: Date.UTC(local.getUTCFullYear(), local.getUTCMonth(), 1),
+  };
+  return begins[unit!]! - offset;
 }
 
 function longestOf({ longest, longestUntil }: Limiter, now: number): number {

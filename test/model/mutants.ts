@@ -243,6 +243,14 @@ export const MUTANTS = {
     byContext: true,
     shows: /tokens: the engine says|jobs admitted|learnt limit/,
   },
+  "a calendar window begins a moment after its beginning": {
+    shownBy: 2,
+    of: "_window_seconds",
+    from: / \+ 1e-6/,
+    to: "",
+    calendar: true,
+    shows: /tokens: the engine says|tokens taken|jobs admitted/,
+  },
   "who waits for a limiter is never woken": {
     shownBy: 51,
     of: "_wake",

@@ -27,11 +27,17 @@ export interface RunOptions {
 }
 
 /** What an override sets: the later numbers; one that goes by context other ones, so that it shows which is in force. */
-function setBy({ kind, numbers, sliding }: GateCase, plan: Plan | undefined): Record<string, number> {
+function setBy(
+  { kind, numbers, sliding, calendar }: GateCase,
+  plan: Plan | undefined,
+): Record<string, number> {
   if (plan !== undefined && kind === "throttle") return { rate: plan === "free" ? 0.5 : 30 };
   if (plan !== undefined && kind === "concurrency") return { max: plan === "free" ? 1 : 6 };
   const later = Object.entries(numbers[1]).filter(
-    ([name, value]) => value !== null && !(name === "burst" && sliding.includes(true)),
+    ([name, value]) =>
+      value !== null &&
+      !(name === "burst" && (calendar || sliding.includes(true))) &&
+      !(name === "per" && calendar),
   );
   return Object.fromEntries(later) as Record<string, number>;
 }

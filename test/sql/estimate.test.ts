@@ -1,10 +1,12 @@
 // When a job starts: rows are planted, and `explain` says an interval, or why nobody can tell.
 import test, { type ExecutionContext } from "ava";
 import {
+  calendar,
   concurrency,
   type Engine,
   type EngineOptions,
   engine,
+  MONTH,
   sliding,
   type TestGate,
   throttle,
@@ -94,6 +96,44 @@ test("a sliding window with room for all: at once; and what is too little for a 
   await world.pool.query("update dispatch_policy._private_staged_jobs set cost = 6");
   const [from, until] = seconds(t, await explain(world, ids[4]!)); // one in a window, the first at once
   t.true(from >= 199 && from <= 400 && until >= 400 && until < 520, `${from} ${until}`);
+});
+
+test("a calendar window: the beginning of the window in which it has room", async (t) => {
+  const { world, ids, last } = await led(t, [calendar(10, MONTH)], { jobs: 31 });
+  const zone = MONTH.split(" ")[1];
+  for (const [id, months] of [
+    [ids[10]!, 1],
+    [ids[19]!, 1],
+    [ids[20]!, 2],
+    [last, 3],
+  ] as const) {
+    const it = await explain(world, id);
+    const { rows } = await world.pool.query(
+      `select extract(epoch from
+        (date_trunc('month', $1::timestamptz at time zone $2) + make_interval(months => $3)) at time zone $2
+        - $1::timestamptz)::float8 as s`,
+      [it.as_of, zone, months],
+    );
+    const [from, until] = seconds(t, it);
+    t.true(
+      Math.abs(from - rows[0].s) < 0.1 && until >= from && until - from < 2,
+      `${from} ${until} ${rows[0].s}`,
+    );
+    t.is(it.estimate.basis, "the tokens of its partition");
+  }
+});
+
+test("a calendar window with room for some: at once, and then at its beginning", async (t) => {
+  const world = await engine(t, { gates: [calendar(10, MONTH)] });
+  const ids = await world.stage(Array(4).fill("a"), { cost: 4 });
+  await world.route();
+  await world.pool.query(LED);
+  t.true(seconds(t, await explain(world, ids[1]!))[1] <= 1);
+  const [[from], [later, until]] = [
+    seconds(t, await explain(world, ids[2]!)),
+    seconds(t, await explain(world, ids[3]!)),
+  ];
+  t.true(from > 3600 && Math.abs(later - from) < 1 && until - later < 2, `${from} ${later} ${until}`);
 });
 
 test("a job that costs more than the bucket holds waits for a full one", async (t) => {

@@ -1,10 +1,12 @@
 // Why a job waits: each cause is planted, and `explain` names it, its gate, who holds it, its end and its author.
 import test, { type ExecutionContext } from "ava";
 import {
+  calendar,
   concurrency,
   type Engine,
   type EngineOptions,
   engine,
+  MONTH,
   sliding,
   type TestGate,
   throttle,
@@ -76,6 +78,29 @@ test("throttled by a sliding window: the next time is when enough has left it", 
   t.true(it.gates[0].limit.sliding);
   const wait = new Date(it.next_at).getTime() - new Date(it.as_of).getTime();
   t.true(wait > 0 && wait <= 100_000, `${wait}`);
+});
+
+test("throttled by a calendar window: the unit and the zone, and when it ends", async (t) => {
+  const { world, id } = await waiting(t, [calendar(1, MONTH, { scope: "policy", name: "quota" })]);
+  const it = await explain(world, id);
+  t.like(it, { reason: "throttle_empty", gate: "quota" });
+  t.like(it.gates[0].limit, { rate: 1, per: 2_592_000, capacity: 1, sliding: false, calendar: MONTH });
+  const [unit, zone] = MONTH.split(" ");
+  const { rows } = await world.pool.query(
+    "select (date_trunc('month', now() at time zone $1) + interval '1 month') at time zone $1 as end",
+    [zone],
+  );
+  t.deepEqual(new Date(it.next_at), rows[0].end);
+  t.regex(
+    it.sentence,
+    new RegExp(
+      `^It waits for tokens of gate "quota": 0\\.00 of 1\\.00 per ${unit} in ${zone} are left, enough in `,
+    ),
+  );
+  const { rows: views } = await world.pool.query(
+    "select rate, per, sliding, calendar, available from dispatch_policy.limiters where gate = 'quota'",
+  );
+  t.deepEqual(views, [{ rate: 1, per: 2_592_000, sliding: false, calendar: MONTH, available: 0 }]);
 });
 
 test("its own slot is full: who holds it", async (t) => {

@@ -2,10 +2,12 @@
 import test, { type ExecutionContext } from "ava";
 import {
   adaptive,
+  calendar,
   concurrency,
   type Engine,
   type EngineOptions,
   engine,
+  MONTH,
   sliding,
   smooth,
   type TestGate,
@@ -37,6 +39,11 @@ const GATES: Record<string, Subject> = {
   "throttle with a sliding window over the policy": {
     gate: sliding(LIMIT, { ...SLOW, scope: "policy" }),
     zero: sliding(0, { ...SLOW, scope: "policy" }),
+  },
+  "throttle with a calendar window": { gate: calendar(LIMIT, MONTH), zero: calendar(0, MONTH) },
+  "throttle with a calendar window over the policy": {
+    gate: calendar(LIMIT, MONTH, { scope: "policy" }),
+    zero: calendar(0, MONTH, { scope: "policy" }),
   },
   "throttle over the policy": {
     gate: throttle(LIMIT, { ...SLOW, scope: "policy" }),

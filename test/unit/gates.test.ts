@@ -16,6 +16,10 @@ test("a gate of constants knows its values, as columns of the limiters table", (
     ...{ rate: 3, per: 1, burst: null },
     sliding: true,
   });
+  const quota = throttle({ rate: 9, per: "1 month", window: "calendar", timeZone: "Africa/Cairo" });
+  t.deepEqual(quota.values, { rate: 9, per: 2_592_000, burst: null, calendar: "month Africa/Cairo" });
+  t.deepEqual(Object.keys(quota.overrides), ["rate"]);
+  t.is(throttle({ rate: 9, per: "1 week", window: "calendar" }).values?.calendar, "week UTC");
   t.deepEqual(concurrency({ max: 5 }).values, { max: 5 });
   t.deepEqual(adaptiveConcurrency({ initialMax: 5, targetLagMs: 500 }).values, {
     initial_max: 5,
@@ -35,6 +39,10 @@ test("a gate with a function has no constant values and resolves each of them by
     burst: (ctx) => ctx.burst,
   });
   t.is(gate.values, null);
+  t.deepEqual(gate.constants, {});
+  const quota = throttle<{ rate: number }>({ rate: (ctx) => ctx.rate, per: "1 day", window: "calendar" });
+  t.deepEqual(quota.constants, { per: 86_400, burst: null, calendar: "day UTC" });
+  t.deepEqual(quota.resolve({ rate: 7 }), { rate: 7, ...quota.constants });
   t.deepEqual(gate.resolve({ rate: 7, per: "1 minute", burst: 2 }), { rate: 7, per: 60, burst: 2 });
   const adaptive = adaptiveConcurrency<{ n: number }>({
     initialMax: (ctx) => ctx.n,
@@ -72,6 +80,7 @@ test("the edges that are allowed", (t) => {
 const DURATION =
   'a duration such as "30 seconds" (ms, seconds, minutes, hours, days), at most a million days, longer than 0';
 const OR_FUNCTION = ", or a function of the context";
+const PERIODS = '"1 minute", "1 hour", "1 day", "1 week" or "1 month" with window "calendar"';
 const throttleWith = (more: object) => () => throttle({ rate: 1, per: "1 second", ...more } as Anything);
 const concurrencyWith = (more: object) => () => concurrency({ max: 1, ...more } as Anything);
 const adaptiveWith = (more: object) => () =>
@@ -81,15 +90,35 @@ const REFUSED: [() => unknown, string][] = [
   [throttleWith({ bust: 3 }), 'unknown option "bust" of throttle: did you mean "burst"?'],
   [
     throttleWith({ zzzzzzzz: 3 }),
-    'unknown option "zzzzzzzz" of throttle (known options: name, scope, rate, per, burst, window, smooth)',
+    'unknown option "zzzzzzzz" of throttle (known options: name, scope, rate, per, burst, window, timeZone, smooth)',
   ],
   [throttleWith({ smooth: 1 }), "throttle: smooth must be true or false, got 1"],
   [throttleWith({ smooth: true, burst: 2 }), "throttle: smooth means a burst of 1, leave one of the two out"],
-  [throttleWith({ window: "fixed" }), 'throttle: window must be "sliding", got "fixed"'],
+  [throttleWith({ window: "fixed" }), 'throttle: window must be "sliding" or "calendar", got "fixed"'],
   [
     throttleWith({ window: "sliding", burst: 2 }),
     "throttle: a sliding window has rate tokens, leave burst out",
   ],
+  [
+    throttleWith({ window: "calendar", per: "1 day", burst: 2 }),
+    "throttle: a calendar window has rate tokens, leave burst out",
+  ],
+  [
+    throttleWith({ window: "calendar", per: "1 day", smooth: true }),
+    "throttle: a calendar window has rate tokens, leave smooth out",
+  ],
+  [throttleWith({ window: "calendar", per: "2 days" }), `throttle: per must be ${PERIODS}, got "2 days"`],
+  [
+    throttleWith({ window: "calendar", per: () => "1 day" }),
+    `throttle: per must be ${PERIODS}, got a function`,
+  ],
+  [throttleWith({ per: "1 week" }), `throttle: per must be ${DURATION}${OR_FUNCTION}, got "1 week"`],
+  ...["Mars/Olympus_Mons", "CET", "+05:30", () => "UTC"].map((timeZone): [() => unknown, string] => [
+    throttleWith({ window: "calendar", per: "1 day", timeZone }),
+    'throttle: timeZone must be "UTC" or an area and a place, such as "America/New_York", got ' +
+      (typeof timeZone === "string" ? `"${timeZone}"` : "a function"),
+  ]),
+  [throttleWith({ timeZone: "UTC" }), 'throttle: only window "calendar" has a time zone, leave timeZone out'],
   [
     throttleWith({ name: "all", window: "sliding", smooth: true }),
     'throttle "all": a sliding window has rate tokens, leave smooth out',

@@ -1,5 +1,5 @@
 import test from "ava";
-import { concurrency } from "../../src/gates/index.ts";
+import { concurrency, throttle } from "../../src/gates/index.ts";
 import { definePolicy, definitionHash, policyDefinition } from "../../src/policy/policy.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
@@ -29,6 +29,11 @@ const CHANGES: Record<string, object> = {
   "a gate's value": { gates: [concurrency({ max: 2 })] },
   "a gate's function": { gates: [concurrency({ max: () => 2 })] },
   "the text of a gate's function": { gates: [concurrency({ max: () => 3 })] },
+  "a constant beside a gate's function": { gates: [throttle({ rate: () => 2, per: "1 minute" })] },
+  "the value of a constant beside a gate's function": { gates: [throttle({ rate: () => 2, per: "1 hour" })] },
+  "the time zone of a gate": {
+    gates: [throttle({ rate: () => 2, per: "1 day", window: "calendar", timeZone: "Africa/Cairo" })],
+  },
   "a gate's name": { gates: [concurrency({ max: 1, name: "other" })] },
   "a gate's scope": { gates: [concurrency({ max: 1, scope: "policy" })] },
   "a scope function": { gates: [concurrency({ max: 1, scope: () => "a" })] },

@@ -84,6 +84,7 @@ test("every option finds its way into the definition", (t) => {
         scope: "partition",
         position: 0,
         values: { rate: 10, per: 60, burst: null },
+        constants: { rate: 10, per: 60, burst: null },
         overrides: throttle({ rate: 1, per: "1 second" }).overrides,
       },
       {
@@ -92,6 +93,7 @@ test("every option finds its way into the definition", (t) => {
         scope: "policy",
         position: 1,
         values: { max: 40 },
+        constants: { max: 40 },
         overrides: {
           max: { expects: "a whole number, 0 to 999999999", least: 0, most: 999_999_999, whole: true },
         },

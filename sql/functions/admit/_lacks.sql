@@ -8,7 +8,7 @@ begin
     select row(
         p.partition_id, u.ord, l.id, l.breadth, l.kind, l.tokens is not null,
         case when l.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
-            l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, p.head_cost, p_now)
+            l.tokens_left, l.rate, l.per, l.capacity, l.spent_then, l.calendar, p.head_cost, p_now)
           -- nobody is notified when Graphile Worker has recorded an end
           when l.ending > 0 then p_now + interval '10 milliseconds' end,
         -- the limiter is gone: the partition is looked at again after a second

@@ -8,7 +8,7 @@ begin
     select row(
         l, coalesce(n.jobs, 0), l.slots - coalesce(n.jobs, 0), t.tokens_left,
         case when l.spent is not null then :DISPATCH_POLICY_SCHEMA._window_spend(
-          l.spent, l.per, l.remembered, l.tokens - t.tokens_left, p_now) end
+          l.spent, l.window_seconds, l.remembered, l.tokens - t.tokens_left, p_now) end
       ):::DISPATCH_POLICY_SCHEMA._private_limiter_left
     from unnest(p_limiters) l
     left join (

@@ -5,7 +5,7 @@
 -- It does not call _override_at for each limiter: a pass of 1,000 jobs over 50 partitions took a sixth more processor time.
 --
 --   p_bounded    false: the ahead bound does not count. An explicit tick is not kept just ahead of the workers.
---   spent        of a sliding window, whose tokens are what it has left; else null
+--   spent        of a window, whose tokens are what it has left; else null
 --   measured     how many jobs of the policy finished in a second, if it is time to measure anew
 --   remembered   for how many seconds a window must know what was spent. An override's window may be shorter than its
 --     own. So may a new definition's, and the next deployment may bring the old one back.
@@ -16,11 +16,11 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   with effective as materialized (   -- materialized, because it is used more than once
     select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.admitted, l.by_tokens,
       case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
-      case when l.by_tokens and (l.numbers).sliding is not true and o.turned_at > l.refilled_at
+      case when l.by_tokens and not :DISPATCH_POLICY_SCHEMA._is_window(l.numbers) and o.turned_at > l.refilled_at
         then :DISPATCH_POLICY_SCHEMA._throttle_settled(l, p_now, :DISPATCH_POLICY_SCHEMA._context_of(l)) end as settled,
       case when l.longest_until > p_now then l.longest end as longest,
       l.tokens, l.refilled_at, l.spent, l.numbers as own_numbers, n.numbers,
-      (n.numbers).sliding is true as sliding,
+      :DISPATCH_POLICY_SCHEMA._is_window(n.numbers) as is_window,
       -- once a second
       case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
         (l.released - l.sampled_released) / greatest(extract(epoch from p_now - l.sampled_at)::float8, 1), 0) end as measured,
@@ -33,15 +33,15 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
     where l.id = any(p_limiter_ids)
   )
   select e.id, e.gate, e.kind, e.breadth, e.position, e.scope_key, (e.numbers).rate,
-    case when e.sliding then :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers) else (e.numbers).per end,
+    case when (e.numbers).sliding then :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers, p_now) else (e.numbers).per end,
     case when e.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.numbers) end,
     case when e.by_tokens then case
-      when (e.numbers).rate <= 0 and not e.sliding then coalesce((e.settled).tokens, e.tokens)   -- a halted bucket keeps its tokens
-      when e.sliding then :DISPATCH_POLICY_SCHEMA._window_left(e.spent, e.numbers, p_now)
+      when (e.numbers).rate <= 0 and not e.is_window then coalesce((e.settled).tokens, e.tokens)   -- a halted bucket keeps its tokens
+      when e.is_window then :DISPATCH_POLICY_SCHEMA._window_left(e.spent, e.numbers, p_now)
       else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
         coalesce((e.settled).tokens, e.tokens), coalesce((e.settled).refilled_at, e.refilled_at), e.numbers, p_now)
       end end,
-    case when e.sliding then e.spent end,
+    case when e.is_window then e.spent end,
     case when e.by_tokens then null
       when e.cap is null then 2147483647
       else :DISPATCH_POLICY_SCHEMA._concurrency_slots(e.cap, e.in_flight + e.ending) end,
@@ -52,8 +52,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
       where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now
         and e.reserved_until <= p_now + greatest(p_now - q.waiting_since, '1 second') + interval '1 second'),
     e.reserved_until, e.ending, e.measured,
-    case when e.sliding then greatest(
-      :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers), :DISPATCH_POLICY_SCHEMA._window_seconds(e.own_numbers),
+    (e.numbers).calendar, case when e.is_window then :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers, p_now) end,
+    case when e.is_window then greatest(
+      :DISPATCH_POLICY_SCHEMA._window_remembered(e.numbers, p_now), :DISPATCH_POLICY_SCHEMA._window_remembered(e.own_numbers, p_now),
       e.longest) end,
     e.admitted
   from effective e;

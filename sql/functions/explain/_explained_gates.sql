@@ -16,7 +16,8 @@ begin
       'scope', (array['partition', 'key', 'policy', 'workers'])[n.breadth + 1],
       'key', nullif(n.scope_key, ''),
       'limit', case when n.tokens is null then jsonb_build_object('max', n.cap)
-        else jsonb_build_object('rate', n.rate, 'per', n.per, 'capacity', n.capacity, 'sliding', n.spent is not null) end,
+        else jsonb_build_object('rate', n.rate, 'per', n.per, 'capacity', n.capacity, 'sliding', n.spent is not null and n.calendar is null,
+          'calendar', n.calendar) end,
       'source', case when o.id is not null then 'override' when n.kind = 'ahead' then 'workers'
         when jsonb_typeof(d.gate -> 'values') = 'null' then 'context' else 'policy' end,
       'set_by', case when o.id is not null then jsonb_build_object('by', o.set_by, 'reason', o.reason,
@@ -27,7 +28,7 @@ begin
       'lacks', k.lacks,
       'reason', case when k.lacks then k.reason end,
       'next_at', case when k.lacks and n.tokens is not null and n.rate > 0 then
-        :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, p_cost, p_now) end,
+        :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar, p_cost, p_now) end,
       'kept_for', (select r.key from :DISPATCH_POLICY_SCHEMA._private_partitions r where r.id = n.reserved_for),
       'holders', case when n.tokens is null and k.lacks then :DISPATCH_POLICY_SCHEMA._holders(n.id) else '[]' end
     ) order by u.ord), '[]')

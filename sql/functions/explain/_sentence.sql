@@ -32,7 +32,8 @@ begin
     when 'breaker_open' then 'The breaker has stopped the partition, because its jobs kept failing,' || v_until
     when 'probing' then 'After a hold one job went first, and the others wait for its end'
     when 'throttle_empty' then 'It waits for tokens of ' || v_of || ': ' || round((v_gate ->> 'free')::numeric, 2) || ' of '
-      || round((v_gate #>> '{limit,capacity}')::numeric, 2) || ' are left' || coalesce(
+      || round((v_gate #>> '{limit,capacity}')::numeric, 2)
+      || coalesce(' per ' || :DISPATCH_POLICY_SCHEMA._calendar_in_words(v_gate #>> '{limit,calendar}'), '') || ' are left' || coalesce(
         ', enough in ' || :DISPATCH_POLICY_SCHEMA._in_words(
           extract(epoch from (p_it ->> 'next_at')::timestamptz - p_now)::float8), '')
     when 'rate_zero' then 'The rate of ' || v_of || ' is 0: nothing goes until somebody raises it'

@@ -19,6 +19,9 @@ begin
   if p_cost_ahead = 0 then
     least_s := coalesce(greatest(extract(epoch from (p_gate ->> 'next_at')::timestamptz - p_at)::float8, 0), 0);
     most_s := least_s + 0.5;
+  elsif p_gate #>> '{limit,calendar}' is not null then
+    select c.least_s, c.most_s into least_s, most_s
+    from :DISPATCH_POLICY_SCHEMA._calendar_seconds(p_gate, p_cost_ahead, p_cost, p_at, p_now) c;
   elsif (p_gate #>> '{limit,sliding}')::boolean then
     v_used := case when v_after >= v_per then 0 else v_used end;
     if v_cost > 0 then

@@ -1,7 +1,9 @@
--- How many tokens a full bucket has, or a window in which nothing was spent.
+-- How many tokens a full bucket has, or a window in which nothing was spent. A calendar window has its rate, also one below
+-- one: it has no longer window instead.
 create or replace function :DISPATCH_POLICY_SCHEMA._throttle_capacity(
   numbers :DISPATCH_POLICY_SCHEMA._private_gate_numbers
 ) returns float8 language sql immutable as $$
-  select greatest(
-    coalesce(case when (numbers).sliding is not true then (numbers).burst end, (numbers).rate), 1);
+  select case when (numbers).calendar is not null and (numbers).rate > 0 then (numbers).rate
+    else greatest(
+      coalesce(case when (numbers).sliding is not true then (numbers).burst end, (numbers).rate), 1) end;
 $$;

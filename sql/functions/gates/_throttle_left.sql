@@ -4,7 +4,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._throttle_left(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, now timestamptz, overridden boolean, context jsonb
 ) returns float8 language sql stable as $$
   select case
-    when (limiter.numbers).sliding
+    when :DISPATCH_POLICY_SCHEMA._is_window(limiter.numbers)
       then :DISPATCH_POLICY_SCHEMA._window_left(limiter.spent, limiter.numbers, now)
     when overridden then (:DISPATCH_POLICY_SCHEMA._throttle_settled(limiter, now, context)).tokens
     else :DISPATCH_POLICY_SCHEMA._throttle_tokens(

@@ -35,13 +35,13 @@ begin
         tokens = v_limiter.tokens - take.cost,
         spent = case when v_limiter.spent is not null
           then :DISPATCH_POLICY_SCHEMA._window_spend(
-            l.spent, v_limiter.per, v_limiter.remembered, take.cost, v_now) else l.spent end,
+            l.spent, v_limiter.window_seconds, v_limiter.remembered, take.cost, v_now) else l.spent end,
         refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_now)
       where l.id = v_id;
     else
       retry_at := :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
         v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, v_limiter.spent,
-        take.cost, v_now);
+        v_limiter.calendar, take.cost, v_now);
     end if;
   exception when lock_not_available or deadlock_detected or query_canceled then
     -- If a lock timeout fires while one wait ends and the next one begins, PostgreSQL reports a cancel. A cancel that comes

@@ -19,6 +19,7 @@ declare
   v_before record;
   v_limiter_id bigint;
 begin
+  perform :DISPATCH_POLICY_SCHEMA._check_time_zones(p_definition);
   -- declarations of several processes at once, one after the other
   perform :DISPATCH_POLICY_SCHEMA._lock_turn(0, 'declare');
   select p.definition_hash, p.max_pending_in_all into v_before from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = v_name;

@@ -25,7 +25,7 @@ begin
       c.value #>> '{limit,kind}' as kind, nullif(c.value -> 'context', 'null') as context,
       :DISPATCH_POLICY_SCHEMA._breadth(c.value #>> '{limit,scope}') as breadth,
       (c.value #>> '{limit,position}')::smallint as position, n.numbers, (n.numbers).rate is not null as by_tokens,
-      (n.numbers).sliding is true as sliding
+      :DISPATCH_POLICY_SCHEMA._is_window(n.numbers) as is_window
     from jsonb_each(p_changes) c
     cross join lateral (
       select jsonb_populate_record(null:::DISPATCH_POLICY_SCHEMA._private_gate_numbers, c.value -> 'limit') as numbers) n
@@ -39,8 +39,8 @@ begin
           l, p_now, v_overridden, coalesce(c.context, :DISPATCH_POLICY_SCHEMA._context_of(l))) else l.tokens end,
         :DISPATCH_POLICY_SCHEMA._throttle_capacity(c.numbers)) else l.tokens end,
       -- the tokens that a bucket lacks to be full count as spent now
-      spent = case when not l.by_tokens or not c.by_tokens or ((l.numbers).sliding and c.sliding) then l.spent
-        when c.sliding then :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1, 1,
+      spent = case when not l.by_tokens or not c.by_tokens or (:DISPATCH_POLICY_SCHEMA._is_window(l.numbers) and c.is_window) then l.spent
+        when c.is_window then :DISPATCH_POLICY_SCHEMA._window_spend('{}', 1, 1,
           :DISPATCH_POLICY_SCHEMA._throttle_capacity(l.numbers)
             - :DISPATCH_POLICY_SCHEMA._throttle_left(
               l, p_now, v_overridden, coalesce(c.context, :DISPATCH_POLICY_SCHEMA._context_of(l))), p_now)

@@ -19,8 +19,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._next_wake_at(
           :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
             (l).tokens - cost, (l).rate, (l).per, (l).capacity,
             case when (l).spent is not null
-              then :DISPATCH_POLICY_SCHEMA._window_spend((l).spent, (l).per, (l).remembered, cost, now) end,
-            coalesce(next_cost, 0), now))) end
+              then :DISPATCH_POLICY_SCHEMA._window_spend((l).spent, (l).window_seconds, (l).remembered, cost, now) end,
+            (l).calendar, coalesce(next_cost, 0), now))) end
     when woken < least(waiting, room) then now + interval '1 millisecond'   -- another transaction has locked some
     when (l).ending > 0 and waiting > woken then now + interval '10 milliseconds'
     when (l).reserved_for is not null then (l).reserved_until end;

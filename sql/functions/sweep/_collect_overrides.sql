@@ -15,7 +15,7 @@ begin
     select g.*, (
       select min(l.refilled_at) from :DISPATCH_POLICY_SCHEMA._private_limiters l
       where l.policy_id = g.policy_id and l.gate = g.gate and (g.scope_key is null or l.scope_key = g.scope_key)
-        and l.by_tokens and (l.numbers).sliding is not true) as refilled_at
+        and l.by_tokens and not :DISPATCH_POLICY_SCHEMA._is_window(l.numbers)) as refilled_at
     from (select distinct o.policy_id, o.gate, o.scope_key from over o) g
   )
   delete from :DISPATCH_POLICY_SCHEMA._private_overrides o

@@ -30,7 +30,7 @@ as $$
     cross join lateral (select q.denied_until = 'infinity' or coalesce(l.breadth > 0, false) as shares) s
     left join lateral (
       -- when there are enough tokens for this job, or for each waiter if others wait for the limiter as well
-      select :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent,
+      select :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar,
         case when s.shares then n.capacity else q.head_cost end, p_now) + interval '1 second' as by
       where l.by_tokens
     ) ready on true
@@ -43,7 +43,7 @@ as $$
       or (q.blocked_on is not null and l.id is null)
       or (l.by_tokens and (l.refilled_at > p_now + interval '1 second'
         or case when s.shares
-          then l.wake_at > ready.by or (l.wake_at is null and n.tokens >= 1 and n.rate > 0)
+          then l.wake_at > ready.by or (l.wake_at is null and n.tokens >= least(n.capacity, 1) and n.rate > 0)
           else q.denied_until > ready.by end))
       -- each routing step and each heartbeat checks the ahead bound: see _waits_in_vain
       or (not l.by_tokens and l.kind <> 'ahead' and (l.wake_at is null or l.wake_at > p_now + interval '1 second')

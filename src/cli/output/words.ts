@@ -33,6 +33,11 @@ export function atLocalTime(time: Date): string {
   return atTime(time).slice(0, 19).replace("T", " ");
 }
 
+/** A calendar window: "day in America/New_York". */
+export function calendarInWords(calendar: string): string {
+  return calendar.replace(" ", " in ");
+}
+
 const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 
 export function grouped(value: number): string {
