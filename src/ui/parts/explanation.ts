@@ -80,10 +80,12 @@ function left({ free, limit }: ExplainedGate): string {
 
 function limitOf({ limit }: ExplainedGate): string {
   if ("max" in limit) return limit.max === null ? "no bound" : `${grouped(limit.max)} at once`;
+  if (limit.calendar !== null) return `${grouped(limit.rate)} per ${limit.calendar.replace(" ", " in ")}`;
   return `${grouped(limit.rate)} per ${lasting(limit.per)}, ${grouped(limit.capacity)} at most`;
 }
 
 function setBy({ source, setBy: by }: ExplainedGate): Markup | string {
   if (!by) return source;
-  return html`${by.by}${by.reason ? ` (${by.reason})` : ""}${by.until ? html` until ${moment(by.until)}` : ""}`;
+  const reach = by.where ? ` for ${JSON.stringify(by.where)}` : by.key === null ? " for every key" : "";
+  return html`${by.by}${by.reason ? ` (${by.reason})` : ""}${reach}${by.until ? html` until ${moment(by.until)}` : ""}`;
 }
