@@ -1,0 +1,84 @@
+// docs/faq.md: its example charges once, and its list of messages is that of the source.
+import { globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import test from "ava";
+import type { Task } from "graphile-worker";
+import type { AnyPolicy } from "../../src/index.ts";
+import { runDueJobs } from "../../src/testing.ts";
+import { proseOfTypeScript } from "../helpers/prose.ts";
+import { blocksOf, readersProject, typeErrors, writeFiles } from "../helpers/readers-project.ts";
+import { tablesOf } from "../helpers/tables.ts";
+import { until } from "../helpers/until.ts";
+import { emptyWorld } from "./world.ts";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+const PAGE = "docs/faq.md";
+/** The messages of the page: "…" stands for anything. */
+const messages = (await tablesOf(PAGE)).flatMap(([, ...rows]) =>
+  rows.map(([message = ""]) => message.slice(1, -1)),
+);
+
+test("the example type-checks, and a job that runs twice charges once", async (t) => {
+  const project = await readersProject(t);
+  t.deepEqual(await writeFiles(project, await blocksOf(PAGE)), ["charge.ts"]);
+  t.deepEqual(await typeErrors(project), []);
+  const module = (await import(path.join(project, "charge.ts"))) as { charge: AnyPolicy; default: Task };
+  const { utils, pool } = await emptyWorld(t, [module.charge]);
+  await pool.query("create table charges (once text primary key, account text, cents int)");
+  let runs = 0;
+  const charge: Task = async (payload, helpers) => {
+    await module.default(payload, helpers);
+    if (++runs === 1) throw new Error("the worker was killed behind the charge");
+  };
+  const job = await utils.addJob("charge", { account: "acme", cents: 500 });
+  await until("it has run twice", async () => {
+    await runDueJobs({ pgPool: pool, policies: [module.charge], taskList: { charge } });
+    return runs === 2;
+  });
+  const { rows } = await pool.query("select * from charges");
+  t.deepEqual(rows, [{ once: job.id, account: "acme", cents: 500 }]);
+});
+
+const patternOf = (message: string) =>
+  new RegExp(
+    `^${message
+      .split("…")
+      .map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"))
+      .join(".*")}`,
+    "s",
+  );
+
+/** The texts of a file with the line of each. "x" stands for a value. */
+const sources = globSync("src/**/*.ts", { cwd: ROOT, exclude: ["src/cli/**"] }).map((file) => {
+  const text = readFileSync(ROOT + file, "utf8");
+  return { file, lines: text.split("\n"), texts: proseOfTypeScript(text) };
+});
+
+test("each message of the page is in the source", (t) => {
+  const texts = sources.flatMap((source) => source.texts.map(({ text }) => text));
+  t.true(messages.length > 30);
+  for (const message of messages) {
+    const starts = texts.some(
+      (text) => patternOf(message).test(text) || patternOf(message).test(`${text}: x`),
+    );
+    t.true(starts, message);
+  }
+});
+
+test("each warning and error that the source logs is on the page", (t) => {
+  const missing: string[] = [];
+  let found = 0;
+  for (const { file, lines, texts } of sources)
+    for (const [n, line] of lines.entries()) {
+      if (!/logger(\)|\(\))?\??(\.(warn|error)\(|\[unmanaged)/.test(line)) continue;
+      const last = /[([]$/.test(line) ? n + 3 : n + 1;
+      const near = texts.filter((one) => one.line > n && one.line <= last).map(({ text }) => text);
+      const [said = ""] = near.toSorted((one, other) => other.length - one.length);
+      if (!/[a-wyz]{3}/.test(said)) continue; // in a function or a constant, which the test above finds
+      found++;
+      const isListed = messages.some((message) => patternOf(message).test(said));
+      if (!isListed) missing.push(`${file}:${n + 1}: ${said}`);
+    }
+  t.true(found > 20, `${found}`);
+  t.deepEqual(missing, []);
+});

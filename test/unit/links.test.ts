@@ -1,0 +1,37 @@
+// Links between pages lead somewhere: to a file that is there, and to a heading of it.
+import { existsSync, globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import test from "ava";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
+const PAGES = globSync(["*.md", "docs/**/*.md"], { cwd: ROOT });
+
+/** The anchors that GitHub makes of a page's headings. */
+function anchorsOf(file: string): Set<string> {
+  const text = readFileSync(file, "utf8").replace(/^```.*?^```$/gms, "");
+  const anchors = new Set<string>();
+  for (const [, heading = ""] of text.matchAll(/^#+ (.*)$/gm)) {
+    const plain = heading.replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").toLowerCase();
+    const anchor = plain.replace(/[^\p{L}\p{N}_ -]/gu, "").replaceAll(" ", "-");
+    let nth = 0;
+    while (anchors.has(nth === 0 ? anchor : `${anchor}-${nth}`)) nth++;
+    anchors.add(nth === 0 ? anchor : `${anchor}-${nth}`);
+  }
+  return anchors;
+}
+
+test("each link between pages leads to a file and a heading", (t) => {
+  t.true(PAGES.length > 20);
+  const broken: string[] = [];
+  for (const page of PAGES) {
+    const text = readFileSync(ROOT + page, "utf8").replace(/^```.*?^```$/gms, "");
+    for (const [, target = ""] of text.matchAll(/(?<!`)\[[^\]]*\]\(([^)\s]+)\)/g)) {
+      if (/^[a-z]+:/.test(target)) continue;
+      const [file = "", anchor] = target.split("#");
+      const to = file === "" ? ROOT + page : path.join(ROOT, path.dirname(page), file);
+      const leads = existsSync(to) && (anchor === undefined || anchorsOf(to).has(anchor));
+      if (!leads) broken.push(`${page}: ${target}`);
+    }
+  }
+  t.deepEqual(broken, []);
+});
