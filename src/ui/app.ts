@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { type Context, Hono } from "hono";
+import { check, type Rule } from "../checks/options.ts";
 import { ArgumentError, UnknownPolicyError } from "../errors.ts";
 import { assets } from "./assets.ts";
 import type { UiOptions, Viewer } from "./create-ui.ts";
@@ -29,6 +30,15 @@ const HEADERS = {
   "cache-control": "no-cache",
 };
 
+const aViewer: Rule = {
+  expects:
+    '{ name, role } with a name that is not empty and the role "viewer" or "operator", a Response or null',
+  accepts(value) {
+    const { name, role } = value as Partial<Record<"name" | "role", unknown>>;
+    return typeof name === "string" && name.trim() !== "" && (role === "viewer" || role === "operator");
+  },
+};
+
 /** Every request is first asked for its sender, and one that may change something for where it comes from. */
 export function makeApp(settings: AppSettings): Hono<Env> {
   const app = new Hono<Env>({ strict: false }).basePath(settings.base || "/");
@@ -36,7 +46,8 @@ export function makeApp(settings: AppSettings): Hono<Env> {
     for (const [name, value] of Object.entries(HEADERS)) c.header(name, value);
     const viewer = await settings.authorize(c.req.raw);
     if (viewer instanceof Response) return viewer;
-    if (viewer === null) return c.text("Sign in first\n", 401);
+    if (!viewer) return c.text("Sign in first\n", 401); // without types, a look-up may give undefined
+    check("createUi: what authorize returns", viewer, aViewer);
     c.set("viewer", viewer);
     const { method } = c.req;
     if (method === "GET" || method === "HEAD") return next();
@@ -81,9 +92,12 @@ function notFound() {
   };
 }
 
-/** An argument that the sender gave is theirs to correct. Anything else is the database's. */
-function failed(error: Error) {
-  const isTheirs = error instanceof ArgumentError || error instanceof UnknownPolicyError;
+/** An argument that the sender gave is theirs to correct, also if PostgreSQL found it (class 22). Anything else is not. */
+function failed(error: Error & { code?: unknown }) {
+  const isTheirs =
+    error instanceof ArgumentError ||
+    error instanceof UnknownPolicyError ||
+    /^22...$/.test(String(error.code));
   return {
     status: isTheirs ? (400 as const) : (503 as const),
     title: isTheirs ? "That does not work" : "The database did not answer",

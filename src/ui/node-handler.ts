@@ -14,36 +14,56 @@ import type { Ui } from "./create-ui.ts";
  */
 export function toNodeHandler(ui: Ui): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   return async (request, response) => {
-    const answer = await ui(asRequest(request)).catch(
-      (error: Error) => new Response(`${error.message}\n`, { status: 500 }),
-    );
-    response.writeHead(answer.status, Object.fromEntries(answer.headers));
+    const asked = asRequest(request);
+    const answer = asked
+      ? await ui(asked).catch((error: Error) => new Response(`${error.message}\n`, { status: 500 }))
+      : new Response("These pages do not answer such a request\n", { status: 400 });
+    response.statusCode = answer.status;
+    response.setHeaders(answer.headers);
     if (answer.body)
       await pipeline(Readable.fromWeb(answer.body as ReadableStream), response).catch(() => {});
     else response.end();
   };
 }
 
+const HOST = /^[\w.\-:[\]]+$/;
+
 type Parsed = IncomingMessage & { originalUrl?: string; body?: unknown };
 
-function asRequest(request: Parsed): Request {
-  const { method = "GET", originalUrl, url = "/", headers, body } = request;
+/**
+ * Null if no browser sends such a request: its method is TRACE, or its host or path is no part of an address. An error here
+ * would reject the listener's promise. Nobody awaits that, so Node would end the process.
+ */
+function asRequest(request: Parsed): Request | null {
+  const { method = "GET", headers } = request;
   const given = new Headers();
   for (const [name, value] of Object.entries(headers)) {
     if (name.startsWith(":")) continue;
     for (const one of [value].flat()) if (one !== undefined) given.append(name, one);
   }
   const hasBody = method !== "GET" && method !== "HEAD";
-  const stream = isParsed(body)
-    ? new URLSearchParams(body as Record<string, string>).toString()
-    : (Readable.toWeb(request) as ReadableStream);
-  return new Request(new URL(originalUrl ?? url, `http://${headers.host ?? "localhost"}`), {
-    method,
-    headers: given,
-    ...(hasBody ? { body: stream, duplex: "half" } : {}),
-  } as RequestInit);
+  try {
+    return new Request(addressOf(request), {
+      method,
+      headers: given,
+      ...(hasBody ? { body: bodyOf(request), duplex: "half" } : {}),
+    } as RequestInit);
+  } catch {
+    return null;
+  }
 }
 
-function isParsed(body: unknown): boolean {
-  return typeof body === "object" && body !== null;
+/** A path that begins with two slashes would name another host if it was resolved. */
+function addressOf({ originalUrl, url = "/", headers: { host = "localhost" } }: Parsed): URL {
+  if (!HOST.test(host)) throw new TypeError("a host with other signs could change the path");
+  const path = originalUrl ?? url;
+  return path.startsWith("/") ? new URL(`http://${host}${path}`) : new URL(path, `http://${host}`);
+}
+
+/** Express 4 gives every request an empty body, also if no parser has read it. */
+function bodyOf(request: Parsed): string | ReadableStream {
+  const { body, readableDidRead } = request;
+  if (readableDidRead && typeof body === "object" && body !== null)
+    return new URLSearchParams(body as Record<string, string>).toString();
+  return Readable.toWeb(request) as ReadableStream;
 }

@@ -81,6 +81,8 @@ test("what is not there is a 404, and a wrong argument a 400 that says what is w
   for (const [path, says] of [
     ["/policy?policy=nobody", /nobody/],
     ["/job?id=seven", /seven/],
+    ["/partitions?after=nowhere", /nowhere/],
+    ["/partitions?search=%00", /0x00/],
   ] as const) {
     const answer = await get(path);
     t.is(answer.status, 400, path);

@@ -1,12 +1,15 @@
 // Who may see the pages, who may change something, and from where.
 import http from "node:http";
-import type { AddressInfo } from "node:net";
+import net, { type AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import test from "ava";
 import { ArgumentError } from "../../src/index.ts";
 import { createUi, toNodeHandler, type UiOptions } from "../../src/ui/ui.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { HERE, world } from "./world.ts";
 
+/** Of a UI that is not to reach its database. */
+const NO_POOL = { connect: () => Promise.reject(new Error("reached the database")) } as never;
 const PAUSE = { policy: "fetch_endpoint", partition: "ep1", reason: "deploy", for: "10 minutes" };
 
 test("without authorize nothing is mounted, and a wrong option is named", (t) => {
@@ -31,6 +34,105 @@ test("who is not let in sees nothing; a redirect to a sign-in is sent", async (t
   t.is((await out.send("/act/pause", PAUSE)).status, 401);
   const away = await world(t, { authorize: () => Response.redirect("https://sign.in/") });
   t.is((await away.get("/")).headers.get("location"), "https://sign.in/");
+});
+
+test("an authorize that finds nobody by undefined or false lets nobody in", async (t) => {
+  for (const nobody of [undefined, false, "", 0]) {
+    const ui = createUi({ pool: NO_POOL, authorize: () => nobody as never });
+    for (const path of ["/", "/assets/live.js"])
+      t.is((await ui(new Request(HERE + path))).status, 401, String(nobody));
+  }
+});
+
+test.serial("an authorize that gives no name or another role lets nobody in", async (t) => {
+  const said: unknown[] = [];
+  t.teardown(silence(said));
+  for (const viewer of [
+    {},
+    { role: "operator" },
+    { name: " ", role: "operator" },
+    { name: "ana", role: "admin" },
+  ]) {
+    const ui = createUi({ pool: NO_POOL, authorize: () => viewer as never });
+    t.is((await ui(new Request(`${HERE}/`))).status, 500);
+  }
+  t.regex(String(said[0]), /what authorize returns must be .*"viewer" or "operator"/);
+});
+
+/** Keeps what is written to the console as an error, until it is called. */
+function silence(said: unknown[]): () => void {
+  const { error } = console;
+  console.error = (...parts) => said.push(...parts);
+  return () => {
+    console.error = error;
+  };
+}
+
+test("requests that no browser sends are refused, and do not end the process", async (t) => {
+  const asked: string[] = [];
+  const authorize = ({ url }: Request) => {
+    asked.push(url);
+    return null;
+  };
+  const handler = toNodeHandler(createUi({ pool: NO_POOL, authorize }));
+  const server = http.createServer((request, response) => {
+    handler(request, response).catch((error) => response.destroy(error)); // a host does not catch it
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  for (const [line, host] of [
+    ["TRACE / HTTP/1.1", "a.example"],
+    ["GET / HTTP/1.1", "a b"],
+    ["GET / HTTP/1.1", "a.example/act/pause?"],
+    ["GET http://[ HTTP/1.1", "a.example"],
+  ] as const)
+    t.is(await firstLine(port, line, host), "HTTP/1.1 400 Bad Request", `${line}, ${host}`);
+  t.deepEqual(asked, []);
+  for (const path of ["//", "//evil.example/policies"]) {
+    t.is(await firstLine(port, `GET ${path} HTTP/1.1`, "a.example"), "HTTP/1.1 401 Unauthorized");
+    t.is(asked.pop(), `http://a.example${path}`);
+  }
+});
+
+/** The first line of the answer. */
+async function firstLine(port: number, line: string, host: string): Promise<string | undefined> {
+  const socket = net.connect(port, "127.0.0.1");
+  socket.end(`${line}\r\nHost: ${host}\r\nConnection: close\r\n\r\n`);
+  return (await text(socket)).split("\r\n")[0];
+}
+
+test("all cookies of a sign-in are sent", async (t) => {
+  const authorize = () => {
+    const headers = new Headers({ location: "https://sign.in/" });
+    for (const cookie of ["state=1", "nonce=2"]) headers.append("set-cookie", cookie);
+    return new Response(null, { status: 302, headers });
+  };
+  const server = http.createServer(toNodeHandler(createUi({ pool: NO_POOL, authorize })));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const answer = await fetch(`http://127.0.0.1:${port}/`, { redirect: "manual" });
+  t.is(answer.status, 302);
+  t.deepEqual(answer.headers.getSetCookie(), ["state=1", "nonce=2"]);
+});
+
+test("a host's empty body that no parser has read does not hide the form", async (t) => {
+  const it = await world(t);
+  const handler = toNodeHandler(it.ui);
+  const server = http.createServer((request, response) => {
+    Object.assign(request, { body: {} }); // as Express 4 does with a parser for JSON alone
+    void handler(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const sent = await fetch(`http://127.0.0.1:${port}/act/pause`, {
+    method: "POST",
+    body: new URLSearchParams(PAUSE),
+    headers: { "sec-fetch-site": "same-origin" },
+  });
+  t.regex(await sent.text(), /1 of 1 changed/);
 });
 
 test("a viewer changes nothing, by any verb", async (t) => {
