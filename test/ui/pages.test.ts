@@ -1,5 +1,6 @@
 // The pages as text: what they say is what the database has, and a key cannot become markup.
 import test from "ava";
+import { bars, type Minute } from "../../src/ui/pages/minutes.ts";
 import { world } from "./world.ts";
 
 const PATHS = [
@@ -48,6 +49,24 @@ test("numbers on the pages are those of the database", async (t) => {
   );
   t.true(partition.includes(`<strong>${explained.rows[0].reason}</strong>`));
   t.regex(partition, /account of acme/);
+});
+
+test("a chart says how many jobs a minute had at most, or that there were none", (t) => {
+  const drawn = (minutes: readonly Minute[]) => String(bars(minutes, "admitted", "Admitted jobs"));
+  t.regex(drawn([]), /^<p class="empty">Admitted jobs in the last hour: none\.<\/p>$/);
+  const minute = new Date(Date.now() - 5 * 60_000);
+  const one = { policy: "p", minute, staged: "0", admitted: "1200", denied: {}, ...NO_WAITS };
+  t.regex(drawn([one]), /by minute: at most 1,200</);
+});
+
+const NO_WAITS = { waitP50Seconds: null, waitP95Seconds: null, lagP50Seconds: null, lagP95Seconds: null };
+
+test("a table that is wider than the screen can be scrolled by the keyboard", async (t) => {
+  const { text } = await world(t);
+  const page = await text("/partition?policy=fetch_endpoint&partition=ep1");
+  const around = page.match(/<div class="wide"[^>]*>/g) ?? [];
+  t.true(around.length > 1);
+  for (const one of around) t.regex(one, / aria-label="[^"]+" tabindex="0"/);
 });
 
 const HOSTILE = `"><script>alert('x')</script>&amp;`;

@@ -51,13 +51,14 @@ export function bars(minutes: readonly Minute[], what: "admitted" | "staged", ti
     const place = Math.floor(one.minute.getTime() / 60_000) - first;
     if (place >= 0 && place < SHOWN) values[place] = (values[place] ?? 0) + Number(one[what]);
   }
-  const most = Math.max(...values, 1);
+  const most = Math.max(...values);
+  if (most === 0) return html`<p class="empty">${title} in the last hour: none.</p>`;
   const drawn = values.map((value, n) => {
     const height = (value / most) * 40;
     return html`<rect x="${n * 4}" width="3" y="${40 - height}" height="${height}"></rect>`;
   });
   const box = `0 0 ${SHOWN * 4} 40`;
-  const says = `${title} in the last hour, by minute: at most ${most}`;
+  const says = `${title} in the last hour, by minute: at most ${grouped(most)}`;
   return html`<figure>
 <svg class="bars" viewBox="${box}" preserveAspectRatio="none" role="img" aria-label="${says}">${drawn}</svg>
 <figcaption class="quiet">${says}</figcaption>

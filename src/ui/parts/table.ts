@@ -6,7 +6,7 @@ export interface Column<Row> {
   readonly cell: (row: Row) => Markup | string | number | null;
 }
 
-/** A table, or what to do where there is nothing to show. */
+/** A table, or what to do where there is nothing to show. Who has no mouse scrolls a wide one by the keyboard. */
 export function table<Row>(
   caption: string,
   rows: readonly Row[],
@@ -14,7 +14,7 @@ export function table<Row>(
   empty: Markup | string,
 ): Markup {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
-  return html`<div class="wide"><table>
+  return html`<div class="wide" role="group" aria-label="${caption}" tabindex="0"><table>
     <caption>${caption}</caption>
     <thead><tr>${columns.map(({ title, isNumber }) => html`<th scope="col" class="${isNumber ? "number" : ""}">${title}</th>`)}</tr></thead>
     <tbody>${rows.map(
