@@ -1,7 +1,7 @@
 import type { Logger, WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import { isLockTimeout } from "../db/outage.ts";
-import { BAD_ARGUMENT } from "../db/sqlstates.ts";
+import { BAD_ARGUMENT, saidBySql } from "../db/sqlstates.ts";
 import { PolicyDefinitionError } from "../errors.ts";
 import { type AnyPolicy, definitionHash, policyDefinition } from "../policy/policy.ts";
 import { policySettings, type Settings } from "../settings.ts";
@@ -69,7 +69,7 @@ async function asDefinitionError<T>(declare: () => Promise<T>): Promise<T> {
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
     if (!BAD_ARGUMENT.has(code)) throw error;
-    throw new PolicyDefinitionError(message.replace(/^dispatch_policy: /, ""), { cause: error });
+    throw new PolicyDefinitionError(saidBySql(message), { cause: error });
   }
 }
 

@@ -1,26 +1,13 @@
 import { parameter } from "../db/engine.ts";
+import { type AuditRow, rowsOf } from "../operate/view-rows.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
-import { rowsOf } from "./input/rows.ts";
 import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
 import { table } from "./output/table.ts";
 import { atLocalTime, grouped } from "./output/words.ts";
 
 const MOST = 50;
-
-/** A row of the view `audit`. */
-interface Row {
-  readonly at: Date;
-  readonly verb: string;
-  readonly policy: string | null;
-  readonly partition: string | null;
-  readonly gate: string | null;
-  readonly scopeKey: string | null;
-  readonly reason: string | null;
-  readonly by: string;
-  readonly changed: number;
-}
 
 const [POLICY, PARTITION, BY, SINCE] = [
   parameter(1, "text"),
@@ -48,13 +35,13 @@ export const command = defineCommand({
     const { policy, partition = null, by = null, since = null, limit = MOST } = values;
     return looks(values, async (context) => {
       const asked = [policy ?? null, partition, by, since, limit];
-      const found = await rowsOf<Row>(context, "audit", policy, WHERE, asked);
+      const found = await rowsOf<AuditRow>(context, "audit", WHERE, asked, policy);
       return answerList(values, found, { table: auditTable, none: "No call matches." });
     });
   },
 });
 
-function auditTable(rows: readonly Row[]): string {
+function auditTable(rows: readonly AuditRow[]): string {
   return table(
     [
       { title: "AT", value: ({ at }) => atLocalTime(at) },
@@ -68,6 +55,6 @@ function auditTable(rows: readonly Row[]): string {
   );
 }
 
-function targetOf({ policy, partition, gate, scopeKey }: Row): string {
+function targetOf({ policy, partition, gate, scopeKey }: AuditRow): string {
   return [policy, partition, gate, scopeKey].filter((part) => part !== null).join("/");
 }

@@ -1,27 +1,13 @@
 import { parameter } from "../db/engine.ts";
+import { JOB_STATES, type JobRow, rowsOf } from "../operate/view-rows.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
-import { rowsOf } from "./input/rows.ts";
 import { looks } from "./output/look.ts";
 import { answerList, tell } from "./output/say.ts";
 import { table } from "./output/table.ts";
 import { fromNow } from "./output/words.ts";
 
 const MOST = 50;
-const STATES = ["staged", "parked", "ready", "running", "failed"];
-
-/** A row of the view `jobs`. */
-interface Row {
-  readonly id: string;
-  readonly state: string;
-  readonly taskIdentifier: string;
-  readonly policy: string | null;
-  readonly partition: string | null;
-  readonly runAt: Date | null;
-  readonly attempts: number;
-  readonly maxAttempts: number;
-  readonly lastError: string | null;
-}
 
 const [POLICY, PARTITION, STATE, AFTER] = [
   parameter(1, "text"),
@@ -38,7 +24,7 @@ export const command = defineCommand({
   options: {
     policy: { kind: "text", meaning: "only this policy's", default: "all" },
     partition: { kind: "text", meaning: "only those of this partition", default: "all" },
-    state: { kind: "text", meaning: `only those that are ${STATES.join(", ")}`, default: "all" },
+    state: { kind: "text", meaning: `only those that are ${JOB_STATES.join(", ")}`, default: "all" },
     after: { kind: "text", meaning: "only ids after this: the last one of the page before", default: "none" },
     ...page(MOST),
     ...LOOK,
@@ -47,13 +33,13 @@ export const command = defineCommand({
   about: "They are in the order of their ids. Payloads are not shown.",
   async run(values) {
     const { policy, partition = null, state = null, after = null, limit = MOST } = values;
-    if (state !== null && !STATES.includes(state))
-      throw new UsageError(`--state must be ${STATES.join(", ")}, got ${JSON.stringify(state)}`);
+    if (state !== null && !JOB_STATES.includes(state))
+      throw new UsageError(`--state must be ${JOB_STATES.join(", ")}, got ${JSON.stringify(state)}`);
     if (after !== null && !/^\d{1,18}$/.test(after))
       throw new UsageError(`--after must be the id of a job, got ${JSON.stringify(after)}`);
     return looks(values, async (context) => {
       const asked = [policy ?? null, partition, state, after, limit];
-      const found = await rowsOf<Row>(context, "jobs", policy, WHERE, asked);
+      const found = await rowsOf<JobRow>(context, "jobs", WHERE, asked, policy);
       const exit = answerList(values, found, { table: jobTable, none: "No job matches." });
       if (found.length >= limit) tell(`For more, add --after ${found.at(-1)?.id}`);
       return exit;
@@ -61,7 +47,7 @@ export const command = defineCommand({
   },
 });
 
-function jobTable(rows: readonly Row[]): string {
+function jobTable(rows: readonly JobRow[]): string {
   return table(
     [
       { title: "ID", isNumber: true, value: ({ id }) => id },

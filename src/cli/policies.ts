@@ -1,9 +1,9 @@
 import { parameter } from "../db/engine.ts";
 import type { ResolvedValues } from "../gates/index.ts";
+import { rowsOf } from "../operate/view-rows.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, ONLY_POLICY } from "./input/options.ts";
-import { rowsOf } from "./input/rows.ts";
 import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
 import { visible } from "./output/table.ts";
@@ -34,7 +34,7 @@ export const command = defineCommand({
   async run(values) {
     const { policy } = values;
     return looks(values, async (context) => {
-      const found = await rowsOf<Row>(context, "policies", policy, WHERE, [policy ?? null]);
+      const found = await rowsOf<Row>(context, "policies", WHERE, [policy ?? null], policy);
       return answerList(values, found, {
         table: () => found.map(inLines).join("\n\n"),
         none: "No policy was declared.",

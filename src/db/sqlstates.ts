@@ -8,6 +8,11 @@ export const BAD_ARGUMENT: ReadonlySet<string | undefined> = new Set(["DPARG", B
 /** PostgreSQL's own. */
 export const LOCK_NOT_AVAILABLE = "55P03";
 
+/** What a function of sql/functions says in its error, without the name of this package before it. */
+export function saidBySql(message: string): string {
+  return message.replace(/^dispatch_policy: /, "");
+}
+
 /** Whether a statement named a policy that the database does not have: it may have been removed meanwhile. */
 export function isUnknownPolicy(error: unknown): boolean {
   return (error as { code?: string } | null)?.code === UNKNOWN_POLICY;

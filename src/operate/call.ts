@@ -1,7 +1,7 @@
 import type { WithPgClient } from "graphile-worker";
 import type { Arguments, Engine, Queryable } from "../db/engine.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
-import { BAD_ARGUMENT, IN_USE, UNKNOWN_POLICY } from "../db/sqlstates.ts";
+import { BAD_ARGUMENT, IN_USE, saidBySql, UNKNOWN_POLICY } from "../db/sqlstates.ts";
 import { ArgumentError, RemovalError, UnknownPolicyError } from "../errors.ts";
 import { type EventSink, emit, type PolicyEventMap } from "../events.ts";
 import type { Changed, Why } from "./targets.ts";
@@ -67,10 +67,10 @@ export async function asOurs<T>(run: () => Promise<T>, { withPgClient, engine }:
       });
     }
     if (BAD_ARGUMENT.has(code)) {
-      throw new ArgumentError(message.replace(/^dispatch_policy: /, ""), { cause: error });
+      throw new ArgumentError(saidBySql(message), { cause: error });
     }
     if (code === IN_USE) {
-      throw new RemovalError(message.replace(/^dispatch_policy: /, ""), { cause: error });
+      throw new RemovalError(saidBySql(message), { cause: error });
     }
     rethrowPlainly(error, engine.schemaName);
   }

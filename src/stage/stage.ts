@@ -9,7 +9,7 @@ import {
   type StageBatch,
   type StageJob,
 } from "../db/engine.ts";
-import { BACKLOG_FULL, BAD_ARGUMENT, BAD_KEY } from "../db/sqlstates.ts";
+import { BACKLOG_FULL, BAD_ARGUMENT, BAD_KEY, saidBySql } from "../db/sqlstates.ts";
 import { type Duration, durationSeconds } from "../duration.ts";
 import { ArgumentError, BacklogFullError, PayloadError } from "../errors.ts";
 import {
@@ -207,7 +207,7 @@ function rethrow(error: unknown): never {
       { cause: error },
     );
   }
-  const said = message.replace(/^dispatch_policy: /, "");
+  const said = saidBySql(message);
   if (code === BACKLOG_FULL) throw new BacklogFullError(said, { cause: error });
   // SQL works out keys only of tasks whose policy this process does not know
   const [, policy, flaw] = /^policy "(.*?)": (the payload .*)$/s.exec(said) ?? [];

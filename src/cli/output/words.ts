@@ -1,4 +1,6 @@
-import { counted } from "../../counted.ts";
+import { counted, grouped } from "../../counted.ts";
+
+export { calendarInWords, grouped } from "../../counted.ts";
 
 const UNITS: readonly (readonly [below: number, ms: number, unit: string])[] = [
   [1000, 1, "ms"],
@@ -31,17 +33,6 @@ export function atTime(time: Date): string {
 /** The same in a table, which has no room for the zone. */
 export function atLocalTime(time: Date): string {
   return atTime(time).slice(0, 19).replace("T", " ");
-}
-
-/** A calendar window: "day in America/New_York". */
-export function calendarInWords(calendar: string): string {
-  return calendar.replace(" ", " in ");
-}
-
-const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
-
-export function grouped(value: number): string {
-  return GROUPED.format(value);
 }
 
 /** "1 staged job", "12,345 staged jobs". */

@@ -1,9 +1,10 @@
 import { parameter } from "../../db/engine.ts";
+import { type AuditRow, rowsOf } from "../../operate/view-rows.ts";
+import { ifGiven } from "../if-given.ts";
 import { pathTo } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
-import { ifGiven, rowsOf } from "../rows.ts";
 import { asked, type Page } from "./visit.ts";
 
 const MOST = 50;
@@ -11,25 +12,11 @@ const BEFORE = parameter(3, "id");
 const WHERE = `where ${ifGiven(1, "policy")} and ${ifGiven(2, "by")} and (${BEFORE} is null or id < ${BEFORE})
   order by id desc limit ${parameter(4, "int")}`;
 
-interface Row {
-  readonly id: string;
-  readonly at: Date;
-  readonly verb: string;
-  readonly policy: string | null;
-  readonly partition: string | null;
-  readonly gate: string | null;
-  readonly scopeKey: string | null;
-  readonly reason: string | null;
-  readonly by: string;
-  readonly matched: number;
-  readonly changed: number;
-}
-
 /** What operators did, the newest first. */
 export const audit: Page = async ({ looking, base, query }) => {
   const [policy, by, given] = ["policy", "by", "before"].map((name) => asked(query, name));
   const before = given && /^\d{1,18}$/.test(given) ? given : undefined;
-  const found = await rowsOf<Row>(looking, "audit", WHERE, [
+  const found = await rowsOf<AuditRow>(looking, "audit", WHERE, [
     policy ?? null,
     by ?? null,
     before ?? null,

@@ -1,46 +1,32 @@
 import { parameter } from "../../db/engine.ts";
+import { JOB_STATES, type JobRow, rowsOf } from "../../operate/view-rows.ts";
+import { ifGiven } from "../if-given.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { moment } from "../parts/words.ts";
-import { ifGiven, rowsOf } from "../rows.ts";
 import { asked, type Page } from "./visit.ts";
 
 const MOST = 50;
-const STATES = ["staged", "parked", "ready", "running", "failed"];
 const AFTER = parameter(4, "id");
 const WHERE = `where ${ifGiven(1, "state")} and ${ifGiven(2, "policy")} and ${ifGiven(3, "task_identifier")}
   and (${AFTER} is null or id > ${AFTER}) order by id limit ${parameter(5, "int")}`;
 
-interface Row {
-  readonly id: string;
-  readonly state: string;
-  readonly taskIdentifier: string;
-  readonly policy: string | null;
-  readonly partition: string | null;
-  readonly runAt: Date | null;
-  readonly attempts: number;
-  readonly maxAttempts: number;
-  readonly lastError: string | null;
-}
-
 /** Jobs of all tasks, with a policy or without. */
 export const jobs: Page = async ({ looking, base, query }) => {
-  const [state, policy, task, given, id] = ["state", "policy", "task", "after", "id"].map((name) =>
-    asked(query, name),
-  );
+  const [state, policy, task, given] = ["state", "policy", "task", "after"].map((name) => asked(query, name));
   const after = given && /^\d{1,18}$/.test(given) ? given : undefined;
-  const found = await rowsOf<Row>(looking, "jobs", WHERE, [
+  const found = await rowsOf<JobRow>(looking, "jobs", WHERE, [
     ...[state ?? null, policy ?? null, task ?? null, after ?? null, MOST],
   ]);
   const next = found.length === MOST ? found.at(-1)?.id : undefined;
   return {
     title: "Jobs",
     body: html`<form method="get" action="${base}/job" role="search">
-<label>Id of a job <input type="search" name="id" inputmode="numeric" value="${id ?? ""}" required></label><button>Why does it wait?</button>
+<label>Id of a job <input type="search" name="id" inputmode="numeric" required></label><button>Why does it wait?</button>
 </form>
 <form method="get" action="${base}/jobs">
-<label>State <select name="state"><option value="">any</option>${STATES.map(
+<label>State <select name="state"><option value="">any</option>${JOB_STATES.map(
       (one) => html`<option${one === state ? html` selected` : ""}>${one}</option>`,
     )}</select></label>
 <label>Policy <input name="policy" value="${policy ?? ""}"></label>

@@ -1,8 +1,9 @@
 import type { OperateContext } from "../../operate/call.ts";
+import { rowsOf } from "../../operate/view-rows.ts";
+import { ifGiven } from "../if-given.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
-import { ifGiven, rowsOf } from "../rows.ts";
 
 /** A row of the view `minutes`. */
 export interface Minute {

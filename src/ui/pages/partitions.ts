@@ -1,10 +1,11 @@
 import { parameter } from "../../db/engine.ts";
 import { REASONS } from "../../operate/look.ts";
+import { rowsOf } from "../../operate/view-rows.ts";
+import { ifGiven } from "../if-given.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
-import { ifGiven, rowsOf } from "../rows.ts";
 import { asked, type Page } from "./visit.ts";
 
 const MOST = 50;

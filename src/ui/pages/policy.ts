@@ -1,11 +1,11 @@
 import { parameter } from "../../db/engine.ts";
 import { status } from "../../operate/status.ts";
+import { rowsOf } from "../../operate/view-rows.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { partitionLink, pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
-import { rowsOf } from "../rows.ts";
 import { bars, lastHour, reasonTable } from "./minutes.ts";
 import { stateOf } from "./policies.ts";
 import { asked, type Page } from "./visit.ts";

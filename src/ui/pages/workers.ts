@@ -1,6 +1,6 @@
+import { rowsOf } from "../../operate/view-rows.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
-import { rowsOf } from "../rows.ts";
 import type { Page } from "./visit.ts";
 
 interface Row {

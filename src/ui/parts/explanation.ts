@@ -1,3 +1,4 @@
+import { calendarInWords } from "../../counted.ts";
 import type { ExplainedGate, Explanation } from "../../operate/explain.ts";
 import { jobLink, partitionLink, policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
@@ -80,7 +81,7 @@ function left({ free, limit }: ExplainedGate): string {
 
 function limitOf({ limit }: ExplainedGate): string {
   if ("max" in limit) return limit.max === null ? "no bound" : `${grouped(limit.max)} at once`;
-  if (limit.calendar !== null) return `${grouped(limit.rate)} per ${limit.calendar.replace(" ", " in ")}`;
+  if (limit.calendar !== null) return `${grouped(limit.rate)} per ${calendarInWords(limit.calendar)}`;
   return `${grouped(limit.rate)} per ${lasting(limit.per)}, ${grouped(limit.capacity)} at most`;
 }
 

@@ -1,3 +1,4 @@
+import { grouped as withThousandsApart } from "../../counted.ts";
 import { html, type Markup } from "./markup.ts";
 
 const UNITS = [
@@ -21,8 +22,7 @@ export function lasting(seconds: number): string {
 
 /** A number with its thousands apart, or a dash. */
 export function grouped(value: number | null | undefined): string {
-  if (value === null || value === undefined) return "–";
-  return value.toLocaleString("en-US", { maximumFractionDigits: 2 });
+  return value === null || value === undefined ? "–" : withThousandsApart(value);
 }
 
 /** A moment, to the second in UTC, for people and for machines; a dash for none. */
