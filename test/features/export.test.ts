@@ -154,7 +154,8 @@ test("a page waits for who has a failed job locked, and then reads it", async (t
   const reading = all(it.utils.export({ policy }));
   await until("the page waits", async () => {
     const { n } = await it.row(
-      "select count(*)::int as n from pg_stat_activity where query ~ 'export' and wait_event_type = 'Lock'",
+      `select count(*)::int as n from pg_stat_activity
+       where datname = current_database() and query ~ 'export' and wait_event_type = 'Lock'`,
     );
     return n === 1;
   });

@@ -3,6 +3,7 @@ import test, { type ExecutionContext } from "ava";
 import { concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
 import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { roles } from "../helpers/roles.ts";
 import { silent } from "../helpers/silent.ts";
 
 const work = definePolicy("work", {
@@ -114,9 +115,8 @@ test("what it cannot answer: an unknown job matches nothing, a wrong call and an
 
 test("a role that only looks may ask, and asking sets nothing up", async (t) => {
   const { url, pool, second } = await world(t);
-  const role = `reader_${new URL(url).pathname.slice(1)}`;
+  const role = roles(t, { url, pool }, ["reader"]).nameOf("reader");
   await pool.query(`create role ${role} login password 'x'`);
-  t.teardown(() => pool.query(`drop owned by ${role}; drop role ${role}`));
   await pool.query(`grant usage on schema dispatch_policy to ${role};
     grant execute on function dispatch_policy.explain, dispatch_policy._limiter_shown to ${role};
     grant select on dispatch_policy.policies, dispatch_policy.partitions, dispatch_policy.in_flight_jobs to ${role}`);

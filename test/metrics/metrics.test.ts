@@ -5,6 +5,7 @@ import { definePolicy, makePolicyUtils, metricsHandler } from "../../src/index.t
 import { METRICS, PREFIX } from "../../src/metrics/catalogue.ts";
 import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { roles } from "../helpers/roles.ts";
 import { serve } from "../helpers/serve.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
@@ -141,13 +142,13 @@ test("the handler refuses other methods, and says why it cannot answer", async (
 });
 
 test("a role that only looks gets the figures, and a role without the grant is told", async (t) => {
-  const { pool, url } = await testDatabase(t);
+  const database = await testDatabase(t);
+  const { pool, url } = database;
   const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
   t.teardown(() => utils.release());
   t.is((await runCommand(url, "metrics")).code, 0);
-  const name = `looker_${process.pid}`;
+  const name = roles(t, database, ["looker"]).nameOf("looker");
   await pool.query(`create role ${name}; grant usage on schema dispatch_policy to ${name}`);
-  t.teardown(() => pool.query(`drop owned by ${name}; drop role ${name}`));
   const client = await pool.connect();
   await client.query(`set role ${name}`);
   await t.throwsAsync(client.query("select * from dispatch_policy.metrics()"), { code: "42501" });

@@ -39,6 +39,12 @@ test("a replica is found", async (t) => {
   t.like(rowsOf(stdout), [{ id: "replica", severity: "critical" }]);
 });
 
+/**
+ * The queue is the whole server's. A listener in another test's database holds up to four pages of it until its turn comes, and
+ * the test's own notifications fill about ninety of the million.
+ */
+const MORE_THAN_OTHERS = 2e-5;
+
 test("a full notification queue is found", async (t) => {
   const { findings, session } = await patient(t);
   const listener = await session();
@@ -47,13 +53,13 @@ test("a full notification queue is found", async (t) => {
   const producer = await session();
   await producer.query("select pg_notify('it', repeat('x', 7000) || i) from generate_series(1, 100) i");
   t.deepEqual(await findings("notify-queue"), []);
-  const [found] = await findings("notify-queue", { notifyQueue: 1e-6 });
+  const [found] = await findings("notify-queue", { notifyQueue: MORE_THAN_OTHERS });
   t.like(found, { severity: "warning" });
   t.regex(found!.sentence, /^PostgreSQL's notification queue is 0\.0\d+ % full\./);
   await listener.query("commit");
   await until(
     "it is empty",
-    async () => (await findings("notify-queue", { notifyQueue: 1e-6 })).length === 0,
+    async () => (await findings("notify-queue", { notifyQueue: MORE_THAN_OTHERS })).length === 0,
   );
 });
 
