@@ -79,7 +79,7 @@ async function uninstall({ database, judge, random, say }: Stage): Promise<void>
     let said = "";
     child.stdout.on("data", (text) => (said += text));
     child.stderr.on("data", (text) => (said += text));
-    const exited = once(child, "exit");
+    const exited = once(child, "close"); // at its exit not all that it said is read
     if (calls < KILLS) {
       await delay(random.between(300, 900));
       child.kill("SIGKILL");

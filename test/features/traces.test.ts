@@ -183,7 +183,7 @@ test("each attempt links to the producer, and a failed one has the error", async
 
 test("a job with a runAt is scheduled until then", async (t) => {
   const worker = await start(t);
-  const runAt = new Date(Date.now() + 500);
+  const runAt = new Date(Date.now() + 2000); // long enough to be staged before it, on a busy machine
   await traced(() => worker.utils.addJob("work", { key: "later" }, { runAt }));
   await worker.sees("job:success");
   const [scheduled, staged, queued] = waitsOf(runsOf("later")[0]!);
