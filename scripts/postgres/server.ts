@@ -11,9 +11,9 @@ import {
   rmSync,
   statfsSync,
 } from "node:fs";
-import { createServer } from "node:net";
 import os from "node:os";
 import path from "node:path";
+import { freePort } from "./port.ts";
 import { hasLibrary, type ServerOptions, serverArguments } from "./settings.ts";
 import type { Postgres } from "./start.ts";
 
@@ -109,17 +109,6 @@ function initialise(bin: string, { folder, data, user, env }: Surroundings): voi
     encoding: "utf8",
   });
   if (spawned.status !== 0) throw new Error(`initdb: ${spawned.error?.message ?? spawned.stderr}`);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", resolve);
-  });
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 /**

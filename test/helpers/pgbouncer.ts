@@ -6,7 +6,8 @@ import os from "node:os";
 import path from "node:path";
 import type { ExecutionContext } from "ava";
 import pg from "pg";
-import { findProgram, freePort } from "./program.ts";
+import { freePort } from "../../scripts/postgres/port.ts";
+import { findProgram } from "./program.ts";
 import { until } from "./until.ts";
 
 /** PGBOUNCER, else the first on PATH, or where Debian puts it; undefined: not installed. */

@@ -1,7 +1,5 @@
 // Programs of the machine that tests run beside the database.
-import { once } from "node:events";
 import { accessSync, constants } from "node:fs";
-import { createServer } from "node:net";
 import path from "node:path";
 
 /** The first on PATH, else in one of the folders; undefined: not installed. */
@@ -18,13 +16,4 @@ function isExecutable(file: string): boolean {
   } catch {
     return false;
   }
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }

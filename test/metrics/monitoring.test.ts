@@ -7,10 +7,11 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
+import { freePort } from "../../scripts/postgres/port.ts";
 import { definePolicy, makePolicyUtils, metricsHandler } from "../../src/index.ts";
 import { METRICS } from "../../src/metrics/catalogue.ts";
 import { testDatabase } from "../helpers/database.ts";
-import { findProgram, freePort } from "../helpers/program.ts";
+import { findProgram } from "../helpers/program.ts";
 import { serve } from "../helpers/serve.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
@@ -115,9 +116,10 @@ async function startPrometheus(t: ExecutionContext, target: string): Promise<str
     ],
     { stdio: "ignore" },
   );
+  const gone = once(child, "exit");
   t.teardown(async () => {
     child.kill();
-    await once(child, "exit");
+    await gone;
     rmSync(folder, { recursive: true, force: true });
   });
   const url = `http://127.0.0.1:${port}`;
