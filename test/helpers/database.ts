@@ -29,60 +29,92 @@ export async function testDatabase(
   { migrated = true }: TestDatabaseOptions = {},
 ): Promise<TestDatabase> {
   const name = `test_${randomBytes(6).toString("hex")}`;
-  await asAdmin(async (admin) => {
-    const template = migrated ? await currentTemplate(admin) : "template0";
-    await admin.query(`create database ${name} template ${template} ${await byFileCopy(admin)}`);
-  });
+  const template = migrated ? await currentTemplate() : "template0";
+  await admins().query(`create database ${name} template ${template} ${await byFileCopy()}`);
 
   const url = urlOf(name);
   const pool = quietPool(url);
   const drop = async () => {
     await pool.end();
-    await asAdmin(async (admin) => {
-      await leave(admin, name);
-      await admin.query(`drop database if exists ${name} with (force)`);
-    });
+    await leave(name);
+    await admins().query(`drop database if exists ${name} with (force)`);
   };
   t?.teardown(drop);
   return { url, pool, drop };
 }
 
+let adminPool: pg.Pool | undefined;
+
+/**
+ * Connections for making and dropping databases. Three of them took 60 ms a database where one took 146, with others at work on
+ * two processors. An idle one keeps no test process from ending.
+ */
+function admins(): pg.Pool {
+  adminPool ??= quietPool(baseUrl(), { max: 3, allowExitOnIdle: true });
+  return adminPool;
+}
+
+let isByFileCopy: Promise<string> | undefined;
+
 /** Twice as fast as by the write-ahead log, without fsync. PostgreSQL 14 knows no other way, and no word for it. */
-async function byFileCopy(admin: pg.Client): Promise<string> {
-  const { rows } = await admin.query<{ version: number }>(
-    "select current_setting('server_version_num')::int as version",
-  );
-  return rows[0]!.version >= 150_000 ? "strategy file_copy" : "";
+function byFileCopy(): Promise<string> {
+  isByFileCopy ??= admins()
+    .query<{ version: number }>("select current_setting('server_version_num')::int as version")
+    .then(({ rows }) => (rows[0]!.version >= 150_000 ? "strategy file_copy" : ""));
+  return isByFileCopy;
 }
 
 const LEAVE_MS = 2000;
 
 /** Graphile Worker does not wait for the end of a pool of its own, and to be cut off then is an error nobody hears. */
-async function leave(admin: pg.Client, database: string): Promise<void> {
+async function leave(database: string): Promise<void> {
   const end = performance.now() + LEAVE_MS;
   const connected = "select from pg_stat_activity where datname = $1";
-  while (performance.now() < end && (await admin.query(connected, [database])).rowCount !== 0) await delay(5);
+  while (performance.now() < end && (await admins().query(connected, [database])).rowCount !== 0)
+    await delay(5);
 }
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const TEMPLATES = "dispatch_policy_template_";
 
+let template: Promise<string> | undefined;
+
 /** The name of the template that belongs to the sources as they are now, made if nobody has yet. */
-async function currentTemplate(admin: pg.Client): Promise<string> {
-  const template = TEMPLATES + sourcesHash();
+function currentTemplate(): Promise<string> {
+  template ??= findTemplate();
+  return template;
+}
+
+/**
+ * Nobody is connected to a template that has its name: PostgreSQL refuses to clone one in use. The lock goes with its connection,
+ * so a killed test does not keep it.
+ */
+async function findTemplate(): Promise<string> {
+  const name = TEMPLATES + sourcesHash();
+  const admin = new pg.Client({ connectionString: baseUrl() });
+  await admin.connect();
+  try {
+    await admin.query("select pg_advisory_lock(hashtext('dispatch_policy test databases'))");
+    await makeTemplate(admin, name);
+  } finally {
+    await admin.end();
+  }
+  return name;
+}
+
+async function makeTemplate(admin: pg.Client, name: string): Promise<void> {
   const { rows } = await admin.query<{ datname: string }>(
     "select datname from pg_database where starts_with(datname, $1)",
     [TEMPLATES],
   );
-  if (rows.some(({ datname }) => datname === template)) return template;
+  if (rows.some(({ datname }) => datname === name)) return;
 
   // Of other sources, or left half-made by a run that was killed.
   for (const { datname } of rows) await admin.query(`drop database if exists ${datname} with (force)`);
   const unfinished = `${TEMPLATES}unfinished`;
   await admin.query(`create database ${unfinished} template template0`);
   await migrateAll(urlOf(unfinished));
-  await admin.query(`alter database ${unfinished} rename to ${template}`);
-  return template;
+  await admin.query(`alter database ${unfinished} rename to ${name}`);
 }
 
 let hashOfSources: string | undefined;
@@ -127,21 +159,6 @@ async function migrateOurs(client: pg.PoolClient): Promise<void> {
   if (!existsSync(file)) throw new Error("No migrated test database: src/db/migrate.ts is missing.");
   const { migrate } = (await import(file.href)) as { migrate: Migrate };
   await migrate(client, { workerSchema: "graphile_worker", schema: "dispatch_policy" });
-}
-
-/**
- * One test process at a time: a template is made once, and cloned while nobody is connected to it. The lock
- * goes with the connection, so a killed test does not keep it.
- */
-async function asAdmin<Result>(act: (admin: pg.Client) => Promise<Result>): Promise<Result> {
-  const admin = new pg.Client({ connectionString: baseUrl() });
-  await admin.connect();
-  try {
-    await admin.query("select pg_advisory_lock(hashtext('dispatch_policy test databases'))");
-    return await act(admin);
-  } finally {
-    await admin.end();
-  }
 }
 
 /** A pool that outlives its connections being cut, as dropping a database and crash tests do. */
