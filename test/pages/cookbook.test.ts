@@ -117,10 +117,15 @@ test("the recipes keep to the limits of the table, and use them", async (t) => {
     const start = Date.now() + 60_000;
     const times: number[] = [];
     const steps = Math.ceil((2.5 * it.window) / it.step);
+    let next: Date | null = new Date(start);
     for (let n = 0; n < steps; n++) {
       const ms = Math.round(n * it.step * 1000);
-      const { admitted } = await utils.tick({ policy: it.policy, now: new Date(start + ms) });
-      for (let job = 0; job < admitted; job++) times.push(ms);
+      // a pass says when the next one may admit something: of those before, a quarter shows that it admits nothing
+      const mayAdmit = next !== null && start + ms >= next.getTime();
+      if (!mayAdmit && n % 4 > 0) continue;
+      const pass = await utils.tick({ policy: it.policy, now: new Date(start + ms) });
+      next = pass.nextEligibleAt;
+      for (let job = 0; job < pass.admitted; job++) times.push(ms);
     }
     const end = it.window * 1000;
     const most = Math.max(...times.map((from) => times.filter((at) => at >= from && at < from + end).length));
