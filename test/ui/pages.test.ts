@@ -59,6 +59,13 @@ test("a chart says how many jobs a minute had at most, or that there were none",
   t.regex(drawn([one]), /by minute: at most 1,200</);
 });
 
+test("the overview and a policy show the minutes that a sweep has written", async (t) => {
+  const { text, utils } = await world(t);
+  await utils.sweep();
+  for (const path of ["/", "/policy?policy=fetch_endpoint"])
+    t.regex(await text(path), /<caption>Denials in the last hour/, path);
+});
+
 const NO_WAITS = { waitP50Seconds: null, waitP95Seconds: null, lagP50Seconds: null, lagP95Seconds: null };
 
 test("a table that is wider than the screen can be scrolled by the keyboard", async (t) => {
