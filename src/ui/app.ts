@@ -6,10 +6,11 @@ import { assets } from "./assets.ts";
 import type { UiOptions, Viewer } from "./create-ui.ts";
 import type { Database } from "./database.ts";
 import { ACTION_PAGES, actOn } from "./pages/action.ts";
-import { PAGES, type Page, type Visit } from "./pages/pages.ts";
+import { type Found, PAGES, type Rights, type Visit } from "./pages/pages.ts";
 import { layout } from "./parts/layout.ts";
 import { html } from "./parts/markup.ts";
 import { comesFromOurPages } from "./same-origin.ts";
+import { makeSnapshots } from "./snapshots.ts";
 
 export interface AppSettings {
   readonly database: Database;
@@ -27,7 +28,7 @@ const HEADERS = {
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
   "x-content-type-options": "nosniff",
   "referrer-policy": "same-origin",
-  "cache-control": "no-cache",
+  "cache-control": "private, no-cache",
 };
 
 const aViewer: Rule = {
@@ -48,7 +49,7 @@ export function makeApp(settings: AppSettings): Hono<Env> {
     if (viewer instanceof Response) return viewer;
     if (!viewer) return c.text("Sign in first\n", 401); // without types, a look-up may give undefined
     check("createUi: what authorize returns", viewer, aViewer);
-    c.set("viewer", viewer);
+    c.set("viewer", { name: viewer.name, role: viewer.role });
     const { method } = c.req;
     if (method === "GET" || method === "HEAD") return next();
     if (viewer.role !== "operator") return c.text("A viewer changes nothing\n", 403);
@@ -58,27 +59,45 @@ export function makeApp(settings: AppSettings): Hono<Env> {
   });
   for (const [name, asset] of Object.entries(assets()))
     app.get(`/assets/${name}`, async (c) => c.body(await asset.read(), 200, { "content-type": asset.type }));
-  for (const [path, page] of Object.entries({ ...PAGES, ...ACTION_PAGES }))
-    app.get(path, (c) => answer(c, settings, page));
-  app.post("/act/:verb", (c) => answer(c, settings, actOn(c.req.param("verb"))));
+  const snapshots = makeSnapshots();
+  for (const [path, page] of Object.entries(PAGES))
+    app.get(path, (c) => {
+      const visit = visitOf(c, settings);
+      const key = JSON.stringify([path, visit.rights, String(visit.query)]);
+      return answer(c, settings, () => snapshots.get(key, oldestFor(c), () => page(visit)));
+    });
+  for (const [path, page] of Object.entries(ACTION_PAGES))
+    app.get(path, (c) => answer(c, settings, () => page(visitOf(c, settings))));
+  app.post("/act/:verb", (c) =>
+    answer(c, settings, async () => {
+      const form = new URLSearchParams(await c.req.text());
+      const sent = { ...visitOf(c, settings), by: c.get("viewer").name, form };
+      return actOn(c.req.param("verb"))(sent).finally(snapshots.clear);
+    }),
+  );
   app.notFound((c) => answer(c, settings, async () => null));
   return app;
 }
 
+function visitOf(c: Context<Env>, { base, database, showPayloads }: AppSettings): Visit {
+  const { name: _, ...rights } = c.get("viewer");
+  return { ...database, base, rights, showPayloads, query: new URL(c.req.url).searchParams };
+}
+
+/** How old a page may be, in seconds, if it is asked for again. Who opens it gets it new. */
+function oldestFor(c: Context<Env>): number {
+  return Number(/\bmax-age=(\d+)/.exec(c.req.header("cache-control") ?? "")?.[1] ?? 0);
+}
+
 /** A page, or a page that says what is wrong. */
-async function answer(c: Context<Env>, settings: AppSettings, page: Page): Promise<Response> {
-  const { base, database, showPayloads } = settings;
+async function answer(c: Context<Env>, { base }: AppSettings, make: () => Promise<Found>): Promise<Response> {
   const viewer = c.get("viewer");
-  const form = c.req.method === "POST" ? new URLSearchParams(await c.req.text()) : new URLSearchParams();
-  const url = new URL(c.req.url);
-  const visit: Visit = { ...database, base, viewer, showPayloads, url, query: url.searchParams, form };
-  const { status, title, body } = await page(visit).then(
+  const { pathname } = new URL(c.req.url);
+  const { status, title, body } = await make().then(
     (found) => (found ? { status: 200 as const, ...found } : notFound()),
-    (error: Error) => failed(error),
+    (error: Error) => failed(error, viewer),
   );
-  const text = String(
-    await layout({ base, viewer, title, body, path: url.pathname.slice(base.length) || "/" }),
-  );
+  const text = String(await layout({ base, viewer, title, body, path: pathname.slice(base.length) || "/" }));
   const tag = `"${createHash("sha256").update(text).digest("base64url").slice(0, 27)}"`;
   if (status === 200 && c.req.header("if-none-match") === tag) return c.body(null, 304, { etag: tag });
   return c.html(text, status, status === 200 ? { etag: tag } : {});
@@ -92,15 +111,23 @@ function notFound() {
   };
 }
 
-/** An argument that the sender gave is theirs to correct, also if PostgreSQL found it (class 22). Anything else is not. */
-function failed(error: Error & { code?: unknown }) {
+/**
+ * An argument that the sender gave is theirs to correct, also if PostgreSQL found it (class 22). Anything else is not. Its
+ * text may name roles, tables and servers, which are no business of a viewer.
+ */
+function failed(error: Error & { code?: unknown }, { role }: Rights) {
   const isTheirs =
     error instanceof ArgumentError ||
     error instanceof UnknownPolicyError ||
     /^22...$/.test(String(error.code));
+  const isShown = isTheirs || role === "operator";
   return {
     status: isTheirs ? (400 as const) : (503 as const),
-    title: isTheirs ? "That does not work" : "The database did not answer",
-    body: html`<p class="bad">${error.message}</p>`,
+    title: isTheirs ? "That does not work" : "This page cannot be made now",
+    body: html`<p class="bad">${
+      isShown
+        ? error.message
+        : "The database is away, or it refused. Load the page again later, or ask an operator: they see the cause here."
+    }</p>`,
   };
 }

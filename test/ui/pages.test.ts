@@ -119,6 +119,24 @@ test("what is not there is a 404, and a wrong argument a 400 that says what is w
   t.regex(await answer.text(), /expected a duration, .*got &quot;soon&quot;/);
 });
 
+test("a limit's gate is chosen from those of the policy", async (t) => {
+  const { text, get } = await world(t);
+  const page = await text("/act/set-limit?policy=fetch_endpoint&gate=account&key=acme");
+  t.regex(page, /<select name="gate" required>/);
+  const [, asked = ""] = page.split('<select name="gate"');
+  const choices = [...asked.matchAll(/<option value="(\w+)"( selected)?>([^<]+)</g)].map((one) =>
+    one.slice(1),
+  );
+  t.deepEqual(choices, [
+    ["throttle", undefined, "throttle (throttle of each partition)"],
+    ["concurrency", undefined, "concurrency (concurrency of each partition)"],
+    ["account", " selected", "account (concurrency of each key)"],
+  ]);
+  t.regex(page, /name="key" value="acme"/);
+  t.regex(await text("/act/set-limit?policy=fetch_endpoint&gate=gone"), /<input name="gate" value="gone"/);
+  t.is((await get("/act/set-limit?policy=nobody")).status, 400);
+});
+
 test("a page that has not changed is not sent again", async (t) => {
   const { get } = await world(t);
   const tag = (await get("/limits")).headers.get("etag") ?? "";

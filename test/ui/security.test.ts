@@ -44,6 +44,15 @@ test("an authorize that finds nobody by undefined or false lets nobody in", asyn
   }
 });
 
+test("what PostgreSQL says of a failure is for operators", async (t) => {
+  for (const role of ["viewer", "operator"] as const) {
+    const ui = createUi({ pool: NO_POOL, authorize: () => ({ name: "ana", role }) });
+    const answer = await ui(new Request(`${HERE}/limits`));
+    t.is(answer.status, 503);
+    t.is((await answer.text()).includes("reached the database"), role === "operator");
+  }
+});
+
 test.serial("an authorize that gives no name or another role lets nobody in", async (t) => {
   const said: unknown[] = [];
   t.teardown(silence(said));

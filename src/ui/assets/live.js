@@ -1,33 +1,61 @@
 // Loads the page again, off or every 2, 5 or 10 seconds, and changes what differs. Focus, scroll position and open details
 // stay. It never asks twice at once, and not while the tab is hidden.
+//
+// An answer that is not this page is not shown. A sign-in page within the frame of this one would ask for a password at an
+// address where nobody expects it. The page says instead as of when it is.
 import { Idiomorph } from "./idiomorph.js";
 
 const control = document.querySelector("[data-live]");
 const select = control?.querySelector("select");
+const says = control?.querySelector("[role=status]");
 let tag = null;
 let timer;
 let asking = false;
+let asOf = new Date();
 
-async function refresh() {
+async function refresh(seconds) {
   if (asking || document.hidden) return;
   asking = true;
   try {
-    const headers = tag ? { "if-none-match": tag } : {};
-    const response = await fetch(location.href, { headers });
-    if (response.status !== 200) return;
-    tag = response.headers.get("etag");
-    const next = new DOMParser().parseFromString(await response.text(), "text/html");
-    Idiomorph.morph(document.querySelector("main"), next.querySelector("main"), { ignoreActiveValue: true });
+    say(await load(seconds));
   } catch {
-    // the server is away: the next time it may be back
+    say("the server does not answer");
   } finally {
     asking = false;
   }
 }
 
+/** Puts in what is new. Returns what is wrong, or an empty text. */
+async function load(seconds) {
+  // as old as others may have it already, so that open tabs share what the server has made
+  const headers = { "cache-control": `max-age=${seconds - 1}` };
+  if (tag) headers["if-none-match"] = tag;
+  const response = await fetch(location.href, { headers, redirect: "manual" });
+  if (response.status === 304) return "";
+  if (response.type === "opaqueredirect" || response.redirected || [401, 403].includes(response.status))
+    return "sign in again";
+  if (response.status !== 200) return `the server answers ${response.status}`;
+  const next = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (!next.querySelector("[data-live]")) return "sign in again";
+  tag = response.headers.get("etag");
+  Idiomorph.morph(document.querySelector("main"), next.querySelector("main"), {
+    ignoreActiveValue: true,
+    callbacks: {
+      beforeAttributeUpdated: (name, element) => !(name === "open" && element.matches("details")),
+    },
+  });
+  return "";
+}
+
+function say(wrong) {
+  if (!wrong) asOf = new Date();
+  const text = wrong && `As of ${asOf.toISOString().slice(11, 19)}: ${wrong}`;
+  if (says.textContent !== text) says.textContent = text; // else it would be read aloud again
+}
+
 function start(seconds) {
   clearInterval(timer);
-  if (seconds > 0) timer = setInterval(refresh, seconds * 1000);
+  if (seconds > 0) timer = setInterval(refresh, seconds * 1000, seconds);
 }
 
 // a form in the making must not change under its reader

@@ -2,8 +2,16 @@ import type { Changed } from "../../operate/targets.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { grouped } from "../parts/words.ts";
-import { ACTIONS, type Action, type ActionName, literal, type Values } from "./actions.ts";
-import type { Page, Visit } from "./visit.ts";
+import {
+  ACTIONS,
+  type Action,
+  type ActionName,
+  type Choice,
+  type Field,
+  literal,
+  type Values,
+} from "./actions.ts";
+import type { Found, Page, Sent, Visit } from "./visit.ts";
 
 /** The pages that ask before a verb is run. */
 export const ACTION_PAGES: Readonly<Record<string, Page>> = Object.fromEntries(
@@ -13,34 +21,37 @@ export const ACTION_PAGES: Readonly<Record<string, Page>> = Object.fromEntries(
   ]),
 );
 
-/** Runs a verb with what the form says, under the viewer's name. */
-export function actOn(name: string): Page {
+/** Runs a verb with what the form says, under the sender's name. */
+export function actOn(name: string): (sent: Sent) => Promise<Found> {
   const action = ACTIONS[name as ActionName];
-  return async (visit) => {
+  return async (sent) => {
     if (!action) return null;
-    const { acting, form, viewer, base } = visit;
+    const { acting, form, by, base } = sent;
     const values = valuesOf(form, action);
     const reason = form.get("reason")?.trim();
     if (!reason)
-      return askFirst({ ...visit, query: form }, name as ActionName, action, "Say why: the audit keeps it.");
-    const result = await action.run(acting, { ...values, reason, by: viewer.name });
+      return askFirst({ ...sent, query: form }, name as ActionName, action, "Say why: the audit keeps it.");
+    const result = await action.run(acting, { ...values, reason, by });
     const back = backTo(base, values);
     return {
       title: `${name}: done`,
       body: html`<p class="${result.changed > 0 ? "good" : ""}">${inWords(result)}</p>
 ${undo(base, action, values)}
 <p><a href="${back}">Back</a></p>
-${same(name, action, { ...values }, reason, viewer.name)}`,
+${same(name, action, { ...values }, reason, by)}`,
     };
   };
 }
 
 async function askFirst(visit: Visit, name: ActionName, action: Action, wrong?: string) {
-  const { base, query, acting, viewer } = visit;
-  if (viewer.role !== "operator") return { title: name, body: html`<p>A viewer changes nothing.</p>` };
+  const { base, query, acting, rights } = visit;
+  if (rights.role !== "operator") return { title: name, body: html`<p>A viewer changes nothing.</p>` };
   const values = valuesOf(query, action);
   const target = action.target.filter((field) => values[field] !== undefined);
   const count = action.count ? await action.count(acting, values) : undefined;
+  const inputs: Markup[] = [];
+  for (const field of action.fields)
+    inputs.push(input(field, values[field.name], await field.choices?.(visit.looking, values)));
   return {
     title: name,
     body: html`<p>${action.about}</p>
@@ -49,15 +60,29 @@ ${count ? html`<p><strong>${grouped(count.matched)}</strong> ${count.matched ===
 ${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
 <form class="act" method="post" action="${base}/act/${name}">
 ${target.map((field) => html`<input type="hidden" name="${field}" value="${values[field] ?? ""}">`)}
-${action.fields.map(
-  ({ name: field, label, isRequired, hint }) =>
-    html`<label>${label}${hint ? html` <small>${hint}</small>` : ""} <input name="${field}" value="${values[field] ?? ""}"${isRequired ? html` required` : ""}></label>`,
-)}
+${inputs}
 <label>Reason, for the audit <input name="reason" required></label>
 <button>${name}</button>
 </form>
 <p><a href="${backTo(base, values)}">Leave it</a></p>`,
   };
+}
+
+/** A field of the form. What was given stays, also if it is none of the choices: then the verb says what is wrong. */
+function input(
+  { name, label, isRequired, hint }: Field,
+  given: string | undefined,
+  choices: readonly Choice[] | undefined,
+): Markup {
+  const what = html`${label}${hint ? html` <small>${hint}</small>` : ""}`;
+  const required = isRequired ? html` required` : "";
+  if (!choices || (given !== undefined && !choices.some(({ value }) => value === given)))
+    return html`<label>${what} <input name="${name}" value="${given ?? ""}"${required}></label>`;
+  const options = choices.map(
+    ({ value, says }) =>
+      html`<option value="${value}"${value === given ? html` selected` : ""}>${says}</option>`,
+  );
+  return html`<label>${what} <select name="${name}"${required}><option value=""></option>${options}</select></label>`;
 }
 
 /** A target may have the empty text as its key. A field that is empty was not filled in. */

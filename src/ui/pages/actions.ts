@@ -1,3 +1,4 @@
+import { parameter } from "../../db/engine.ts";
 import { type Duration, durationMs, isDuration } from "../../duration.ts";
 import { ArgumentError } from "../../errors.ts";
 import { admit } from "../../operate/admit.ts";
@@ -9,6 +10,8 @@ import { remove } from "../../operate/remove.ts";
 import { resume } from "../../operate/resume.ts";
 import { retry } from "../../operate/retry.ts";
 import type { Changed } from "../../operate/targets.ts";
+import { rowsOf } from "../../operate/view-rows.ts";
+import type { PolicyDefinition } from "../../policy/policy.ts";
 
 /** What a form gives, by its fields: texts, and none is empty. */
 export type Values = Readonly<Record<string, string | undefined>>;
@@ -18,6 +21,13 @@ export interface Field {
   readonly label: string;
   readonly isRequired?: true;
   readonly hint?: string;
+  /** What there is to choose from. Without it the field takes any text. */
+  readonly choices?: (context: OperateContext, values: Values) => Promise<readonly Choice[]>;
+}
+
+export interface Choice {
+  readonly value: string;
+  readonly says: string;
 }
 
 /** A verb on a page. The page counts first, if it can, and asks for a reason. */
@@ -127,7 +137,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     about: "Gives a gate other numbers, for one key or for all. Those that are left out do not change.",
     target: ["policy"],
     fields: [
-      { name: "gate", label: "Gate", isRequired: true, hint: "its name" },
+      { name: "gate", label: "Gate", isRequired: true, choices: gatesOf },
       { name: "key", label: "Key", hint: "empty: every key of the gate" },
       { name: "max", label: "Jobs at once", hint: "of a concurrency gate" },
       { name: "rate", label: "Tokens in each period", hint: "of a throttle" },
@@ -167,6 +177,20 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     sql: texts,
   },
 };
+
+const SCOPES = { partition: "of each partition", key: "of each key", policy: "of the policy" } as const;
+
+/** The gates of the policy. */
+async function gatesOf(context: OperateContext, { policy }: Values): Promise<readonly Choice[]> {
+  const name = need("policy", policy);
+  const where = `where policy = ${parameter(1, "text")}`;
+  type Row = { readonly definition: PolicyDefinition };
+  const [row] = await rowsOf<Row>(context, "policies", where, [name], name);
+  return (row?.definition.gates ?? []).map((gate) => ({
+    value: gate.name,
+    says: `${gate.name} (${gate.kind.replace("_", " ")} ${SCOPES[gate.scope]})`,
+  }));
+}
 
 function whyOf({ reason, by }: Values): { reason: string | undefined; by: string | undefined } {
   return { reason, by };

@@ -8,7 +8,7 @@ import { moment } from "../parts/words.ts";
 import type { Page } from "./visit.ts";
 
 /** Limits that operators set, in force and to come, and what they stopped. */
-export const limits: Page = async ({ looking, base, viewer }) => {
+export const limits: Page = async ({ looking, base, rights }) => {
   const found = await limitsInForce(looking);
   return {
     title: "Limits",
@@ -25,9 +25,9 @@ export const limits: Page = async ({ looking, base, viewer }) => {
         { title: "By", cell: ({ by }) => by },
         { title: "Reason", cell: ({ reason }) => reason },
         {
-          title: "",
+          title: "Change",
           cell: ({ policy, gate, key, where }) =>
-            viewer.role === "operator" && where === null
+            rights.role === "operator" && where === null
               ? html`<a href="${pathTo(base, "/act/clear-limit", { policy, gate, key })}">clear</a>`
               : "",
         },

@@ -11,7 +11,7 @@ import { policy } from "./policy.ts";
 import type { Page } from "./visit.ts";
 import { workers } from "./workers.ts";
 
-export type { Page, Visit } from "./visit.ts";
+export type { Found, Page, Rights, Visit } from "./visit.ts";
 
 /** The pages that only look, by their paths. */
 export const PAGES: Readonly<Record<string, Page>> = {

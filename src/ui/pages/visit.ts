@@ -2,19 +2,32 @@ import type { Viewer } from "../create-ui.ts";
 import type { Database } from "../database.ts";
 import type { Markup } from "../parts/markup.ts";
 
-/** One request of a page. */
+/** What a sender may see and do, whoever it is. */
+export type Rights = Omit<Viewer, "name">;
+
+/**
+ * One request of a page that only looks. It does not know who asks: all who have the same rights may get the page that was
+ * made for one of them.
+ */
 export interface Visit extends Database {
   readonly base: string;
-  readonly viewer: Viewer;
+  readonly rights: Rights;
   readonly showPayloads: boolean;
-  readonly url: URL;
   readonly query: URLSearchParams;
-  /** Of a form that was sent; otherwise empty. */
+}
+
+/** A form that was sent. */
+export interface Sent extends Visit {
+  /** The sender's name, for the audit. */
+  readonly by: string;
   readonly form: URLSearchParams;
 }
 
-/** Makes the page. Null: there is no such policy, partition or job. */
-export type Page = (visit: Visit) => Promise<{ readonly title: string; readonly body: Markup } | null>;
+/** A page without its frame. Null: there is no such policy, partition or job. */
+export type Found = { readonly title: string; readonly body: Markup } | null;
+
+/** Makes a page. */
+export type Page = (visit: Visit) => Promise<Found>;
 
 /** What the address says, without what is empty. */
 export function asked(query: URLSearchParams, name: string): string | undefined {

@@ -5,11 +5,11 @@ import { html, type Markup } from "./markup.ts";
 
 /** Links to the pages that ask before they change something. A viewer gets none. */
 export function actionLinks(
-  { base, viewer }: Visit,
+  { base, rights }: Visit,
   target: Readonly<Record<string, string | undefined>>,
   names: readonly ActionName[],
 ): Markup {
-  if (viewer.role !== "operator") return html``;
+  if (rights.role !== "operator") return html``;
   return html`<ul class="actions">${names.map(
     (name) => html`<li><a href="${pathTo(base, `/act/${name}`, target)}">${name}</a></li>`,
   )}</ul>`;

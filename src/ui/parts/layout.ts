@@ -41,7 +41,7 @@ export function layout({ base, viewer, path, title, body }: Laid): Markup {
       html`<li><a href="${base}${to}"${isAt(path, to) ? html` aria-current="page"` : ""}>${name}</a></li>`,
   )}</ul></nav>
 <p class="who">${viewer ? html`${viewer.name}, ${viewer.role}` : ""}</p>
-<p class="live" data-live hidden><label>Refresh <select><option value="0">off</option><option value="2">2 s</option><option value="5">5 s</option><option value="10">10 s</option></select></label></p>
+<p class="live" data-live hidden><label>Refresh <select><option value="0">off</option><option value="2">2 s</option><option value="5">5 s</option><option value="10">10 s</option></select></label> <span class="bad" role="status"></span></p>
 </header>
 <main id="main" tabindex="-1">
 <h1>${title}</h1>
