@@ -1,22 +1,11 @@
 // The pages as text: what they say is what the database has, and a key cannot become markup.
 import test from "ava";
 import { bars, type Minute } from "../../src/ui/pages/minutes.ts";
-import { world } from "./world.ts";
-
-const PATHS = [
-  ...["/", "/policies", "/policy?policy=fetch_endpoint", "/partitions", "/jobs", "/limits", "/workers"],
-  ...[
-    "/audit",
-    "/health",
-    "/partition?policy=fetch_endpoint&partition=ep1",
-    "/act/set-limit?policy=send_mail",
-  ],
-  ...["/act/remove?policy=fetch_endpoint&partition=ep3", "/act/admit?policy=send_mail"],
-];
+import { paths, world } from "./world.ts";
 
 test("every page answers, with no script or style of its own, and says so in its headers", async (t) => {
   const { get, first } = await world(t);
-  for (const path of [...PATHS, `/job?id=${first}`]) {
+  for (const path of paths(first)) {
     const answer = await get(path);
     t.is(answer.status, 200, path);
     const text = await answer.text();

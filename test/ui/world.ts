@@ -5,6 +5,20 @@ import { world as database } from "../cli/world.ts";
 
 export const HERE = "http://admin.example.org";
 
+/** Of all pages; `job` is the id of a job. */
+export function paths(job: string): readonly string[] {
+  const acts = [
+    "set-limit?policy=send_mail",
+    "remove?policy=fetch_endpoint&partition=ep3",
+    "admit?policy=send_mail",
+  ];
+  return [
+    ...["/", "/policies", "/policy?policy=fetch_endpoint", "/partitions", "/jobs", "/limits", "/workers"],
+    ...["/audit", "/health", "/partition?policy=fetch_endpoint&partition=ep1", `/job?id=${job}`],
+    ...acts.map((act) => `/act/${act}`),
+  ];
+}
+
 export async function world(t: ExecutionContext, options: Partial<UiOptions> & { viewer?: Viewer } = {}) {
   const it = await database(t);
   const { viewer = { name: "ana", role: "operator" }, ...rest } = options;

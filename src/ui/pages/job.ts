@@ -37,7 +37,7 @@ export const job: Page = async (visit) => {
   );
   return {
     title: `Job ${id}`,
-    body: html`${explanation(it, base, actions)}
+    body: html`${explanation(it, visit, actions)}
 <h2>The job</h2>
 <dl class="facts">${facts
       .filter(([, value]) => value !== null && value !== undefined)

@@ -7,7 +7,7 @@ import { asked, type Page } from "./visit.ts";
 
 /** One partition: why it waits, gate by gate. */
 export const partition: Page = async (visit) => {
-  const { looking, base, query } = visit;
+  const { looking, query } = visit;
   const [policy, key] = [asked(query, "policy"), query.get("partition")];
   if (policy === undefined || key === null) return null;
   const it = await explain(looking, { policy, partition: key });
@@ -34,7 +34,7 @@ export const partition: Page = async (visit) => {
   ]);
   return {
     title: key === "" ? "(empty key)" : key,
-    body: html`${explanation(it, base, actions)}
+    body: html`${explanation(it, visit, actions)}
 <h2>The partition</h2>
 <dl class="facts">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value as string}</dd>`)}</dl>`,
   };

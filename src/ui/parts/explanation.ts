@@ -1,12 +1,14 @@
 import { calendarInWords } from "../../counted.ts";
 import type { ExplainedGate, Explanation } from "../../operate/explain.ts";
-import { jobLink, partitionLink, policyLink } from "./links.ts";
+import type { Visit } from "../pages/visit.ts";
+import { jobLink, partitionLink, pathTo, policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
-import { table } from "./table.ts";
+import { type Column, table } from "./table.ts";
 import { grouped, lasting, moment } from "./words.ts";
 
 /** Why something waits: the sentence, when it goes, what may be done, and what each gate says. */
-export function explanation(it: Explanation, base: string, actions: Markup): Markup {
+export function explanation(it: Explanation, visit: Visit, actions: Markup): Markup {
+  const { base } = visit;
   return html`<p class="sentence">${it.sentence}</p>
 <dl class="facts">
 <dt>state</dt><dd>${it.state}${it.reason ? html`, <strong>${it.reason}</strong>` : ""}</dd>
@@ -16,7 +18,7 @@ ${it.place ? html`<dt>before it</dt><dd>${before(it.place)}</dd>` : ""}
 <dt>as of</dt><dd>${moment(it.asOf)}</dd>
 </dl>
 ${actions}
-${it.gates.length > 0 ? gates(it.gates, base, it.policy) : ""}`;
+${it.gates.length > 0 ? gates(it.gates, visit, it.policy) : ""}`;
 }
 
 function expected({ estimate, noEstimate, asOf }: Explanation): string {
@@ -33,7 +35,8 @@ function before({ jobsBefore, partitionsBefore }: NonNullable<Explanation["place
   return partitionsBefore === null ? jobs : `${jobs}, ${grouped(partitionsBefore)} partitions`;
 }
 
-function gates(found: readonly ExplainedGate[], base: string, policy: string | undefined): Markup {
+function gates(found: readonly ExplainedGate[], visit: Visit, policy: string | undefined): Markup {
+  const { base } = visit;
   return html`<h2>Gate by gate</h2>
 ${table(
   "From narrow to broad",
@@ -49,6 +52,7 @@ ${table(
     { title: "Limit", cell: limitOf },
     { title: "Set by", cell: setBy },
     { title: "Next", cell: ({ nextAt }) => moment(nextAt) },
+    ...change(visit, policy),
   ],
   "It has no gate.",
 )}
@@ -72,6 +76,16 @@ ${table(
   "",
 )}`,
   )}`;
+}
+
+/** Operators set a gate's limit for the key that they look at. The bound ahead of the workers is no gate of the policy. */
+function change({ base, rights }: Visit, policy: string | undefined): readonly Column<ExplainedGate>[] {
+  if (rights.role !== "operator" || policy === undefined) return [];
+  const cell = ({ gate, key, scope }: ExplainedGate) =>
+    scope === "workers"
+      ? ""
+      : html`<a href="${pathTo(base, "/act/set-limit", { policy, gate, key })}" aria-label="set-limit of ${gate}">set-limit</a>`;
+  return [{ title: "Change", cell }];
 }
 
 function left({ free, limit }: ExplainedGate): string {

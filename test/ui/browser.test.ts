@@ -1,0 +1,169 @@
+// The pages in Chromium: what axe finds, the keyboard alone, no JavaScript, narrow and wide screens, and the refresh.
+// Without a Chromium these tests are skipped.
+import test, { type ExecutionContext } from "ava";
+import type { Browser, Page } from "playwright-core";
+import {
+  beside,
+  fill,
+  findChromium,
+  findings,
+  focused,
+  follow,
+  launch,
+  tab,
+  tabTo,
+  titled,
+} from "./browser.ts";
+
+const program = findChromium();
+const inBrowser = program ? test.serial : test.serial.skip;
+let browser: Browser;
+
+if (program) {
+  test.before(async () => {
+    browser = await launch(program);
+  });
+  test.after.always(() => browser?.close());
+}
+
+/** A key that has no place to break. */
+const LONG = "x".repeat(300);
+
+/** All pages, with something on each. */
+async function busyTab(t: ExecutionContext, options: Parameters<typeof tab>[2] = {}) {
+  const it = await tab(t, browser, options);
+  const { utils, pool, first } = it;
+  const { rows } = await pool.query(
+    "select job_id from dispatch_policy.in_flight_jobs where staged_id = $1",
+    [first],
+  );
+  await utils.setLimit({ policy: "send_mail", gate: "all", set: { rate: 1 }, reason: LONG, by: "bo" });
+  await utils.addJob("make_report", { tenant: LONG });
+  await utils.pause({ policy: "make_report", partition: LONG, reason: LONG, by: "bo" });
+  await utils.permanentlyFailJobs([first], `Error: ${LONG}\n    at ${LONG}`);
+  await utils.tick();
+  await utils.sweep();
+  const { paths } = await import("./world.ts");
+  const ofLong = ["/partition", "/act/retry"].map((path) => `${path}?policy=make_report&partition=${LONG}`);
+  return { ...it, paths: [...paths(rows[0].job_id), ...ofLong] };
+}
+
+for (const colorScheme of ["light", "dark"] as const)
+  inBrowser(
+    `axe finds nothing on any page, in the ${colorScheme} theme, and the console is empty`,
+    async (t) => {
+      const { page, base, paths, messages } = await busyTab(t, { context: { colorScheme } });
+      const found: string[] = [];
+      for (const path of paths) {
+        await page.goto(base + path);
+        found.push(...(await findings(page)).map((one) => `${path}: ${one}`));
+      }
+      t.deepEqual(found, []);
+      t.deepEqual(messages, []);
+    },
+  );
+
+inBrowser("no page is scrolled sideways, on a telephone or on a wall", async (t) => {
+  const { page, base, paths } = await busyTab(t);
+  const wide: string[] = [];
+  for (const width of [390, 3840]) {
+    await page.setViewportSize({ width, height: 900 });
+    for (const path of paths) {
+      await page.goto(base + path);
+      const pixels = await beside(page);
+      if (pixels > 0) wide.push(`${path}: ${pixels} of ${width}`);
+    }
+  }
+  t.deepEqual(wide, []);
+});
+
+for (const javaScriptEnabled of [true, false])
+  inBrowser(
+    `by keyboard alone: why a job waits, its limit raised for an hour, and back; JavaScript ${javaScriptEnabled ? "on" : "off"}`,
+    async (t) => {
+      const { page, base, utils, messages } = await tab(t, browser, { context: { javaScriptEnabled } });
+      await page.goto(`${base}/`);
+      await follow(page, "Partitions", "Partitions");
+      if (javaScriptEnabled) await page.keyboard.press("/");
+      else await tabTo(page, "Key contains");
+      t.is(await focused(page), "Key contains");
+      await page.keyboard.type("ep1");
+      await page.keyboard.press("Enter");
+      await page.waitForURL(/search=ep1/);
+      await follow(page, "ep1", "ep1");
+      t.regex(await textOf(page), /waits for gate "concurrency".*2 of 2 are in flight/i);
+
+      await follow(page, "set-limit of concurrency", "set-limit");
+      await fill(page, "Jobs at once", "5");
+      await fill(page, "For how long", "1 hour");
+      await fill(page, "Reason, for the audit", "incident 12");
+      await follow(page, "set-limit", "set-limit: done");
+      const [limit, ...others] = await utils.limits();
+      t.like(limit, {
+        gate: "concurrency",
+        key: "ep1",
+        override: { max: 5 },
+        by: "ana",
+        reason: "incident 12",
+      });
+      t.deepEqual(others, []);
+      t.true(Math.abs(limit!.until!.getTime() - Date.now() - 3_600_000) < 60_000);
+
+      await follow(page, "Undo: clear-limit", "clear-limit");
+      await fill(page, "Reason, for the audit", "it is over");
+      await follow(page, "clear-limit", "clear-limit: done");
+      t.deepEqual(await utils.limits(), []);
+      await follow(page, "Back", "fetch_endpoint");
+      t.deepEqual(messages, []);
+    },
+  );
+
+async function textOf(page: Page): Promise<string> {
+  return ((await page.textContent("main")) ?? "").replace(/\s+/g, " ");
+}
+
+/** A tab that asks again as often as it can. */
+async function refreshing(page: Page, url: string): Promise<void> {
+  await page.goto(url);
+  await page.getByLabel("Refresh").selectOption("2");
+}
+
+inBrowser("a refresh puts in what is new; the focus and open details stay", async (t) => {
+  const { page, base, utils, messages } = await tab(t, browser);
+  await refreshing(page, `${base}/policy?policy=send_mail`);
+  await tabTo(page, "Definition in force");
+  await page.keyboard.press("Enter");
+  await page.locator("details[open]").waitFor();
+  await utils.pause({ policy: "send_mail", reason: "incident 12", by: "bo" });
+  await page.locator("dd", { hasText: "paused" }).waitFor();
+  t.is(await focused(page), "Definition in force");
+  t.is(await page.locator("details[open]").count(), 1);
+  t.deepEqual(messages, []);
+});
+
+inBrowser("a refresh that meets a sign-in leaves the page, says so, and goes on afterwards", async (t) => {
+  let signIn: (() => Response) | undefined;
+  const authorize = () => signIn?.() ?? ({ name: "ana", role: "operator" } as const);
+  const { page, base, utils } = await tab(t, browser, { authorize });
+  await refreshing(page, `${base}/limits`);
+  const status = page.getByRole("status");
+  const html = { headers: { "content-type": "text/html" } };
+  const password = "<title>Sign in</title><main><h1>Password</h1></main>";
+  for (const [meets, says] of [
+    [() => Response.redirect(`${base}/assets/style.css`), "sign in again"],
+    [() => Response.redirect("https://sign.in.example/"), "sign in again"],
+    [() => new Response(password, html), "sign in again"],
+    [() => new Response("no", { status: 401 }), "sign in again"],
+    [() => new Response("away", { status: 503 }), "the server answers 503"],
+  ] as const) {
+    signIn = meets;
+    await status.filter({ hasText: new RegExp(`^As of \\d\\d:\\d\\d:\\d\\d: ${says}$`) }).waitFor();
+    await titled(page, "Limits");
+    signIn = undefined;
+    await utils.setLimit({ policy: "send_mail", gate: "all", set: { rate: 1 }, reason: says, by: "bo" });
+    await status.filter({ hasText: /^$/ }).waitFor({ state: "attached" });
+  }
+  await page.locator("td", { hasText: "the server answers 503" }).waitFor();
+  await titled(page, "Limits");
+  t.is(await status.textContent(), "");
+});
