@@ -4,6 +4,7 @@ import net, { type AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import test from "ava";
 import { ArgumentError } from "../../src/index.ts";
+import { ACTIONS } from "../../src/ui/pages/actions.ts";
 import { createUi, toNodeHandler, type UiOptions } from "../../src/ui/ui.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { HERE, world } from "./world.ts";
@@ -147,7 +148,7 @@ test("a host's empty body that no parser has read does not hide the form", async
 test("a viewer changes nothing, by any verb", async (t) => {
   const it = await world(t, { viewer: { name: "eve", role: "viewer" } });
   const before = await it.audit();
-  for (const verb of ["pause", "resume", "hold", "admit", "retry", "remove", "set-limit", "clear-limit"]) {
+  for (const verb of Object.keys(ACTIONS)) {
     t.is(
       (await it.send(`/act/${verb}`, { ...PAUSE, gate: "account", max: "1", count: "1" })).status,
       403,
@@ -220,9 +221,33 @@ test("each verb's page does what its command does", async (t) => {
   t.like((await it.utils.limits())[0], { key: "acme", override: { max: 7 }, by: "ana" });
   t.regex(await says("clear-limit", { gate: "account", key: "acme" }), /1 of 1 changed/);
   t.deepEqual(await it.utils.limits(), []);
+  t.regex(await it.text(`/job?id=${it.first}`), /act\/release-slots\?ids=\d+"/);
+  t.regex(await says("release-slots", { ids: it.first }), /1 of 1 changed/);
   t.regex(await says("admit", { partition: "ep1", count: "1" }), /1 of /);
   t.regex(await it.text("/act/remove?policy=fetch_endpoint&partition=ep3"), /<strong>6<\/strong> jobs match/);
   t.regex(await says("remove", { partition: "ep3" }), /6 of 6 changed/);
+});
+
+test("the command that a page prints does the same", async (t) => {
+  const it = await world(t);
+  const printed = async (verb: string, form: Record<string, string>) => {
+    const page = await (await it.send(`/act/${verb}`, { reason: "it's -odd", ...form })).text();
+    const [, command = ""] = /<pre>npx graphile-worker-dispatch-policy (.*?)<\/pre>/.exec(page) ?? [];
+    const words = command.replaceAll("&#39;", "'").match(/(?:'[^']*'|\\'|[^ '\\])+/g) ?? [];
+    return words.map((word) => word.replaceAll("'\\''", "\0").replaceAll("'", "").replaceAll("\0", "'"));
+  };
+  const policy = "fetch_endpoint";
+  for (const [verb, form, again] of [
+    ["admit", { policy, partition: "ep1", count: "1" }, /^Admitted 1 job/],
+    ["remove", { policy, partition: "ep1" }, /^Removed 0 of 0 staged jobs/],
+    ["release-slots", { ids: it.first }, /has no slots/],
+    ["retry", { ids: it.first }, /^Brought back 0 of 0 failed jobs/],
+    ["set-limit", { policy, gate: "account", max: "7", for: "1 hour" }, /^Set the limit of gate account/],
+  ] as [string, Record<string, string>, RegExp][]) {
+    const { stdout, stderr } = await it.cli(...(await printed(verb, form)));
+    t.regex(stdout, again, `${verb}: ${stderr}`);
+    t.like((await it.audit()).at(-1), { by: "ana", reason: "it's -odd" });
+  }
 });
 
 test("below a path, through Node's http server, with a body that the host has parsed", async (t) => {

@@ -112,10 +112,13 @@ function undo(base: string, { inverse, target }: Action, values: Values): Markup
 
 /** The same as a command and as SQL, to copy. */
 function same(name: string, action: Action, values: Values, reason: string, by: string): Markup {
-  const flags = { ...(action.flags ? action.flags(values) : values), reason, by };
-  const command = Object.entries(flags)
-    .filter(([, value]) => value !== undefined)
-    .map(([flag, value]) => `--${flag} ${quoted(value ?? "")}`);
+  const { ids, ...flags }: Values = { ...(action.flags ? action.flags(values) : values), reason, by };
+  const given = Object.entries(flags).filter(([, value]) => value !== undefined);
+  const command = [
+    ...(ids?.split(",") ?? []),
+    ...given.map(([flag, value]) => `--${flag}${value?.startsWith("-") ? "=" : " "}${quoted(value ?? "")}`),
+    ...(action.needsYes ? ["--yes"] : []),
+  ];
   const args = { ...action.sql(values), reason: literal(reason), by: literal(by) };
   const sql = Object.entries(args)
     .filter(([, value]) => value !== undefined)

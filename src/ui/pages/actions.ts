@@ -6,6 +6,7 @@ import type { OperateContext } from "../../operate/call.ts";
 import { hold } from "../../operate/hold.ts";
 import { clearLimit, type LimitValues, setLimit } from "../../operate/limits.ts";
 import { pause } from "../../operate/pause.ts";
+import { releaseSlots } from "../../operate/release-slots.ts";
 import { remove } from "../../operate/remove.ts";
 import { resume } from "../../operate/resume.ts";
 import { retry } from "../../operate/retry.ts";
@@ -43,6 +44,8 @@ export interface Action {
   readonly sql: (values: Values) => Readonly<Record<string, string | undefined>>;
   /** The command's flags, where they differ from target and fields. */
   readonly flags?: (values: Values) => Readonly<Record<string, string | undefined>>;
+  /** Without `--yes` the command only counts. */
+  readonly needsYes?: true;
   /** The verb that undoes it, on the same target. */
   readonly inverse?: ActionName;
 }
@@ -54,7 +57,7 @@ interface Why {
 
 export type ActionName =
   | ("pause" | "resume" | "hold" | "admit")
-  | ("retry" | "remove" | "set-limit" | "clear-limit");
+  | ("retry" | "remove" | "release-slots" | "set-limit" | "clear-limit");
 
 const HOW_LONG = 'a duration, such as "30 minutes"';
 
@@ -112,6 +115,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
         ...whyOf(why),
       }),
     sql: ({ policy, partition, count }) => ({ ...texts({ policy, partition }), count }),
+    needsYes: true,
   },
   retry: {
     about: "Brings back jobs that have failed for good. They go through the gates again.",
@@ -132,6 +136,16 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     run: (context, { policy, partition, ids, ...why }) =>
       remove(context, { ...jobsOf({ policy, partition, ids }), ...whyOf(why) } as never),
     sql: ({ ids, ...rest }) => ({ ids: idList(ids), ...texts(rest) }),
+    needsYes: true,
+  },
+  "release-slots": {
+    about:
+      "Gives back the slots of a job in flight that hangs, or is lost. The job is not stopped: if it runs on, it no longer counts, and a limit may be exceeded.",
+    target: ["ids"],
+    fields: [],
+    run: (context, { ids, ...why }) => releaseSlots(context, { jobId: need("ids", ids), ...whyOf(why) }),
+    sql: ({ ids }) => ({ job_id: ids }),
+    needsYes: true,
   },
   "set-limit": {
     about: "Gives a gate other numbers, for one key or for all. Those that are left out do not change.",

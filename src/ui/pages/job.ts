@@ -1,10 +1,19 @@
-import { explain } from "../../operate/explain.ts";
+import { type Explanation, explain } from "../../operate/explain.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { explanation } from "../parts/explanation.ts";
 import { partitionLink } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { moment } from "../parts/words.ts";
+import type { ActionName } from "./actions.ts";
 import { asked, type Page } from "./visit.ts";
+
+const ACTIONS_IN: Partial<Record<Explanation["state"], readonly ActionName[]>> = {
+  staged: ["remove"],
+  parked: ["remove"],
+  admitted: ["release-slots"],
+  running: ["release-slots"],
+  failed: ["retry"],
+};
 
 /** One job: where it stands, and why it waits. */
 export const job: Page = async (visit) => {
@@ -29,12 +38,7 @@ export const job: Page = async (visit) => {
     ["worker", it.workerId],
     ["error", it.error],
   ];
-  const isStaged = it.state === "staged" || it.state === "parked";
-  const actions = actionLinks(
-    visit,
-    { ids: id },
-    it.state === "failed" ? ["retry"] : isStaged ? ["remove"] : [],
-  );
+  const actions = actionLinks(visit, { ids: id }, ACTIONS_IN[it.state] ?? []);
   return {
     title: `Job ${id}`,
     body: html`${explanation(it, visit, actions)}
