@@ -61,8 +61,8 @@ ${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
 <form class="act" method="post" action="${base}/act/${name}">
 ${target.map((field) => html`<input type="hidden" name="${field}" value="${values[field] ?? ""}">`)}
 ${inputs}
-<label>Reason, for the audit <input name="reason" required></label>
-<button>${name}</button>
+<label>Reason, for the audit <input name="reason" value="${query.get("reason") ?? ""}" required></label>
+<p><button>${name}</button>${action.fields.some(({ isFilter }) => isFilter) ? html` <button formmethod="get" formnovalidate>count again</button>` : ""}</p>
 </form>
 <p><a href="${backTo(base, values)}">Leave it</a></p>`,
   };
@@ -93,7 +93,7 @@ function valuesOf(given: URLSearchParams, { target, fields }: Action): Values {
 }
 
 function backTo(base: string, { policy, partition, ids }: Values): string {
-  if (ids !== undefined && !ids.includes(",")) return pathTo(base, "/job", { id: ids });
+  if (ids !== undefined) return ids.includes(",") ? `${base}/jobs` : pathTo(base, "/job", { id: ids });
   if (partition !== undefined) return pathTo(base, "/partition", { policy, partition });
   return policy === undefined ? `${base}/` : pathTo(base, "/policy", { policy });
 }

@@ -21,6 +21,8 @@ export interface Field {
   readonly name: string;
   readonly label: string;
   readonly isRequired?: true;
+  /** It narrows what the page has counted. */
+  readonly isFilter?: true;
   readonly hint?: string;
   /** What there is to choose from. Without it the field takes any text. */
   readonly choices?: (context: OperateContext, values: Values) => Promise<readonly Choice[]>;
@@ -120,7 +122,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
   retry: {
     about: "Brings back jobs that have failed for good. They go through the gates again.",
     target: ["policy", "partition", "ids"],
-    fields: [{ name: "error", label: "Only those whose error contains" }],
+    fields: [{ name: "error", label: "Only those whose error contains", isFilter: true }],
     count: (context, { policy, partition, ids, error }) =>
       retry(context, { ...jobsOf({ policy, partition, ids }), error, dryRun: true } as never),
     run: (context, { policy, partition, ids, error, ...why }) =>

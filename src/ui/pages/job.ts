@@ -38,7 +38,8 @@ export const job: Page = async (visit) => {
     ["worker", it.workerId],
     ["error", it.error],
   ];
-  const actions = actionLinks(visit, { ids: id }, ACTIONS_IN[it.state] ?? []);
+  const isParked = it.state === "parked"; // then it has two ids, and waits under that of staging
+  const actions = actionLinks(visit, { ids: isParked ? it.id : id }, ACTIONS_IN[it.state] ?? []);
   return {
     title: `Job ${id}`,
     body: html`${explanation(it, visit, actions)}

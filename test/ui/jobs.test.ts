@@ -1,0 +1,100 @@
+// What is done to many jobs at once: what the filter shows, what the count says and what changes are the same jobs.
+import test, { type ExecutionContext } from "ava";
+import { definePolicy } from "../../src/index.ts";
+import { createUi, type Viewer } from "../../src/ui/ui.ts";
+import { startWorker } from "../helpers/worker.ts";
+import { HERE } from "./world.ts";
+
+const work = definePolicy("work", { partitionBy: "k" });
+
+/** Two jobs that failed for good as the partner was away, one for its own fault, and two that wait for their retry. */
+async function world(t: ExecutionContext) {
+  const tasks = {
+    work: async (payload: unknown) => {
+      throw new Error((payload as { error: string }).error);
+    },
+  };
+  const worker = await startWorker(t, { policies: [work], tasks });
+  const fails = (k: string, error: string, maxAttempts: number) => ({
+    identifier: "work",
+    payload: { k, error },
+    maxAttempts,
+  });
+  const jobs = [
+    ...[
+      fails("a", "502 of the partner", 1),
+      fails("b", "502 of the partner", 1),
+      fails("a", "no such order", 1),
+    ],
+    ...[fails("a", "502 of the partner", 9), fails("b", "no such order", 9)],
+  ];
+  await worker.utils.addJobs(jobs);
+  await worker.sees("job:error", jobs.length);
+  await worker.everythingIsReleased();
+  await worker.stop();
+  let role: Viewer["role"] = "operator";
+  const ui = createUi({ pool: worker.pool, authorize: () => ({ name: "ana", role }) });
+  const text = async (path: string) => (await ui(new Request(HERE + path))).text();
+  return {
+    text,
+    become(other: Viewer["role"]) {
+      role = other;
+    },
+    /** The page behind the link of this text. */
+    follow: async (page: string, says: string) => {
+      const path = new RegExp(`href="([^"]*)">${says}<`).exec(page)?.[1]?.replaceAll("&amp;", "&");
+      return { path: path ?? `no link says ${says}`, text: path ? await text(path) : "" };
+    },
+    /** Sends the form of an address that was followed. */
+    async send(path: string) {
+      const { pathname, searchParams } = new URL(HERE + path);
+      searchParams.set("reason", "the partner is back");
+      const headers = { "sec-fetch-site": "same-origin" };
+      return (await ui(new Request(HERE + pathname, { method: "POST", body: searchParams, headers }))).text();
+    },
+  };
+}
+
+test("failed jobs of a filter are counted first, and brought back: others stay", async (t) => {
+  const it = await world(t);
+  const page = await it.text("/jobs?state=failed&policy=work&error=502");
+  const these = await it.follow(page, "retry these 2");
+  t.regex(these.text, /<strong>2<\/strong> jobs match/, these.path);
+  const all = await it.follow(page, "retry all that match");
+  t.regex(all.text, /<strong>2<\/strong> jobs match/, all.path);
+  t.regex(all.text, /name="error" value="502"/);
+  t.regex(all.text, /<button formmethod="get" formnovalidate>count again</);
+  t.regex(await it.send(all.path), /2 of 2 changed/);
+  t.regex(await it.text("/jobs?state=failed&policy=work"), /retry these 1</);
+  t.regex(await it.text("/jobs?state=failed&policy=work&error=502"), /No job matches/);
+});
+
+test("those of one partition are not all of the policy", async (t) => {
+  const it = await world(t);
+  const all = await it.follow(
+    await it.text("/jobs?state=failed&policy=work&partition=b"),
+    "retry all that match",
+  );
+  t.regex(all.text, /<strong>1<\/strong> job matches/, all.path);
+});
+
+test("a filter that the verb does not know offers the page's jobs alone, and a viewer is offered nothing", async (t) => {
+  const it = await world(t);
+  const page = await it.text("/jobs?state=failed&policy=work&task=work");
+  t.regex(page, /retry these 3</);
+  t.notRegex(page, /retry all/);
+  it.become("viewer");
+  t.notRegex(await it.text("/jobs?state=failed&policy=work"), /\/act\//);
+});
+
+test("jobs that wait for their retry are removed, from the list and from their own page", async (t) => {
+  const it = await world(t);
+  const page = await it.text("/jobs?state=parked");
+  const these = await it.follow(page, "remove these 2");
+  t.regex(these.text, /<strong>2<\/strong> jobs match/, these.path);
+  const [, job] = /\/job\?id=(\d+)/.exec(page) ?? [];
+  const one = await it.follow(await it.text(`/job?id=${job}`), "remove");
+  t.regex(one.text, /<strong>1<\/strong> job matches/, one.path);
+  t.regex(await it.send(one.path), /1 of 1 changed/);
+  t.regex(await it.text("/jobs?state=parked"), /remove these 1</);
+});
