@@ -1,5 +1,6 @@
 import type { OperateContext } from "../operate/call.ts";
-import { type Answer, ask } from "../operate/explain.ts";
+import type { Answer } from "../operate/explain.ts";
+import { longestWaiting } from "../operate/longest-waiting.ts";
 import { type PolicyStatus, status, type WorkerStatus } from "../operate/status.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { JSON_OPTION } from "./input/options.ts";
@@ -11,7 +12,6 @@ import { atTime, fromNow, grouped } from "./output/words.ts";
 import { stateOf, workerTable } from "./status.ts";
 
 const EVERY_MS = 2000;
-/** Each takes some milliseconds to explain. */
 const MOST_PARTITIONS = 10;
 const MINUTE_MS = 60_000;
 
@@ -60,7 +60,7 @@ function frames(context: OperateContext): () => Promise<Frame> {
     const now = { at: performance.now(), totals };
     const paces = policies.map(({ policy }) => paceOf(policy, before, now));
     before = now;
-    const waiting = await longestWaiting(context);
+    const waiting = await longestWaiting(context, MOST_PARTITIONS);
     return {
       at: new Date(),
       policies: policies.map((policy, place) => ({ ...policy, admittedPerMinute: paces[place] ?? null })),
@@ -77,22 +77,6 @@ function paceOf(policy: string, before: Sample | null, now: Sample): number | nu
   if (!before || first === undefined || last === undefined) return null;
   // a sweep may have deleted partitions, and their numbers
   return Math.round((Math.max(last - first, 0) / (now.at - before.at)) * MINUTE_MS);
-}
-
-async function longestWaiting(context: OperateContext): Promise<readonly Answer[]> {
-  const { withPgClient, engine } = context;
-  const found = await withPgClient((client) => engine.longestWaiting(client, MOST_PARTITIONS));
-  const answers: Answer[] = [];
-  for (const { policy, partition } of found.slice(0, 2 * MOST_PARTITIONS))
-    answers.push(await ask(context, { policy, partition }));
-  return answers
-    .filter(({ reason }) => reason !== null)
-    .toSorted((one, other) => dueAt(one) - dueAt(other))
-    .slice(0, MOST_PARTITIONS);
-}
-
-function dueAt({ runAt }: Answer): number {
-  return runAt?.getTime() ?? Number.POSITIVE_INFINITY;
 }
 
 function drawn({ at, policies, waiting, workers }: Frame): string {

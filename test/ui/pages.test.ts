@@ -40,6 +40,21 @@ test("numbers on the pages are those of the database", async (t) => {
   t.regex(partition, /account of acme/);
 });
 
+test("the overview lists the partitions that wait for longest, and why", async (t) => {
+  const { text, utils } = await world(t);
+  await utils.addJob(
+    "fetch_endpoint",
+    { endpoint: "old", account: "acme" },
+    { runAt: new Date("2020-01-02T03:04:05Z") },
+  );
+  await utils.pause({ policy: "fetch_endpoint", partition: "old", reason: "r", by: "bo" });
+  await utils.tick();
+  const [, section = ""] = (await text("/")).split("<h2>Waiting for longest</h2>");
+  const [first = "", ...others] = (section.split("</table>")[0] ?? "").split("<tr>").slice(2);
+  t.regex(first, />old<.*2020-01-02 03:04:05.*>paused</s);
+  t.is(others.length, 4);
+});
+
 test("a chart says how many jobs a minute had at most, or that there were none", (t) => {
   const drawn = (minutes: readonly Minute[]) => String(bars(minutes, "admitted", "Admitted jobs"));
   t.regex(drawn([]), /^<p class="empty">Admitted jobs in the last hour: none\.<\/p>$/);
