@@ -128,6 +128,36 @@ async function refreshing(page: Page, url: string): Promise<void> {
   await page.getByLabel("Refresh").selectOption("2");
 }
 
+inBrowser("? shows the keys, and each does what it says", async (t) => {
+  const { page, base, utils, messages } = await tab(t, browser);
+  await page.goto(`${base}/partitions`);
+  await page.keyboard.press("?");
+  const keys = page.getByRole("dialog", { name: "Keys" });
+  await keys.waitFor();
+  t.deepEqual(await keys.locator("kbd").allTextContents(), ["/", "r", "?", "Esc"]);
+  t.deepEqual(await findings(page), []);
+  await page.keyboard.press("Escape");
+  await keys.waitFor({ state: "hidden" });
+  await page.keyboard.press("/");
+  await page.keyboard.type("r?/");
+  t.is(await page.getByLabel("Key contains").inputValue(), "r?/");
+  t.false(await keys.isVisible());
+
+  await page.goto(`${base}/limits`);
+  await page.getByLabel("Refresh").selectOption("0");
+  await utils.setLimit({
+    policy: "send_mail",
+    gate: "all",
+    set: { rate: 1 },
+    reason: "incident 12",
+    by: "bo",
+  });
+  await page.locator("h1").click();
+  await page.keyboard.press("r");
+  await page.locator("td", { hasText: "incident 12" }).waitFor();
+  t.deepEqual(messages, []);
+});
+
 inBrowser("a refresh puts in what is new; the focus and open details stay", async (t) => {
   const { page, base, utils, messages } = await tab(t, browser);
   await refreshing(page, `${base}/policy?policy=send_mail`);

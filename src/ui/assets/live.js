@@ -59,7 +59,8 @@ function start(seconds) {
 }
 
 // a form in the making must not change under its reader
-if (control && select && !document.querySelector("form[method=post]")) {
+const isLive = control && select && !document.querySelector("form[method=post]");
+if (isLive) {
   control.hidden = false;
   select.value = sessionStorage.getItem("dispatch-policy-refresh") ?? "5";
   select.addEventListener("change", () => {
@@ -69,9 +70,16 @@ if (control && select && !document.querySelector("form[method=post]")) {
   start(Number(select.value));
 }
 
+const KEYS = {
+  "/": () => document.querySelector("input[type=search]")?.focus(),
+  r: () => isLive && refresh(1),
+  "?": () => document.querySelector("#keys").showModal(),
+};
+
 document.addEventListener("keydown", (event) => {
-  const search = document.querySelector("input[type=search]");
-  if (event.key !== "/" || !search || event.target.closest("input, select, textarea")) return;
+  const act = KEYS[event.key];
+  if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, select, textarea, dialog")) return;
   event.preventDefault();
-  search.focus();
+  act();
 });

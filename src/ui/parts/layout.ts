@@ -12,6 +12,14 @@ const PLACES = [
   ["/health", "Health"],
 ] as const;
 
+/** live.js listens to them. */
+const KEYS = [
+  ["/", "to the search field, on a page that has one"],
+  ["r", "read the page anew"],
+  ["?", "show this list"],
+  ["Esc", "close it"],
+] as const;
+
 export interface Laid {
   readonly base: string;
   readonly viewer: Viewer | undefined;
@@ -48,6 +56,11 @@ export function layout({ base, viewer, path, title, body }: Laid): Markup {
 ${body}
 </main>
 <footer>Times are UTC.</footer>
+<dialog id="keys" aria-labelledby="keys-title">
+<h2 id="keys-title">Keys</h2>
+<dl class="facts">${KEYS.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
+<form method="dialog"><button>Close</button></form>
+</dialog>
 </body>
 </html>
 `;
