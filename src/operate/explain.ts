@@ -216,6 +216,22 @@ export async function ask(
   return spelledJson<Answer>(answer?.explain);
 }
 
+/** The next staged jobs of a partition, in the order in which passes take them. It takes the right to call the function. */
+export async function askNext(
+  context: OperateContext,
+  { policy, partition, count }: PartitionTarget & { count: number },
+): Promise<readonly Answer[]> {
+  const { withPgClient, engine } = context;
+  const rows = await asOurs(
+    () =>
+      withPgClient((client) =>
+        engine.call<{ explain_next: object }>(client, "explain_next", { policy, partition, count }),
+      ),
+    context,
+  );
+  return rows.map((row) => spelledJson<Answer>(row.explain_next));
+}
+
 /** Documented at {@link Operate.explain}. */
 export async function explain(
   context: OperateContext,

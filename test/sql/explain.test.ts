@@ -46,6 +46,38 @@ async function agreed(t: ExecutionContext, world: Engine, id: string): Promise<E
   return job;
 }
 
+test("the next jobs come in the order in which they go, and those that are not due last", async (t) => {
+  const world = await engine(t, { gates: [concurrency(0)] });
+  const [first, last] = await world.stage(["a", "a", "b"]);
+  const [urgent] = await world.stage("a", { priority: -1 });
+  const [later] = await world.stage("a", { priority: -9, runAt: new Date(Date.now() + 3_600_000) });
+  await world.passes();
+  const next = async (count: number | null) => {
+    const { rows } = await world.pool.query("select it from dispatch_policy.explain_next('p', 'a', $1) it", [
+      count,
+    ]);
+    return rows.map(({ it }) => it);
+  };
+  const found = await next(5);
+  t.deepEqual(
+    found.map(({ id }) => id),
+    [urgent, first, last, later],
+  );
+  t.deepEqual(
+    found.map(({ reason }) => reason),
+    [...Array(3).fill("max_zero"), "not_due"],
+  );
+  const { as_of: _, ...job } = await explain(world, first!);
+  t.like(found[1], { state: job.state, sentence: job.sentence, place: job.place });
+  t.deepEqual(
+    (await next(1)).map(({ id }) => id),
+    [urgent],
+  );
+  for (const count of [0, 51, null])
+    await t.throwsAsync(next(count), { message: /explain_next: count is (0|51|null), expected 1 to 50/ });
+  t.deepEqual((await world.pool.query("select dispatch_policy.explain_next('p', 'none')")).rows, []);
+});
+
 test("throttled: the gate, the tokens and the next time", async (t) => {
   const { world, id } = await waiting(t, [throttle(1, { per: 3600, scope: "policy", name: "partner" })]);
   const it = await agreed(t, world, id);

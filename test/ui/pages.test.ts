@@ -40,6 +40,24 @@ test("numbers on the pages are those of the database", async (t) => {
   t.regex(partition, /account of acme/);
 });
 
+test("a partition lists its next jobs in their order, each with when it starts", async (t) => {
+  const { text, utils, pool } = await world(t);
+  const urgent = await utils.addJob("fetch_endpoint", { endpoint: "ep1", account: "acme" }, { priority: -5 });
+  await utils.tick();
+  const page = await text("/partition?policy=fetch_endpoint&partition=ep1");
+  const [, section = ""] = page.split("<h2>Next jobs</h2>");
+  const rows = (section.split("</table>")[0] ?? "").split("<tr>").slice(2);
+  const { rows: staged } = await pool.query(
+    "select id::text from dispatch_policy.staged_jobs where partition = 'ep1' order by priority, run_at, id",
+  );
+  t.deepEqual(
+    rows.map((row) => /id=(\d+)/.exec(row)?.[1]),
+    staged.map(({ id }) => id),
+  );
+  t.is(staged[0].id, urgent.id);
+  t.regex(rows[0] ?? "", /concurrency_full, gate concurrency.*nobody can tell: |concurrency_full.* in \d/s);
+});
+
 test("the overview lists the partitions that wait for longest, and why", async (t) => {
   const { text, utils } = await world(t);
   await utils.addJob(

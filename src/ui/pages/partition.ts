@@ -1,17 +1,23 @@
-import { explain } from "../../operate/explain.ts";
+import { type Answer, askNext, explain } from "../../operate/explain.ts";
 import { actionLinks } from "../parts/action-links.ts";
-import { explanation } from "../parts/explanation.ts";
-import { html } from "../parts/markup.ts";
+import { expected, explanation } from "../parts/explanation.ts";
+import { jobLink } from "../parts/links.ts";
+import { html, type Markup } from "../parts/markup.ts";
+import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
 import { asked, type Page } from "./visit.ts";
 
+/** How many jobs it lists. */
+const HEAD = 5;
+
 /** One partition: why it waits, gate by gate. */
 export const partition: Page = async (visit) => {
-  const { looking, query } = visit;
+  const { looking, base, query } = visit;
   const [policy, key] = [asked(query, "policy"), query.get("partition")];
   if (policy === undefined || key === null) return null;
   const it = await explain(looking, { policy, partition: key });
   if (it.state === "unknown") return null;
+  const head = await askNext(looking, { policy, partition: key, count: HEAD });
   const facts: readonly (readonly [string, unknown])[] = [
     ["staged", grouped(it.staged)],
     ["in flight", grouped(it.inFlight)],
@@ -35,7 +41,26 @@ export const partition: Page = async (visit) => {
   return {
     title: key === "" ? "(empty key)" : key,
     body: html`${explanation(it, visit, actions)}
+<h2>Next jobs</h2>
+${headTable(head, base)}
 <h2>The partition</h2>
 <dl class="facts">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value as string}</dd>`)}</dl>`,
   };
 };
+
+function headTable(head: readonly Answer[], base: string): Markup {
+  return table(
+    `In the order in which they go, at most ${HEAD}`,
+    head,
+    [
+      { title: "Job", isNumber: true, cell: ({ id }) => (id === undefined ? null : jobLink(base, id)) },
+      { title: "Due", cell: ({ runAt }) => moment(runAt) },
+      {
+        title: "Waits for",
+        cell: ({ reason, gate }) => (gate === null ? reason : `${reason}, gate ${gate}`),
+      },
+      { title: "Expected to start", cell: expected },
+    ],
+    "No job waits in staging.",
+  );
+}

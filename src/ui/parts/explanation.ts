@@ -1,5 +1,5 @@
 import { calendarInWords } from "../../counted.ts";
-import type { ExplainedGate, Explanation } from "../../operate/explain.ts";
+import type { Answer, ExplainedGate, Explanation } from "../../operate/explain.ts";
 import type { Visit } from "../pages/visit.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
@@ -21,7 +21,8 @@ ${actions}
 ${it.gates.length > 0 ? gates(it.gates, visit, it.policy) : ""}`;
 }
 
-function expected({ estimate, noEstimate, asOf }: Explanation): string {
+/** When a job starts, in words. */
+export function expected({ estimate, noEstimate, asOf }: Answer): string {
   if (noEstimate) return `nobody can tell: ${noEstimate}`;
   if (!estimate) return "–";
   const ends = [estimate.from, estimate.until].map((at) =>

@@ -1,0 +1,35 @@
+-- The next staged jobs of a partition, each as `explain` has it: why it waits, and when it starts. They come in the order in
+-- which passes take them. Those that are not due come last, by their times.
+--
+--   count   at most so many, 1 to 50: to explain one takes some milliseconds
+--
+--   select it ->> 'id', it ->> 'sentence' from dispatch_policy.explain_next('fetch_endpoint', 'ep1') it;
+create or replace function :DISPATCH_POLICY_SCHEMA.explain_next(policy text, partition text, count int default 5)
+returns setof jsonb language plpgsql stable
+security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan as $$
+declare
+  v_partition_id uuid;
+  v_ids bigint[];
+begin
+  if explain_next.count is null or explain_next.count not between 1 and 50 then
+    raise exception 'dispatch_policy: explain_next: count is %, expected 1 to 50',
+      coalesce(explain_next.count::text, 'null') using errcode = 'DPARG';
+  end if;
+  v_partition_id := :DISPATCH_POLICY_SCHEMA._partition_id(
+    (:DISPATCH_POLICY_SCHEMA._policy(explain_next.policy)).name, explain_next.partition);
+  -- each half in the order of an index: a partition may have a million jobs
+  v_ids := array(
+    select n.id from (
+      (select s.id, false as is_later, s.priority::int, s.run_at from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        where s.partition_id = v_partition_id and s.due
+        order by s.priority, s.run_at, s.id limit explain_next.count)
+      union all
+      (select s.id, true, 0, coalesce(s.retry_at, s.run_at) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        where s.partition_id = v_partition_id and not s.due
+        order by coalesce(s.retry_at, s.run_at) limit explain_next.count)
+    ) n order by n.is_later, n.priority, n.run_at, n.id limit explain_next.count);
+  return query
+  select :DISPATCH_POLICY_SCHEMA.explain(id => u.id) from unnest(v_ids) with ordinality u (id, ord) order by u.ord;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.explain_next from public;
