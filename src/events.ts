@@ -104,6 +104,8 @@ export type PolicyEventMap = {
   };
   /** Staged jobs were removed by an operator. */
   "dispatchPolicy:remove": Act & Aim;
+  /** Jobs were cancelled by an operator. */
+  "dispatchPolicy:cancel": Act & Aim;
   /** Jobs that had failed for good were brought back, by one step of the verb `retry`. */
   "dispatchPolicy:retry": Act & Aim;
   /** The slots of a job in flight were given back by an operator. */

@@ -20,6 +20,7 @@ export { wrapTaskList } from "./host/wrap-task-list.ts";
 export { metricsHandler } from "./metrics/handler.ts";
 export type { AdmitOptions } from "./operate/admit.ts";
 export type { AdoptOptions } from "./operate/adopt.ts";
+export type { CancelOptions } from "./operate/cancel.ts";
 export type { Diff, DiffOptions, PartitionDiff, Replayed, Span } from "./operate/diff.ts";
 export type {
   DoctorOptions,

@@ -11,6 +11,7 @@ import { type EventSink, safely } from "../events.ts";
 import { ours } from "../log.ts";
 import { admit } from "../operate/admit.ts";
 import { adopt } from "../operate/adopt.ts";
+import { cancel } from "../operate/cancel.ts";
 import { diff } from "../operate/diff.ts";
 import { doctor } from "../operate/doctor.ts";
 import { explain } from "../operate/explain.ts";
@@ -288,6 +289,7 @@ function assemble(
     move: (options) => move(context, options),
     export: (options) => exportJobs(context, options),
     remove: (options) => remove(context, options),
+    cancel: (options) => cancel(context, options),
     retry: (options) => retry(context, options),
     adopt: (options) => adopt(context, options),
     handBack: (options) => handBack(context, options),

@@ -23,6 +23,11 @@ const COMMANDS: readonly (readonly [line: readonly string[], counts: RegExp, don
     "select count(*) = 0 from dispatch_policy.staged_jobs where partition = 'ep3'",
   ],
   [
+    ["cancel", "--policy", "fetch_endpoint", "--partition", "ep1"],
+    /^5 jobs would be cancelled\.\n$/,
+    "select count(*) = 0 from dispatch_policy.jobs where partition = 'ep1' and state <> 'failed'",
+  ],
+  [
     ["release-slots", "1"],
     /^Job 1 of fetch_endpoint\/ep1 was admitted .* ago; no worker runs it\.\n$/,
     "select count(*) = 0 from dispatch_policy.in_flight_jobs where job_id = 1",
@@ -68,5 +73,6 @@ test("where nothing matches, they say so", async (t) => {
   t.like(await cli("move", "999", ...EP3, "--to-partition", "a", "--to-policy", "make_report", "--yes"), {
     ...{ stdout: "Moved 0 of 0 staged jobs to partition a of policy make_report.\n", code: 3 },
   });
+  t.like(await cli("cancel", "999", "--yes"), { stdout: "Cancelled 0 of 0 jobs.\n", code: 3 });
   t.like(await cli("release-slots", "999", "--yes"), { stdout: "Job 999 has no slots.\n", code: 3 });
 });

@@ -159,6 +159,7 @@ test("an unknown policy in an operator's call: an error that lists the known one
     admit: () => it.utils.admit({ policy, count: 1 }),
     move: () => it.utils.move({ policy, partition: "k", toPartition: "l" }),
     remove: () => it.utils.remove({ policy }),
+    cancel: () => it.utils.cancel({ policy }),
     handBack: () => it.utils.handBack({ policy }),
     setLimit: () => it.utils.setLimit({ policy, gate: "concurrency", set: { max: 1 } }),
     clearLimit: () => it.utils.clearLimit({ policy, gate: "concurrency" }),
@@ -181,6 +182,7 @@ test("an unknown policy in an operator's call: an error that lists the known one
     "tick($1)",
     "admit($1, 1)",
     "remove(policy => $1)",
+    "cancel(policy => $1)",
     "export($1)",
     "hand_back($1)",
   ])
@@ -220,6 +222,7 @@ test("an operator's call that is wrong otherwise says what is right", async (t) 
     [() => it.utils.pause({ policy: "p", partition: "k", until: new Date(0) }), /^pause: until is 1970-/],
     [() => it.utils.tick({ now: new Date(Number.NaN) }), /now/],
     [() => it.utils.remove({} as never), /ids/],
+    [() => it.utils.cancel({} as never), /cancel: expected { ids } or { policy, partition\? }, got neither/],
     [() => it.utils.handBack({} as never), /handBack: policy/],
     [() => it.utils.uninstall({ force: "yes" } as never), /uninstall: force/],
     [() => it.utils.remove({ ids: ["abc"] }), /remove: ids must be an array of job ids/],

@@ -127,9 +127,12 @@ test("utils tell of each verb that changes something, as the audit does", async 
   await utils.remove({ ...a, dryRun: true });
   await utils.remove({ ids: [id], ...why });
   await utils.retry({ policy: "work" });
+  await utils.cancel({ ...a, dryRun: true });
+  await utils.cancel({ policy: "work", ...why });
   t.deepEqual(news(), [
     ["remove", { policy: null, partition: null, ...one }],
     ["retry", { policy: "work", partition: null, matched: 1, changed: 1, reason: null, by: null }],
+    ["cancel", { policy: "work", partition: null, ...one }],
   ]);
   await utils.pause({ all: true });
   t.like(news(), [["pause", { policy: null, partition: null, until: null, by: null, reason: null }]]);

@@ -229,6 +229,7 @@ test("the operator has the verbs, and leaves its name in the audit", async (t) =
   await operator.query("select dispatch_policy.complete_jobs($1)", [[jobs[1].job_id]]);
   await operator.query("select dispatch_policy.permanently_fail_jobs($1)", [[jobs[2].job_id]]);
   await operator.query("select dispatch_policy.remove(policy => 'p')");
+  await operator.query("select dispatch_policy.cancel(policy => 'p')");
   await operator.query("select dispatch_policy.remove_job('none')");
   await operator.query("select dispatch_policy.switch_policy('p', false)");
   await operator.query("select dispatch_policy.hand_back('p')");
@@ -290,5 +291,6 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
     await denied(reader, `select from ${table}`);
   for (const table of await relations(pool)) await denied(reader, `delete from ${table}`);
   await denied(reader, "select dispatch_policy.pause('p')");
+  await denied(reader, "select dispatch_policy.cancel(policy => 'p')");
   await denied(reader, `select dispatch_policy.add_job('p', '{"key": "k"}')`);
 });

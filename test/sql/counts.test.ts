@@ -40,6 +40,7 @@ const CASES: Record<string, Case> = {
     leaves: [2, 1],
   },
   "some are removed": { act: sql("remove(policy => 'p')"), leaves: [0, 0] },
+  "some are cancelled": { act: sql("cancel(policy => 'p')"), leaves: [0, 0] },
   "one is removed by its key": { act: sql("remove_job('k')"), leaves: [2, 0] },
   "one is completed": { act: sql(`complete_jobs(${ids("job_key = 'k'")})`), leaves: [2, 0] },
   "one is failed for good": { act: sql(`permanently_fail_jobs(${ids("job_key = 'k'")})`), leaves: [2, 0] },

@@ -1,0 +1,149 @@
+// Jobs that an operator cancels, wherever they are: `cancel`.
+import test from "ava";
+import { concurrency, type Engine, engine } from "../helpers/engine.ts";
+import { addPast, failJob, fetchJob } from "../helpers/native.ts";
+
+const GATES = { gates: [concurrency(1)] };
+
+const cancel = async (it: Engine, rest: string) =>
+  (await it.pool.query(`select * from dispatch_policy.cancel(${rest})`)).rows[0];
+
+const errorOf = async (it: Engine, id: string) =>
+  (
+    await it.pool.query(
+      "select last_error, attempts >= max_attempts as ended from graphile_worker.jobs where id = $1",
+      [id],
+    )
+  ).rows[0];
+
+/** The slots of jobs that a verb has ended. */
+async function sweep(it: Engine): Promise<void> {
+  const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('1 second', true)");
+  const found = rows.filter(({ job_id }) => job_id !== null);
+  await it.release(found.map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest })));
+}
+
+/** A job of partition a has failed, and waits parked. Another one is admitted, and two wait. */
+async function world(t: Parameters<typeof engine>[0]) {
+  const it = await engine(t, GATES);
+  const [first] = await it.stage(["a", "a", "a", "a", "b", "b"]);
+  await it.passes();
+  const [parked] = (await it.inFlight("a")) as [string];
+  await fetchJob(it, parked);
+  await failJob(it, parked);
+  const retry = { attempt: 1, task: "p", after: 3600, maxAttempts: 25 };
+  await it.release([{ job: parked, ok: false, attempt: 1, retry } as never]);
+  await it.passes(2);
+  const [admitted] = (await it.inFlight("a")) as [string];
+  return { it, first: first!, parked, admitted };
+}
+
+test("staged, parked and admitted jobs of a partition; others stay; a dry run only counts", async (t) => {
+  const { it, parked, admitted } = await world(t);
+  const before = await it.pool.query("select * from graphile_worker.jobs order by id");
+  t.like(await cancel(it, "policy => 'p', partition => 'a', dry_run => true"), { matched: 4, changed: 0 });
+  t.deepEqual((await it.pool.query("select * from graphile_worker.jobs order by id")).rows, before.rows);
+  t.deepEqual([await it.staged("a"), await it.staged("b"), (await it.inFlight()).length], [3, 1, 2]);
+
+  t.like(await cancel(it, "policy => 'p', partition => 'a', reason => 'left us', by => 'ana'"), {
+    ...{ matched: 4, changed: 4 },
+  });
+  t.is(await it.staged("a"), 0);
+  t.deepEqual(await errorOf(it, parked), { last_error: "cancelled by ana: left us (oops)", ended: true });
+  t.deepEqual(await errorOf(it, admitted), { last_error: "cancelled by ana: left us", ended: true });
+  t.like((await it.pool.query("select * from dispatch_policy.audit")).rows, [
+    { verb: "cancel", policy: "p", partition: "a", reason: "left us", by: "ana", matched: 4, changed: 4 },
+  ]);
+  await sweep(it);
+  t.deepEqual([(await it.inFlight("a")).length, (await it.inFlight("b")).length], [0, 1]);
+  await it.route();
+  t.is(await it.wrongCounters(), 0);
+  t.like(await cancel(it, "policy => 'p', partition => 'a'"), { matched: 0, changed: 0 });
+  t.is(await it.drain(), 2, "b's");
+});
+
+test("retry brings back those that Graphile Worker has kept", async (t) => {
+  const { it } = await world(t);
+  await cancel(it, "policy => 'p', partition => 'a', by => 'ana'");
+  await sweep(it);
+  const { rows } = await it.pool.query(
+    "select * from dispatch_policy.retry(policy => 'p', error => 'cancelled by ana')",
+  );
+  t.deepEqual(rows, [{ matched: 2, changed: 2 }]);
+  t.is(await it.staged(), 3, "and b's");
+});
+
+test("a job is found by its staged id, and by Graphile Worker's", async (t) => {
+  const { it, first, parked, admitted } = await world(t);
+  const { rows } = await it.pool.query("select id from dispatch_policy.staged_jobs where partition = 'b'");
+  t.like(await cancel(it, `array[${parked}, ${rows[0].id}]`), { matched: 2, changed: 2 });
+  t.like(await cancel(it, `array[${first}]`), { matched: 0 }, "it is parked no more");
+  t.like(await cancel(it, `array[${admitted}]`), { matched: 1, changed: 1 });
+  t.like(await cancel(it, "array[999]"), { matched: 0, changed: 0 });
+  t.is(await it.staged(), 2);
+});
+
+test("by policy: also jobs that the router has not seen, and none of another policy", async (t) => {
+  const it = await engine(t, GATES);
+  await it.pool.query(
+    `select dispatch_policy._declare_policy(definition || '{"name": "q", "tasks": ["q"]}', 'q', '{}', now())
+     from dispatch_policy._private_policies`,
+  );
+  await it.stage(["a", "b"]);
+  await it.pool.query("select dispatch_policy._stage($1, 'replace')", [
+    JSON.stringify([{ ...it.batch(["a"], { task: "q" }), policy: "q" }]),
+  ]);
+  t.like(await cancel(it, "policy => 'p', partition => 'b'"), { matched: 1, changed: 1 });
+  t.like(await cancel(it, "policy => 'p'"), { matched: 1, changed: 1 });
+  t.is(await it.staged(), 1);
+});
+
+test("the next job of the key, in the row of an admitted one, is another job", async (t) => {
+  const it = await engine(t, GATES);
+  await it.stage("a", { jobKey: "k" });
+  await it.passes();
+  const [id] = (await it.inFlight()) as [string];
+  t.is(await addPast(it, { key: "k" }), id);
+  t.like(await cancel(it, "policy => 'p'"), { matched: 0, changed: 0 });
+  t.deepEqual(await errorOf(it, id), { last_error: null, ended: false });
+});
+
+test("a job that has run for more than four hours is not failed beside its run", async (t) => {
+  const it = await engine(t, GATES);
+  await it.stage("a");
+  await it.passes();
+  const [id] = (await it.inFlight()) as [string];
+  await fetchJob(it, id);
+  await it.pool.query(
+    "update graphile_worker._private_jobs set locked_at = now() - interval '5 hours' where id = $1",
+    [id],
+  );
+  await cancel(it, "policy => 'p'");
+  t.deepEqual(await errorOf(it, id), { last_error: null, ended: false });
+  await sweep(it);
+  t.is((await it.inFlight()).length, 1);
+});
+
+test("without an author it is the session's user, in the error as in the audit", async (t) => {
+  const { it, admitted } = await world(t);
+  await cancel(it, `array[${admitted}]`);
+  const { rows } = await it.pool.query("select by, session_user as me from dispatch_policy.audit");
+  t.is(rows[0].by, rows[0].me);
+  t.is((await errorOf(it, admitted)).last_error, `cancelled by ${rows[0].me}`);
+});
+
+test("what is refused", async (t) => {
+  const it = await engine(t, GATES);
+  for (const [rest, message] of [
+    ["", /cancel: expected ids or a policy, got neither/],
+    ["partition => 'a'", /cancel: expected ids or a policy, got neither/],
+    ["array[1], partition => 'a'", /cancel: partition is 'a', expected a policy with it, got none/],
+  ] as const)
+    await t.throwsAsync(cancel(it, rest), { code: "DPARG", message }, rest);
+  await t.throwsAsync(cancel(it, "policy => 'nobody'"), { message: /unknown policy 'nobody'/ });
+  const session = await it.session();
+  await session.query("begin isolation level repeatable read");
+  await t.throwsAsync(session.query("select dispatch_policy.cancel(policy => 'p')"), {
+    message: /cancel: transaction_isolation is repeatable read/,
+  });
+});
