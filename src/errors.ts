@@ -158,6 +158,41 @@ export class RunTimeoutError extends DispatchPolicyError {
 }
 
 /**
+ * An operator cancelled a job while it ran, or before it started. Code `cancelled`. It is the reason of
+ * `helpers.abortSignal`. A run that fails after that has failed for good, with this error. `cause` is what the task threw,
+ * if it threw something else. A run that succeeds has succeeded.
+ *
+ * @example
+ * fetchPage.task(async ({ url }, { abortSignal }) => {
+ *   await fetch(url, { signal: abortSignal });
+ *   if (abortSignal.reason instanceof CancelledError) console.log(`stopped by ${abortSignal.reason.by}`);
+ * });
+ */
+export class CancelledError extends DispatchPolicyError {
+  override readonly name = "CancelledError";
+  readonly jobId: string;
+  /** Who cancelled it. */
+  readonly by: string;
+  /** Why. Null: nobody said. */
+  readonly reason: string | null;
+
+  constructor(
+    jobId: string,
+    why: { readonly by: string; readonly reason: string | null },
+    options?: ErrorOptions,
+  ) {
+    super(
+      "cancelled",
+      `job ${jobId} was cancelled by ${why.by}${why.reason === null ? "" : `: ${why.reason}`}`,
+      options,
+    );
+    this.jobId = jobId;
+    this.by = why.by;
+    this.reason = why.reason;
+  }
+}
+
+/**
  * The connected role lacks a right. Code `missing_grant`. The first statement that needs the right throws it, with
  * PostgreSQL's error as its cause.
  *

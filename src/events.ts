@@ -58,6 +58,14 @@ export type PolicyEventMap = {
   "dispatchPolicy:giveUp": { policy: string; jobId: string; attempt: number };
   /** A run lasted longer than its policy's `runTimeout`, and was told to end. */
   "dispatchPolicy:runTimeout": { policy: string; jobId: string; attempt: number; timeoutMs: number };
+  /** An operator cancelled a job: its run was told to end, or did not begin. */
+  "dispatchPolicy:runCancelled": {
+    policy: string;
+    jobId: string;
+    attempt: number;
+    by: string;
+    reason: string | null;
+  };
   /** This process began (or ceased) to lead a shard. */
   "dispatchPolicy:leader": { policy: string; shard: string; leads: boolean };
   /** Jobs ended in workers without this package, and their slots were given back. */
@@ -104,8 +112,8 @@ export type PolicyEventMap = {
   };
   /** Staged jobs were removed by an operator. */
   "dispatchPolicy:remove": Act & Aim;
-  /** Jobs were cancelled by an operator. */
-  "dispatchPolicy:cancel": Act & Aim;
+  /** Jobs were cancelled by an operator. `running` of them run, and were told to end. */
+  "dispatchPolicy:cancel": Act & Aim & { running: number };
   /** Jobs that had failed for good were brought back, by one step of the verb `retry`. */
   "dispatchPolicy:retry": Act & Aim;
   /** The slots of a job in flight were given back by an operator. */

@@ -20,7 +20,7 @@ export { wrapTaskList } from "./host/wrap-task-list.ts";
 export { metricsHandler } from "./metrics/handler.ts";
 export type { AdmitOptions } from "./operate/admit.ts";
 export type { AdoptOptions } from "./operate/adopt.ts";
-export type { CancelOptions } from "./operate/cancel.ts";
+export type { Cancelled, CancelOptions } from "./operate/cancel.ts";
 export type { Diff, DiffOptions, PartitionDiff, Replayed, Span } from "./operate/diff.ts";
 export type {
   DoctorOptions,
@@ -29,7 +29,16 @@ export type {
   FindingId,
   Severity,
 } from "./operate/doctor.ts";
-export type { Estimate, ExplainedGate, Explanation, Holder, Place, SetBy, Stop } from "./operate/explain.ts";
+export type {
+  CancelledRun,
+  Estimate,
+  ExplainedGate,
+  Explanation,
+  Holder,
+  Place,
+  SetBy,
+  Stop,
+} from "./operate/explain.ts";
 export type { ExportedJob, ExportOptions } from "./operate/export.ts";
 export type { HandBackOptions } from "./operate/hand-back.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";

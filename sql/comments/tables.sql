@@ -358,6 +358,10 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.started_at is
   'When that attempt started. Null: about when it was fetched.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.missing_since is
   'Since when a sweep finds that nobody will give the slots back; -infinity: a verb said so. After a while a sweep does.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cancelled_at is
+  'When an operator cancelled the job; null: nobody has. If the run fails, the job has failed for good, and it does not start again. The next job in the row is another one.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cancelled_by is 'Who cancelled it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cancel_reason is 'Why; null: nobody said.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_resolutions is
   'Policies whose limits are being worked out again, because their definition has changed. The row is made with the change, and goes with the last page. So what a killed process leaves is known.';

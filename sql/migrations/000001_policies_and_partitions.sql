@@ -301,11 +301,17 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   attempt smallint,
   pool_id text,
   started_at timestamptz,
-  missing_since timestamptz
+  missing_since timestamptz,
+  cancelled_at timestamptz,
+  cancelled_by text,
+  cancel_reason text,
+  check ((cancelled_at is null) = (cancelled_by is null))
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 create index in_flight_jobs_by_mark on :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (missing_since)
   where missing_since is not null;
+create index in_flight_jobs_cancelled on :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (job_id)
+  where cancelled_at is not null;
 
 create table :DISPATCH_POLICY_SCHEMA._private_resolutions (
   policy text primary key,

@@ -1,7 +1,7 @@
 -- Jobs that occupy slots: admitted, and not released yet.
 create or replace view :DISPATCH_POLICY_SCHEMA.in_flight_jobs as
 select f.job_id, f.staged_id, p.name as policy, q.key as partition, f.admitted_at, j.locked_at as started_at,
-  j.locked_by as worker_id, f.cost, j.task_identifier, j.attempts::int
+  j.locked_by as worker_id, f.cost, j.task_identifier, j.attempts::int, f.cancelled_at, f.cancelled_by, f.cancel_reason
 from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id
 join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = f.partition_id
@@ -18,3 +18,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.cost is 'Tokens it took
 comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.task_identifier is 'Its task.';
 comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.attempts is
   'How many times it was started; null: Graphile Worker has it no more, and a sweep gives its slots back.';
+comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.cancelled_at is
+  'When an operator cancelled it; null: nobody has. If it runs, it was told to end.';
+comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.cancelled_by is 'Who cancelled it.';
+comment on column :DISPATCH_POLICY_SCHEMA.in_flight_jobs.cancel_reason is 'Why; null: nobody said.';

@@ -41,7 +41,7 @@ export const COMMANDS: readonly Listed[] = [
   listed("move", "move staged jobs to another partition or policy", () => import("./move.ts")),
   listed("export", "write staged jobs, with their payloads, as JSON", () => import("./export.ts")),
   listed("remove", "remove staged jobs", () => import("./remove.ts")),
-  listed("cancel", "cancel jobs, wherever they wait", () => import("./cancel.ts")),
+  listed("cancel", "cancel jobs, and tell those that run to end", () => import("./cancel.ts")),
   listed("retry", "bring back jobs that failed for good", () => import("./retry.ts")),
   listed("release-slots", "give back the slots of a job that hangs", () => import("./release-slots.ts")),
   // repairs

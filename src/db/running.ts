@@ -21,6 +21,18 @@ export interface OccupiedSlot {
   partition: string;
   /** The attempt before was interrupted. */
   resumed: boolean;
+  /** Who has cancelled the job. Null: nobody has. */
+  cancelledBy: string | null;
+  /** Why. */
+  cancelReason: string | null;
+}
+
+/** A job in flight that an operator has cancelled. */
+export interface CancelledJob {
+  jobId: string;
+  admission: string;
+  by: string;
+  reason: string | null;
 }
 
 /** How a job is treated that was never admitted. `admission` owns the slot that it occupies; null if it has none. */
@@ -33,15 +45,22 @@ export interface CaughtJob {
 /** The job as it is staged. `inexact`: its payload has integers that JavaScript has changed. */
 export type CaughtBatch = Partial<StageBatch> & { readonly inexact?: true };
 
-/** The starts of jobs that were handed to Graphile Worker. */
-export function running({ schema, first }: Statements) {
+/** The starts of jobs that were handed to Graphile Worker. It is long because it is a list: a method a statement. */
+export function running({ schema, first, rows }: Statements) {
   return {
     startAttempt: (client: Queryable, attempt: Attempt) =>
       first<OccupiedSlot | undefined>(
         client,
-        `select partition, staged_id::text as "stagedId", admission::text, admitted::text, resumed
+        `select partition, staged_id::text as "stagedId", admission::text, admitted::text, resumed,
+           cancelled_by as "cancelledBy", cancel_reason as "cancelReason"
          from ${schema}._start_attempt(${parameters("id", "int", "int", "text")})`,
         [attempt.jobId, attempt.revision, attempt.attempt, attempt.poolId],
+      ),
+
+    cancelledJobs: (client: Queryable) =>
+      rows<CancelledJob>(
+        client,
+        `select job_id::text as "jobId", admission::text, by, reason from ${schema}._cancelled_jobs()`,
       ),
 
     /** The admission of the job that this one replaced in its row, under its key, if that one still occupies a slot. */

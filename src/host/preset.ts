@@ -135,7 +135,10 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     waitedLocally: jobs.waitedMs,
     clockBehindMs: (job) => pools.byId(job.locked_by)?.clockBehindMs ?? 0,
     confirm: (job) => pools.byId(job.locked_by)?.confirm(job) ?? null,
-    started: jobs.started,
+    started(job, running) {
+      jobs.started(job, running);
+      pools.byId(job.locked_by)?.started(job, running);
+    },
     unadmitted(job, policy) {
       logUnadmitted(policy, job, logger);
       pools.byId(job.locked_by)?.caught(policy, job.task_identifier);

@@ -10,6 +10,7 @@ import { type EventSink, safely } from "../events.ts";
 import { ours, oursWithoutJob } from "../log.ts";
 import { TICK_TASK } from "../policy/job.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
+import { batchParts } from "../run/batch-parts.ts";
 import { finishedJob } from "../run/finished-job.ts";
 import { makeReleaseQueue, type ReleaseQueue } from "../run/release-queue.ts";
 import { makeUnadmittedLog } from "../run/unadmitted.ts";
@@ -112,9 +113,9 @@ function cannotDeclare(logger: Logger) {
 /** The error that Graphile Worker will record, or null. A batch fails if one of its parts was rejected. */
 async function failureOf({ payload }: Job, outcome: Outcome): Promise<unknown> {
   if ("error" in outcome) return outcome.error ?? new Error(String(outcome.error));
-  const { result } = outcome;
-  if (!Array.isArray(payload) || !Array.isArray(result) || payload.length !== result.length) return null;
-  const parts = await Promise.allSettled(result);
+  const results = batchParts(payload, outcome);
+  if (results === null) return null;
+  const parts = await Promise.allSettled(results);
   const errors = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   if (errors.length === 0) return null;
   return new Error(`Batch failures:\n${errors.map((error) => error?.message ?? String(error)).join("\n")}`);

@@ -16,8 +16,14 @@ export type CancelOptions = (
     dryRun?: boolean | undefined;
   };
 
+/** The result of `cancel`. */
+export interface Cancelled extends Changed {
+  /** How many of them run, and have been told to end. With `dryRun`: how many run. */
+  running: number;
+}
+
 /** Documented at {@link Operate.cancel}. */
-export async function cancel(context: OperateContext, options: CancelOptions): Promise<Changed> {
+export async function cancel(context: OperateContext, options: CancelOptions): Promise<Cancelled> {
   checkVerb("cancel", options, { takes: ["ids", "policy", "partition", "reason", "by", "dryRun"] });
   const { ids, policy, partition, reason, by, dryRun } = options as {
     ids?: readonly string[];
@@ -26,9 +32,10 @@ export async function cancel(context: OperateContext, options: CancelOptions): P
   if (ids === undefined && policy === undefined)
     throw new ArgumentError("cancel: expected { ids } or { policy, partition? }, got neither");
   const args = { ids, policy, partition, reason, by, dry_run: dryRun };
-  const cancelled = await call<Changed>(context, "cancel", args);
+  const cancelled = await call<Cancelled>(context, "cancel", args);
   if (dryRun) return cancelled;
-  told(context, "dispatchPolicy:cancel", { ...aimOf(options), ...actOf(cancelled, options) });
+  const { running } = cancelled;
+  told(context, "dispatchPolicy:cancel", { ...aimOf(options), running, ...actOf(cancelled, options) });
   // In a transaction of its own, because it locks limiters. The jobs are cancelled whatever becomes of it: an operator's role
   // may not do it, and then a sweep gives the slots back.
   await releaseMarked(context).catch(() => {});

@@ -75,6 +75,14 @@ export interface Holder {
   workerId: string | null;
 }
 
+/** Who cancelled a job that runs, or whose run was cut short. */
+export interface CancelledRun {
+  at: Date;
+  by: string;
+  /** Null: nobody said. */
+  reason: string | null;
+}
+
 /** Where a job stands. */
 export interface Place {
   /** Due jobs of its partition that go before it; 10,000: so many, or more. Null: it is not due. */
@@ -126,6 +134,8 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   noEstimate: string | null;
   /** The live worker pool that runs the loop of its shard; null: none does. Missing unless it waits. */
   tickedBy?: { poolId: string; host: string | null; pid: number | null } | null;
+  /** Of a job in flight: who cancelled it. Null: nobody has. */
+  cancelled?: CancelledRun | null;
   /** All that in words. */
   sentence: string;
 
@@ -173,6 +183,12 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   workerId?: string | null;
   /** How many times it was started; null: Graphile Worker no longer has it, and a sweep gives its slot back. */
   attempts?: number | null;
+  /** When it was cancelled. {@link cancelled} has the same, in one. */
+  cancelledAt?: Date | null;
+  /** Who cancelled it. */
+  cancelledBy?: string | null;
+  /** Why they did. */
+  cancelReason?: string | null;
 }
 
 /** A view's row, as PostgreSQL spells it. */
@@ -196,6 +212,7 @@ export type Answer = Pick<
       | "estimate"
       | "noEstimate"
       | "tickedBy"
+      | "cancelled"
       | "sentence"
     )
   | ("id" | "jobId" | "policy" | "partition" | "taskIdentifier" | "runAt" | "attempts" | "error")

@@ -3,7 +3,7 @@ import type { TickResult } from "../admit/tick.ts";
 import type { Until } from "../policy/policy.ts";
 import type { AdmitOptions } from "./admit.ts";
 import type { AdoptOptions } from "./adopt.ts";
-import type { CancelOptions } from "./cancel.ts";
+import type { Cancelled, CancelOptions } from "./cancel.ts";
 import type { Diff, DiffOptions } from "./diff.ts";
 import type { DoctorOptions, Finding } from "./doctor.ts";
 import type { Explanation } from "./explain.ts";
@@ -160,11 +160,15 @@ export interface Operate {
   remove(options: RemoveOptions): Promise<Changed>;
 
   /**
-   * Cancels jobs that have not started: by `ids`, or all of a policy or of one of its partitions. Jobs that run go on.
+   * Cancels jobs: by `ids`, or all of a policy or of one of its partitions.
    *
    * A staged job is removed. A failed job that waits for its retry, and an admitted one that no worker has fetched, fails for
    * good in Graphile Worker. Its error says who cancelled it and why, and {@link retry} brings it back. The slots of
    * admitted jobs are given back at once, or with the next sweep.
+   *
+   * A job that runs is told to end, in whichever process it runs: its `helpers.abortSignal` aborts with a
+   * {@link CancelledError}. If the run then fails, the job has failed for good. If it succeeds, it has succeeded. It keeps its
+   * slot until it ends, so a task must heed its signal. A policy's `slotTimeout` is the backstop.
    *
    * Unlike {@link remove} it passes by no locked job: it waits for whoever is admitting one. With `dryRun` no job is
    * cancelled, and `matched` says how many would be.
@@ -173,7 +177,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.cancel({ policy: "fetch_endpoint", partition: "ep1", reason: "left us", by: "ana" });
    */
-  cancel(options: CancelOptions): Promise<Changed>;
+  cancel(options: CancelOptions): Promise<Cancelled>;
 
   /**
    * Brings jobs back that have failed for good, with all their attempts: by `ids`, or those of a policy or of one of its

@@ -8,7 +8,17 @@ export function spelled<T>(row: object): T {
 }
 
 /** The names of times in what a function returns as json, where they are texts. */
-const TIMES = new Set(["as_of", "next_at", "run_at", "started_at", "admitted_at", "since", "from", "until"]);
+const TIMES = new Set([
+  "as_of",
+  "next_at",
+  "run_at",
+  "started_at",
+  "admitted_at",
+  "since",
+  "from",
+  "until",
+  "at",
+]);
 
 /** What a function returns as json, at all depths with names in camelCase and times as Dates. */
 export function spelledJson<T>(value: unknown): T {

@@ -1,6 +1,7 @@
 import os from "node:os";
 import type { makeTickLoops } from "../admit/tick-loop.ts";
 import type { Lease } from "../db/engine.ts";
+import type { makeCancellations } from "../run/cancellations.ts";
 import { type Bid, type makeBids, NO_BID } from "./bids.ts";
 import type { PoolConnections } from "./connections.ts";
 import { ERROR_PAUSE_MS, type PoolContext, type PoolLife } from "./pool-context.ts";
@@ -16,21 +17,24 @@ export interface HeartbeatParts {
   readonly silence: Silence;
   readonly loops: ReturnType<typeof makeTickLoops>;
   readonly sweeper: ReturnType<typeof makeSweeper>;
+  readonly cancellations: Pick<ReturnType<typeof makeCancellations>, "lookIfRunning">;
 }
 
 /**
  * A pool's heartbeat: it says that the pool is alive, and bids for leases. By the leases it starts and stops loops, and it
- * nudges those that have something to do. The heartbeat of a leader also starts the sweeps.
+ * nudges those that have something to do. The heartbeat of a leader also starts the sweeps. While jobs run, it looks whether
+ * they were cancelled.
  */
 export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
   const { settings, engine, logger } = context;
-  const { life, connections, bids, silence, loops, sweeper } = parts;
+  const { life, connections, bids, silence, loops, sweeper, cancellations } = parts;
   const pulse = makePulse(beat);
 
   /** Returns the milliseconds until the next one. */
   async function beat(): Promise<number> {
     try {
       const leases = await send(bids.bid());
+      await cancellations.lookIfRunning();
       if (life.stopping) return settings.workerHeartbeatIntervalMs;
       loops.follow(leases);
       for (const { policy, shard, leads, waiting, next_in_ms } of leases)

@@ -8,6 +8,8 @@ export interface Notification {
   readonly shard?: string;
   /** The shard has no leader: its leader stepped down, or there was none. */
   readonly vacant?: boolean;
+  /** Jobs of the policy that run were cancelled. */
+  readonly cancelled?: boolean;
 }
 
 /** Reads a notification. Undefined if it is none of this package's: anybody may use the channel. */

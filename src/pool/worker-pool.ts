@@ -5,9 +5,11 @@ import { makeTickLoops } from "../admit/tick-loop.ts";
 import { counted } from "../counted.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { makeAdoption } from "../run/adoption.ts";
+import { makeCancellations } from "../run/cancellations.ts";
 import { attemptOf } from "../run/fetched-job.ts";
 import { makeJobEnds } from "../run/job-ends.ts";
 import { makeReleaseQueue } from "../run/release-queue.ts";
+import type { RunningJob } from "../run/running-jobs.ts";
 import { advise } from "./advice.ts";
 import { makeBids, spreadMs } from "./bids.ts";
 import { makeConnections } from "./connections.ts";
@@ -49,7 +51,11 @@ export function makeWorkerPool(context: PoolContext) {
     caught(policy: AnyPolicy, task: string): void {
       if (!context.oneShot) parts.adoption.caught(policy, task);
     },
-    release: parts.ends.release,
+    started: parts.cancellations.started,
+    release(job: Job, running: RunningJob, error: unknown): Promise<void> {
+      parts.cancellations.ended(job, running);
+      return parts.ends.release(job, running, error);
+    },
     releaseReplaced: parts.ends.releaseReplaced,
     /** For a one-shot pool, before it looks for its next job. */
     catchUp: (): Promise<void> => catchUp(parts.ticks, parts.releases, parts.life.onStop),
@@ -135,7 +141,13 @@ function makeParts(context: PoolContext) {
     clockBehindMs: context.clock.atMostMs,
   });
   const bids = makeBids(context, life);
-  const heartbeat = makeHeartbeat(context, { life, connections, bids, silence, loops, sweeper });
+  const cancellations = makeCancellations({
+    ...{ withPgClient: connections.forBeats, engine, logger },
+    isClosed: () => life.closed,
+  });
+  const heartbeat = makeHeartbeat(context, {
+    ...{ life, connections, bids, silence, loops, sweeper, cancellations },
+  });
   const declare = async () => {
     // first, so that nobody removes a policy between its declaration here and the row that says who has it
     const definitions = definitionsOf(registry.policies);
@@ -166,6 +178,7 @@ function makeParts(context: PoolContext) {
     declare,
     registration,
     ownership,
+    cancellations,
     ends,
     adoption,
   };
@@ -229,11 +242,13 @@ function roleOf(leads: number, loop: boolean): string {
  * an adoption here.
  */
 function onNotification(
-  { policy, shard, vacant }: Partial<Notification>,
+  { policy, shard, vacant, cancelled }: Partial<Notification>,
   pid: number | undefined,
   parts: Parts,
 ): void {
-  const { bids, heartbeat, connections, releases, loops } = parts;
+  const { bids, heartbeat, connections, releases, loops, cancellations } = parts;
+  if (cancelled) void cancellations.look();
+  else if (policy === undefined) void cancellations.lookIfRunning();
   if (vacant && bids.mayLead(policy, shard)) heartbeat.within(spreadMs());
   const known = pid !== undefined && connections.releasesBy(pid) && releases.isFor(policy);
   if (!known) loops.nudge(policy, shard);

@@ -46,10 +46,11 @@ function givesBack({ policy, error }: { policy: AnyPolicy; error: unknown }): bo
 /** How a failed job is tried again. Null leaves it to Graphile Worker. */
 function retryOf(
   job: Job,
-  { policy, error }: { policy: AnyPolicy; error: unknown },
+  { policy, error, signal }: RunningJob & { error: unknown },
   { logger, events }: { logger: Logger; events: EventSink },
 ): Retry | null {
   const failed = { attempt: job.attempts, revision: job.revision };
+  if (signal.cancelled) return { ...failed, giveUp: true };
   const { backoff, move } = backoffOf(policy, error, job, logger);
   if (backoff === false) {
     emit(events, "dispatchPolicy:giveUp", {

@@ -1,5 +1,7 @@
 import type { Job } from "graphile-worker";
 import type { AnyPolicy } from "../policy/policy.ts";
+import type { Cancellation } from "./cancellations.ts";
+import type { RunSignal } from "./run-signal.ts";
 
 /** What is known of a running job with a policy, for its release. */
 export interface RunningJob {
@@ -12,6 +14,9 @@ export interface RunningJob {
   readonly lagMs: number | null;
   /** By `performance.now()`. */
   readonly startedAt: number;
+  readonly signal: Pick<RunSignal, "cancelled">;
+  /** An operator has cancelled the job. The run is told to end, once. */
+  cancel(why: Cancellation): void;
 }
 
 /** How far a job has come in this process. Times are by `performance.now()`. */

@@ -1,7 +1,7 @@
 import type { Job, JobHelpers, Task, TaskList } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
-import { ArgumentError } from "../errors.ts";
+import { ArgumentError, CancelledError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
 import { ours } from "../log.ts";
 import { hold } from "../operate/hold.ts";
@@ -16,8 +16,11 @@ import type { Registry } from "../policy/registry.ts";
 import { makeAdder } from "../stage/adder.ts";
 import { timeOf } from "../timestamp.ts";
 import { admittedPartition } from "./admitted-partition.ts";
+import { batchParts } from "./batch-parts.ts";
+import type { Cancellation } from "./cancellations.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
 import { RetryAfter } from "./retry-after.ts";
+import { ownSignal, type RunSignal } from "./run-signal.ts";
 import { type Watch, watchRun } from "./run-timeout.ts";
 import type { RunningJob } from "./running-jobs.ts";
 import { traceRun } from "./trace-run.ts";
@@ -113,14 +116,48 @@ async function runGoverned(
   const own = describe(policy, helpers, { ...start, partition }, scopeOf, observer);
   const lagMs = start.resumed ? null : own.lagMs;
   const slot = admission === null ? null : { admission, ownsSlot: start.ownsSlot };
-  const running = slot && { policy, ...slot, lagMs, startedAt: performance.now() };
+  const signal = ownSignal(helpers);
+  const cancel = cancelOf(policy, job, signal, observer);
+  const running = slot && { policy, ...slot, lagMs, startedAt: performance.now(), signal, cancel };
   if (running) observer.started(job, running);
+  if (start.cancelled) cancel(start.cancelled);
   if (start.runs) helpers.dispatchPolicy = own;
-  const run = () => watchOf(policy, helpers, observer)(() => runTask(task, payload, helpers, own));
-  const outcome = start.runs ? await traceRun({ job, own, partition, lagMs }, run) : { result: undefined };
+  const watch = watchOf(policy, helpers, signal, observer);
+  const run = async () =>
+    afterCancel(payload, await watch(() => runTask(task, payload, helpers, own)), signal);
+  const begin = async (): Promise<Outcome> => {
+    if (signal.cancelled) return { error: signal.cancelled };
+    return start.runs ? traceRun({ job, own, partition, lagMs }, run) : { result: undefined };
+  };
+  const outcome = await begin().finally(signal.end);
   if (running && observer.returned) await observer.returned(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
   return outcome.result;
+}
+
+/** Cancels this run. Only the first call counts. */
+function cancelOf(
+  policy: AnyPolicy,
+  job: Job,
+  signal: RunSignal,
+  { events }: Observer,
+): RunningJob["cancel"] {
+  return ({ by, reason }) => {
+    if (signal.cancelled) return;
+    const jobId = String(job.id);
+    signal.abort(new CancelledError(jobId, { by, reason }));
+    const { attempts: attempt } = job;
+    emit(events, "dispatchPolicy:runCancelled", { policy: policy.identifier, jobId, attempt, by, reason });
+  };
+}
+
+/** How a run ended. If it was cancelled and has failed, it has failed because of that. Parts of a batch keep their errors. */
+async function afterCancel(payload: unknown, outcome: Outcome, { cancelled }: RunSignal): Promise<Outcome> {
+  const parts = batchParts(payload, outcome);
+  if (parts) await Promise.allSettled(parts);
+  if (cancelled === undefined || !("error" in outcome) || outcome.error === cancelled) return outcome;
+  cancelled.cause ??= outcome.error;
+  return { error: cancelled };
 }
 
 /** The partition of the running job, and with a gate its scope key there. */
@@ -145,6 +182,8 @@ interface Start {
   readonly byTick: boolean;
   /** The attempt before was interrupted, so it is not known how long this one has waited. */
   readonly resumed?: boolean;
+  /** An operator has cancelled the job: it must not run. */
+  readonly cancelled?: Cancellation | null;
 }
 
 /**
@@ -168,7 +207,16 @@ async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer:
   const { job, withPgClient } = helpers;
   const { engine, events } = observer;
   const slot = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
-  if (slot) return { runs: true, ownsSlot: true, byTick: true, ...slot };
+  if (slot) {
+    const { cancelledBy: by, cancelReason: reason } = slot;
+    return {
+      runs: true,
+      ownsSlot: true,
+      byTick: true,
+      ...slot,
+      cancelled: by === null ? null : { by, reason },
+    };
+  }
   const { verdict, stagedId, admission, partition } = await catchUnadmitted(policy, job, helpers, {
     engine,
     events,
@@ -180,11 +228,11 @@ async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer:
 }
 
 /** How a run of a policy with a `runTimeout` is watched. Others are not, and cost nothing. */
-function watchOf(policy: AnyPolicy, helpers: JobHelpers, { events }: Observer): Watch {
+function watchOf(policy: AnyPolicy, helpers: JobHelpers, signal: RunSignal, { events }: Observer): Watch {
   const timeoutMs = policy["~policy"].declaration.runTimeoutMs;
   if (timeoutMs === null) return (run) => run();
   const { job } = helpers;
-  return watchRun(helpers, timeoutMs, () =>
+  return watchRun(helpers, signal, timeoutMs, () =>
     emit(events, "dispatchPolicy:runTimeout", {
       policy: policy.identifier,
       jobId: String(job.id),

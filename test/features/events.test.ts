@@ -132,7 +132,7 @@ test("utils tell of each verb that changes something, as the audit does", async 
   t.deepEqual(news(), [
     ["remove", { policy: null, partition: null, ...one }],
     ["retry", { policy: "work", partition: null, matched: 1, changed: 1, reason: null, by: null }],
-    ["cancel", { policy: "work", partition: null, ...one }],
+    ["cancel", { policy: "work", partition: null, running: 0, ...one }],
   ]);
   await utils.pause({ all: true });
   t.like(news(), [["pause", { policy: null, partition: null, until: null, by: null, reason: null }]]);

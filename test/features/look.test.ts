@@ -118,6 +118,7 @@ const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus>>({
   ...{ queueName: true, runAt: true, priority: true, maxAttempts: true, jobKey: true, flags: true },
   ...{ payload: true, error: true, failures: true, retryAt: true },
   ...{ stagedId: true, admittedAt: true, startedAt: true, workerId: true, attempts: true },
+  ...{ cancelled: true, cancelledAt: true, cancelledBy: true, cancelReason: true },
   ...{
     asOf: true,
     state: true,

@@ -296,7 +296,10 @@ test("a worker pool passes on what its ticks say of single shards, to their loop
     await runtime.close();
   });
   await until("both loops have looked", () => routed.includes("eu") && routed.includes("us"));
-  const ended = { policy: noGates, admission: "0", ownsSlot: true, lagMs: null, startedAt: 0 };
+  const ended = {
+    ...{ policy: noGates, admission: "0", ownsSlot: true, lagMs: null, startedAt: 0 },
+    ...{ signal: { cancelled: undefined }, cancel() {} },
+  };
   await runtime.release({ id: "1", attempts: 1, max_attempts: 25 } as Job, ended, null);
   // The beat that starts the loops nudges them as well, and a loop that is nudged may wait for a connection before it
   // routes. On a busy machine that took more than 100 ms.

@@ -119,3 +119,24 @@ test("it declares once, and leaves the settings that a worker with the preset de
   await until("the second runs", () => ran.length === 2);
   t.is((await row()).xmin, after.xmin);
 });
+
+test("a cancelled job whose run was cut short does not start again", async (t) => {
+  const { pool, ran, start } = await world(t);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [greet], logger: silent });
+  t.teardown(() => utils.release());
+  await utils.addJob(greet, { name: "Ana" });
+  await utils.tick({ policy: "greet" });
+  const lock = "update graphile_worker._private_jobs set locked_at = $1, locked_by = $2, attempts = 1";
+  await pool.query(lock, [new Date(), "gone"]);
+  t.is((await utils.cancel({ policy: "greet", by: "ana" })).running, 1);
+  await pool.query(lock, [null, null]);
+  start();
+  await until("its slot is back", async () => {
+    const { rows } = await pool.query("select from dispatch_policy.in_flight_jobs");
+    return rows.length === 0;
+  });
+  const { rows } = await pool.query(
+    "select last_error, attempts >= max_attempts as ended from graphile_worker.jobs where last_error is not null",
+  );
+  t.deepEqual([rows, ran], [[{ last_error: "job 1 was cancelled by ana", ended: true }], []]);
+});

@@ -1,7 +1,7 @@
 // Jobs that an operator cancels, wherever they are: `cancel`.
 import test from "ava";
-import { concurrency, type Engine, engine } from "../helpers/engine.ts";
-import { addPast, failJob, fetchJob } from "../helpers/native.ts";
+import { concurrency, type Engine, engine, throttle, until } from "../helpers/engine.ts";
+import { addPast, completeJob, failJob, fetchJob, startJob } from "../helpers/native.ts";
 
 const GATES = { gates: [concurrency(1)] };
 
@@ -36,6 +36,16 @@ async function world(t: Parameters<typeof engine>[0]) {
   await it.passes(2);
   const [admitted] = (await it.inFlight("a")) as [string];
   return { it, first: first!, parked, admitted };
+}
+
+/** A job of partition a runs. */
+async function running(t: Parameters<typeof engine>[0]) {
+  const it = await engine(t, GATES);
+  await it.stage("a");
+  await it.passes();
+  const [id] = (await it.inFlight()) as [string];
+  await fetchJob(it, id);
+  return { it, id };
 }
 
 test("staged, parked and admitted jobs of a partition; others stay; a dry run only counts", async (t) => {
@@ -109,20 +119,136 @@ test("the next job of the key, in the row of an admitted one, is another job", a
 });
 
 test("a job that has run for more than four hours is not failed beside its run", async (t) => {
-  const it = await engine(t, GATES);
-  await it.stage("a");
-  await it.passes();
-  const [id] = (await it.inFlight()) as [string];
-  await fetchJob(it, id);
+  const { it, id } = await running(t);
   await it.pool.query(
     "update graphile_worker._private_jobs set locked_at = now() - interval '5 hours' where id = $1",
     [id],
   );
-  await cancel(it, "policy => 'p'");
+  t.deepEqual(await cancel(it, "policy => 'p'"), { matched: 1, changed: 1, running: 1 });
   t.deepEqual(await errorOf(it, id), { last_error: null, ended: false });
   await sweep(it);
   t.is((await it.inFlight()).length, 1);
 });
+
+test("a job that runs gets a mark, and its worker pool a notification; a second cancel changes nothing", async (t) => {
+  const { it, id } = await running(t);
+  const listener = await it.session();
+  const said: unknown[] = [];
+  listener.on("notification", ({ payload }) => said.push(JSON.parse(payload!)));
+  await listener.query("listen dispatch_policy");
+  t.deepEqual(await cancel(it, "policy => 'p', dry_run => true"), { matched: 1, changed: 0, running: 1 });
+  const mark = async () =>
+    (await it.pool.query("select cancelled_by, cancel_reason from dispatch_policy.in_flight_jobs")).rows;
+  t.deepEqual(await mark(), [{ cancelled_by: null, cancel_reason: null }]);
+  const why = "reason => 'wrong batch', by => 'ana'";
+  t.deepEqual(await cancel(it, `array[${id}], ${why}`), { matched: 1, changed: 1, running: 1 });
+  t.deepEqual(await mark(), [{ cancelled_by: "ana", cancel_reason: "wrong batch" }]);
+  t.deepEqual(await cancel(it, "policy => 'p', by => 'bo'"), { matched: 1, changed: 0, running: 0 });
+  t.deepEqual(await mark(), [{ cancelled_by: "ana", cancel_reason: "wrong batch" }]);
+  const told = { schema: "dispatch_policy", policy: "p", cancelled: true };
+  await until("both are told", () => said.length >= 2);
+  t.deepEqual(
+    said.filter((one) => (one as { cancelled?: true }).cancelled),
+    [told, told],
+  );
+  const { rows } = await it.pool.query("select * from dispatch_policy._cancelled_jobs()");
+  t.like(rows, [{ job_id: id, by: "ana", reason: "wrong batch" }]);
+  t.is(await it.wrongCounters(), 0);
+});
+
+for (const [what, end] of [
+  ["whose process does not know yet", { retry: { attempt: 1, task: "p", after: 0, maxAttempts: 25 } }],
+  ["whose retry goes past the gates", {}],
+] as const) {
+  test(`a cancelled job ${what} has failed for good, and its slot is back`, async (t) => {
+    const { it, id } = await running(t);
+    await cancel(it, "policy => 'p', by => 'ana'");
+    await failJob(it, id);
+    t.deepEqual(await it.release([{ job: id, ok: false, attempt: 1, ...end } as never]), [id]);
+    t.deepEqual(await errorOf(it, id), { last_error: "cancelled by ana (oops)", ended: true });
+    t.deepEqual([await it.staged(), (await it.inFlight()).length], [0, 0]);
+    t.is(await it.wrongCounters(), 0);
+  });
+}
+
+test("a cancelled job that fails is left for the next flush until Graphile Worker has recorded it", async (t) => {
+  const { it, id } = await running(t);
+  await cancel(it, "policy => 'p', by => 'ana'");
+  const end = { job: id, ok: false, attempt: 1, retry: { attempt: 1, giveUp: true } };
+  t.deepEqual(await it.release([end as never]), []);
+  t.is((await it.inFlight()).length, 1);
+  await failJob(it, id);
+  t.deepEqual(await it.release([end as never]), [id]);
+  t.true((await errorOf(it, id)).ended);
+});
+
+test("a cancelled job that succeeds has succeeded", async (t) => {
+  const { it, id } = await running(t);
+  await cancel(it, "policy => 'p'");
+  await completeJob(it, id);
+  t.deepEqual(await it.release([id]), [id]);
+  t.deepEqual([await errorOf(it, id), (await it.inFlight()).length], [undefined, 0]);
+});
+
+test("a cancelled job whose process was killed before it was released ends with the sweep", async (t) => {
+  const { it, id } = await running(t);
+  await cancel(it, "policy => 'p', by => 'ana'");
+  await failJob(it, id, 3600);
+  for (let sweeps = 0; sweeps < 2; sweeps++) {
+    const { rows } = await it.pool.query("select * from dispatch_policy._sweep_in_flight('0')");
+    const found = rows.filter(({ job_id }) => job_id !== null);
+    await it.release(found.map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest })));
+  }
+  t.deepEqual(await errorOf(it, id), { last_error: "cancelled by ana (oops)", ended: true });
+  t.deepEqual([await it.staged(), (await it.inFlight()).length], [0, 0]);
+});
+
+test("a start that asks is told of the cancel, and the next job in the row is not", async (t) => {
+  const it = await engine(t, { gates: [concurrency(2)] });
+  await it.stage("a", { jobKey: "k" });
+  await it.passes();
+  const [id] = (await it.inFlight()) as [string];
+  await fetchJob(it, id);
+  await cancel(it, "policy => 'p', reason => 'wrong batch', by => 'ana'");
+  await it.pool.query(
+    "update graphile_worker._private_jobs set locked_at = null, locked_by = null where id = $1",
+    [id],
+  );
+  const start = async ({ revision, attempts }: { revision: number; attempts: number }) =>
+    (
+      await it.pool.query("select * from dispatch_policy._start_attempt($1, $2, $3, 'worker')", [
+        id,
+        revision,
+        attempts,
+      ])
+    ).rows[0];
+  t.like(await start(await fetchJob(it, id)), { cancelled_by: "ana", cancel_reason: "wrong batch" });
+  await failJob(it, id);
+  await it.stage("a", { jobKey: "k" });
+  t.is(await it.passes(2), 1);
+  t.like(await start(await fetchJob(it, id)), { cancelled_by: null, cancel_reason: null });
+});
+
+for (const [unmanaged, gates] of [
+  ["enforce", [concurrency(1)]],
+  ["run", [concurrency(1), throttle(1000)]], // where tokens are paid, it does not inherit the slot
+] as const) {
+  test(`a job added past the policy in the row of a cancelled one is not cancelled: ${unmanaged}`, async (t) => {
+    const it = await engine(t, { gates });
+    await it.stage("a", { jobKey: "k" });
+    await it.passes();
+    const [id] = (await it.inFlight()) as [string];
+    await fetchJob(it, id);
+    await cancel(it, "policy => 'p'");
+    await failJob(it, id, -1);
+    t.is(await addPast(it, { key: "k" }), id);
+    t.like(await startJob(it, await fetchJob(it, id), { unmanaged }), { verdict: "admitted" });
+    const { rows } = await it.pool.query(
+      "select cancelled_at, cancelled_by from dispatch_policy.in_flight_jobs",
+    );
+    t.deepEqual(rows, [{ cancelled_at: null, cancelled_by: null }]);
+  });
+}
 
 test("without an author it is the session's user, in the error as in the audit", async (t) => {
   const { it, admitted } = await world(t);

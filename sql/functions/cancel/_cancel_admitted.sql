@@ -1,25 +1,31 @@
--- Fails jobs for good that were admitted and that no worker has fetched yet. Returns their ids. A sweep gives their slots
--- back, as those of jobs that other verbs end.
+-- Fails jobs for good that were admitted and that no worker has fetched yet. A sweep gives their slots back, as those of jobs
+-- that other verbs end.
+--
+--   ended    Graphile Worker's ids of these jobs
+--   missed   a job was fetched or staged again before its row was locked: the caller looks again
 --
 -- Graphile Worker's functions take a job that has run for four hours for one that nobody runs. So jobs that run are left out
 -- before they see them.
 create or replace function :DISPATCH_POLICY_SCHEMA._cancel_admitted(
-  p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text
-) returns bigint[] language plpgsql volatile as $$
+  p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text, out ended bigint[], out missed boolean
+) language plpgsql volatile as $$
 declare
   v_ids bigint[];
   v_revisions int[];
 begin
   select coalesce(array_agg(c.job_id), '{}'), array_agg(c.revision) into v_ids, v_revisions
   from :DISPATCH_POLICY_SCHEMA._cancellable(p_ids, p_policy, p_partition) c where not (c.runs or c.ended);
-  if v_ids = '{}' then
-    return v_ids;
+  ended := '{}';
+  if v_ids <> '{}' then
+    ended := :DISPATCH_POLICY_SCHEMA._lock_in_revision(v_ids, v_revisions);
+    ended := array(
+      select c.job_id from :DISPATCH_POLICY_SCHEMA._cancellable(p_ids, p_policy, p_partition) c
+      where c.job_id = any(_cancel_admitted.ended) and not (c.runs or c.ended));
+    perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
+      array[j.id], :DISPATCH_POLICY_SCHEMA._cancelled_error(p_by, p_reason, j.last_error))
+    from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = any(ended);
+    perform :DISPATCH_POLICY_SCHEMA._leave_to_sweep(ended);
   end if;
-  v_ids := :DISPATCH_POLICY_SCHEMA._lock_in_revision(v_ids, v_revisions);
-  perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(
-    array[j.id], :DISPATCH_POLICY_SCHEMA._cancelled_error(p_by, p_reason, j.last_error))
-  from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = any(v_ids);
-  perform :DISPATCH_POLICY_SCHEMA._leave_to_sweep(v_ids);
-  return v_ids;
+  missed := cardinality(ended) < cardinality(v_ids);
 end
 $$;

@@ -7,7 +7,9 @@ returns jsonb language sql stable as $$
         when f.job_id is not null then 'admitted' else 'plain' end,
       'id', coalesce(f.staged_id::text, j.id::text), 'job_id', j.id::text, 'policy', p.name, 'partition', q.key,
       'task_identifier', j.task_identifier, 'run_at', j.run_at, 'attempts', j.attempts, 'started_at', j.locked_at,
-      'worker_id', j.locked_by, 'error', j.last_error)
+      'worker_id', j.locked_by, 'error', j.last_error,
+      'cancelled', case when f.cancelled_at is not null
+        then jsonb_build_object('at', f.cancelled_at, 'by', f.cancelled_by, 'reason', f.cancel_reason) end)
     from (
       select x.id from (select p_id as id union all
         select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.staged_id = p_id) x

@@ -7,6 +7,9 @@ declare
   v_of text := 'gate "' || (p_it ->> 'gate') || '"' || coalesce(' of ' || (v_gate ->> 'key'), '');
   v_until text := coalesce(' until ' || (p_it #>> '{stop,until}'), '');
   v_because text := coalesce(' by ' || (p_it #>> '{stop,by}'), '') || coalesce(' (' || (p_it #>> '{stop,reason}') || ')', '');
+  v_cancelled text := coalesce(p_it #>> '{cancelled,by}', 'Somebody') || ' cancelled it '
+    || :DISPATCH_POLICY_SCHEMA._in_words(extract(epoch from p_now - (p_it #>> '{cancelled,at}')::timestamptz)::float8) || ' ago'
+    || coalesce(' (' || (p_it #>> '{cancelled,reason}') || ')', '');
   v_why text;
   v_more text := '';
 begin
@@ -20,7 +23,9 @@ begin
     when 'plain' then 'It is a job of Graphile Worker that no policy holds back'
   end;
   if v_why is not null then
-    return v_why || '.';
+    return v_why || '.' || coalesce(' ' || v_cancelled || case p_it ->> 'state'
+      when 'running' then '. Its run was told to end.'
+      when 'admitted' then '. The worker that fetches it ends it without running it.' end, '');
   end if;
   v_why := case p_it ->> 'reason'
     when 'waiting_key' then 'A process that has the policy must work out its partition first'

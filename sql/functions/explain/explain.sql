@@ -13,6 +13,7 @@
 --   place       see _place_in_line
 --   estimate    of a waiting job: when it starts, see _estimate; null: no_estimate says why there is none
 --   ticked_by   the live worker pool that runs the loop of its shard; null: none does
+--   cancelled   of a job in flight: when, by whom and why it was cancelled; null: nobody has
 --   sentence    all that in words
 --
 -- Of a partition, `reason`, `gates` and `place` are those of its next job.

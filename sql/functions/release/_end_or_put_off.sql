@@ -1,5 +1,6 @@
--- Ends failed jobs that are given up, with Graphile Worker's own message of the failure. Puts off a retry that goes past
--- the gates, by the policy's back-off. Returns the jobs that another transaction has locked.
+-- Ends failed jobs that are given up, with Graphile Worker's own message of the failure. That of a cancelled job also says
+-- who cancelled it. Puts off a retry that goes past the gates, by the policy's back-off. Returns the jobs that another
+-- transaction has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._end_or_put_off(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
 ) returns bigint[] language plpgsql
@@ -9,19 +10,21 @@ declare
   v_left bigint[] := '{}';
 begin
   for v_job in
-    select j.id, j.revision, j.last_error, (f.retry)."giveUp" is true as gives_up, (f.retry).after as seconds
+    select j.id, j.revision, (f.retry)."giveUp" is true as gives_up, (f.retry).after as seconds,
+      case when h.cancelled_at is null then j.last_error
+        else :DISPATCH_POLICY_SCHEMA._cancelled_error(h.cancelled_by, h.cancel_reason, j.last_error) end as error
     from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
     left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs h on h.job_id = f.job
     where j.locked_at is null
       -- the next job of its key may have got the row, and may have failed as well
       and :DISPATCH_POLICY_SCHEMA._is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)
-      and j.attempts = (f.retry).attempt and j.last_error is not null
+      and j.attempts = (f.retry).attempt and (j.last_error is not null or h.cancelled_at is not null)
       and ((f.retry)."giveUp" or ((f.retry).native and j.attempts < j.max_attempts))
   loop
     begin
       continue when :DISPATCH_POLICY_SCHEMA._lock_in_revision(array[v_job.id], array[v_job.revision]) = '{}';
       if v_job.gives_up then
-        perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[v_job.id], v_job.last_error);
+        perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[v_job.id], v_job.error);
       else
         perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
           array[v_job.id], run_at => p_now + :DISPATCH_POLICY_SCHEMA._wait(v_job.seconds));

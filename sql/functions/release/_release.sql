@@ -64,6 +64,10 @@ begin
     v_job_ids := array(select j.job from unnest(v_jobs) j);
   end;
   v_now := coalesce(p_now, clock_timestamp());
+  if exists (select from unnest(v_jobs) j where j.retries or not j.ok) then
+    select c.jobs, v_left || c.left_ids into v_jobs, v_left from :DISPATCH_POLICY_SCHEMA._end_cancelled(v_jobs) c;
+    v_job_ids := array(select j.job from unnest(v_jobs) j);
+  end if;
   if exists (select from unnest(v_jobs) j where j.retries) then
     v_jobs := :DISPATCH_POLICY_SCHEMA._without_others_ends(v_jobs);
     -- A job that ran twice, because somebody took its attempts off, may fail twice as the same attempt: the last end counts.

@@ -11,7 +11,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._inherit_slot(
 begin
   update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set
     staged_id = p_staged_id, admission = :DISPATCH_POLICY_SCHEMA._admission_now(), revision = p_revision,
-    attempt = null, pool_id = null, started_at = null, missing_since = null, admitted_at = clock_timestamp()
+    attempt = null, pool_id = null, started_at = null, missing_since = null, admitted_at = clock_timestamp(),
+    cancelled_at = null, cancelled_by = null, cancel_reason = null
   from :DISPATCH_POLICY_SCHEMA._private_partitions p
   where f.job_id = p_job_id and p.id = f.partition_id
     and p.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key)

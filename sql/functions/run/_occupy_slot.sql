@@ -21,7 +21,8 @@ begin
   from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_partition_id
   on conflict (job_id) do update set
     staged_id = excluded.staged_id, admission = excluded.admission, revision = excluded.revision, attempt = null,
-    pool_id = null, started_at = null, missing_since = null, policy_id = excluded.policy_id, partition_id = excluded.partition_id,
+    pool_id = null, started_at = null, missing_since = null, cancelled_at = null, cancelled_by = null, cancel_reason = null,
+    policy_id = excluded.policy_id, partition_id = excluded.partition_id,
     limiter_ids = excluded.limiter_ids, cost = excluded.cost, admitted_at = excluded.admitted_at;
   update :DISPATCH_POLICY_SCHEMA._private_limiters l set in_flight = l.in_flight + 1
   where l.id = any(v_limiter_ids) and (l.id = any(v_occupied_ids)) is not true;

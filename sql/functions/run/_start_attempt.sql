@@ -8,10 +8,13 @@
 --
 --   admitted   when the job was admitted, in microseconds since 1970
 --   resumed    the attempt before was cut short
+--   cancelled_by, cancel_reason   an operator has cancelled the job: it must not run. Null: nobody has
 --   no row     the job has no slot
 create or replace function :DISPATCH_POLICY_SCHEMA._start_attempt(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text
-) returns table (partition text, staged_id bigint, admission bigint, admitted bigint, resumed boolean) language sql volatile
+) returns table (
+  partition text, staged_id bigint, admission bigint, admitted bigint, resumed boolean, cancelled_by text, cancel_reason text
+) language sql volatile
 set search_path = pg_catalog, pg_temp as $$
   with before as materialized (
     select f.job_id, f.attempt is not null and f.pool_id is null as resumed, f.admitted_at
@@ -22,5 +25,6 @@ set search_path = pg_catalog, pg_temp as $$
     admission = :DISPATCH_POLICY_SCHEMA._admission_now(), attempt = p_attempt, pool_id = p_pool_id, started_at = clock_timestamp()
   from before b, :DISPATCH_POLICY_SCHEMA._private_partitions q
   where f.job_id = b.job_id and q.id = f.partition_id
-  returning q.key, f.staged_id, f.admission, (extract(epoch from b.admitted_at) * 1000000)::bigint, b.resumed;
+  returning q.key, f.staged_id, f.admission, (extract(epoch from b.admitted_at) * 1000000)::bigint, b.resumed,
+    f.cancelled_by, f.cancel_reason;
 $$;

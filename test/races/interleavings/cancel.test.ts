@@ -1,6 +1,6 @@
 // A cancel beside those who move jobs between staging and Graphile Worker: it must find a job that is under way.
 import test from "ava";
-import { concurrency, type Engine, engine } from "../../helpers/engine.ts";
+import { concurrency, type Engine, engine, until } from "../../helpers/engine.ts";
 import { failJob, fetchJob } from "../../helpers/native.ts";
 
 const GATES = { gates: [concurrency(1)] };
@@ -72,4 +72,118 @@ test("a job that is staged again between the look at staging and that at jobs in
   await holder.query("commit");
   t.like((await cancelled).rows, [{ changed: 3 }]);
   t.deepEqual([await it.staged(), await ended(it)], [0, 2]);
+});
+
+/** A job of a runs, and has just failed in Graphile Worker. */
+async function failed(it: Engine): Promise<{ job: string; end: object }> {
+  await it.stage("a");
+  await it.passes();
+  const [job] = (await it.inFlight("a")) as [string];
+  await fetchJob(it, job);
+  await failJob(it, job);
+  const retry = { attempt: 1, task: "p", after: 3600, maxAttempts: 25 };
+  return { job, end: { job, ok: false, attempt: 1, retry } };
+}
+
+test("a cancel beside a release that is not committed waits, and finds the job staged again", async (t) => {
+  const it = await engine(t, GATES);
+  const { job, end } = await failed(it);
+  const [releaser, canceller] = [await it.session(), await it.session()];
+  await releaser.query("begin");
+  t.deepEqual(await it.release([end as never], releaser), [job]);
+  const cancelled = canceller.query(CANCEL);
+  await it.waitsForLock(canceller);
+  await releaser.query("commit");
+  t.like((await cancelled).rows, [{ matched: 1, changed: 1 }]);
+  t.deepEqual([await it.staged(), await ended(it), (await it.inFlight()).length], [0, 1, 0]);
+});
+
+test("a release beside a cancel that is not committed leaves the job for the next flush, which ends it", async (t) => {
+  const it = await engine(t, GATES);
+  await it.stage("a");
+  await it.passes();
+  const [job] = (await it.inFlight("a")) as [string];
+  await fetchJob(it, job);
+  const canceller = await it.session();
+  await canceller.query("begin");
+  t.like((await canceller.query(CANCEL)).rows, [{ matched: 1, changed: 1, running: 1 }]);
+  await failJob(it, job);
+  const retry = { attempt: 1, task: "p", after: 0, maxAttempts: 25 };
+  const end = { job, ok: false, attempt: 1, retry };
+  t.deepEqual(await it.release([end as never]), []);
+  t.deepEqual([await it.staged(), (await it.inFlight()).length], [0, 1]);
+  await canceller.query("commit");
+  t.deepEqual(await it.release([end as never]), [job]);
+  t.deepEqual([await it.staged(), await ended(it), (await it.inFlight()).length], [0, 1, 0]);
+  t.is(await it.wrongCounters(), 0);
+});
+
+test("a job that a worker fetches while a cancel is about to fail it is marked", async (t) => {
+  const it = await engine(t, GATES);
+  await it.stage("a");
+  await it.passes();
+  const [job] = (await it.inFlight("a")) as [string];
+  const [worker, canceller] = [await it.session(), await it.session()];
+  await worker.query("begin");
+  await worker.query(
+    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'worker' where id = $1",
+    [job],
+  );
+  const cancelled = canceller.query(CANCEL);
+  await it.waitsForLock(canceller);
+  await worker.query("commit");
+  t.like((await cancelled).rows, [{ matched: 1, changed: 1, running: 1 }]);
+  t.is(await ended(it), 0);
+});
+
+test("a late end of the attempt before does not end a cancelled job for the next one", async (t) => {
+  const it = await engine(t, GATES);
+  const { job } = await failed(it);
+  const admission = async () =>
+    (await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs")).rows[0].admission;
+  const first = await admission();
+  await it.pool.query("update graphile_worker._private_jobs set run_at = now() where id = $1", [job]);
+  const { attempts, revision } = await fetchJob(it, job, "other");
+  await it.pool.query("select dispatch_policy._start_attempt($1, $2, $3, 'other')", [
+    job,
+    revision,
+    attempts,
+  ]);
+  await it.pool.query(CANCEL);
+  const retry = { attempt: 1, task: "p", after: 0, maxAttempts: 25 };
+  await it.release([{ job, ok: false, admission: first, attempt: 1, retry } as never]);
+  t.deepEqual([await ended(it), (await it.inFlight()).length], [0, 1], "it runs");
+});
+
+test("a release that has looked at the mark makes a cancel wait with its own", async (t) => {
+  const it = await engine(t, GATES);
+  await it.waitsLong();
+  await it.stage(["a", "b"]);
+  await it.passes();
+  const [[job], [other]] = [await it.inFlight("a"), await it.inFlight("b")] as [[string], [string]];
+  await fetchJob(it, job);
+  await it.pool.query(`create function public.pause() returns trigger language plpgsql as $$
+      begin perform pg_advisory_xact_lock(1); return new; end $$;
+    create trigger pause before insert on dispatch_policy._private_staged_jobs for each row execute function public.pause()`);
+  const [pauser, holder, canceller] = [await it.session(), await it.session(), await it.session()];
+  const releaser = await it.session();
+  await pauser.query("select pg_advisory_lock(1)");
+  await holder.query("begin");
+  await holder.query("select from graphile_worker._private_jobs where id = $1 for update", [other]);
+  const cancelled = canceller.query(CANCEL);
+  await it.waitsForLock(canceller); // it has seen that the job runs
+  await failJob(it, job);
+  const retry = { attempt: 1, task: "p", after: 3600, maxAttempts: 25 };
+  const released = it.release([{ job, ok: false, attempt: 1, retry } as never], releaser);
+  await it.waitsForLock(releaser); // it has seen no mark, and stages the job
+  await holder.query("rollback");
+  await until("the cancel waits for the release", () =>
+    it
+      .number("select ($2 = any(pg_blocking_pids($1)))::int", [canceller.pid, releaser.pid])
+      .then((n) => n === 1),
+  );
+  await pauser.query("select pg_advisory_unlock(1)");
+  t.deepEqual(await released, [job]);
+  t.like((await cancelled).rows, [{ matched: 2, changed: 2 }]);
+  t.deepEqual([await it.staged(), await ended(it), (await it.inFlight("a")).length], [0, 2, 0]);
 });
