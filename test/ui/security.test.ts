@@ -226,6 +226,8 @@ test("each verb's page does what its command does", async (t) => {
   t.regex(await says("admit", { partition: "ep1", count: "1" }), /1 of /);
   t.regex(await it.text("/act/remove?policy=fetch_endpoint&partition=ep3"), /<strong>6<\/strong> jobs match/);
   t.regex(await says("remove", { partition: "ep3" }), /6 of 6 changed/);
+  t.regex(await it.text("/act/cancel?policy=fetch_endpoint&partition=ep2"), /<strong>4<\/strong> jobs match/);
+  t.regex(await says("cancel", { partition: "ep2" }), /4 of 4 changed/);
 });
 
 test("the command that a page prints does the same", async (t) => {

@@ -3,6 +3,7 @@ import { type Duration, durationMs, isDuration } from "../../duration.ts";
 import { ArgumentError } from "../../errors.ts";
 import { admit } from "../../operate/admit.ts";
 import type { OperateContext } from "../../operate/call.ts";
+import { cancel } from "../../operate/cancel.ts";
 import { hold } from "../../operate/hold.ts";
 import { clearLimit, type LimitValues, setLimit } from "../../operate/limits.ts";
 import { pause } from "../../operate/pause.ts";
@@ -59,7 +60,7 @@ interface Why {
 
 export type ActionName =
   | ("pause" | "resume" | "hold" | "admit")
-  | ("retry" | "remove" | "release-slots" | "set-limit" | "clear-limit");
+  | ("retry" | "remove" | "cancel" | "release-slots" | "set-limit" | "clear-limit");
 
 const HOW_LONG = 'a duration, such as "30 minutes"';
 
@@ -147,6 +148,19 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     fields: [],
     run: (context, { ids, ...why }) => releaseSlots(context, { jobId: need("ids", ids), ...whyOf(why) }),
     sql: ({ ids }) => ({ job_id: ids }),
+    needsYes: true,
+  },
+  cancel: {
+    about:
+      "Ends jobs wherever they are. Those that run are told to end, and keep their slots until they do. " +
+      "Staged jobs do not come back; retry brings back the others.",
+    target: ["policy", "partition", "ids"],
+    fields: [],
+    count: (context, { policy, partition, ids }) =>
+      cancel(context, { ...jobsOf({ policy, partition, ids }), dryRun: true } as never),
+    run: (context, { policy, partition, ids, ...why }) =>
+      cancel(context, { ...jobsOf({ policy, partition, ids }), ...whyOf(why) } as never),
+    sql: ({ ids, ...rest }) => ({ ids: idList(ids), ...texts(rest) }),
     needsYes: true,
   },
   "set-limit": {

@@ -10,8 +10,8 @@ import { asked, type Page } from "./visit.ts";
 const ACTIONS_IN: Partial<Record<Explanation["state"], readonly ActionName[]>> = {
   staged: ["remove"],
   parked: ["remove"],
-  admitted: ["release-slots"],
-  running: ["release-slots"],
+  admitted: ["cancel", "release-slots"],
+  running: ["cancel", "release-slots"],
   failed: ["retry"],
 };
 
@@ -36,6 +36,8 @@ export const job: Page = async (visit) => {
     ["admitted", moment(it.admittedAt)],
     ["started", moment(it.startedAt)],
     ["worker", it.workerId],
+    ["cancelled", it.cancelledAt ? moment(it.cancelledAt) : null],
+    ["cancelled by", it.cancelledBy],
     ["error", it.error],
   ];
   const isParked = it.state === "parked"; // then it has two ids, and waits under that of staging

@@ -37,6 +37,7 @@ export const partition: Page = async (visit) => {
     "set-limit",
     "retry",
     "remove",
+    "cancel",
   ]);
   return {
     title: key === "" ? "(empty key)" : key,

@@ -59,7 +59,7 @@ export const policy: Page = async (visit) => {
   return {
     title: name,
     body: html`<dl class="facts">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl>
-${actionLinks(visit, { policy: name }, found.paused ? ["resume", "admit", "set-limit", "retry", "remove"] : ["pause", "admit", "set-limit", "retry", "remove"])}
+${actionLinks(visit, { policy: name }, [found.paused ? "resume" : "pause", "admit", "set-limit", "retry", "remove", "cancel"])}
 ${bars(minutes, "admitted", "Admitted jobs")}
 <h2>Gates over the whole policy</h2>
 ${gateTable(shared)}
