@@ -46,6 +46,8 @@ export type PolicyEventMap = {
     reason: "max_pending" | "busy";
     count: number;
   };
+  /** Jobs were dropped, because they were not admitted before they expired. `partition` as in `dispatchPolicy:drop`. */
+  "dispatchPolicy:expire": { policy: string; partition: string | null; count: number };
   /** Graphile Worker or the policy's functions refused jobs. They are set aside with their errors. */
   "dispatchPolicy:setAside": { policy: string; count: number };
   /** A copy of a job that was added past its policy is staged or set aside. The original completes without running. */

@@ -247,7 +247,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.fair_key is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_total is 'Jobs admitted since the row was made.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_at is 'Last admission; -infinity: none yet.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.dropped_total is
-  'Jobs dropped since the row was made, by maxPending or whenBusy.';
+  'Jobs dropped since the row was made, by maxPending or whenBusy, or because they expired.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.staged is
   'Its staged jobs, but for what its arrivals add. Routing and passes keep it; nobody counts.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.created_at is 'When the row was made.';
@@ -295,6 +295,9 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.droppable is
   'Whether its policy drops the oldest of all its jobs if there are too many. Only these are in the index by age.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.traceparent is
   'Trace context of the span that added it, in W3C''s form; null: nobody traced that.';
+
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.expires_at is
+  'When it expires: from then on it is never admitted, and the next look drops it. Null: never. A job that has started once does not expire.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_arrivals is
   'Work for the router: something changed for one partition. A row is of one of five kinds: work, limits only, stop (pause), outcome, or "the next job may be another" (head_changed). Work may carry limits and head_changed too. Producers only insert, so none waits for another; the router applies a row and deletes it.';
@@ -395,12 +398,12 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_pending.policy is 'Name of th
 comment on column :DISPATCH_POLICY_SCHEMA._private_pending.jobs is 'Jobs that came; negative: jobs that left staging.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_drops is
-  'Dropped jobs that the next tick counts with their partitions and emits as the event dispatchPolicy:drop.';
+  'Dropped jobs that the next tick counts with their partitions and emits as the event dispatchPolicy:drop, or dispatchPolicy:expire.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.partition_id is 'The partition; null: it was not worked out yet.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.key is 'The partition''s key.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.reason is
-  'max_pending: the backlog was full. busy: whenBusy is skip, and the gates denied the jobs.';
+  'max_pending: the backlog was full. busy: whenBusy is skip, and the gates denied the jobs. expired: they were not admitted in time.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.jobs is 'How many jobs.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_freed is
@@ -596,6 +599,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_activity.admitted is 'Jobs th
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.denied is 'How many partitions kept due jobs, by reason.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.set_aside is 'Jobs that were set aside.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.dropped is 'Jobs that were dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.expired is 'Of these, jobs that expired.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.succeeded is 'Runs that succeeded and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.failed is 'Runs that failed and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.waits is
@@ -630,6 +634,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.set_aside is 'Jobs that were set aside.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.dropped is 'Jobs that were dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.expired is 'Of these, jobs that expired.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.succeeded is 'Runs that succeeded and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.failed is 'Runs that failed and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.waits is

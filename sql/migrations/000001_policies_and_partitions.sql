@@ -239,7 +239,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   known_revision int,
   left_partition_id uuid,
   droppable boolean not null default false,
-  traceparent text
+  traceparent text,
+  expires_at timestamptz,
+  check (expires_at is null or parked_job_id is null)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 create index staged_jobs_for_admission on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
@@ -249,6 +251,11 @@ create index staged_jobs_for_promotion on :DISPATCH_POLICY_SCHEMA._private_stage
 -- Other policies' jobs are not in it, and cost nothing. Without it a call of one job walked past 150,000 of theirs (190 ms).
 create index staged_jobs_by_age on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (task_identifier, id)
   where droppable and parked_job_id is null;
+-- what a pass and a sweep look for; jobs that never expire are not in them
+create index staged_jobs_by_expiry on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (partition_id, expires_at)
+  where expires_at is not null;
+create index staged_jobs_expired on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (expires_at)
+  where expires_at is not null;
 create index staged_jobs_set_aside on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (retry_at)
   where retry_at is not null;
 create unique index staged_jobs_by_key on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (job_key)
@@ -346,7 +353,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_drops (
   policy text not null,
   partition_id uuid,
   key text,
-  reason text not null check (reason in ('max_pending', 'busy')),
+  reason text not null check (reason in ('max_pending', 'busy', 'expired')),
   jobs int not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 create index drops_by_policy on :DISPATCH_POLICY_SCHEMA._private_drops (policy);
@@ -456,6 +463,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_activity (
   denied jsonb not null default '{}',
   set_aside int not null default 0,
   dropped int not null default 0,
+  expired int not null default 0,
   succeeded int not null default 0,
   failed int not null default 0,
   waits real[] not null default '{}',
@@ -478,6 +486,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_minutes (
   denied jsonb not null,
   set_aside bigint not null,
   dropped bigint not null,
+  expired bigint not null,
   succeeded bigint not null,
   failed bigint not null,
   waits bigint[] not null,

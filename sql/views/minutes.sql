@@ -8,7 +8,7 @@ select p.name as policy, m.minute, m.passes, m.pass_seconds, m.staged, m.admitte
   :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.lags) as lag_p50_seconds,
   :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.lags) as lag_p95_seconds,
   :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.runs) as run_p50_seconds,
-  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.runs) as run_p95_seconds
+  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.runs) as run_p95_seconds, m.expired
 from :DISPATCH_POLICY_SCHEMA._private_minutes m
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = m.policy_id
 where m.minute > '-infinity';   -- that one is the totals
@@ -22,7 +22,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.minutes.admitted is 'Jobs that were ad
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.set_aside is 'Jobs that were set aside with an error.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.dropped is 'Jobs that were dropped, by maxPending or whenBusy.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.dropped is 'Jobs that were dropped, by maxPending or whenBusy, or because they expired.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.succeeded is 'Runs that succeeded and gave their slots back.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.failed is 'Runs that failed and gave their slots back, those that are tried again among them.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.wait_p50_seconds is
@@ -33,3 +33,4 @@ comment on column :DISPATCH_POLICY_SCHEMA.minutes.lag_p50_seconds is
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.lag_p95_seconds is 'The same of 95 of 100.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.run_p50_seconds is 'How long half of the runs that ended took at most.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.run_p95_seconds is 'The same of 95 of 100.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.expired is 'Of the dropped jobs, those that expired before they were admitted.';

@@ -52,7 +52,7 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
       const pass = await tickOnce(context, { ...lead, now: null, bounded: true });
       if (pass.dropped > 0)
         context.logger.warn(
-          `Policy "${lead.policy}" dropped ${counted(pass.dropped, "job")}, because its backlog is full or its gates deny`,
+          `Policy "${lead.policy}" dropped ${counted(pass.dropped, "job")}, because its backlog is full, its gates deny, or they expired`,
         );
       if (pass.routed) context.onArrivals?.();
       if (wantsRelease(pass)) context.onDenied?.();

@@ -41,7 +41,7 @@ export interface TickResult {
   admitted: number;
   /** How many partitions kept due jobs, by reason. Each counts once, for the gate that will have room last. */
   denied: Record<string, number>;
-  /** Jobs that were dropped since the previous pass, by `maxPending` or `whenBusy`. */
+  /** Jobs that were dropped since the previous pass, by `maxPending` or `whenBusy`, or because they expired. */
   dropped: number;
   durationMs: number;
   /** When a job may be admitted next. Null: not before something changes. */
@@ -74,7 +74,7 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
   const admission = await admit(context, request);
   // its definition needed JavaScript before, or the jobs were another policy's
   if (policy && !isKeyed && admission?.to_key) keyed = await keyJobs(context, policy);
-  const drops = await consumeDrops(context, request.policy);
+  const drops = admission?.to_tell ? await consumeDrops(context, request.policy) : [];
   const saturated = admission?.saturated ?? null;
   const busy = admission === null || routed < 0;
   const isDue = admission?.to_route || (admission?.next_in_ms ?? Number.POSITIVE_INFINITY) <= 0;
@@ -91,11 +91,13 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     more: busy || keyed > 0 || (saturated === null && isDue),
     routed: routed !== 0,
     progress:
-      keyed > 0 || routed > 0 || (admission !== null && hasMoved(admission, context.partitionBatchSize)),
+      keyed > 0 ||
+      routed > 0 ||
+      drops.length > 0 ||
+      (admission !== null && hasMoved(admission, context.partitionBatchSize)),
   };
   reportPass(context, request, pass, admission?.set_aside ?? 0);
-  for (const { partition, reason, jobs } of drops)
-    emit(context.events, "dispatchPolicy:drop", { policy: request.policy, partition, reason, count: jobs });
+  tellOfDrops(context.events, request.policy, drops);
   return pass;
 }
 
@@ -107,14 +109,15 @@ function hasMoved({ claimed, admitted, set_aside, denied }: Admission, most: num
   return claimed >= most || admitted + set_aside > 0 || Object.keys(denied).length > 0;
 }
 
-/** Reads the drops of a policy that may drop jobs. Other policies cost no query. */
-async function consumeDrops({ registry, withPgClient, engine }: TickContext, name: string): Promise<Drop[]> {
-  const policy = registry.policies.find((one) => one.identifier === name);
-  if (!policy) return [];
-  const { maxPending, whenBusy } = policyDefinition(policy);
-  const drops = (maxPending !== null && maxPending.whenFull !== "reject") || whenBusy === "skip";
-  if (!drops) return [];
+function consumeDrops({ withPgClient, engine }: TickContext, name: string): Promise<Drop[]> {
   return withPgClient((client) => engine.consumeDrops(client, name));
+}
+
+function tellOfDrops(events: EventSink, policy: string, drops: readonly Drop[]): void {
+  for (const { partition, reason, jobs: count } of drops) {
+    if (reason === "expired") emit(events, "dispatchPolicy:expire", { policy, partition, count });
+    else emit(events, "dispatchPolicy:drop", { policy, partition, reason, count });
+  }
 }
 
 /** One event per transition, with its numbers, and a line for whoever traces the pass. A pass without work says nothing. */

@@ -57,6 +57,9 @@ export interface StageJob {
   priority?: number | undefined;
   flags?: readonly string[] | undefined;
   cost?: number;
+  expiresAt?: Date | undefined;
+  /** In place of `expiresAt`: seconds from when it is due, or from now if that is later. */
+  expiresAfter?: number;
   /** The W3C trace context of the span that adds the job. */
   traceparent?: string;
 }

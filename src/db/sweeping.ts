@@ -95,6 +95,9 @@ export function sweeping({ schema, rows, first, count }: Statements) {
     /** Counts the backlogs of bounded policies again. */
     sweepPending: (client: Queryable) => count(client, "_sweep_pending()"),
 
+    /** Drops jobs that have expired where no pass looks. Returns how many, at most 1,000. */
+    sweepExpired: (client: Queryable) => count(client, "_sweep_expired(pg_catalog.clock_timestamp())"),
+
     sweepWork: (client: Queryable) => count(client, "_sweep_work()"),
 
     /** Lowers times that a wrong clock has set too far ahead. */

@@ -16,12 +16,14 @@ export interface Admission {
   to_route: boolean;
   /** Jobs wait whose partitions a process that has the policy works out. */
   to_key: boolean;
+  /** Drops wait for somebody who counts them and tells of them. */
+  to_tell: boolean;
 }
 
 export interface Drop {
   /** Null: the job's partition was not worked out yet. */
   partition: string | null;
-  reason: "max_pending" | "busy";
+  reason: "max_pending" | "busy" | "expired";
   jobs: number;
 }
 
@@ -48,7 +50,8 @@ export function ticking({ schema, rows, first }: Statements) {
         client,
         // as numbers, because before PostgreSQL 17 infinity cannot be subtracted from a time
         `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
-           * 1000::float8 as next_in_ms, ${schema}._is_to_key(${parameter(1, "text")}) as to_key, ${COMMITS_AT_EASE}
+           * 1000::float8 as next_in_ms, ${schema}._is_to_key(${parameter(1, "text")}) as to_key,
+           ${schema}._is_to_tell(${parameter(1, "text")}) as to_tell, ${COMMITS_AT_EASE}
          from ${schema}._admit(${parameters("text", "text", "int", "time", "boolean")}) a`,
         [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
       );

@@ -171,6 +171,8 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   failures?: number;
   /** When a job that was set aside is tried again. */
   retryAt?: Date | null;
+  /** When it is dropped if it is not admitted by then; null: never. */
+  expiresAt?: Date | null;
 
   // of a job in flight
   /** The id it had in staging. */

@@ -67,6 +67,7 @@ export interface SweepFailure {
  * - Slots are given back of jobs that hang, that Graphile Worker no longer has, or that wait for a retry.
  * - Counters are counted again, and times that a wrong clock has set too far ahead are lowered.
  * - Partitions are woken that have jobs but no time to be claimed, or that wait for a limiter with room.
+ * - Jobs that have expired are dropped, also of partitions that no pass looks at.
  * - Jobs that still run are charged for it, if fairness is by work.
  * - What passes and releases have done is added up.
  * - Unused partitions and limiters, overrides that ended long ago, old audit rows, old minutes and old load are deleted.
@@ -103,6 +104,9 @@ export async function sweepOnce(
       Object.assign(repaired, { asleep: woken, blocked: unblocked });
     },
     "work of running jobs": () => withPgClient(engine.sweepWork),
+    "expired jobs": async () => {
+      while ((await withPgClient(engine.sweepExpired)) > 0);
+    },
     "pending jobs": async () => {
       repaired.pending = await withPgClient(engine.sweepPending);
     },

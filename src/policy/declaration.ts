@@ -52,6 +52,8 @@ export interface Declaration {
   readonly runTimeoutMs: number | null;
   readonly maxPending: MaxPending | undefined;
   readonly whenBusy: "wait" | "skip";
+  /** Null: its jobs do not expire. */
+  readonly expiresAfterSeconds: number | null;
   readonly load: Load | undefined;
 }
 
@@ -100,6 +102,7 @@ const OPTIONS = [
   "runTimeout",
   "maxPending",
   "whenBusy",
+  "expiresAfter",
   "load",
   "version",
   "enabled",
@@ -136,10 +139,11 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     backoff: optional("backoff", backoff, aFunction),
     breaker: readBreaker(options.breaker),
     giveBackAttempt: readGiveBackAttempt(options),
-    slotTimeoutSeconds: readSlotTimeout(options.slotTimeout),
+    slotTimeoutSeconds: readSeconds("slotTimeout", options.slotTimeout),
     runTimeoutMs: readRunTimeout(options),
     maxPending: readMaxPending(options.maxPending),
     whenBusy: readWhenBusy(options.whenBusy, gates),
+    expiresAfterSeconds: readSeconds("expiresAfter", options.expiresAfter),
     load: readLoad(options.load),
   } as Declaration);
 }
@@ -262,10 +266,11 @@ function readGiveBackAttempt({ giveBackAttempt, retries }: Record<string, unknow
   return gives as boolean;
 }
 
-function readSlotTimeout(slotTimeout: unknown): number | null {
-  if (slotTimeout === undefined) return null;
-  check("slotTimeout", slotTimeout, positiveDuration);
-  return durationSeconds(slotTimeout as Duration);
+/** Null: none was given. */
+function readSeconds(key: string, duration: unknown): number | null {
+  if (duration === undefined) return null;
+  check(key, duration, positiveDuration);
+  return durationSeconds(duration as Duration);
 }
 
 /** Node's timers fire at once if their time is longer. */

@@ -46,6 +46,8 @@ export interface PolicyDefinition {
   /** null: no bound. */
   maxPending: MaxPending | null;
   whenBusy: "wait" | "skip";
+  /** null: its jobs do not expire. */
+  expiresAfterSeconds: number | null;
   /** null: it is not recorded. */
   load: Load | null;
   /** null: a running job keeps its slots until it ends. */
@@ -78,6 +80,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
   const { giveBackAttempt, breaker = null, maxPending = null, whenBusy, load = null } = declaration;
+  const { expiresAfterSeconds } = declaration;
   const jobs = {
     job,
     retries,
@@ -87,6 +90,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     breaker,
     maxPending,
     whenBusy,
+    expiresAfterSeconds,
     load,
   };
   return { name, tasks, version, enabled, ...limits, ...described, resolvesInSql, ...jobs, functions };

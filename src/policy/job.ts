@@ -7,6 +7,7 @@ import {
   checkOptions,
   oneOf,
   optional,
+  positiveDuration,
   type Rule,
   show,
   text,
@@ -98,6 +99,8 @@ const SPECIFICATION = {
   queueName: identifier,
   runAt: aDate,
   wait: aDuration,
+  expiresAt: aDate,
+  expiresAfter: positiveDuration,
   priority: wholeNumber(-32768, 32767),
   maxAttempts: wholeNumber(1, 32767),
   jobKey: text(512),
@@ -105,23 +108,30 @@ const SPECIFICATION = {
   flags: arrayOf(text(1024), "strings (1 to 1024 characters, without NUL)"),
 } satisfies Record<string, Rule>;
 
+/** Graphile Worker's options of a job, and those that only this package has. */
+export type GivenSpecification = TaskSpec & { wait?: Duration; expiresAt?: Date; expiresAfter?: Duration };
+
 /**
  * The options that a job is added with, without those that Graphile Worker reads as "not given": undefined, null, and an
  * empty name.
  *
  * @throws {ArgumentError} if an option is unknown, or Graphile Worker would refuse a value
  */
-export function readSpecification(spec: object): TaskSpec & { wait?: Duration } {
+export function readSpecification(spec: object): GivenSpecification {
   checkOptions("a job", spec, Object.keys(SPECIFICATION));
   const given = Object.entries(spec).filter(
     ([key, value]) => value != null && (value !== "" || (key !== "queueName" && key !== "jobKey")),
   );
   for (const [key, value] of given)
     check(`a job: ${key}`, value, SPECIFICATION[key as keyof typeof SPECIFICATION]);
-  const read: TaskSpec & { wait?: Duration } = Object.fromEntries(given);
+  const read: GivenSpecification = Object.fromEntries(given);
   if (read.runAt && read.wait)
     throw new ArgumentError(
       `a job: runAt and wait both say when it is due, leave one out; got wait ${show(read.wait)}`,
+    );
+  if (read.expiresAt && read.expiresAfter)
+    throw new ArgumentError(
+      `a job: expiresAt and expiresAfter both say when it expires, leave one out; got expiresAfter ${show(read.expiresAfter)}`,
     );
   return read;
 }

@@ -234,6 +234,17 @@ export interface PolicyOptions<Id, S, C> {
    */
   whenBusy?: "wait" | "skip" | undefined;
   /**
+   * For work that is worthless later: a job that is not admitted in this time is dropped, counted, and emitted as
+   * `dispatchPolicy:expire`. It is never admitted later. Longer than 0.
+   *
+   * The time counts from when the job is due, and at least from when it is added. It bounds the wait for the first start. A
+   * job that has started once does not expire: its retries go on. A job's own `expiresAt` or `expiresAfter` takes
+   * precedence.
+   * @default none: jobs do not expire
+   * @example expiresAfter: "15 minutes"
+   */
+  expiresAfter?: Duration | undefined;
+  /**
    * Records how many jobs come to each partition, second by second, for so long. Then `diff` can replay that time under
    * other limits: what would have happened. `keep` is a minute to a day.
    *

@@ -27,7 +27,7 @@ export async function catchUnadmitted(
   const bypasses = job.attempts > 1 && retries === "bypass";
   const spec = { ...specOf(job), queueName: await queueNameOf(job, helpers) };
   const [batch] = batchesOf(
-    [{ policy, task: job.task_identifier, payload: job.payload, spec }],
+    [{ policy, task: job.task_identifier, payload: job.payload, spec, hasStarted: job.attempts > 1 }],
     traceOf(job)?.traceparent,
   );
   const ask = () =>

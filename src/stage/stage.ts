@@ -29,7 +29,7 @@ import { type AddedJob, type StagedJob, toJob } from "./staged-job.ts";
 
 export type { Queryable } from "../db/engine.ts";
 
-/** Graphile Worker's TaskSpec, in which undefined is allowed (`{ runAt: maybeDate }` compiles), and `wait`. */
+/** Graphile Worker's TaskSpec, in which undefined is allowed (`{ runAt: maybeDate }` compiles), `wait` and the expiry. */
 export interface JobSpec {
   /**
    * Jobs of one queue run one after the other, even if their policies differ. At most 128 characters.
@@ -47,6 +47,19 @@ export interface JobSpec {
    * @default none
    */
   wait?: Duration | undefined;
+  /**
+   * When the job expires. If it is not admitted by then, it is dropped, counted, and emitted as `dispatchPolicy:expire`. It
+   * is never admitted later. A job that has started once does not expire: its retries go on. Only for jobs of a policy. Not
+   * with `expiresAfter`.
+   * @default the policy's `expiresAfter`, else never
+   */
+  expiresAt?: Date | undefined;
+  /**
+   * The same as a time such as `"15 minutes"`, longer than 0. It counts from when the job is due, and at least from the
+   * beginning of the transaction, by the database's clock. Not with `expiresAt`.
+   * @default the policy's `expiresAfter`, else never
+   */
+  expiresAfter?: Duration | undefined;
   /**
    * Jobs with a lower number run first. A whole number, −32768 to 32767.
    * @default the policy's `job.priority`, else 0
@@ -108,6 +121,8 @@ export interface JobToAdd {
   readonly task: string;
   readonly payload: unknown;
   readonly spec: JobSpec;
+  /** Whether it has started before. If so, the policy's `expiresAfter` does not count. */
+  readonly hasStarted?: boolean;
 }
 
 /**
@@ -233,7 +248,7 @@ export function batchesOf(jobs: readonly JobToAdd[], traceparent?: string): Stag
     }
     addToBatch(batch, job, n, traceparent);
   });
-  return [...batches.values()].map(({ places: _p, defaults: _d, ...batch }) => batch);
+  return [...batches.values()].map(({ places: _p, defaults: _d, expiresAfter: _e, ...batch }) => batch);
 }
 
 /** A batch that is being filled, with the place of each partition and the defaults of the policy's jobs. */
@@ -242,10 +257,13 @@ interface OpenBatch extends StageBatch {
   readonly jobs: StageJob[];
   readonly places: Map<string, number>;
   readonly defaults: object;
+  /** The policy's, in seconds. */
+  readonly expiresAfter: number | null;
 }
 
 function openBatch(policy: AnyPolicy | undefined): OpenBatch {
-  const { version, job } = policy ? policyDefinition(policy) : { version: 0, job: {} };
+  const none = { version: 0, job: {}, expiresAfterSeconds: null };
+  const { version, job, expiresAfterSeconds } = policy ? policyDefinition(policy) : none;
   return {
     policy: policy?.identifier ?? null,
     version,
@@ -253,17 +271,21 @@ function openBatch(policy: AnyPolicy | undefined): OpenBatch {
     jobs: [],
     places: new Map(),
     defaults: job,
+    expiresAfter: expiresAfterSeconds,
   };
 }
 
 function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: string | undefined): void {
   const { policy, task, payload } = job;
   checkPayload(policy, task, payload);
-  const { wait, ...given } = readSpecification(job.spec);
-  const spec: TaskSpec = { ...batch.defaults, ...given };
+  const { wait, expiresAfter, ...given } = readSpecification(job.spec);
+  const spec: TaskSpec & { expiresAt?: Date } = { ...batch.defaults, ...given };
   const { jobKeyMode: _, ...stored } = spec;
   const staged: StageJob = { ...stored, n, task, payload: payload ?? {} };
   if (wait !== undefined) staged.wait = durationSeconds(wait);
+  if (expiresAfter !== undefined) staged.expiresAfter = durationSeconds(expiresAfter);
+  else if (batch.expiresAfter !== null && spec.expiresAt === undefined && !job.hasStarted)
+    staged.expiresAfter = batch.expiresAfter;
   if (policy) {
     const resolved = resolveJob(policy, payload, { ...spec, task });
     let place = batch.places.get(resolved.partition);

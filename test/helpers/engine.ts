@@ -121,6 +121,7 @@ export interface StageOptions {
   readonly queueName?: string;
   readonly flags?: readonly string[];
   readonly runAt?: Date;
+  readonly expiresAt?: Date;
   readonly priority?: number;
   readonly cost?: number;
   readonly weight?: number;
@@ -231,6 +232,7 @@ export class Engine {
       flags,
       task = this.policy,
       runAt,
+      expiresAt,
       priority,
       cost,
       weight = 1,
@@ -247,7 +249,7 @@ export class Engine {
         return { key, shard: of, context, weight, limits: limitsOf(gates, key) };
       }),
       jobs: partitions.map((key, n) => {
-        return { n, task, p: place.get(key), jobKey, queueName, flags, runAt, priority, cost };
+        return { n, task, p: place.get(key), jobKey, queueName, flags, runAt, expiresAt, priority, cost };
       }),
     };
   }

@@ -39,6 +39,8 @@ export type Step =
       readonly group: number;
       /** What their context has from now on; undefined: nothing. */
       readonly plan?: Plan;
+      /** Milliseconds from when it is due to when it expires; undefined: never. */
+      readonly lastsMs?: number;
     }
   | { readonly do: "tick" | "settle" | "look again" }
   | { readonly do: "wait"; readonly ms: number }
@@ -312,7 +314,13 @@ const planned: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
+const expiring: fc.Arbitrary<Step> = fc
+  .tuple(add, fc.constantFrom(1, 500, 3000, 60_000))
+  .map(([one, lastsMs]): Step => ({ ...one, lastsMs }) as Step);
+
 export interface CaseOptions {
+  /** Some jobs expire. */
+  readonly expiring?: boolean;
   /** Throttles have calendar windows. */
   readonly calendar?: boolean;
   /** Partitions have a context that changes, and some limits go by it. */
@@ -352,6 +360,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
   const beside = [
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
+    ...(options.expiring ? [expiring, expiring] : []),
     ...(options.byContext ? [planned, planned, planned, planned] : []),
   ];
   const any =
@@ -383,10 +392,11 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
   switch (step.do) {
     case "add": {
       const due = step.delayMs === null ? "" : `, due in ${step.delayMs} ms`;
+      const lasts = step.lastsMs === undefined ? "" : `, expiring ${step.lastsMs} ms later`;
       const definition = step.definition === 0 ? "" : ", with the later numbers";
       const group = step.group === 0 ? "" : ", in the other groups";
       const plan = step.plan === undefined ? "" : `, on plan ${step.plan}`;
-      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${definition}${group}${plan}`;
+      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${lasts}${definition}${group}${plan}`;
     }
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;

@@ -116,6 +116,16 @@ test.serial("so it does where the calendar gives back what was spent", async (t)
   t.false(outcome.failed, inFull(outcome));
 });
 
+test.serial("so it does where jobs expire", async (t) => {
+  t.timeout(TIMEOUT);
+  const outcome = await check(
+    await target(t),
+    { expiring: true, forced: true },
+    { numRuns: Math.ceil(CASES * 0.4), ...again() },
+  );
+  t.false(outcome.failed, inFull(outcome));
+});
+
 for (const name of Object.keys(MUTANTS) as MutantName[]) {
   test.serial(`the model check finds: ${name}`, async (t) => {
     t.timeout(TIMEOUT);

@@ -10,6 +10,8 @@ export interface Job {
   readonly cost: number;
   /** Its time has come, and a pass saw it. A clock that goes back does not take it away again. */
   due: boolean;
+  /** From then on it is never admitted. */
+  readonly expiresAt?: number;
 }
 
 /** What an added job says of its partition. */
@@ -359,6 +361,13 @@ export class Model {
   promote(keys: readonly string[], now: number): void {
     for (const job of this.staged.values())
       if (keys.includes(job.partition) && job.runAt <= now) job.due = true;
+  }
+
+  /** What has expired by now leaves these partitions, due or not. */
+  expire(keys: readonly string[], now: number): void {
+    for (const job of this.staged.values())
+      if (keys.includes(job.partition) && job.expiresAt !== undefined && job.expiresAt <= now)
+        this.staged.delete(job.id);
   }
 
   /**

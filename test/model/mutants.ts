@@ -251,6 +251,15 @@ export const MUTANTS = {
     calendar: true,
     shows: /tokens: the engine says|tokens taken|jobs admitted/,
   },
+  "a job expires a second late": {
+    shownBy: 70,
+    of: "_expire",
+    from: /s\.expires_at <= p_now/g,
+    to: "s.expires_at <= p_now - interval '1 second'",
+    expiring: true,
+    shows:
+      /jobs staged: the engine says|jobs admitted|the first jobs of|wait although they could go|still moves after/,
+  },
   "who waits for a limiter is never woken": {
     shownBy: 51,
     of: "_wake",

@@ -183,16 +183,29 @@ class Run {
     definition,
     group,
     plan,
+    lastsMs,
   }: Step & {
     do: "add";
   }) {
     const gates = this.#case.gates.map((gate, index) => gateOf(gate, index, definition, group));
     const runAt = delayMs === null ? LONG_SINCE : this.#now + delayMs;
     const context = plan === undefined ? {} : { plan };
-    const options = { as: this.#client, gates, cost, priority, weight, context, runAt: new Date(runAt) };
+    const expiresAt = lastsMs === undefined ? undefined : Math.max(runAt, this.#now) + lastsMs;
+    const options = {
+      ...{ as: this.#client, gates, cost, priority, weight, context, runAt: new Date(runAt) },
+      ...(expiresAt !== undefined && { expiresAt: new Date(expiresAt) }),
+    };
     const ids = await this.engine.stage(partitions, options);
     const jobs = ids.map((id, index): Job => {
-      return { id, partition: partitions[index]!, priority, runAt, cost, due: delayMs === null };
+      return {
+        id,
+        partition: partitions[index]!,
+        priority,
+        runAt,
+        cost,
+        due: delayMs === null,
+        ...(expiresAt !== undefined && { expiresAt }),
+      };
     });
     this.#model.stage(jobs, { weight, gates, plan });
   }
@@ -251,6 +264,7 @@ class Run {
     const keys = this.#visitedSince(before);
     const left = new Set(this.#snapshot.staged);
     this.#model.promote(keys, this.#now);
+    this.#model.expire(keys, this.#now);
     const admitted = [...this.#model.staged.values()].filter(({ id }) => !left.has(id));
     atMost("jobs admitted past the gates", admitted.length, count);
     for (const key of new Set(admitted.map((job) => job.partition))) {
@@ -326,6 +340,7 @@ class Run {
       if (first.has(key) && !this.#model.waitsLong(key, this.#now))
         throw new Difference(`${key} goes before its turn, and has not waited for long`);
     this.#model.promote(keys, this.#now);
+    this.#model.expire(keys, this.#now);
     const admitted = [...this.#model.staged.values()].filter(({ id }) => !left.has(id));
     this.#checkLimits(keys, admitted);
     if (!this.#options.overlapping) {

@@ -53,6 +53,8 @@ const CHANGES: Record<string, object> = {
   "maxPending of the policy": { maxPending: { policy: 3 } },
   "maxPending: whenFull": { maxPending: { partition: 3, whenFull: "drop_newest" } },
   whenBusy: { gates: [concurrency({ max: 1 })], whenBusy: "skip" },
+  expiresAfter: { expiresAfter: "1 hour" },
+  "the time of expiresAfter": { expiresAfter: "2 hours" },
   load: { load: { keep: "1 hour" } },
   "the load's time": { load: { keep: "2 hours" } },
   breaker: { breaker: { failures: 3, within: "1 minute", cooldown: "10 seconds" } },

@@ -44,6 +44,7 @@ test("a policy with nothing but partitionBy", (t) => {
     slotTimeoutSeconds: null,
     maxPending: null,
     whenBusy: "wait",
+    expiresAfterSeconds: null,
     load: null,
     functions: {},
   });
@@ -68,6 +69,7 @@ test("every option finds its way into the definition", (t) => {
     slotTimeout: "90 seconds",
     maxPending: { partition: 1000, whenFull: "drop_oldest" },
     whenBusy: "skip",
+    expiresAfter: "15 minutes",
     load: { keep: "90 minutes" },
     version: 7,
     enabled: false,
@@ -117,6 +119,7 @@ test("every option finds its way into the definition", (t) => {
     slotTimeoutSeconds: 90,
     maxPending: { partition: 1000, policy: null, whenFull: "drop_oldest", strict: false },
     whenBusy: "skip",
+    expiresAfterSeconds: 900,
     load: { keepSeconds: 5400 },
     functions: {},
   });

@@ -10,12 +10,13 @@ import { silent } from "../helpers/silent.ts";
 
 const nothing: Admission = {
   ...{ claimed: 0, admitted: 0, denied: {}, set_aside: 0, next_eligible_at: null, next_in_ms: null },
-  ...{ saturated: null, to_route: false, to_key: false },
+  ...{ saturated: null, to_route: false, to_key: false, to_tell: false },
 };
 const request = { policy: "p", shard: null, now: null, bounded: true };
 
 function contextOf(steps: Partial<Record<"route" | "admit", () => Promise<unknown>>>): TickContext {
-  const engine = { route: async () => 0, admit: async () => nothing, ...steps };
+  const consumeDrops = async () => [{ partition: "a", reason: "expired", jobs: 2 }];
+  const engine = { route: async () => 0, admit: async () => nothing, consumeDrops, ...steps };
   return {
     withPgClient: ((callback: (client: object) => unknown) => callback({})) as WithPgClient,
     engine: engine as unknown as Engine,
@@ -56,6 +57,7 @@ for (const [what, answer, progress] of [
   ["admits", { claimed: 1, admitted: 1 }, true],
   ["sets a job aside", { claimed: 1, set_aside: 1 }, true],
   ["denies", { claimed: 1, denied: { throttle_empty: 1 } }, true],
+  ["drops what has expired", { claimed: 1, to_tell: true }, true],
 ] as const) {
   test(`a pass that ${what} has ${progress ? "" : "not "}got further`, async (t) => {
     const pass = await tickOnce(

@@ -4,7 +4,8 @@
 --
 --   p_traceparent   the trace context of the jobs; null: that of the setting dispatch_policy.traceparent, if it is set
 create or replace function :DISPATCH_POLICY_SCHEMA._add_governed(
-  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_traceparent text default null
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_traceparent text default null,
+  p_expires_at timestamptz[] default null
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -18,6 +19,9 @@ begin
     raise exception 'dispatch_policy: partition_keys has % entries, specs has %; expected one key (or null) per job',
       cardinality(p_partition_keys), cardinality(p_specs) using errcode = 'DPARG';
   end if;
+  if p_expires_at is not null then
+    perform :DISPATCH_POLICY_SCHEMA._check_expiry(p_specs, p_expires_at);
+  end if;
   perform :DISPATCH_POLICY_SCHEMA._check_key(k.key) from unnest(p_partition_keys) k (key);
   perform :DISPATCH_POLICY_SCHEMA._check_specs(p_specs);
   if exists (select from unnest(p_specs) s where s.flags is not null and exists (
@@ -26,8 +30,9 @@ begin
   end if;
   with spec as (
     -- unnested side by side, because an array subscript walks the array for each job
-    select s.* from rows from (unnest(p_specs), unnest(coalesce(p_partition_keys, '{}'))) with ordinality
-      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, partition_key, n)
+    select s.* from rows from (unnest(p_specs), unnest(coalesce(p_partition_keys, '{}')),
+        unnest(coalesce(p_expires_at, '{}'))) with ordinality
+      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, partition_key, expires_at, n)
   ),
   placed as (
     select s.*, p.name as policy, p.definition,
@@ -47,7 +52,8 @@ begin
       'priority', coalesce(p.priority, (p.definition #>> '{job,priority}')::int),
       'flags', coalesce(to_json(p.flags), (p.definition #> '{job,flags}')::json),
       'cost', case when p.resolves then p.definition -> 'cost' end, 'key', p.partition_key,
-      'traceparent', v_traceparent,
+      'traceparent', v_traceparent, 'expiresAt', p.expires_at,
+      'expiresAfter', case when p.expires_at is null then p.definition -> 'expiresAfterSeconds' end,
       'p', case when p.policy is null then p.n when p.resolves and p.key is not null
         then dense_rank() over (partition by p.policy, p.resolves and p.key is not null order by p.key) - 1 end) as job
     from placed p

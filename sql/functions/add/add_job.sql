@@ -4,11 +4,13 @@
 -- `partition_key` names the partition. Without it, this function works the key out if the policy's partitionBy is a path.
 -- Any other key is worked out by the next tick of a process that has the policy.
 --
+-- A job that is not admitted until `expires_at` is dropped. Without it, the policy's `expiresAfter` counts.
+--
 --   select dispatch_policy.add_job('fetch_endpoint', '{"endpointId": "ep1"}');
 create or replace function :DISPATCH_POLICY_SCHEMA.add_job(
   identifier text, payload json default null, queue_name text default null, run_at timestamptz default null,
   max_attempts int default null, job_key text default null, priority int default null, flags text[] default null,
-  job_key_mode text default 'replace', partition_key text default null
+  job_key_mode text default 'replace', partition_key text default null, expires_at timestamptz default null
 ) returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -17,7 +19,8 @@ begin
   select a.* into v_added from :DISPATCH_POLICY_SCHEMA._add_jobs(
     array[row(
       identifier, payload, queue_name, run_at, max_attempts::smallint, job_key, priority::smallint, flags
-    ):::GRAPHILE_WORKER_SCHEMA.job_spec], coalesce(job_key_mode, 'replace'), array[partition_key]) a;
+    ):::GRAPHILE_WORKER_SCHEMA.job_spec], coalesce(job_key_mode, 'replace'), array[partition_key],
+    array[expires_at]) a;
   return v_added;
 end
 $$;

@@ -25,8 +25,8 @@ begin
     where q.id = n.partition_id
   ),
   appended as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, dropped)
-    select p.id, clock_timestamp(), sum(c.jobs)
+    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, dropped, expired)
+    select p.id, clock_timestamp(), sum(c.jobs), sum(case c.reason when 'expired' then c.jobs else 0 end)
     from consumed c join :DISPATCH_POLICY_SCHEMA._private_policies p on p.name = c.policy group by p.id
   )
   select coalesce(q.key, c.key), c.reason, sum(c.jobs)::int

@@ -41,6 +41,7 @@ begin
       select x.ctid from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x
       where x.ctid = any(array(select c.ct from unnest(p_candidates) c where c.chosen))
         and (x.id in (select c.staged_id from unnest(p_candidates) c where c.chosen)) is true
+        and (x.expires_at <= p_now) is not true   -- it was locked when _expire looked
       for update skip locked
     ))
     returning s.*

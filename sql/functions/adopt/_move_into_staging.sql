@@ -27,6 +27,7 @@ declare
   v_limits jsonb := :DISPATCH_POLICY_SCHEMA._constant_limits((p_policy).definition);
   v_droppable boolean := coalesce(
     :DISPATCH_POLICY_SCHEMA._is_droppable((p_policy).when_full, (p_policy).max_pending_in_all), false);
+  v_expires_after interval := make_interval(secs => ((p_policy).definition ->> 'expiresAfterSeconds')::float8);
   v_changed boolean;
   v_staged int;
   v_kept_keys text[];   -- of the staged jobs that stay, and the times of those that leave
@@ -60,10 +61,11 @@ begin
   staged as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, priority,
-      flags, cost, due, created_at, droppable, traceparent)
+      flags, cost, due, created_at, droppable, traceparent, expires_at)
     overriding system value
     select p.id, p.partition_id, p_task, p.payload, p.queue_name, p.run_at, p.run_at_given, p.max_attempts, p.job_key,
-      p.priority, p.flags, v_cost, p.due, p.created_at, v_droppable, p.traceparent
+      p.priority, p.flags, v_cost, p.due, p.created_at, v_droppable, p.traceparent,
+      greatest(p.run_at, v_now) + v_expires_after
     from put p order by p.job_key
     on conflict (job_key) where job_key is not null do nothing
     returning id, partition_id, priority, run_at, due

@@ -74,6 +74,7 @@ begin
   if admit.now is null then
     v_now := clock_timestamp();
   end if;
+  v_partition_ids := :DISPATCH_POLICY_SCHEMA._expire(admit.policy, v_partition_ids, v_now);
   v_limiters := array(
     select l from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, v_limiter_ids, v_now, false) l);
   v_candidates := array(select c from :DISPATCH_POLICY_SCHEMA._first_due(

@@ -23,6 +23,7 @@ begin
       ('admitted_total', '{}', coalesce(t.admitted, 0)),
       ('set_aside_total', '{}', coalesce(t.set_aside, 0)),
       ('dropped_total', '{}', coalesce(t.dropped, 0)),
+      ('expired_total', '{}', coalesce(t.expired, 0)),
       ('finished_total', '{"outcome": "succeeded"}', coalesce(t.succeeded, 0)),
       ('finished_total', '{"outcome": "failed"}', coalesce(t.failed, 0)),
       ('ended_elsewhere_total', '{}', coalesce((

@@ -1,12 +1,16 @@
--- The jobs of a staging call, typed. A job says when it is due, or how many seconds from now.
+-- The jobs of a staging call, typed. A job says when it is due, or how many seconds from now. It says when it expires, or
+-- how many seconds after it is due.
 create or replace function :DISPATCH_POLICY_SCHEMA._job_records(p_jobs json)
 returns table (
   n int, task text, p int, payload json, "queueName" text, "runAt" timestamptz, "maxAttempts" int, "jobKey" text,
-  priority int, flags text[], cost float8, key text, traceparent text
+  priority int, flags text[], cost float8, key text, traceparent text, expires_at timestamptz
 ) language sql stable as $$
   select j.n, j.task, j.p, j.payload, j."queueName", coalesce(j."runAt", now() + make_interval(secs => j.wait)), j."maxAttempts",
-    j."jobKey", j.priority, j.flags, j.cost, j.key, j.traceparent
+    j."jobKey", j.priority, j.flags, j.cost, j.key, j.traceparent,
+    coalesce(j."expiresAt", greatest(j."runAt", now() + make_interval(secs => coalesce(j.wait, 0)))
+      + make_interval(secs => j."expiresAfter"))
   from json_to_recordset(p_jobs) j (
     n int, task text, p int, payload json, "queueName" text, "runAt" timestamptz, "maxAttempts" int, "jobKey" text,
-    priority int, flags text[], cost float8, key text, traceparent text, wait float8);
+    priority int, flags text[], cost float8, key text, traceparent text, wait float8,
+    "expiresAt" timestamptz, "expiresAfter" float8);
 $$;

@@ -20,6 +20,13 @@ begin
     return query select s.* from :DISPATCH_POLICY_SCHEMA._pass_on(p_policy, p_version, p_partitions, p_jobs, v_mode) s;
     return;
   end if;
+  if v_mode = 'unsafe_dedupe' then   -- an expired job keeps none out
+    perform :DISPATCH_POLICY_SCHEMA._drop_expired(array(
+      select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.job_key in (select j.value ->> 'jobKey' from json_array_elements(p_jobs) j)
+        and s.expires_at <= clock_timestamp()
+      for update skip locked));
+  end if;
   if v_policy.max_pending is not null or v_policy.max_pending_in_all is not null then
     v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs, v_mode);
     return query

@@ -5,13 +5,21 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_unknown(p_jobs json, p_mode text, p_payloads text[])
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql as $$
 declare
+  v_is_known boolean;
+  v_task text;
+  v_expires_at timestamptz;
   v_places int[];   -- of the jobs in the caller's input
   v_specs :GRAPHILE_WORKER_SCHEMA.job_spec[];
 begin
-  if not exists (
-    select from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
-    join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = j.task
-  ) then
+  select coalesce(bool_or(t.policy_id is not null), false), min(j.task) filter (where j.expires_at is not null),
+    min(j.expires_at)
+  into v_is_known, v_task, v_expires_at
+  from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
+  left join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = j.task;
+  if not v_is_known then
+    if v_expires_at is not null then
+      perform :DISPATCH_POLICY_SCHEMA._refuse_expiry(v_task, v_expires_at);
+    end if;
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_plain(p_jobs, p_mode, p_payloads) s;
     return;
   end if;
@@ -26,6 +34,7 @@ begin
   select v_places[s.n], s.staged, s.id, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority,
     s.flags, s.created_at, s.policy, s.partition, s.shard, s.job
   from :DISPATCH_POLICY_SCHEMA._stage_specs(v_specs, p_mode, null, (
-    select max(j.traceparent) from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j)) s;   -- one call has one trace context
+    select max(j.traceparent) from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j),   -- one call has one trace context
+    array(select j.expires_at from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j)) s;
 end
 $$;

@@ -1,0 +1,49 @@
+-- Drops the jobs of claimed partitions that have expired, due or not, at most 1,000 of each partition. Returns the partitions
+-- that the pass goes on with. The caller has locked them.
+--
+-- A partition that may have more of them is left out. It stays eligible, and the next pass goes on with it. Otherwise a pass
+-- after an outage would delete a whole backlog in one transaction, or admit what is late.
+--
+-- It skips rows that another session has locked. Such a row may be free when the pass hands it over, so _hand_over looks at
+-- the time again.
+create or replace function :DISPATCH_POLICY_SCHEMA._expire(p_policy text, p_partition_ids uuid[], p_now timestamptz)
+returns uuid[] language plpgsql volatile as $$
+declare
+  v_expired int;
+  v_left_out uuid[];
+begin
+  -- usually there are none, and one look at the index shows that
+  if not exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.partition_id = any(p_partition_ids) and s.expires_at <= p_now) then
+    return p_partition_ids;
+  end if;
+  with expired as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.ctid = any(array(
+      select x.ctid from unnest(p_partition_ids) u (id)
+      cross join lateral (
+        select s.ctid from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        where s.partition_id = u.id and s.expires_at <= p_now
+        order by s.expires_at limit 1000
+        for update skip locked
+      ) x
+    ))
+    returning s.partition_id
+  ),
+  tally as materialized (
+    select e.partition_id as id, count(*)::int as jobs from expired e group by e.partition_id
+  ),
+  recorded as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, reason, jobs)
+    select p_policy, t.id, 'expired', t.jobs from tally t
+  ),
+  counted as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set staged = q.staged - t.jobs from tally t where q.id = t.id
+  )
+  select coalesce(sum(t.jobs), 0), coalesce(array_agg(t.id) filter (where t.jobs >= 1000), '{}') into v_expired, v_left_out
+  from tally t;
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -v_expired);
+  return array(select u.id from unnest(p_partition_ids) u (id) where u.id <> all (v_left_out));
+end
+$$;
