@@ -1,5 +1,6 @@
 import { isInnerList, parseDictionary, parseList, Token } from "structured-headers";
 import type { Duration } from "../duration.ts";
+import { hubspot, openai, plainNumber, type Quota, type Read } from "./vendor-quotas.ts";
 
 /** A server's answer about its limit. What it does not say is null. */
 export interface RateLimit {
@@ -22,16 +23,6 @@ export type ResponseHeaders =
   | { get(name: string): string | null }
   | Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** One limit of a server that may have several. Times are milliseconds from now. */
-interface Quota {
-  limit: number | null;
-  remaining: number | null;
-  resetMs: number | null;
-  perSeconds: number | null;
-}
-
-type Read = (name: string) => string | null;
-
 /** A number of seconds from here on is a date: 2001 if it is one in seconds. */
 const EPOCH_SECONDS = 1e9;
 const EPOCH_MS = 1e12;
@@ -47,6 +38,8 @@ const MOST_MS = 366 * 86_400_000;
  * | `RateLimit`, `RateLimit-Policy` | `"day";r=0;t=30` and `"day";q=100;w=86400` (draft-ietf-httpapi-ratelimit-headers, from 08), `limit=100, remaining=0, reset=30` (07) |
  * | `RateLimit-Limit`, `-Remaining`, `-Reset` | numbers, the reset in seconds from now (the same draft, to 06) |
  * | `X-RateLimit-…`, `X-Rate-Limit-…` | the same numbers. The reset may be seconds from now, a Unix time in seconds or milliseconds, or a date; or `-Reset-After` in seconds |
+ * | `x-ratelimit-…-requests`, `-tokens`, `-project-tokens` | OpenAI's. The reset is a duration such as `6m0s`, `1s` or `20ms`, or seconds |
+ * | `X-HubSpot-RateLimit-…` | HubSpot's window, and its day. A window that is used up is back after `-Interval-Milliseconds` |
  *
  * `Retry-After` decides how long to stay away. Without it, it is the time until the reset, if nothing remains. Of several
  * limits the one counts whose rest is the smallest; of equals the one that resets last. A date is compared with the
@@ -62,7 +55,12 @@ const MOST_MS = 366 * 86_400_000;
 export function rateLimitFromHeaders(headers: ResponseHeaders, now: number = Date.now()): RateLimit {
   const read = reader(headers);
   const theirNow = dateMs(read("date")) ?? now;
-  const quota = tightest([...structured(read), ...numbered(read, theirNow)]);
+  const quota = tightest([
+    ...structured(read),
+    ...numbered(read, theirNow),
+    ...openai(read),
+    ...hubspot(read),
+  ]);
   const forMs =
     waitMs(read("retry-after"), theirNow) ?? (quota?.remaining === 0 ? sensible(quota.resetMs) : null);
   const resetMs = sensible(quota?.resetMs ?? null);
@@ -156,10 +154,6 @@ function sensible(ms: number | null): number | null {
 
 function inMs(seconds: number | null): number | null {
   return seconds === null ? null : seconds * 1000;
-}
-
-function plainNumber(text: string | null): number | null {
-  return text !== null && /^\s*\d+(\.\d+)?\s*$/.test(text) ? Number(text) : null;
 }
 
 /** An HTTP date, or one of ISO 8601. `Date.parse` alone reads "30" and "in 5 seconds" as dates. */

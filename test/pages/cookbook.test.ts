@@ -156,6 +156,17 @@ test("a refusal holds for as long as the API asks", async (t) => {
     ["shopify.ts", "checkShopify", [{}], null],
     ["hubspot.ts", "checkHubspot", [answer(429), { policyName: "TEN_SECONDLY_ROLLING" }], 10_000],
     ["hubspot.ts", "checkHubspot", [answer(429), { policyName: "DAILY_LIMIT" }], 3_600_000],
+    [
+      ...(["hubspot.ts", "checkHubspot"] as const),
+      [
+        answer(429, {
+          "x-hubspot-ratelimit-remaining": "0",
+          "x-hubspot-ratelimit-interval-milliseconds": "11000",
+        }),
+        { policyName: "TEN_SECONDLY_ROLLING" },
+      ],
+      11_000,
+    ],
     ["github.ts", "checkGithub", [answer(403, { "retry-after": "30" }), ""], 30_000],
     ["github.ts", "checkGithub", [answer(403), "You have exceeded a secondary rate limit"], 60_000],
     ["github.ts", "checkGithub", [answer(403), "Resource not accessible by integration"], null],

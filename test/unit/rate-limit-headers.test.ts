@@ -77,6 +77,73 @@ const HEADERS: Readonly<Record<string, [Record<string, string | string[]>, Parti
     { "retry-after": "5", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "17" },
     { ...wait(5000), ...reset(17), remaining: 0 },
   ],
+  "OpenAI's limits, of which the tokens are used up": [
+    {
+      ...{ "x-ratelimit-limit-requests": "60", "x-ratelimit-limit-tokens": "150000" },
+      ...{ "x-ratelimit-remaining-requests": "59", "x-ratelimit-remaining-tokens": "0" },
+      ...{ "x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "6m0s" },
+    },
+    { ...wait(360_000), ...reset(360), limit: 150_000, remaining: 0 },
+  ],
+  "OpenAI's limits, of which both are used up": [
+    {
+      ...{ "x-ratelimit-remaining-requests": "0", "x-ratelimit-remaining-tokens": "0" },
+      ...{ "x-ratelimit-reset-requests": "1h2m3.5s", "x-ratelimit-reset-tokens": "20ms" },
+    },
+    { ...wait(3_723_500), ...reset(3723.5), remaining: 0 },
+  ],
+  "OpenAI's limits, of which none is used up": [
+    { "x-ratelimit-remaining-requests": "2", "x-ratelimit-reset-requests": "20ms" },
+    { ...reset(0.02), remaining: 2 },
+  ],
+  "OpenAI's limit of a project": [
+    {
+      "x-ratelimit-remaining-tokens": "5",
+      "x-ratelimit-remaining-project-tokens": "0",
+      "x-ratelimit-reset-project-tokens": "3s",
+    },
+    { ...wait(3000), ...reset(3), remaining: 0 },
+  ],
+  "Azure's seconds": [
+    { "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "30" },
+    { ...wait(30_000), ...reset(30), remaining: 0 },
+  ],
+  "Azure's numbers that say nothing": [
+    {
+      "x-ratelimit-limit-tokens": "-1",
+      "x-ratelimit-remaining-tokens": "-1",
+      "x-ratelimit-reset-tokens": "0",
+    },
+    {},
+  ],
+  "a duration that is none": [
+    { "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6 m" },
+    { remaining: 0 },
+  ],
+  "HubSpot's window": [
+    {
+      ...{ "x-hubspot-ratelimit-max": "190", "x-hubspot-ratelimit-remaining": "0" },
+      ...{ "x-hubspot-ratelimit-interval-milliseconds": "10000" },
+      ...{ "x-hubspot-ratelimit-daily": "500000", "x-hubspot-ratelimit-daily-remaining": "1234" },
+      ...{ "x-hubspot-ratelimit-secondly": "19", "x-hubspot-ratelimit-secondly-remaining": "0" },
+    },
+    { ...wait(10_000), ...reset(10), limit: 190, remaining: 0, perSeconds: 10 },
+  ],
+  "HubSpot's window that is not used up": [
+    {
+      ...{ "x-hubspot-ratelimit-max": "190", "x-hubspot-ratelimit-remaining": "180" },
+      ...{ "x-hubspot-ratelimit-interval-milliseconds": "10000" },
+    },
+    { ...reset(10), limit: 190, remaining: 180, perSeconds: 10 },
+  ],
+  "HubSpot's day, which ends nobody knows when": [
+    {
+      ...{ "x-hubspot-ratelimit-max": "190", "x-hubspot-ratelimit-remaining": "0" },
+      ...{ "x-hubspot-ratelimit-interval-milliseconds": "10000" },
+      ...{ "x-hubspot-ratelimit-daily": "500000", "x-hubspot-ratelimit-daily-remaining": "0" },
+    },
+    { limit: 500_000, remaining: 0, perSeconds: 86_400 },
+  ],
   "malformed fields": [
     { ratelimit: "(((", "ratelimit-policy": '"', "x-ratelimit-remaining": "none", "x-ratelimit-reset": "?" },
     {},
