@@ -68,6 +68,7 @@ export type {
 export type { TickOptions } from "./operate/tick.ts";
 export type { Uninstalled, UninstallOptions } from "./operate/uninstall.ts";
 export { exponential, fixed, list } from "./policy/backoff.ts";
+export { hashKey } from "./policy/hash-key.ts";
 export {
   type AnyPolicy,
   type Backoff,

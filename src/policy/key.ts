@@ -60,7 +60,7 @@ function valueAt(payload: unknown, path: readonly string[]): unknown {
 }
 
 /** A number as PostgreSQL's jsonb writes it: never with an exponent. JavaScript writes 1e-7 and 1e+21. */
-function numberText(value: number): string {
+export function numberText(value: number): string {
   const plain = String(value);
   const [, sign, whole, fraction = "", power] = /^(-?)(\d)(?:\.(\d+))?e([+-]\d+)$/.exec(plain) ?? [];
   if (whole === undefined) return plain;

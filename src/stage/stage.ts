@@ -1,5 +1,6 @@
 import type { AddJobsJobSpec, TaskSpec } from "graphile-worker";
 import { check, checkOptions, type Rule } from "../checks/options.ts";
+import { flawOfPayload } from "../checks/payload-flaw.ts";
 import {
   type Engine,
   type JobKeyMode,
@@ -24,7 +25,6 @@ import {
 } from "../policy/policy.ts";
 import { schemaOf } from "../settings.ts";
 import { currentTraceparent } from "../traces.ts";
-import { flawOfPayload } from "./payload-flaw.ts";
 import { type AddedJob, type StagedJob, toJob } from "./staged-job.ts";
 
 export type { Queryable } from "../db/engine.ts";

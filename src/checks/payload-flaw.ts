@@ -10,11 +10,11 @@ const LONGEST_PATH = 100;
  *
  * Other values are stored as JSON stores them, as by Graphile Worker: a Date as a text, NaN as null, a function not at all.
  */
-export function flawOfPayload(payload: unknown): string | undefined {
+export function flawOfPayload(payload: unknown, root = "payload"): string | undefined {
   const flaw = isSuspect(payload) ? flawOf(payload, []) : undefined;
   if (flaw === undefined) return undefined;
   const path = flaw.steps.reverse().join("");
-  return `payload${path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH)}…` : path} ${flaw.what}`;
+  return `${root}${path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH)}…` : path} ${flaw.what}`;
 }
 
 interface Flaw {
