@@ -74,10 +74,15 @@ export type PolicyEventMap = {
   "dispatchPolicy:endedElsewhere": { policy: string; count: number };
   /** A sweep ended. Every count is zero in a healthy run. `failed` names the steps that failed. */
   "dispatchPolicy:sweep": { repaired: Record<string, number>; failed: readonly string[] };
-  /** A partition was held: by the verb, by a task's `helpers.dispatchPolicy.hold`, or by a `RetryAfter`. */
+  /** A partition was held: by the verb, by a task's `helpers.dispatchPolicy.hold`, or by a `RetryAfter`. Or a gate's key was. */
   "dispatchPolicy:hold": Act & {
     policy: string;
-    partition: string;
+    /** Null: a key of a gate was held. */
+    partition: string | null;
+    /** Null: a partition was held. */
+    gate: string | null;
+    /** Null: a partition was held, or a gate over the policy. */
+    key: string | null;
     /** When it ends, if the call gave a time. */
     until: Date | null;
     /** Its length in milliseconds, if the call gave that. */

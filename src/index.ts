@@ -57,6 +57,7 @@ export type { Repaired } from "./operate/sweep.ts";
 export type {
   Changed,
   ContextValues,
+  HoldTarget,
   LimiterTarget,
   LimitTarget,
   PartitionTarget,

@@ -437,6 +437,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.to_announce is
   'Limiters that were locked at that time. The router inserts their freed rows later.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.set_by is 'Who set it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.reason is 'Why they did.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.is_hold is
+  'Whether it is a hold of the key: a rate or max of 0, above the other limits of the key. These count again at its end.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_workers is
   'One row for each Graphile Worker pool with the preset: its worker slots and heartbeat. Read without a lock.';

@@ -382,6 +382,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_overrides (
   to_announce bigint[] not null default '{}',
   set_by text,
   reason text,
+  is_hold boolean not null default false,
   check (from_at < until_at),
   check (context is null or scope_key is null),
   check ((context is null) = (context_pair is null))

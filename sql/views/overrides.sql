@@ -8,7 +8,7 @@ select p.name as policy, o.gate, o.scope_key as key, o.set, nullif(o.from_at, '-
     else exists (
       select from :DISPATCH_POLICY_SCHEMA._private_limiters l
       where l.policy_id = o.policy_id and l.gate = o.gate and l.scope_key = o.scope_key) end as seen,
-  o.context as "where"
+  o.context as "where", o.is_hold as hold
 from :DISPATCH_POLICY_SCHEMA._private_overrides o
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = o.policy_id
 where o.until_at > statement_timestamp() and not o.taken_back;
@@ -26,3 +26,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.overrides.seen is
   'False: no job has had the key yet, or it is misspelt. The limit waits for the first. Null: it goes by context.';
 comment on column :DISPATCH_POLICY_SCHEMA.overrides."where" is
   'The values in the context of the partitions that it applies to; null: it does not go by context.';
+comment on column :DISPATCH_POLICY_SCHEMA.overrides.hold is
+  'Whether it is a hold of the key. At its end the other limits of the key count again.';

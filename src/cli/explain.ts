@@ -88,7 +88,7 @@ function linesOf({ gate, key, limit, free, lacks, nextAt, setBy, holders }: Expl
       ? `${limit.max === null ? "no bound" : `${free} of ${limit.max} slots free`}`
       : `${grouped(free ?? 0)} of ${grouped(limit.capacity)} tokens, ${grouped(limit.rate)} per ${perOf(limit)}`;
   const set = setBy
-    ? `; set ${reachOf(setBy)}by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}`
+    ? `; ${setBy.hold ? "held " : `set ${reachOf(setBy)}`}by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}`
     : "";
   const next = nextAt ? `; ${fromNow(nextAt)}` : "";
   return [

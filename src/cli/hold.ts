@@ -1,4 +1,5 @@
 import { hold } from "../operate/hold.ts";
+import type { HoldTarget } from "../operate/targets.ts";
 import type { Until } from "../policy/policy.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { named, POLICY, WHY, whyOf } from "./input/options.ts";
@@ -6,11 +7,13 @@ import { changing } from "./input/place.ts";
 import { answer, tell } from "./output/say.ts";
 import { atTime, inWords } from "./output/words.ts";
 
-/** Stops a partition for some time. */
+/** Stops a partition, or a key of a gate, for some time. */
 export const command = defineCommand({
   options: {
     ...POLICY,
-    partition: { kind: "text", required: true, meaning: "the key of the partition" },
+    partition: { kind: "text", meaning: "the key of the partition; or instead of it:", default: "none" },
+    gate: { kind: "text", meaning: "the name of a gate, of which a key is held", default: "none" },
+    key: { kind: "text", meaning: "the scope key, such as an account", default: "none" },
     for: {
       kind: "duration",
       meaning: 'for how long, such as "30 seconds"; or instead of it:',
@@ -19,18 +22,31 @@ export const command = defineCommand({
     until: { kind: "time", meaning: "when it ends", default: "none" },
     ...WHY,
   },
-  examples: [['--policy fetch_endpoint --partition ep1 --for "30 seconds" --reason 429', "half a minute"]],
-  about: "It ends by itself. Then one job goes first, and the others follow once one has succeeded.",
+  examples: [
+    ['--policy fetch_endpoint --partition ep1 --for "30 seconds" --reason 429', "half a minute"],
+    ['--policy fetch_endpoint --gate account --key acme --for "5 minutes"', "all partitions of acme"],
+  ],
+  about:
+    "It ends by itself. Behind the hold of a partition one job goes first, and the others follow once one has succeeded. " +
+    "The hold of a key is a limit of 0, which clear-limit ends.",
   async run(values) {
-    const { policy, partition, for: forMs, until } = values;
+    const { policy, partition, gate, key, for: forMs, until } = values;
+    if ((partition === undefined) === (gate === undefined))
+      throw new UsageError("give --partition KEY, or --gate NAME with --key KEY");
+    if (key !== undefined && gate === undefined) throw new UsageError("--key needs --gate NAME");
     if ((forMs === undefined) === (until === undefined))
       throw new UsageError("give --for DURATION or --until TIME");
     const end = { until, forMs } as Until;
+    const target = (gate === undefined ? { policy, partition } : { policy, gate, key }) as HoldTarget;
     const result = await changing(values, (context) =>
-      hold(context, { policy, partition, ...end, ...whyOf(values) }),
+      hold(context, { ...target, ...end, ...whyOf(values) }),
     );
+    const what =
+      gate === undefined
+        ? named({ policy, partition })
+        : `gate ${gate}${key === undefined ? "" : ` of ${key}`}`;
     const length = until ? `until ${atTime(until)}` : `for ${inWords(forMs ?? 0)}`;
-    const exit = answer(values, result, `Put ${named({ policy, partition })} on hold ${length}.`);
+    const exit = answer(values, result, `Put ${what} on hold ${length}.`);
     if (result.stored) tell("No job has had this key yet: the hold waits for the first.");
     return exit;
   },

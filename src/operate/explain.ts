@@ -59,6 +59,8 @@ export interface SetBy {
   key: string | null;
   /** The values in the context of the partitions that it applies to; null: it does not go by context. */
   where: ContextValues | null;
+  /** Whether it is a hold of the key (`hold` with `gate`). */
+  hold: boolean;
   since: Date;
   until: Date | null;
 }

@@ -95,6 +95,8 @@ export interface Override {
   by: string | null;
   /** Why they did. */
   reason: string | null;
+  /** Whether it is a hold of the key (`hold` with `gate`). At its end the other limits of the key count again. */
+  hold: boolean;
   /** False: no job has had the key yet, or it is misspelt. The limit waits for the first. Null: it goes by context. */
   seen: boolean | null;
 }

@@ -21,7 +21,16 @@ import type { RetryOptions } from "./retry.ts";
 import type { Status } from "./status.ts";
 import type { StopInForce } from "./stops.ts";
 import type { Repaired } from "./sweep.ts";
-import type { Changed, LimiterTarget, LimitTarget, PartitionTarget, Stored, Target, Why } from "./targets.ts";
+import type {
+  Changed,
+  HoldTarget,
+  LimiterTarget,
+  LimitTarget,
+  PartitionTarget,
+  Stored,
+  Target,
+  Why,
+} from "./targets.ts";
 import type { TickOptions } from "./tick.ts";
 import type { Uninstalled, UninstallOptions } from "./uninstall.ts";
 
@@ -80,17 +89,21 @@ export interface Operate {
 
   /**
    * Stops one partition for some time, say after a server answered 429. Unlike a pause it always ends by itself. Jobs in
-   * flight go on.
+   * flight go on. With `gate` and `key` it stops all partitions with this key of a gate, say those of an account.
    *
    * Give `until`, a Date, or `forMs`, milliseconds from now by the database's clock. Of two holds the one that ends later
    * counts. After its end one job goes first; the others follow once one has succeeded. {@link resume} ends it at once. For a
    * partition without jobs so far, `matched` is 0 and `stored` is true: the hold waits for its first job.
    *
+   * A hold of a key is a limit of 0 ({@link limits} shows it). At its end the limits count again that the key had before, and
+   * no job goes first. {@link setLimit} and {@link clearLimit} of the key end it at once.
+   *
    * @throws {ArgumentError} unless exactly one of `until` and `forMs` is given, or if `until` is past
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.hold({ policy: "fetch_endpoint", partition: "ep1", forMs: 30_000, reason: "429" });
+   * @example await utils.hold({ policy: "fetch_endpoint", gate: "account", key: "acme", forMs: 30_000, reason: "429" });
    */
-  hold(options: PartitionTarget & Until & Why): Promise<Stored>;
+  hold(options: HoldTarget & Until & Why): Promise<Stored>;
 
   /**
    * Admits due jobs past their gates, pauses and holds. It still charges the gates: tokens stop at 0, and more jobs than

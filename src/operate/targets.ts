@@ -35,6 +35,24 @@ export type PartitionTarget = {
   /** The partition's key, at most 1024 bytes. */
   partition: string;
 };
+/** What a hold stops: one partition, or all partitions with one key of a gate. */
+export type HoldTarget =
+  | (PartitionTarget & {
+      /** Not beside `partition`. */
+      gate?: undefined;
+      /** Only beside `gate`. */
+      key?: undefined;
+    })
+  | {
+      /** The policy's name. An unknown one is an {@link UnknownPolicyError}. */
+      policy: string;
+      /** The gate's name. An unknown one is an {@link ArgumentError}. */
+      gate: string;
+      /** The scope key, such as an account. Required, unless the gate counts over the policy. */
+      key?: string | undefined;
+      /** Not beside `gate`. */
+      partition?: undefined;
+    };
 /** For the audit. */
 export type Why = {
   /** Why it is done. */

@@ -23,12 +23,16 @@ export interface DispatchPolicyHelpers {
   /** The wait in Graphile Worker, in milliseconds, from admission (or `run_at`, if later) to the start. Null as above. */
   readonly lagMs: number | null;
   /**
-   * Stops the job's partition until a time, for example because a server answered 429. Jobs in flight go on.
+   * Stops the job's partition until a time, for example because a server answered 429. Jobs in flight go on. With `gate` it
+   * stops all partitions with one key of that gate, for example those of an account. Default key: the job's own scope.
    *
    * @throws {ArgumentError} unless either a time or a length is given, or if the time is past
    * @example await helpers.dispatchPolicy.hold({ forMs: 30_000, reason: "429" });
+   * @example await helpers.dispatchPolicy.hold({ gate: "account", forMs: 30_000, reason: "429" });
    */
-  hold(options: Until & { reason?: string | undefined }): Promise<void>;
+  hold(
+    options: Until & { reason?: string | undefined; gate?: string | undefined; key?: string | undefined },
+  ): Promise<void>;
   /**
    * Takes `cost` tokens (default 1) from one of the policy's throttles, for work beside the job itself. It waits for no
    * tokens: without enough it takes none, and `retryAt` says when to ask again. It answers the same if another transaction

@@ -309,8 +309,15 @@ function describe(
     admittedAt: admittedAtMs === null ? null : new Date(admittedAtMs),
     lagMs: admittedAtMs === null ? null : lagOf(job, admittedAtMs, observer),
     async hold(options) {
+      const { gate, key, ...how } = options;
+      const by = `job ${job.id}`;
+      if (gate !== undefined) {
+        const scope = key ?? ((await scopeOf(gate))?.scope_key || undefined);
+        await hold(context, { ...how, policy: policy.identifier, gate, key: scope, by });
+        return;
+      }
       const where = (await scopeOf(null))?.partition ?? own.partition;
-      await hold(context, { ...options, policy: policy.identifier, partition: where, by: `job ${job.id}` });
+      await hold(context, { ...how, policy: policy.identifier, partition: where, by });
     },
     async take(options) {
       const key = options.key ?? (await scopeOf(options.gate))?.scope_key ?? undefined;

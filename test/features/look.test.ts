@@ -152,6 +152,7 @@ test("what is looked at has the fields its type says, in camelCase", async (t) =
   const [limit] = await it.utils.limits();
   const fields = {
     seen: true,
+    hold: true,
     where: true,
     policy: true,
     gate: true,

@@ -13,7 +13,7 @@ const ok = { endpointId: "e", accountId: "a", ratePerMinute: 3 };
 const maybe: Date | undefined = Math.random() > 0.5 ? new Date() : undefined;
 
 // --- addPolicyJob
-const s = await addPolicyJob(client, fetchEndpoint, ok, { runAt: maybe, jobKeyMode: "preserve_run_at" });
+const s = await addPolicyJob(client, fetchEndpoint, ok, { runAt: maybe, expiresAt: maybe, expiresAfter: "15 minutes", jobKeyMode: "preserve_run_at" });
 await addPolicyJob(pool, sendEmail, { to: "x", meta: { tenant: "t", size: 1 } });
 await addPolicyJob(single, unknownTask, { whatever: true });
 // @ts-expect-error wrong type
@@ -67,7 +67,7 @@ await makeWorkerUtils({ preset });
 // --- tasks
 export const t1: Task<"fetch_endpoint"> = fetchEndpoint.task(async (payload, helpers) => {
   payload.endpointId.length; payload.at?.getTime();
-  await helpers.dispatchPolicy.hold({ forMs: 1000 });
+  await helpers.dispatchPolicy.hold({ forMs: 1000 }); await helpers.dispatchPolicy.hold({ gate: "account", key: maybe?.toISOString(), forMs: 1000 });
   const { taken } = await helpers.dispatchPolicy.take({ gate: "all" }); void taken;
   const j = await helpers.addJob("plain_task", { n: 2 }); j.id;
   // @ts-expect-error
@@ -136,6 +136,9 @@ await utils.pause({ reason: "oops" });
 await utils.pause({ policy: undefined });
 // @ts-expect-error hold needs an end
 await utils.hold({ policy: "x", partition: "y" });
+await utils.hold({ policy: "x", gate: "account", key: "acme", forMs: 1 }); await utils.hold({ policy: "x", gate: "all", until: new Date() });
+// @ts-expect-error a partition or a key, not both
+await utils.hold({ policy: "x", partition: "y", gate: "account", key: "acme", forMs: 1 });
 // @ts-expect-error hold needs a partition
 await utils.hold({ policy: "x", forMs: 1 });
 

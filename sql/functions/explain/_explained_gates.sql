@@ -2,7 +2,7 @@
 --
 --   lacks     whether it has no room
 --   next_at   when it has room, if it counts tokens and lacks them; null: that depends on other jobs
---   set_by    the override in force, with who set it and for what (`key`, or `where`, the context; neither: every key); null: the numbers are the policy's, or of the job's context (`source`)
+--   set_by    the override in force, with who set it and for what (`key`, or `where`, the context; neither: every key), and whether it is a `hold`; null: the numbers are the policy's, or of the job's context (`source`)
 --   kept_for  the partition for which a slot is reserved
 create or replace function :DISPATCH_POLICY_SCHEMA._explained_gates(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition :DISPATCH_POLICY_SCHEMA._private_partitions,
@@ -21,7 +21,7 @@ begin
       'source', case when o.id is not null then 'override' when n.kind = 'ahead' then 'workers'
         when jsonb_typeof(d.gate -> 'values') = 'null' then 'context' else 'policy' end,
       'set_by', case when o.id is not null then jsonb_build_object('by', o.set_by, 'reason', o.reason,
-        'key', o.scope_key, 'where', o.context, 'since', case when isfinite(o.from_at) then o.from_at else o.set_at end,
+        'key', o.scope_key, 'where', o.context, 'hold', o.is_hold, 'since', case when isfinite(o.from_at) then o.from_at else o.set_at end,
         'until', nullif(o.until_at, 'infinity')) end,
       'used', case when n.tokens is null then n.in_flight + n.ending else greatest(n.capacity - n.tokens, 0) end,
       'free', case when n.rate <= 0 then 0 when n.tokens is not null then greatest(n.tokens, 0) when n.cap is not null then n.slots end,

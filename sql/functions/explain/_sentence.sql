@@ -27,7 +27,10 @@ begin
       when 'running' then '. Its run was told to end.'
       when 'admitted' then '. The worker that fetches it ends it without running it.' end, '');
   end if;
-  v_why := case p_it ->> 'reason'
+  v_why := case when p_it ->> 'reason' in ('rate_zero', 'max_zero') and v_gate #>> '{set_by,hold}' = 'true'
+    then 'G' || substr(v_of, 2) || ' is on hold' || coalesce(' by ' || (v_gate #>> '{set_by,by}'), '')
+      || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '') || ' until ' || (v_gate #>> '{set_by,until}')
+    else case p_it ->> 'reason'
     when 'waiting_key' then 'A process that has the policy must work out its partition first'
     when 'set_aside' then 'It was refused, and is tried again at ' || coalesce(p_it ->> 'next_at', 'a later time') || ': '
       || coalesce(p_it ->> 'error', 'its row was locked')
@@ -54,8 +57,8 @@ begin
           || ' (job ' || (v_oldest ->> 'job_id') || ')', '')
       when (p_it #>> '{place,jobs_before}')::int > 0 then 'Its gates let the next job of its partition go'
       else 'Nothing holds it back: it goes with one of the next passes' end
-  end;
-  if v_gate ->> 'source' = 'override' then
+  end end;
+  if v_gate ->> 'source' = 'override' and v_gate #>> '{set_by,hold}' <> 'true' then
     v_more := '. ' || coalesce(v_gate #>> '{set_by,by}', 'Somebody') || ' set this limit'
       || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '')
       || case when v_gate #> '{set_by,where}' <> 'null' then ' for partitions with ' || (v_gate #>> '{set_by,where}')
