@@ -41,10 +41,12 @@ export type {
 } from "./operate/explain.ts";
 export type { ExportedJob, ExportOptions } from "./operate/export.ts";
 export type { HandBackOptions } from "./operate/hand-back.ts";
+export type { HistoryQuery, JobHistory } from "./operate/history.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
 export type { PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";
 export type { MoveOptions } from "./operate/move.ts";
 export type { Operate, RescheduleOptions } from "./operate/operate.ts";
+export type { Outcome } from "./operate/outcomes.ts";
 export type { PauseOptions } from "./operate/pause.ts";
 export type { RefreshContextOptions } from "./operate/refresh-context.ts";
 export type { ReleaseSlotsOptions } from "./operate/release-slots.ts";

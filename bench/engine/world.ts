@@ -49,6 +49,7 @@ export async function makeWorld({
   halfLife = 60 as number | null,
   task = "bench",
   shardOf = (_key: string): string => "default",
+  history = false,
 } = {}) {
   const database = await testDatabase();
   await stopAutovacuum(database.pool);
@@ -75,6 +76,7 @@ export async function makeWorld({
     resolvesInSql: true,
     job: {},
     retries: "restage",
+    history: history ? { keepSeconds: 86_400 } : null,
     functions: {},
   };
   await query("select * from dispatch_policy._declare_policy($1, 'bench', $2, now())", [

@@ -72,6 +72,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_busy is
   'wait: jobs that the gates deny stay. skip: they are dropped.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.load_kept_for is
   'For how many seconds its load is kept; null: it is not recorded.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.history_kept_for is
+  'For how many seconds the history of its jobs is kept; null: it has none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.declared_enabled is
   'Option enabled, of the policy and of the preset.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.operator_enabled is
@@ -660,6 +662,88 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_load.cost is 'Tokens that the
 comment on column :DISPATCH_POLICY_SCHEMA._private_load.admitted is 'Jobs that were admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_load.ended is 'Runs that ended and whose duration is known.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_load.run_seconds is 'How long these took together.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_history is
+  'What happened to a job, of policies with the option history. The row is written at its first admission, or when it leaves staging without one. Its end completes the row.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.staged_id is
+  'The id it had in staging; of a job that was added past its policy the id in its ticket, or Graphile Worker''s.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.policy_id is
+  'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.partition is
+  'Key of the partition; null: never worked out.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.task_identifier is
+  'Its task.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.job_key is
+  'Its job key.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.job_id is
+  'Graphile Worker''s id; null: it was never admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.added_at is
+  'When it was added; null: not known, because it came past its policy or before the option.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.due_at is
+  'From when it might go; null as added_at.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.admitted_at is
+  'When it was admitted first; null: never.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.last_admitted_at is
+  'When it was admitted last: after a failure it passes its gates again.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.started_at is
+  'When its last attempt started; null: not known.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.ended_at is
+  'When it ended for good; null: it has not.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.outcome is
+  'How it ended; null: it has not.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.attempts is
+  'How many times it was started.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.error is
+  'First line of its last error, if it failed for good.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.waited is
+  'Seconds that it waited before its admissions, by reason; in_line: nothing held its partition back.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_reasons is
+  'From when a partition waited for which reason, as passes decided, of policies with the option history. A row is written when the reason changes.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.partition_id is
+  'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.from_at is
+  'When a pass decided so.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.policy_id is
+  'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.reason is
+  'Why it kept due jobs; null: it kept none, or only for others.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.waited is
+  'Seconds by reason until then, since its first row, without stops. The difference of two moments is what lies between them.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_stop_times is
+  'When a policy or a partition was paused or on hold, of policies with the option history.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.policy_id is
+  'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.partition_id is
+  'The partition; the zero uuid: the whole policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.reason is
+  'paused, held or breaker_open.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.from_at is
+  'When it began.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.until_at is
+  'Its end, which may be ahead; infinity: until resume.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_past is
+  'A staged job that is about to leave staging, for its history.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.staged_id is
+  'Its id.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.policy_id is
+  'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.partition_id is
+  'Its partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.partition is
+  'Key of the partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.task_identifier is
+  'Its task.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.job_key is
+  'Its job key.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.job_id is
+  'Of a parked job: Graphile Worker''s id.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.added_at is
+  'When it was added; null: it is parked.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.due_at is
+  'When it is due; null: it is parked.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.since is
+  'When it came into staging: it was added, or parked.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.ready_at is
+  'From when it waited for its gates: when it was in staging, and due.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_repairs is
   'What sweeps have repaired since the schema was made. Each sweep that repairs something adds to it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_repairs.kind is 'What was repaired, as utils.sweep() names it.';
@@ -794,6 +878,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.attempt is
   'The attempt that ended; null: whichever occupies the slots.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.retry is 'How it is tried again; null: it is not.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.ordinality is 'Its place in the release, from 1.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.error is
+  'First line of its error, if it failed for good and its policy has a history.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_now is
   'What a limiter has left at a time, see _limiters_now. Read under a lock on the limiter, in a later statement than the lock, unless it is only shown.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.id is 'Number of the limiter.';

@@ -34,6 +34,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   strict_pending boolean not null default false,
   when_busy text not null default 'wait' check (when_busy in ('wait', 'skip')),
   load_kept_for float8 check (load_kept_for > 0 and load_kept_for < 'Infinity'),
+  history_kept_for float8 check (history_kept_for > 0 and history_kept_for < 'Infinity'),
   declared_enabled boolean not null default true,
   operator_enabled boolean,
   enabled boolean not null generated always as (coalesce(operator_enabled, declared_enabled)) stored,
@@ -513,6 +514,55 @@ create table :DISPATCH_POLICY_SCHEMA._private_load (
   primary key (policy_id, minute, partition_id)
 );
 
+create table :DISPATCH_POLICY_SCHEMA._private_history (
+  staged_id bigint primary key,
+  policy_id int not null,
+  partition text,
+  task_identifier text,
+  job_key text,
+  job_id bigint,
+  added_at timestamptz,
+  due_at timestamptz,
+  admitted_at timestamptz,
+  last_admitted_at timestamptz,
+  started_at timestamptz,
+  ended_at timestamptz,
+  outcome text check (outcome in ('succeeded', 'failed', 'removed', 'dropped', 'replaced', 'gone')),
+  attempts int,
+  error text,
+  waited jsonb not null default '{}',
+  check ((ended_at is null) = (outcome is null))
+);
+create index history_by_job on :DISPATCH_POLICY_SCHEMA._private_history (job_id);
+create index history_by_end on :DISPATCH_POLICY_SCHEMA._private_history (policy_id, ended_at);
+
+create table :DISPATCH_POLICY_SCHEMA._private_reasons (
+  partition_id uuid not null,
+  from_at timestamptz not null,
+  policy_id int not null,
+  reason text,
+  waited jsonb not null,
+  primary key (partition_id, from_at)
+);
+create index reasons_for_collection on :DISPATCH_POLICY_SCHEMA._private_reasons (policy_id, from_at);
+
+create table :DISPATCH_POLICY_SCHEMA._private_stop_times (
+  policy_id int not null,
+  partition_id uuid not null,
+  reason text not null check (reason in ('paused', 'held', 'breaker_open')),
+  from_at timestamptz not null,
+  until_at timestamptz not null,
+  check (from_at <= until_at)
+);
+create index stop_times_by_partition on :DISPATCH_POLICY_SCHEMA._private_stop_times (policy_id, partition_id, until_at);
+
+create type :DISPATCH_POLICY_SCHEMA._private_past as (
+  staged_id bigint, policy_id int, partition_id uuid, partition text, task_identifier text, job_key text, job_id bigint,
+  added_at timestamptz, due_at timestamptz,
+  since timestamptz,
+  ready_at timestamptz
+);
+
 create table :DISPATCH_POLICY_SCHEMA._private_repairs (
   kind text primary key,
   repaired bigint not null
@@ -595,7 +645,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_retry as (
 
 create type :DISPATCH_POLICY_SCHEMA._private_finished_job as (
   job bigint, task text, admission bigint, ok boolean, lag_ms float8, duration_ms float8, attempt int, ends boolean,
-  retries boolean, retry :DISPATCH_POLICY_SCHEMA._private_retry, ordinality bigint
+  retries boolean, retry :DISPATCH_POLICY_SCHEMA._private_retry, ordinality bigint, error text
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (

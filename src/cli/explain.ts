@@ -5,7 +5,7 @@ import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { say, sayJson, tell } from "./output/say.ts";
 import { visible, wrapped } from "./output/table.ts";
-import { atTime, calendarInWords, fromNow, grouped, inWords } from "./output/words.ts";
+import { atTime, calendarInWords, fromNow, grouped, inWords, waitsInWords } from "./output/words.ts";
 
 /** Says why a job, or a partition's next job, waits. */
 export const command = defineCommand({
@@ -60,7 +60,8 @@ function inLines(it: Answer): string[] {
   if (it.reason) head.push(it.reason);
   const gates = it.gates.flatMap(linesOf).map((line) => wrapped(visible(line), " ".repeat(8)));
   const expected = expectedOf(it);
-  return [visible(head.join("  ")), wrapped(visible(it.sentence)), ...expected, ...gates];
+  const past = pastOf(it).map((line) => wrapped(visible(line), " ".repeat(4)));
+  return [visible(head.join("  ")), wrapped(visible(it.sentence)), ...expected, ...gates, ...past];
 }
 
 /** When it is expected to start, or why nobody can tell; no line if it does not wait. Counted by the database's clock. */
@@ -70,6 +71,25 @@ function expectedOf({ asOf, estimate, noEstimate }: Answer): string[] {
   if (!estimate) return [];
   const ends = [estimate.from, estimate.until].map((at) => inWords(at.getTime() - asOf.getTime()));
   return say(`  start in ${[...new Set(ends)].join(" to ")}, by ${estimate.basis}`);
+}
+
+/** The times and waits of a job whose policy has a history. */
+function pastOf({ state, history }: Answer): string[] {
+  if (history === null) return [];
+  const { addedAt, dueAt, admittedAt, lastAdmittedAt, startedAt, endedAt, waited } = history;
+  const isAgain = lastAdmittedAt?.getTime() !== admittedAt?.getTime();
+  const times: readonly (readonly [string, Date | null])[] = [
+    ["added", addedAt],
+    ["due", dueAt],
+    ["admitted", admittedAt],
+    ["last admitted", isAgain ? lastAdmittedAt : null],
+    ["started", startedAt],
+    ["ended", endedAt],
+  ];
+  const line = `  ${times.flatMap(([what, at]) => (at ? `${what} ${atTime(at)}` : [])).join(", ")}`;
+  const waits = waitsInWords(waited);
+  // the sentence of one that has ended says it
+  return state === "ended" || waits === "" ? [line] : [line, `  waited ${waits}`];
 }
 
 function reachOf({ key, where }: SetBy): string {

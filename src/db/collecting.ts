@@ -28,6 +28,12 @@ export function collecting({ schema, rows, count }: Statements) {
     /** Load that its policy does not keep any more. It may leave some: 0 says that none is left. */
     collectLoad: (client: Queryable) => count(client, "_collect_load(pg_catalog.clock_timestamp())"),
 
+    /** History that its policy does not keep any more. It may leave some: 0 says that none is left. */
+    collectHistory: (client: Queryable) => count(client, "_collect_history(pg_catalog.clock_timestamp())"),
+
+    /** Ends the history of jobs whose end no release has seen. */
+    closeHistory: (client: Queryable) => count(client, "_close_history(pg_catalog.clock_timestamp())"),
+
     /** Rows of the audit, or minutes, that are older than this. It may leave some: 0 says that none is left. */
     collectOld: (client: Queryable, old: keyof typeof TIMES, keptForMs: number) =>
       count(

@@ -50,6 +50,8 @@ export interface FinishedJob {
   attempt: number | null;
   /** Whether Graphile Worker is recording its end just now. */
   ends?: boolean;
+  /** First line of its error, if it failed for good and its policy has a history. */
+  error?: string | undefined;
   retry: Retry | null;
 }
 
@@ -86,7 +88,14 @@ export function asSent(jobs: readonly FinishedJob[]): object[] {
 
 function endedAlike(a: FinishedJob, b: FinishedJob): boolean {
   const same = a.ok === b.ok && a.ends === b.ends && a.attempt === b.attempt;
-  return same && a.admission === b.admission && a.task === b.task && a.retry === null && b.retry === null;
+  return (
+    same &&
+    a.admission === b.admission &&
+    a.task === b.task &&
+    a.error === b.error &&
+    a.retry === null &&
+    b.retry === null
+  );
 }
 
 /** Without `retry` if it is null: each name takes time as well. */
@@ -95,9 +104,9 @@ function asObject({ retry, ...sent }: FinishedJob): object {
 }
 
 function asLists(alike: readonly FinishedJob[]): object {
-  const { ok, ends, attempt, admission, task } = alike[0] as FinishedJob;
+  const { ok, ends, attempt, admission, task, error } = alike[0] as FinishedJob;
   return {
-    ...{ ok, ends, attempt, admission, task },
+    ...{ ok, ends, attempt, admission, task, error },
     jobs: arrayOf(alike.map(({ job }) => job)),
     lagsMs: arrayOf(alike.map(({ lagMs }) => milliseconds(lagMs))),
     durationsMs: arrayOf(alike.map(({ durationMs }) => milliseconds(durationMs))),

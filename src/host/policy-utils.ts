@@ -17,6 +17,7 @@ import { doctor } from "../operate/doctor.ts";
 import { explain } from "../operate/explain.ts";
 import { exportJobs } from "../operate/export.ts";
 import { handBack } from "../operate/hand-back.ts";
+import { history } from "../operate/history.ts";
 import { hold } from "../operate/hold.ts";
 import { jobFunctions } from "../operate/jobs.ts";
 import { clearLimit, limits, setLimit } from "../operate/limits.ts";
@@ -303,6 +304,7 @@ function assemble(
     refreshContext: (options) => refreshContext({ ...context, registry }, options),
     take: (options) => take(context, options),
     explain: (options) => explain(context, options),
+    history: (query) => history(context, query),
     doctor: (options) => doctor(context, options),
     metrics: () => metrics(context),
     status: (options) => status(context, options),

@@ -1,5 +1,6 @@
 import { parameter } from "../db/engine.ts";
 import { asOurs, type OperateContext } from "./call.ts";
+import type { JobHistory } from "./history.ts";
 import type { PartitionStatus, Reason } from "./look.ts";
 import { spelled, spelledJson } from "./rows.ts";
 import { type ContextValues, checkVerb, type PartitionTarget } from "./targets.ts";
@@ -113,9 +114,13 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   asOf: Date;
   /**
    * Of a job: `staged`; `parked`, it has failed and waits for its retry; `admitted`; `running`; `failed`, for good; `plain`,
-   * no policy's; or `unknown`. Of a partition: `waiting`; `idle`, no job waits; or `unknown`.
+   * no policy's; or `unknown`. One that has ended is `ended` if its policy has a history. Of a partition: `waiting`; `idle`, no
+   * job waits; or `unknown`.
    */
-  state: "staged" | "parked" | "admitted" | "running" | "failed" | "plain" | "waiting" | "idle" | "unknown";
+  state:
+    | ("staged" | "parked" | "admitted" | "running" | "failed" | "ended" | "plain")
+    | ("waiting" | "idle")
+    | "unknown";
   /** Null: nothing holds it back. */
   reason: Reason | null;
   /** The gate that the reason is about, by name; null: it is about none. */
@@ -138,6 +143,8 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   tickedBy?: { poolId: string; host: string | null; pid: number | null } | null;
   /** Of a job in flight: who cancelled it. Null: nobody has. */
   cancelled?: CancelledRun | null;
+  /** What is known of a job's past; null: its policy has no `history`, or it was not admitted yet. */
+  history: JobHistory | null;
   /** All that in words. */
   sentence: string;
 
@@ -217,6 +224,7 @@ export type Answer = Pick<
       | "noEstimate"
       | "tickedBy"
       | "cancelled"
+      | "history"
       | "sentence"
     )
   | ("id" | "jobId" | "policy" | "partition" | "taskIdentifier" | "runAt" | "attempts" | "error")

@@ -9,6 +9,7 @@ import type { DoctorOptions, Finding } from "./doctor.ts";
 import type { Explanation } from "./explain.ts";
 import type { ExportedJob, ExportOptions } from "./export.ts";
 import type { HandBackOptions } from "./hand-back.ts";
+import type { HistoryQuery, JobHistory } from "./history.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
 import type { PartitionStatus, PartitionsQuery } from "./look.ts";
 import type { MoveOptions } from "./move.ts";
@@ -374,13 +375,27 @@ export interface Operate {
    * has left, who occupies its slots, who stopped or limited the job, and its place in line. `sentence` says it in words.
    * The job's `id` is Graphile Worker's or the staged one.
    *
-   * A job that has finished is `unknown`, because Graphile Worker keeps none.
+   * A job that has finished is `ended` if its policy has the option `history`, and `sentence` says how and what it had
+   * waited for. Else it is `unknown`, because Graphile Worker keeps none.
    *
    * @throws {ArgumentError} unless either `id` or `policy` and `partition` are given
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example console.log((await utils.explain({ policy: "fetch_endpoint", partition: "ep1" })).sentence);
    */
   explain(options: { id: string } | PartitionTarget): Promise<Explanation>;
+
+  /**
+   * What happened to jobs, of policies with the option `history`: when each was added, due, admitted, started and ended, and
+   * how it ended. `waited` says for how long it waited for which reason. Jobs that have not ended come first, then the last
+   * to end.
+   *
+   * @throws {ArgumentError} for an option that is wrong
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @example
+   * const jobs = await utils.history({ policy: "fetch_endpoint", outcome: "failed", since: new Date(Date.now() - 3_600_000) });
+   * for (const { id, endedAt, error, waited } of jobs) console.log(id, endedAt, error, waited.throttle_empty);
+   */
+  history(query?: HistoryQuery): Promise<readonly JobHistory[]>;
 
   /**
    * What is wrong, the worst first, and what mends it. It looks at the schema, the server, the workers and the policies. An

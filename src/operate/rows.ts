@@ -9,15 +9,8 @@ export function spelled<T>(row: object): T {
 
 /** The names of times in what a function returns as json, where they are texts. */
 const TIMES = new Set([
-  "as_of",
-  "next_at",
-  "run_at",
-  "started_at",
-  "admitted_at",
-  "since",
-  "from",
-  "until",
-  "at",
+  ...["as_of", "next_at", "run_at", "started_at", "admitted_at", "since", "from", "until", "at"],
+  ...["added_at", "due_at", "last_admitted_at", "ended_at"],
 ]);
 
 /** What a function returns as json, at all depths with names in camelCase and times as Dates. */
@@ -30,7 +23,8 @@ export function spelledJson<T>(value: unknown): T {
 }
 
 function spelledField(name: string, value: unknown): unknown {
-  if (name === "where") return value; // its names are the application's
+  // the names of a context are the application's, and those of reasons stay as they are
+  if (name === "where" || name === "waited") return value;
   return TIMES.has(name) && typeof value === "string" ? new Date(value) : spelledJson(value);
 }
 

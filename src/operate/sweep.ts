@@ -70,7 +70,8 @@ export interface SweepFailure {
  * - Jobs that have expired are dropped, also of partitions that no pass looks at.
  * - Jobs that still run are charged for it, if fairness is by work.
  * - What passes and releases have done is added up.
- * - Unused partitions and limiters, overrides that ended long ago, old audit rows, old minutes and old load are deleted.
+ * - The history of jobs whose end nobody saw is ended.
+ * - Unused partitions and limiters, overrides that ended long ago, old audit rows, minutes, load and history are deleted.
  *
  * If a step fails, the others are still done, and `failed` names it.
  */
@@ -120,6 +121,10 @@ export async function sweepOnce(
     "old minutes": () => collectOld(context, "minutes", metricsRetentionMs),
     "old load": async () => {
       while ((await withPgClient(engine.collectLoad)) > 0);
+    },
+    "history of jobs that are gone": () => withPgClient(engine.closeHistory),
+    "old history": async () => {
+      while ((await withPgClient(engine.collectHistory)) > 0);
     },
     "count of repairs": async () => {
       if (Object.values(repaired).some((n) => n > 0))

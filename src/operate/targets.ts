@@ -6,6 +6,7 @@ import {
   check,
   checkOptions,
   numberFromZero,
+  oneOf,
   optional,
   type Rule,
   show,
@@ -13,6 +14,7 @@ import {
 } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
 import type { Until } from "../policy/policy.ts";
+import { OUTCOMES } from "./outcomes.ts";
 
 /** A policy, or one of its partitions. */
 export type PolicyTarget = {
@@ -145,6 +147,7 @@ const OPTIONS = {
   search: anyText,
   after: anyText,
   error: anyText,
+  outcome: oneOf(...OUTCOMES),
   jobKey: anyText,
   jobId,
   id: jobId,

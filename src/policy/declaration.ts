@@ -55,10 +55,16 @@ export interface Declaration {
   /** Null: its jobs do not expire. */
   readonly expiresAfterSeconds: number | null;
   readonly load: Load | undefined;
+  readonly history: History | undefined;
 }
 
 /** In seconds. */
 export interface Load {
+  readonly keepSeconds: number;
+}
+
+/** In seconds. */
+export interface History {
   readonly keepSeconds: number;
 }
 
@@ -104,6 +110,7 @@ const OPTIONS = [
   "whenBusy",
   "expiresAfter",
   "load",
+  "history",
   "version",
   "enabled",
 ];
@@ -145,6 +152,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     whenBusy: readWhenBusy(options.whenBusy, gates),
     expiresAfterSeconds: readSeconds("expiresAfter", options.expiresAfter),
     load: readLoad(options.load),
+    history: readHistory(options.history),
   } as Declaration);
 }
 
@@ -255,6 +263,22 @@ function readLoad(load: unknown): Load | undefined {
   checkOptions("load", load, ["keep"]);
   check("load: keep", load.keep, keptLoad);
   return Object.freeze({ keepSeconds: durationSeconds(load.keep as Duration) });
+}
+
+const keptHistory: Rule = {
+  expects: 'a duration of 1 minute to 1 year, such as "7 days"',
+  accepts: (value) => {
+    if (!positiveDuration.accepts(value)) return false;
+    const seconds = durationSeconds(value as Duration);
+    return seconds >= 60 && seconds <= 366 * 86_400;
+  },
+};
+
+function readHistory(history: unknown): History | undefined {
+  if (history === undefined) return undefined;
+  checkOptions("history", history, ["keep"]);
+  check("history: keep", history.keep, keptHistory);
+  return Object.freeze({ keepSeconds: durationSeconds(history.keep as Duration) });
 }
 
 function readGiveBackAttempt({ giveBackAttempt, retries }: Record<string, unknown>): boolean {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { GateKind, GateScope, OverrideRule, ResolvedValues } from "../gates/index.ts";
 import type { Ahead } from "./ahead.ts";
-import type { Breaker, ContextFunction, Declaration, Load, MaxPending } from "./declaration.ts";
+import type { Breaker, ContextFunction, Declaration, History, Load, MaxPending } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
 /**
@@ -50,6 +50,8 @@ export interface PolicyDefinition {
   expiresAfterSeconds: number | null;
   /** null: it is not recorded. */
   load: Load | null;
+  /** null: it has none. */
+  history: History | null;
   /** null: a running job keeps its slots until it ends. */
   slotTimeoutSeconds: number | null;
   /** A digest of the source of each function that stored values depend on, by option. */
@@ -79,7 +81,8 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
-  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy, load = null } = declaration;
+  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
+  const { load = null, history = null } = declaration;
   const { expiresAfterSeconds } = declaration;
   const jobs = {
     job,
@@ -92,6 +95,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     whenBusy,
     expiresAfterSeconds,
     load,
+    history,
   };
   return { name, tasks, version, enabled, ...limits, ...described, resolvesInSql, ...jobs, functions };
 }

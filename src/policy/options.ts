@@ -261,6 +261,22 @@ export interface PolicyOptions<Id, S, C> {
       }
     | undefined;
   /**
+   * Keeps what happened to each job, for so long after its end: when it was added, due, admitted, started and ended, and how
+   * it ended. It also says for how long the job waited for which reason. `utils.history`, the view `history` and the command
+   * `history` show it, and `explain` answers from it. `keep` is a minute to a year.
+   *
+   * A job costs the server a third more then. A policy without this option keeps nothing, and pays nothing.
+   *
+   * @default none: of a job that has ended nothing is known
+   * @example history: { keep: "7 days" }
+   */
+  history?:
+    | {
+        /** For how long it is kept after the job's end. A duration, 1 minute to 1 year. */
+        keep: Duration;
+      }
+    | undefined;
+  /**
    * Whether a job that throws `RetryAfter` gets its attempt back. If so, "come back later" uses up no attempt, and the
    * job is retried any number of times. Needs `retries: "restage"`.
    * @default false

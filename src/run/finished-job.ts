@@ -1,4 +1,5 @@
 import type { Job, Logger } from "graphile-worker";
+import { storableText } from "../checks/options.ts";
 import type { FinishedJob, Move, Retry } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
 import {
@@ -21,6 +22,7 @@ export function finishedJob(
   if (!ended.ownsSlot) return replacedJob(job, ended.admission);
   const failed = ended.error != null;
   const again = job.attempts < job.max_attempts || givesBack(ended);
+  const retry = failed && again ? retryOf(job, ended, context) : null;
   return {
     job: String(job.id), // the application's pg may read a bigint as a BigInt, which JSON refuses
     admission: ended.admission,
@@ -29,8 +31,20 @@ export function finishedJob(
     task: job.task_identifier,
     durationMs: performance.now() - ended.startedAt,
     attempt: job.attempts,
-    retry: failed && again ? retryOf(job, ended, context) : null,
+    ...(failed &&
+      retry === null &&
+      policyDefinition(ended.policy).history && { error: firstLineOf(ended.error) }),
+    retry,
   };
+}
+
+/** The most characters of an error that the history keeps. */
+const LONGEST_ERROR = 1000;
+
+/** As Graphile Worker reads the error, which is recording it at the same time. */
+function firstLineOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return storableText((text.split("\n")[0] as string).slice(0, LONGEST_ERROR));
 }
 
 /** Describes a job with a slot that another one has replaced in its row. Nobody sees the end of the replaced one. */

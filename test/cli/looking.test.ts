@@ -71,6 +71,7 @@ test("what nothing matches ends with exit code 3, and says so on stderr only", a
     ["partitions", "--search", "nowhere"],
     ["jobs", "--state", "failed"],
     ["audit", "--by", "nobody"],
+    ["history", "--outcome", "failed"],
   ]) {
     const { stdout, stderr, code } = await cli(...line);
     t.deepEqual([stdout, code], ["", 3], line.join(" "));

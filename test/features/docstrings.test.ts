@@ -96,6 +96,7 @@ test("every example runs", async (t) => {
       throttle({ name: "all", scope: "policy", rate: 500, per: "1 second" }),
     ],
     load: { keep: "1 hour" },
+    history: { keep: "1 hour" },
   });
   const utils = await makePolicyUtils({ connectionString: url, policies: [fetchEndpoint], logger: silent });
   t.teardown(async () => utils.release());

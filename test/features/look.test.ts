@@ -129,7 +129,7 @@ const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus>>({
     gates: true,
     place: true,
   },
-  ...{ estimate: true, noEstimate: true, tickedBy: true, sentence: true },
+  ...{ estimate: true, noEstimate: true, tickedBy: true, history: true, sentence: true },
 });
 
 test("what is looked at has the fields its type says, in camelCase", async (t) => {

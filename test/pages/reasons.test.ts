@@ -133,7 +133,7 @@ test("the page explains each reason that the code has, and no other", (t) => {
 
 test("it says what each state without a reason means", (t) => {
   const source = readFileSync(new URL("../../src/operate/explain.ts", import.meta.url), "utf8");
-  const [, union = ""] = /^ {2}state: ([^;]+);$/m.exec(source) ?? [];
+  const [, union = ""] = /^ {2}state:\s+([^;]+);$/m.exec(source) ?? [];
   const states = [...union.matchAll(/"(\w+)"/g)].map(([, state]) => state);
   t.true(states.length > 5);
   const [, table = ""] = page.text.split("| state |");

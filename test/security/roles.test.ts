@@ -275,7 +275,9 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
   await utils.tick({ policy: "p" });
   const reader = await as("app_reader");
   const views =
-    "policies partitions limiters in_flight_jobs jobs overrides stops workers audit minutes".split(" ");
+    "policies partitions limiters in_flight_jobs jobs overrides stops workers audit minutes history".split(
+      " ",
+    );
   for (const view of views)
     await t.notThrowsAsync(reader.query(`select * from dispatch_policy.${view}`), view);
   const { rows } = await reader.query(

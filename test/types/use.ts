@@ -109,6 +109,10 @@ await utils.pause({ policy: "fetch_endpoint", until: maybe });
 await utils.setLimit({ policy: "fetch_endpoint", gate: "all", set: { rate: 1 }, from: maybe, until: maybe });
 const whatIf = await utils.diff({ policy: "fetch_endpoint", gate: "throttle", where: { plan: "free" }, set: { rate: 5, per: "1 second" }, forMs: 60_000 });
 const wouldWait: number | undefined = whatIf.partitions[0]?.after.waiting.to; void wouldWait;
+const [past] = await utils.history({ policy: "fetch_endpoint", outcome: "failed", since: new Date() });
+const throttled: number | undefined = past?.waited.throttle_empty; void throttled;
+// @ts-expect-error no such outcome
+await utils.history({ outcome: "ok" });
 // @ts-expect-error no such number
 await utils.diff({ policy: "fetch_endpoint", gate: "throttle", set: { rates: 5 } });
 await utils.tick({ now: maybe }); await tickAt(utils, new Date()); await admitUntilIdle(utils, { now: maybe });

@@ -57,6 +57,8 @@ const CHANGES: Record<string, object> = {
   "the time of expiresAfter": { expiresAfter: "2 hours" },
   load: { load: { keep: "1 hour" } },
   "the load's time": { load: { keep: "2 hours" } },
+  history: { history: { keep: "1 hour" } },
+  "the history's time": { history: { keep: "2 hours" } },
   breaker: { breaker: { failures: 3, within: "1 minute", cooldown: "10 seconds" } },
   "the breaker's cooldown": { breaker: { failures: 3, within: "1 minute", cooldown: "20 seconds" } },
   giveBackAttempt: { giveBackAttempt: true },

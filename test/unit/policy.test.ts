@@ -46,6 +46,7 @@ test("a policy with nothing but partitionBy", (t) => {
     whenBusy: "wait",
     expiresAfterSeconds: null,
     load: null,
+    history: null,
     functions: {},
   });
 });
@@ -71,6 +72,7 @@ test("every option finds its way into the definition", (t) => {
     whenBusy: "skip",
     expiresAfter: "15 minutes",
     load: { keep: "90 minutes" },
+    history: { keep: "7 days" },
     version: 7,
     enabled: false,
   });
@@ -121,6 +123,7 @@ test("every option finds its way into the definition", (t) => {
     whenBusy: "skip",
     expiresAfterSeconds: 900,
     load: { keepSeconds: 5400 },
+    history: { keepSeconds: 604_800 },
     functions: {},
   });
   t.deepEqual(tasksOf(policy), ["import_csv", "import_xml"]);
@@ -365,6 +368,12 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   ],
   [with_({ load: { keep: "2 days" } }), /load: keep must be a duration of 1 minute to 1 day/],
   [with_({ load: { for: "1 hour" } }), /unknown option "for" of load \(known options: keep\)/],
+  [
+    with_({ history: { keep: "30 seconds" } }),
+    'policy "fetch": history: keep must be a duration of 1 minute to 1 year, such as "7 days", got "30 seconds"',
+  ],
+  [with_({ history: { keep: "400 days" } }), /history: keep must be a duration of 1 minute to 1 year/],
+  [with_({ history: { failed: "1 day" } }), /unknown option "failed" of history \(known options: keep\)/],
   [with_({ version: -1 }), 'policy "fetch": version must be a whole number, 0 to 2147483647, got -1'],
   [with_({ version: "2" }), 'policy "fetch": version must be a whole number, 0 to 2147483647, got "2"'],
   [with_({ enabled: 1 }), 'policy "fetch": enabled must be true or false, got 1'],

@@ -11,8 +11,13 @@ create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
 declare
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[] := p_candidates;
   v_handed record;
+  v_pasts :DISPATCH_POLICY_SCHEMA._private_past[];
 begin
   set_aside := 0;
+  if (p_policy).history_kept_for is not null then
+    v_pasts := :DISPATCH_POLICY_SCHEMA._pasts_of(array(
+      select c.staged_id from unnest(p_candidates) c where c.chosen));
+  end if;
   if exists (select from unnest(v_candidates) c where c.chosen) then
     v_handed := :DISPATCH_POLICY_SCHEMA._hand_over_what_passes(v_candidates, p_now);
     set_aside := cardinality(v_handed.set_aside);
@@ -31,6 +36,10 @@ begin
     case when (p_policy).load_kept_for is null or admitted = 0 then '{}'
       else :DISPATCH_POLICY_SCHEMA._load_of_pass((p_policy).id, v_candidates, v_handed.admissions, p_now) end,
     p_now, p_began);
+  if (p_policy).history_kept_for is not null then
+    perform :DISPATCH_POLICY_SCHEMA._record_reasons((p_policy).id, p_partition_ids, p_now, p_began is not null);
+    perform :DISPATCH_POLICY_SCHEMA._record_admissions(v_pasts, v_handed.admissions, p_now);
+  end if;
   if (p_policy).max_pending_in_all is not null then
     perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,
       -(select count(*)::int from unnest(v_handed.admissions) a where a.staged_id is not null));

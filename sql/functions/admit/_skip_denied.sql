@@ -3,24 +3,24 @@ create or replace function :DISPATCH_POLICY_SCHEMA._skip_denied(p_policy text, p
 returns void language plpgsql as $$
 declare
   v_skipped int;
+  v_ids bigint[];
 begin
-  with denied as materialized (
-    select q.id, q.key from :DISPATCH_POLICY_SCHEMA._private_partitions q
-    where q.id = any(p_partition_ids) and (q.denied_reason in ('throttle_empty', 'rate_zero', 'max_zero')
-      or (q.denied_reason like '%\_full' and q.denied_reason <> 'ahead_full'))
-  ),
-  skipped as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id in (
-      select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x
-      where x.partition_id = any(array(select d.id from denied d)) and x.due and x.parked_job_id is null
-      for update skip locked)
-    returning s.partition_id
+  v_ids := array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x
+    where x.due and x.parked_job_id is null and x.partition_id = any(array(
+      select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where q.id = any(p_partition_ids) and (q.denied_reason in ('throttle_empty', 'rate_zero', 'max_zero')
+        or (q.denied_reason like '%\_full' and q.denied_reason <> 'ahead_full'))))
+    for update skip locked);
+  perform :DISPATCH_POLICY_SCHEMA._record_removed(v_ids, 'dropped');
+  with skipped as (
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids) returning s.partition_id
   ),
   recorded as (
     insert into :DISPATCH_POLICY_SCHEMA._private_drops (policy, partition_id, key, reason, jobs)
-    select p_policy, d.id, d.key, 'busy', count(*) from skipped s join denied d on d.id = s.partition_id
-    group by d.id, d.key
+    select p_policy, q.id, q.key, 'busy', count(*) from skipped s
+    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id and q.id = any(p_partition_ids)
+    group by q.id, q.key
   ),
   -- The partition waits no longer. Jobs that stay (locked, or parked) are found when it is looked at again.
   woken as (

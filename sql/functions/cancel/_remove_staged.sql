@@ -9,6 +9,7 @@ declare
   v_revisions int[];
   v_removed int;
 begin
+  perform :DISPATCH_POLICY_SCHEMA._record_removed(p_ids, 'removed');
   delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(p_ids);
   perform :DISPATCH_POLICY_SCHEMA._count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
   from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids);

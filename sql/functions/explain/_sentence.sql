@@ -20,6 +20,7 @@ begin
     when 'running' then 'It has run for ' || :DISPATCH_POLICY_SCHEMA._in_words(
       extract(epoch from p_now - (p_it ->> 'started_at')::timestamptz)::float8)
     when 'admitted' then 'It was admitted, and a worker fetches it next'
+    when 'ended' then :DISPATCH_POLICY_SCHEMA._ended_in_words(p_it -> 'history')
     when 'plain' then 'It is a job of Graphile Worker that no policy holds back'
   end;
   if v_why is not null then

@@ -1,8 +1,8 @@
 -- Why a job, or a partition's next job, waits, and what it waits for: as json, all read at one moment and without a lock.
 --
 --   as_of       the moment
---   state       of a job: staged, parked (failed, waits for its retry), admitted, running, failed (for good), plain (of no
---     policy's) or unknown. Of a partition: waiting, idle (no job waits) or unknown
+--   state       of a job: staged, parked (failed, waits for its retry), admitted, running, failed (for good), ended (its
+--     history says how), plain (of no policy's) or unknown. Of a partition: waiting, idle (no job waits) or unknown
 --   id, job_id, policy, partition, task_identifier, run_at, attempts, started_at, worker_id, error   as far as it has them
 --   reason      from the closed list; null: nothing holds it back
 --   gate        the name of the gate that the reason is about; null: the reason is about none
@@ -14,6 +14,7 @@
 --   estimate    of a waiting job: when it starts, see _estimate; null: no_estimate says why there is none
 --   ticked_by   the live worker pool that runs the loop of its shard; null: none does
 --   cancelled   of a job in flight: when, by whom and why it was cancelled; null: nobody has
+--   history     of a job: what is known of its past, as in the view `history`; null: its policy keeps none
 --   sentence    all that in words
 --
 -- Of a partition, `reason`, `gates` and `place` are those of its next job.
@@ -28,6 +29,7 @@ declare
   v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
   v_partition_id uuid;
   v_stop jsonb;
+  v_history jsonb;
 begin
   if (explain.id is null) = (explain.policy is null or explain.partition is null) then
     raise exception 'dispatch_policy: explain: give an id, or a policy and a partition; got id %, policy %, partition %',
@@ -37,8 +39,14 @@ begin
   if explain.id is not null then
     select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id = explain.id or s.parked_job_id = explain.id limit 1;
+    v_history := :DISPATCH_POLICY_SCHEMA._history_of(explain.id);
     if v_job.id is null then
       v_it := :DISPATCH_POLICY_SCHEMA._explained_run(explain.id);
+      if v_it ->> 'state' = 'unknown' and v_history ->> 'outcome' is not null then
+        v_it := '{"state": "ended"}' || (
+          select jsonb_object_agg(e.key, e.value) from jsonb_each(v_history) e
+          where e.key in ('id', 'job_id', 'policy', 'partition', 'task_identifier', 'attempts', 'error', 'started_at'));
+      end if;
     end if;
     select q.* into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_job.partition_id;
   else
@@ -67,7 +75,7 @@ begin
     end if;
   end if;
   v_it := jsonb_build_object('as_of', v_now, 'reason', null, 'gate', null, 'next_at', null, 'stop', null, 'gates', '[]'::jsonb,
-    'place', null, 'estimate', null, 'no_estimate', null, 'partition_id', v_partition.id) || v_it;
+    'place', null, 'estimate', null, 'no_estimate', null, 'partition_id', v_partition.id, 'history', v_history) || v_it;
   return v_it || jsonb_build_object('sentence', :DISPATCH_POLICY_SCHEMA._sentence(v_it, v_now));
 end
 $$;

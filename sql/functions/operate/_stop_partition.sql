@@ -33,6 +33,8 @@ begin
       where a.policy = p_policy and a.partition_id = v_id and a.limits is not null)::int;
   end if;
   changed := matched;
+  perform :DISPATCH_POLICY_SCHEMA._record_stop(v_policy.id, v_id, case when p_held_until is null then 'paused' else 'held' end,
+    coalesce(p_held_until, p_paused_until), clock_timestamp());
   stored := matched = 0;
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
   select v_policy.id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l

@@ -9,6 +9,8 @@ declare
     where s.id = any(job_ids) and s.parked_job_id is null and s.job_key is not null);
 begin
   perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
+  perform :DISPATCH_POLICY_SCHEMA._record_removed(array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null), 'removed');
   return query
   with completed as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s

@@ -32,6 +32,8 @@ begin
       from target t where p.id = t.id returning t.paused_until is distinct from v_until as changed
     )
     select count(*), count(*) filter (where p.changed), count(*) = 0 into matched, changed, stored from paused p;
+    perform :DISPATCH_POLICY_SCHEMA._record_stop(t.id, null, 'paused', v_until, clock_timestamp())
+    from :DISPATCH_POLICY_SCHEMA._targets(pause.policy, pause."all") t;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._audit('pause', pause.policy, pause.partition, null, null,
     jsonb_build_object('until', v_until), pause.reason, pause.by, matched, changed);

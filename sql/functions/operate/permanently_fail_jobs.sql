@@ -12,6 +12,9 @@ declare
   v_ids bigint[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
+  perform :DISPATCH_POLICY_SCHEMA._record_removed(array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(job_ids) and s.parked_job_id is null),
+    'failed', :DISPATCH_POLICY_SCHEMA._first_line(error_message));
   with moved as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id = any(job_ids) and s.parked_job_id is null returning s.*

@@ -9,6 +9,8 @@ declare
 begin
   perform :DISPATCH_POLICY_SCHEMA._before_change(array(
     select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key));
+  perform :DISPATCH_POLICY_SCHEMA._record_removed(array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key), 'removed');
   delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key
   returning s.* into v_staged;
   if v_staged.id is not null then

@@ -38,6 +38,8 @@ begin
       from target t where q.id = t.id and t.stopped returning 1
     )
     select (select count(*) from target) + v_unrouted, (select count(*) from resumed) + v_unrouted into matched, changed;
+    perform :DISPATCH_POLICY_SCHEMA._record_stop(p.id, v_id, k.reason, '-infinity', clock_timestamp())
+    from :DISPATCH_POLICY_SCHEMA._policy(resume.policy) p cross join (values ('paused'), ('held'), ('breaker_open')) k (reason);
   else
     if resume."all" then
       perform :DISPATCH_POLICY_SCHEMA._lock_all_policies('resume');
@@ -50,6 +52,8 @@ begin
       from target t where p.id = t.id returning t.paused_until > '-infinity' as changed
     )
     select count(*), count(*) filter (where r.changed) into matched, changed from resumed r;
+    perform :DISPATCH_POLICY_SCHEMA._record_stop(t.id, null, 'paused', '-infinity', clock_timestamp())
+    from :DISPATCH_POLICY_SCHEMA._targets(resume.policy, resume."all") t;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._audit('resume', resume.policy, resume.partition, null, null, null, resume.reason,
     resume.by, matched, changed);

@@ -26,8 +26,8 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
     ahead_seconds, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
-    max_pending_in_all, when_full, strict_pending, when_busy, load_kept_for, fair_by_work, declared_enabled,
-    paused_until, paused_by, pause_reason, paused_with_all)
+    max_pending_in_all, when_full, strict_pending, when_busy, load_kept_for, history_kept_for, fair_by_work,
+    declared_enabled, paused_until, paused_by, pause_reason, paused_with_all)
   select
     v_name, (p_definition ->> 'version')::int, p_definition, p_hash, least(p_started_at, clock_timestamp()),
     case when p_settings ? 'halfLifeSeconds' then (p_settings ->> 'halfLifeSeconds')::float8 else 60 end,
@@ -40,7 +40,7 @@ begin
     (p_definition #>> '{maxPending,partition}')::int, (p_definition #>> '{maxPending,policy}')::int,
     coalesce(p_definition #>> '{maxPending,whenFull}', 'reject'),
     coalesce((p_definition #>> '{maxPending,strict}')::boolean, false), coalesce(p_definition ->> 'whenBusy', 'wait'),
-    (p_definition #>> '{load,keepSeconds}')::float8,
+    (p_definition #>> '{load,keepSeconds}')::float8, (p_definition #>> '{history,keepSeconds}')::float8,
     coalesce(p_definition ->> 'fairBy' = 'work', false),
     coalesce((p_settings ->> 'enabled')::boolean, true),
     coalesce(a.until_at, '-infinity'), a.set_by, a.reason, a.until_at is not null   -- a new one is paused with all others
@@ -53,7 +53,7 @@ begin
     breaker_cooldown = excluded.breaker_cooldown, max_pending = excluded.max_pending,
     max_pending_in_all = excluded.max_pending_in_all, when_full = excluded.when_full,
     strict_pending = excluded.strict_pending, when_busy = excluded.when_busy, load_kept_for = excluded.load_kept_for,
-    fair_by_work = excluded.fair_by_work,
+    history_kept_for = excluded.history_kept_for, fair_by_work = excluded.fair_by_work,
     half_life = case when p_settings ? 'halfLifeSeconds' then excluded.half_life else p.half_life end,
     batch_size = case when p_settings ? 'admissionBatchSize' then excluded.batch_size else p.batch_size end,
     admission_budget =
@@ -75,6 +75,8 @@ begin
     and (v_before.max_pending_in_all is null or v_before.definition_hash is distinct from p_hash) then
     perform :DISPATCH_POLICY_SCHEMA._sweep_pending();   -- jobs that were staged before it had a bound
   end if;
+  perform :DISPATCH_POLICY_SCHEMA._record_stop(v_id, null, 'paused', p.paused_until, clock_timestamp())
+  from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_id and p.paused_until > clock_timestamp();
   if v_limiter_id is not null then
     update :DISPATCH_POLICY_SCHEMA._private_policies p set ahead_limiter_id = v_limiter_id where p.id = v_id;
   end if;

@@ -22,14 +22,16 @@ declare
   v_deleted :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[];
   -- mostly there are none, and then no limiter needs a look-up
   v_overridden boolean := exists (select from :DISPATCH_POLICY_SCHEMA._private_overrides);
-  v_recorded boolean := exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.load_kept_for is not null);
+  v_recorded boolean;
+  v_has_history boolean;
   v_reports boolean := exists (
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids))
     or exists (
       select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null or p.fair_by_work);
 begin
+  select coalesce(bool_or(p.load_kept_for is not null), false), coalesce(bool_or(p.history_kept_for is not null), false)
+  into v_recorded, v_has_history from :DISPATCH_POLICY_SCHEMA._private_policies p;
   with locked as materialized (
     select f.job_id, f.attempt, f.admission, f.policy_id, f.limiter_ids
     from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
@@ -130,9 +132,12 @@ begin
       where h.limiter_ids in (select u.limiter_ids from unlocked u) and h.job_id not in (select o.job_id from late o)),
     (select min(case when f.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._may_end(f.limiter, p_now) else 0 end)
       from freed f join notified p on p.id = f.policy_id where f.waited),
-    array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g where v_reports),
+    array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g where v_reports or v_has_history),
     exists (select from deleted g where g.pool_id is not null)
   into left_ids, may_end, v_deleted, is_recorded;
+  if v_has_history and v_deleted <> '{}' then
+    perform :DISPATCH_POLICY_SCHEMA._record_ends(v_deleted, p_jobs, p_now);
+  end if;
   if v_reports and :DISPATCH_POLICY_SCHEMA._report_ends(v_deleted, p_jobs) then
     may_end := 0;
   end if;

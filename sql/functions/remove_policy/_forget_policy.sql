@@ -35,6 +35,9 @@ begin
   delete from :DISPATCH_POLICY_SCHEMA._private_activity a where a.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_minutes m where m.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_load l where l.policy_id = v_id;
+  delete from :DISPATCH_POLICY_SCHEMA._private_history h where h.policy_id = v_id;
+  delete from :DISPATCH_POLICY_SCHEMA._private_reasons r where r.policy_id = v_id;
+  delete from :DISPATCH_POLICY_SCHEMA._private_stop_times s where s.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_turns u where u.policy_id = v_id;
   -- a job that is committed from here on stays, under a name that nobody declared
   delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy and not exists (

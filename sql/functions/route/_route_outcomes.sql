@@ -3,7 +3,7 @@
 -- The end of a probe lets the next job go: all of them if it succeeded, else the next probe. That is so as well if nobody
 -- saw its end, because its slot was given back. A breaker opens at `breaker_failures` failures within `breaker_within`,
 -- counted from the first of them, and if a probe fails. It holds the partition for `breaker_cooldown`; then the partition
--- is probed.
+-- is probed. If the policy has a history, that has the breaker's time.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_now timestamptz
@@ -26,20 +26,25 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
       from (select (q.failures_since between p_now - make_interval(secs => (p_policy).breaker_within)
         and p_now + interval '1 second') is not true as fresh) s   -- a time further ahead comes from a wrong clock
     ) c
+  ),
+  updated as (
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+      probe_job_id = case when not v.ended then q.probe_job_id end,
+      probing = v.opens or (q.probing and not v.passed),
+      failures = case when v.opens then 0 else v.failures end,
+      failures_since = case when not v.opens then v.since end,
+      held_until = case when v.opens
+        then greatest(q.held_until, p_now + make_interval(secs => (p_policy).breaker_cooldown)) else q.held_until end,
+      denied_until = case when v.opens or v.ended then '-infinity' else q.denied_until end,
+      blocked_on = case when not v.opens then q.blocked_on end,
+      waiting_since = case when not v.opens then q.waiting_since end,
+      denied_reason = case when not v.opens and not v.ended then q.denied_reason end,
+      stopped_by = case when v.opens then 'breaker' else q.stopped_by end,
+      stop_reason = case when v.opens then case when v.ended then 'a probe failed'
+        else format('%s failures within %s s', v.failures, (p_policy).breaker_within) end else q.stop_reason end
+    from verdict v where q.id = v.id
+    returning q.id, q.held_until, v.opens
   )
-  update :DISPATCH_POLICY_SCHEMA._private_partitions q set
-    probe_job_id = case when not v.ended then q.probe_job_id end,
-    probing = v.opens or (q.probing and not v.passed),
-    failures = case when v.opens then 0 else v.failures end,
-    failures_since = case when not v.opens then v.since end,
-    held_until = case when v.opens
-      then greatest(q.held_until, p_now + make_interval(secs => (p_policy).breaker_cooldown)) else q.held_until end,
-    denied_until = case when v.opens or v.ended then '-infinity' else q.denied_until end,
-    blocked_on = case when not v.opens then q.blocked_on end,
-    waiting_since = case when not v.opens then q.waiting_since end,
-    denied_reason = case when not v.opens and not v.ended then q.denied_reason end,
-    stopped_by = case when v.opens then 'breaker' else q.stopped_by end,
-    stop_reason = case when v.opens then case when v.ended then 'a probe failed'
-      else format('%s failures within %s s', v.failures, (p_policy).breaker_within) end else q.stop_reason end
-  from verdict v where q.id = v.id;
+  select :DISPATCH_POLICY_SCHEMA._record_stop((p_policy).id, u.id, 'breaker_open', u.held_until, p_now)
+  from updated u where u.opens and (p_policy).history_kept_for is not null;
 $$;

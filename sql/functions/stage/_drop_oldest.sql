@@ -44,10 +44,11 @@ begin
   end if;
   v_ids := array(
     select u.id from unnest(v_ids) with ordinality u (id, n) where u.id >= 1000000000000000 or u.n <= p_adopted);
+  v_ids := array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x where x.id = any(v_ids) for update skip locked);
+  perform :DISPATCH_POLICY_SCHEMA._record_removed(v_ids, 'dropped');
   with dropped as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id in (
-      select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x where x.id = any(v_ids) for update skip locked)
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids)
     returning s.id, s.partition_id
   ),
   keyless as (

@@ -8,6 +8,7 @@ declare
   v_tasks text[];
   v_partition_ids uuid[];
 begin
+  perform :DISPATCH_POLICY_SCHEMA._record_removed(p_ids, 'replaced');
   with dropped as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids)
     returning s.task_identifier, s.partition_id

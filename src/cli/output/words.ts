@@ -35,6 +35,20 @@ export function atLocalTime(time: Date): string {
   return atTime(time).slice(0, 19).replace("T", " ");
 }
 
+/** Seconds by reason, the longest first, as the sentences of `explain` have them: "12 s: throttle_empty 10 s, in line 2 s". */
+export function waitsInWords(
+  waited: Readonly<Record<string, number>>,
+  most = Number.POSITIVE_INFINITY,
+): string {
+  const parts = Object.entries(waited).sort(([, a], [, b]) => b - a);
+  if (parts.length === 0) return "";
+  const whole = parts.reduce((sum, [, seconds]) => sum + seconds, 0);
+  const named = parts
+    .slice(0, most)
+    .map(([reason, seconds]) => `${reason.replace("in_line", "in line")} ${inWords(seconds * 1000)}`);
+  return `${inWords(whole * 1000)}: ${named.join(", ")}`;
+}
+
 /** "1 staged job", "12,345 staged jobs". */
 export function some(count: number, noun: string): string {
   return counted(count, noun).replace(/^\d+/, grouped(count));

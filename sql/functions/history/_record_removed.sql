@@ -1,0 +1,24 @@
+-- Writes to the history that staged jobs leave staging for good, without an admission. Called before they are deleted, by
+-- whoever has locked them.
+create or replace function :DISPATCH_POLICY_SCHEMA._record_removed(
+  p_staged_ids bigint[], p_outcome text, p_error text default null
+) returns void language plpgsql volatile as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_pasts :DISPATCH_POLICY_SCHEMA._private_past[];
+begin
+  if not exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.history_kept_for is not null) then
+    return;
+  end if;
+  v_pasts := :DISPATCH_POLICY_SCHEMA._pasts_of(p_staged_ids);
+  insert into :DISPATCH_POLICY_SCHEMA._private_history as h (
+    staged_id, policy_id, partition, task_identifier, job_key, job_id, added_at, due_at, ended_at, outcome, error, waited)
+  select k.staged_id, k.policy_id, k.partition, k.task_identifier, k.job_key, k.job_id, k.added_at, k.due_at,
+    v_now, p_outcome, p_error, coalesce(w.waited, '{}')
+  from unnest(v_pasts) k
+  left join :DISPATCH_POLICY_SCHEMA._waited(v_pasts, v_now) w on w.staged_id = k.staged_id
+  on conflict (staged_id) do update set
+    ended_at = excluded.ended_at, outcome = excluded.outcome, error = excluded.error,
+    waited = :DISPATCH_POLICY_SCHEMA._sum_seconds(h.waited, excluded.waited);
+end
+$$;

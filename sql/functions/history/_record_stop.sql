@@ -1,0 +1,21 @@
+-- Records that a policy, or one of its partitions, is stopped until a time. A pause replaces the one
+-- before, and a hold adds to it. The time -infinity ends either. Of a policy without a history nothing is recorded.
+--
+--   p_partition_id   null: the whole policy
+create or replace function :DISPATCH_POLICY_SCHEMA._record_stop(
+  p_policy_id int, p_partition_id uuid, p_reason text, p_until timestamptz, p_now timestamptz
+) returns void language plpgsql volatile as $$
+declare
+  v_partition_id uuid := coalesce(p_partition_id, '00000000-0000-0000-0000-000000000000');
+begin
+  if exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = p_policy_id and p.history_kept_for is not null
+  ) then
+    update :DISPATCH_POLICY_SCHEMA._private_stop_times s set until_at = greatest(s.from_at, p_now)
+    where s.policy_id = p_policy_id and s.partition_id = v_partition_id and s.reason = p_reason and s.until_at > p_now
+      and (p_reason = 'paused' or p_until = '-infinity');
+    insert into :DISPATCH_POLICY_SCHEMA._private_stop_times (policy_id, partition_id, reason, from_at, until_at)
+    select p_policy_id, v_partition_id, p_reason, p_now, p_until where p_until > p_now;
+  end if;
+end
+$$;

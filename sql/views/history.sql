@@ -1,0 +1,29 @@
+-- What happened to each job of policies with the option `history`, from its first admission or removal on. Sweeps delete rows
+-- once they are older than the option keeps them.
+create or replace view :DISPATCH_POLICY_SCHEMA.history as
+select h.staged_id as id, h.job_id, p.name as policy, h.partition, h.task_identifier, h.job_key, h.added_at, h.due_at,
+  h.admitted_at, h.last_admitted_at, h.started_at, h.ended_at, h.outcome, h.attempts, h.error, h.waited
+from :DISPATCH_POLICY_SCHEMA._private_history h
+join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = h.policy_id;
+
+comment on column :DISPATCH_POLICY_SCHEMA.history.id is 'The id it had in staging; of a job that was never there Graphile Worker''s.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.job_id is 'Graphile Worker''s id; null: it was never admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.partition is 'Key of the partition; null: never worked out.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.task_identifier is 'Its task.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.job_key is 'Its job key.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.added_at is
+  'When it was added; null: it came past its policy, or before the option.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.due_at is 'From when it might go; null as added_at.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.admitted_at is 'When it was admitted first; null: never.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.last_admitted_at is
+  'When it was admitted last: after a failure it passes its gates again.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.started_at is
+  'When its last attempt started; null: it did not, or nobody saw it.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.ended_at is 'When it ended for good; null: it has not.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.outcome is
+  'succeeded, failed (for good), removed, dropped, replaced or gone, as docs/operating.md explains; null: it has not ended.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.attempts is 'How many times it was started; null: it has not ended, or nobody knows.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.error is 'First line of its last error, if it failed for good.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.waited is
+  'Seconds that it waited in staging before its admissions, by reason. in_line: nothing held its partition back. docs/operating.md says how they are counted.';

@@ -1,0 +1,90 @@
+import { parameter } from "../db/engine.ts";
+import { checkPolicy, type OperateContext } from "./call.ts";
+import type { Reason } from "./look.ts";
+import type { Outcome } from "./outcomes.ts";
+import { spelled } from "./rows.ts";
+import { checkVerb } from "./targets.ts";
+
+/** What happened to a job: a row of the view `history`. */
+export interface JobHistory {
+  /** Its staged id; of a job that was added past its policy Graphile Worker's. */
+  id: string;
+  /** Graphile Worker's id; null: it was never admitted. */
+  jobId: string | null;
+  policy: string;
+  /** The partition's key; null: it was never worked out. */
+  partition: string | null;
+  taskIdentifier: string | null;
+  jobKey: string | null;
+  /** When it was added; null: not known, because it came past its policy or before the policy had a history. */
+  addedAt: Date | null;
+  /** From when it might go; null: as `addedAt`. */
+  dueAt: Date | null;
+  /** When it was admitted first; null: never. */
+  admittedAt: Date | null;
+  /** When it was admitted last: after a failure it passes its gates again. */
+  lastAdmittedAt: Date | null;
+  /** When its last attempt started; null: none did, or nobody saw it. */
+  startedAt: Date | null;
+  /** When it ended for good; null: it has not. */
+  endedAt: Date | null;
+  /**
+   * How it ended; null: it has not. `failed` is for good. `removed`: by an operator, before it ran. `dropped`: by
+   * `maxPending` or `whenBusy`. `replaced`: by a newer job of its key. `gone`: Graphile Worker does not have it any more, and
+   * nobody saw its end.
+   */
+  outcome: Outcome | null;
+  /** How many times it was started; null: it has not ended, or nobody knows. */
+  attempts: number | null;
+  /** The first line of its last error, if it failed for good. */
+  error: string | null;
+  /**
+   * Seconds that it waited in staging, by reason, before all its admissions. `in_line`: nothing held its partition back, and
+   * others went first.
+   */
+  waited: Partial<Record<Reason | "in_line", number>>;
+}
+
+/** Selects jobs of the history. */
+export interface HistoryQuery {
+  policy?: string | undefined;
+  /** Only jobs of this partition. */
+  partition?: string | undefined;
+  /** Only jobs that ended so. */
+  outcome?: Outcome | undefined;
+  /** Only jobs that ended since, and those that have not ended. */
+  since?: Date | undefined;
+  /** A whole number from 1. Default 100. */
+  limit?: number | undefined;
+}
+
+const [POLICY, PARTITION, OUTCOME, SINCE] = [
+  parameter(1, "text"),
+  parameter(2, "text"),
+  parameter(3, "text"),
+  parameter(4, "time"),
+];
+const WHERE_ASKED = `where (${POLICY} is null or policy = ${POLICY})
+  and (${PARTITION} is null or partition = ${PARTITION}) and (${OUTCOME} is null or outcome = ${OUTCOME})
+  and (${SINCE} is null or ended_at >= ${SINCE} or ended_at is null)
+  order by ended_at desc, id desc limit ${parameter(5, "int")}`;
+
+/** Documented at {@link Operate.history}. */
+export async function history(
+  { withPgClient, engine }: OperateContext,
+  query: HistoryQuery = {},
+): Promise<readonly JobHistory[]> {
+  checkVerb("history", query, { takes: ["policy", "partition", "outcome", "since", "limit"] });
+  const { policy, partition = null, outcome = null, since = null, limit = 100 } = query;
+  const rows = await withPgClient(async (client) => {
+    await checkPolicy(client, engine, policy);
+    return engine.view<object>(client, "history", WHERE_ASKED, [
+      policy ?? null,
+      partition,
+      outcome,
+      since,
+      limit,
+    ]);
+  });
+  return rows.map((row) => spelled<JobHistory>(row));
+}
