@@ -74,6 +74,20 @@ test("jobs are dropped by a bounded backlog, and by gates that deny", async (t) 
   t.is(await it.staged(), 0);
 });
 
+test("a job that expires is dropped, by a pass and by a sweep, and a cancelled one is removed", async (t) => {
+  const it = await remembering(t);
+  await it.stage(["a", "b", "c"]);
+  await it.route();
+  const expire = "update dispatch_policy._private_staged_jobs set expires_at = '-infinity' where id in";
+  await it.pool.query(`${expire} (select min(id) from dispatch_policy._private_staged_jobs)`);
+  await it.pool.query("select dispatch_policy._sweep_expired(now())");
+  await it.pool.query(`${expire} (select min(id) from dispatch_policy._private_staged_jobs)`);
+  await it.pool.query("select dispatch_policy.cancel(policy => 'p', partition => 'c')");
+  await it.passes();
+  t.deepEqual(await outcomes(it), ["dropped", "dropped", "removed"]);
+  t.is(await it.staged(), 0);
+});
+
 test("a newer job of its key replaces an admitted one, and one that waits for its retry", async (t) => {
   const it = await remembering(t, { gates: [] });
   await it.stage("a", { jobKey: "k" });

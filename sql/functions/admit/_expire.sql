@@ -9,7 +9,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._expire(p_policy text, p_partition_ids uuid[], p_now timestamptz)
 returns uuid[] language plpgsql volatile as $$
 declare
-  v_expired int;
+  v_ids bigint[];
   v_left_out uuid[];
 begin
   -- usually there are none, and one look at the index shows that
@@ -18,18 +18,17 @@ begin
     where s.partition_id = any(p_partition_ids) and s.expires_at <= p_now) then
     return p_partition_ids;
   end if;
+  v_ids := array(
+    select x.id from unnest(p_partition_ids) u (id)
+    cross join lateral (
+      select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.partition_id = u.id and s.expires_at <= p_now
+      order by s.expires_at limit 1000
+      for update skip locked
+    ) x);
+  perform :DISPATCH_POLICY_SCHEMA._record_removed(v_ids, 'dropped');
   with expired as (
-    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.ctid = any(array(
-      select x.ctid from unnest(p_partition_ids) u (id)
-      cross join lateral (
-        select s.ctid from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-        where s.partition_id = u.id and s.expires_at <= p_now
-        order by s.expires_at limit 1000
-        for update skip locked
-      ) x
-    ))
-    returning s.partition_id
+    delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids) returning s.partition_id
   ),
   tally as materialized (
     select e.partition_id as id, count(*)::int as jobs from expired e group by e.partition_id
@@ -41,9 +40,8 @@ begin
   counted as (
     update :DISPATCH_POLICY_SCHEMA._private_partitions q set staged = q.staged - t.jobs from tally t where q.id = t.id
   )
-  select coalesce(sum(t.jobs), 0), coalesce(array_agg(t.id) filter (where t.jobs >= 1000), '{}') into v_expired, v_left_out
-  from tally t;
-  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -v_expired);
+  select coalesce(array_agg(t.id) filter (where t.jobs >= 1000), '{}') into v_left_out from tally t;
+  perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -cardinality(v_ids));
   return array(select u.id from unnest(p_partition_ids) u (id) where u.id <> all (v_left_out));
 end
 $$;

@@ -12,6 +12,6 @@ begin
   join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id
   left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
   where s.id = any(p_ids) group by p.name, s.partition_id, q.key;
-  perform :DISPATCH_POLICY_SCHEMA._drop_staged(p_ids);
+  perform :DISPATCH_POLICY_SCHEMA._drop_staged(p_ids, 'dropped');
 end
 $$;

@@ -1,14 +1,16 @@
--- Deletes staged jobs that other jobs replace, with their rows in other tables. The caller has locked them.
+-- Deletes staged jobs with their rows in other tables, most often because other jobs replace them. The caller has locked
+-- them. `p_outcome` goes to the history.
 --
 -- A job without a partition has a row in keyless_jobs. _keyless_jobs locks such rows while JavaScript works the keys out.
 -- A caller of this function may have limiters locked and must not wait, so a locked row stays. The function _keyless_jobs
 -- deletes rows whose job is not there any more.
-create or replace function :DISPATCH_POLICY_SCHEMA._drop_staged(p_ids bigint[]) returns void language plpgsql as $$
+create or replace function :DISPATCH_POLICY_SCHEMA._drop_staged(p_ids bigint[], p_outcome text default 'replaced')
+returns void language plpgsql as $$
 declare
   v_tasks text[];
   v_partition_ids uuid[];
 begin
-  perform :DISPATCH_POLICY_SCHEMA._record_removed(p_ids, 'replaced');
+  perform :DISPATCH_POLICY_SCHEMA._record_removed(p_ids, p_outcome);
   with dropped as (
     delete from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids)
     returning s.task_identifier, s.partition_id
