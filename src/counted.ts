@@ -14,3 +14,8 @@ export function calendarInWords(calendar: string): string {
 export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
+
+/** The same with its thousands apart: "1 staged job", "12,345 staged jobs". */
+export function some(count: number, noun: string): string {
+  return counted(count, noun).replace(/^\d+/, grouped(count));
+}

@@ -59,11 +59,13 @@ export type { Repaired } from "./operate/sweep.ts";
 export type {
   Changed,
   ContextValues,
+  DryRun,
   HoldTarget,
   LimiterTarget,
   LimitTarget,
   PartitionTarget,
   PolicyTarget,
+  Reach,
   Stored,
   Target,
   Why,

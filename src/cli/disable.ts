@@ -1,8 +1,7 @@
-import { status } from "../operate/status.ts";
 import { switchPolicy } from "../operate/switch.ts";
 import { defineCommand } from "./command.ts";
 import { POLICY, WHY, whyOf, YES } from "./input/options.ts";
-import { changing, lookingAt } from "./input/place.ts";
+import { changing } from "./input/place.ts";
 import { answer, answerCount, onlyCounts } from "./output/say.ts";
 import { some } from "./output/words.ts";
 
@@ -16,15 +15,14 @@ export const command = defineCommand({
   about: "It stays off through restarts and deploys, until enable. To stop jobs instead, use pause.",
   async run(values) {
     const { policy } = values;
-    if (onlyCounts(values)) {
-      const { policies } = await lookingAt(values, (context) => status(context, { policy }));
-      const { staged = 0 } = policies[0] ?? {};
-      const result = { matched: policies.length, changed: 0, staged };
-      return answerCount(values, result, `Ticks would admit ${some(staged, "staged job")} past the gates.`);
-    }
+    const dryRun = onlyCounts(values);
     const result = await changing(values, (context) =>
-      switchPolicy(context, { policy, enabled: false, ...whyOf(values) }),
+      switchPolicy(context, { policy, enabled: false, dryRun, ...whyOf(values) }),
     );
+    if (dryRun) {
+      const jobs = some(result.staged ?? 0, "staged job");
+      return answerCount(values, result, `Ticks would admit ${jobs} past the gates.`);
+    }
     const words =
       result.changed > 0 ? `Policy ${policy} is off: no gate applies.` : `Policy ${policy} was off already.`;
     return answer(values, result, words);

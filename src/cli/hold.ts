@@ -2,9 +2,9 @@ import { hold } from "../operate/hold.ts";
 import type { HoldTarget } from "../operate/targets.ts";
 import type { Until } from "../policy/policy.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { named, POLICY, WHY, whyOf } from "./input/options.ts";
+import { DRY_RUN, named, POLICY, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
-import { answer, tell } from "./output/say.ts";
+import { answer, answerReach, tell } from "./output/say.ts";
 import { atTime, inWords } from "./output/words.ts";
 
 /** Stops a partition, or a key of a gate, for some time. */
@@ -20,6 +20,7 @@ export const command = defineCommand({
       default: "none",
     },
     until: { kind: "time", meaning: "when it ends", default: "none" },
+    ...DRY_RUN,
     ...WHY,
   },
   examples: [
@@ -30,7 +31,7 @@ export const command = defineCommand({
     "It ends by itself. Behind the hold of a partition one job goes first, and the others follow once one has succeeded. " +
     "The hold of a key is a limit of 0, which clear-limit ends.",
   async run(values) {
-    const { policy, partition, gate, key, for: forMs, until } = values;
+    const { policy, partition, gate, key, for: forMs, until, "dry-run": dryRun } = values;
     if ((partition === undefined) === (gate === undefined))
       throw new UsageError("give --partition KEY, or --gate NAME with --key KEY");
     if (key !== undefined && gate === undefined) throw new UsageError("--key needs --gate NAME");
@@ -39,14 +40,16 @@ export const command = defineCommand({
     const end = { until, forMs } as Until;
     const target = (gate === undefined ? { policy, partition } : { policy, gate, key }) as HoldTarget;
     const result = await changing(values, (context) =>
-      hold(context, { ...target, ...end, ...whyOf(values) }),
+      hold(context, { ...target, ...end, dryRun, ...whyOf(values) }),
     );
     const what =
       gate === undefined
         ? named({ policy, partition })
         : `gate ${gate}${key === undefined ? "" : ` of ${key}`}`;
     const length = until ? `until ${atTime(until)}` : `for ${inWords(forMs ?? 0)}`;
-    const exit = answer(values, result, `Put ${what} on hold ${length}.`);
+    const words = `${what} on hold ${length}`;
+    if (dryRun) return answerReach(values, result, `Would put ${words}`);
+    const exit = answer(values, result, `Put ${words}.`);
     if (result.stored) tell("No job has had this key yet: the hold waits for the first.");
     return exit;
   },

@@ -1,8 +1,8 @@
 import { pause } from "../operate/pause.ts";
 import { defineCommand } from "./command.ts";
-import { named, TARGET, targetOf, WHY, whyOf } from "./input/options.ts";
+import { DRY_RUN, named, TARGET, targetOf, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
-import { answer, tell } from "./output/say.ts";
+import { answer, answerReach, tell } from "./output/say.ts";
 import { atTime } from "./output/words.ts";
 
 /** Stops admission of a partition, a policy or all. */
@@ -10,22 +10,25 @@ export const command = defineCommand({
   options: {
     ...TARGET,
     until: { kind: "time", meaning: "when it ends: a time, or a duration from now", default: "resume" },
+    ...DRY_RUN,
     ...WHY,
   },
   examples: [
     ['--policy fetch_endpoint --partition ep1 --reason "incident 12"', "one partition"],
     ['--all --until "30 minutes"', "everything, for half an hour"],
+    ["--policy fetch_endpoint --dry-run", "count what it would stop"],
   ],
   about:
     "Jobs in flight go on. Jobs can still be added; they wait. --all also stops policies that are declared later.",
   async run(values) {
     const target = targetOf(values);
-    const { until } = values;
+    const { until, "dry-run": dryRun } = values;
     const result = await changing(values, (context) =>
-      pause(context, { ...target, until, ...whyOf(values) }),
+      pause(context, { ...target, until, dryRun, ...whyOf(values) }),
     );
-    const words = `Paused ${named(target)}, ${until ? `until ${atTime(until)}` : "until resume"}.`;
-    const exit = answer(values, result, words);
+    const words = `${named(target)}, ${until ? `until ${atTime(until)}` : "until resume"}`;
+    if (dryRun) return answerReach(values, result, `Would pause ${words}`);
+    const exit = answer(values, result, `Paused ${words}.`);
     if (result.stored)
       tell(
         "all" in target

@@ -4,7 +4,7 @@ import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { BAD_ARGUMENT, IN_USE, saidBySql, UNKNOWN_POLICY } from "../db/sqlstates.ts";
 import { ArgumentError, RemovalError, UnknownPolicyError } from "../errors.ts";
 import { type EventSink, emit, type PolicyEventMap } from "../events.ts";
-import type { Changed, Why } from "./targets.ts";
+import type { Changed, Reach, Why } from "./targets.ts";
 
 /** The context of every verb. */
 export interface OperateContext {
@@ -25,6 +25,21 @@ export async function call<T>(
     engine,
   });
   return row as T;
+}
+
+/** The same for a verb whose dry run says what it concerns. Of a call that is no dry run, SQL leaves that out. */
+export async function callOrCount<T extends Changed>(
+  context: OperateContext,
+  verb: string,
+  args: Arguments,
+): Promise<T & Reach> {
+  const row = await call<T & Record<"partitions" | "staged" | "in_flight", number | null>>(
+    context,
+    verb,
+    args,
+  );
+  const { partitions, staged, in_flight: inFlight, ...result } = row;
+  return (args.dry_run ? { ...result, partitions, staged, inFlight } : result) as unknown as T & Reach;
 }
 
 /** Tells listeners of a call that is committed. Its row in the audit says the same. */

@@ -1,12 +1,14 @@
 import { checkOptions, optional, positiveDuration } from "../checks/options.ts";
 import { parameter } from "../db/engine.ts";
 import { type GateOverrides, overridableFields } from "../gates/index.ts";
-import { actOf, call, checkPolicy, type OperateContext, told } from "./call.ts";
+import { actOf, callOrCount, checkPolicy, type OperateContext, told } from "./call.ts";
 import {
   type Changed,
   type ContextValues,
   checkVerb,
+  type DryRun,
   type LimitTarget,
+  type Reach,
   type Stored,
   type Why,
 } from "./targets.ts";
@@ -25,17 +27,20 @@ export type SetLimitOptions = LimitTarget & {
   from?: Date | undefined;
   /** When it ends. Default: it lasts until `clearLimit`. */
   until?: Date | undefined;
-} & Why;
+} & Why &
+  DryRun;
 
 /** Documented at {@link Operate.setLimit}. */
-export async function setLimit(context: OperateContext, options: SetLimitOptions): Promise<Stored> {
+export async function setLimit(context: OperateContext, options: SetLimitOptions): Promise<Stored & Reach> {
   checkVerb("setLimit", options, {
     needs: ["policy", "gate", "set"],
-    takes: ["key", "where", "from", "until", "reason", "by"],
+    takes: ["key", "where", "from", "until", "reason", "by", "dryRun"],
   });
-  const { set, where, ...rest } = options;
-  const args = { ...rest, where: asJson(where), set: JSON.stringify(columnsOf("setLimit", set)) };
-  const changed = await call<Stored>(context, "set_limit", args);
+  const { set, where, dryRun, ...rest } = options;
+  const numbers = JSON.stringify(columnsOf("setLimit", set));
+  const args = { ...rest, where: asJson(where), set: numbers, dry_run: dryRun };
+  const changed = await callOrCount<Stored>(context, "set_limit", args);
+  if (dryRun) return changed;
   const { from = null, until = null } = rest;
   told(context, "dispatchPolicy:limit", {
     ...limitOf(options),
@@ -61,9 +66,18 @@ export function columnsOf(verb: string, set: LimitValues): Readonly<Record<strin
 }
 
 /** Documented at {@link Operate.clearLimit}. */
-export async function clearLimit(context: OperateContext, options: LimitTarget & Why): Promise<Changed> {
-  checkVerb("clearLimit", options, { needs: ["policy", "gate"], takes: ["key", "where", "reason", "by"] });
-  const cleared = await call<Changed>(context, "clear_limit", { ...options, where: asJson(options.where) });
+export async function clearLimit(
+  context: OperateContext,
+  options: LimitTarget & Why & DryRun,
+): Promise<Changed & Reach> {
+  checkVerb("clearLimit", options, {
+    needs: ["policy", "gate"],
+    takes: ["key", "where", "reason", "by", "dryRun"],
+  });
+  const { dryRun, where, ...rest } = options;
+  const args = { ...rest, where: asJson(where), dry_run: dryRun };
+  const cleared = await callOrCount<Changed>(context, "clear_limit", args);
+  if (dryRun) return cleared;
   const nothing = { set: null, from: null, until: null };
   told(context, "dispatchPolicy:limit", { ...limitOf(options), ...nothing, ...actOf(cleared, options) });
   return cleared;

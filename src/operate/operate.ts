@@ -24,10 +24,12 @@ import type { StopInForce } from "./stops.ts";
 import type { Repaired } from "./sweep.ts";
 import type {
   Changed,
+  DryRun,
   HoldTarget,
   LimiterTarget,
   LimitTarget,
   PartitionTarget,
+  Reach,
   Stored,
   Target,
   Why,
@@ -55,6 +57,10 @@ export interface RescheduleOptions {
  * matches nothing is no error: `matched` is 0.
  *
  * A call that takes `reason` and `by`, and that is no dry run, leaves a row with them in the view `audit`.
+ *
+ * A dry run (`dryRun: true`) changes nothing. {@link pause}, {@link resume}, {@link hold}, {@link disable}, {@link enable},
+ * {@link setLimit} and {@link clearLimit} have one, too. Its result has `matched` as the call would have it. It also has what
+ * that concerns: known `partitions`, `staged` jobs and jobs `inFlight`. With `stored` true nothing matches yet: it would wait for what is to come.
  */
 export interface Operate {
   /**
@@ -73,7 +79,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.pause({ policy: "fetch_endpoint", partition: "ep1", reason: "incident 12", by: "ana" });
    */
-  pause(options: PauseOptions): Promise<Stored>;
+  pause(options: PauseOptions): Promise<Stored & Reach>;
 
   /**
    * Lifts a pause. For a partition it also lifts a hold, and the rule that after a hold one job goes first.
@@ -86,7 +92,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.resume({ policy: "fetch_endpoint", partition: "ep1" });
    */
-  resume(options: Target & Why): Promise<Changed>;
+  resume(options: Target & Why & DryRun): Promise<Changed & Reach>;
 
   /**
    * Stops one partition for some time, say after a server answered 429. Unlike a pause it always ends by itself. Jobs in
@@ -104,7 +110,7 @@ export interface Operate {
    * @example await utils.hold({ policy: "fetch_endpoint", partition: "ep1", forMs: 30_000, reason: "429" });
    * @example await utils.hold({ policy: "fetch_endpoint", gate: "account", key: "acme", forMs: 30_000, reason: "429" });
    */
-  hold(options: HoldTarget & Until & Why): Promise<Stored>;
+  hold(options: HoldTarget & Until & Why & DryRun): Promise<Stored & Reach>;
 
   /**
    * Admits due jobs past their gates, pauses and holds. It still charges the gates: tokens stop at 0, and more jobs than
@@ -283,9 +289,12 @@ export interface Operate {
    *
    * @throws {ArgumentError} if the policy has no such gate, the gate no such value, or `until` is past or not after `from`
    * @throws {UnknownPolicyError} for a policy nobody declared
-   * @example await utils.setLimit({ policy: "fetch_endpoint", gate: "account", key: "acme", set: { max: 0 }, by: "ana" });
+   * @example
+   * const acme = { policy: "fetch_endpoint", gate: "account", key: "acme", set: { max: 0 }, by: "ana" };
+   * const { partitions, staged } = await utils.setLimit({ ...acme, dryRun: true });
+   * await utils.setLimit(acme);
    */
-  setLimit(options: SetLimitOptions): Promise<Stored>;
+  setLimit(options: SetLimitOptions): Promise<Stored & Reach>;
 
   /**
    * Ends the limits that {@link setLimit} set for the same target: the one in force, and future ones. Without `key` and
@@ -295,7 +304,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.clearLimit({ policy: "fetch_endpoint", gate: "account", key: "acme" });
    */
-  clearLimit(options: LimitTarget & Why): Promise<Changed>;
+  clearLimit(options: LimitTarget & Why & DryRun): Promise<Changed & Reach>;
 
   /**
    * What would have happened under another limit. It replays the recorded load of a policy with the option `load`: once
@@ -448,7 +457,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.disable({ policy: "fetch_endpoint", reason: "partner has no limits today", by: "ana" });
    */
-  disable(options: { policy: string } & Why): Promise<Changed>;
+  disable(options: { policy: string } & Why & DryRun): Promise<Changed & Reach>;
 
   /**
    * Switches a policy on, whatever its declaration says: its gates apply again. `changed` is 0 if it was on.
@@ -456,7 +465,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.enable({ policy: "fetch_endpoint" });
    */
-  enable(options: { policy: string } & Why): Promise<Changed>;
+  enable(options: { policy: string } & Why & DryRun): Promise<Changed & Reach>;
 
   /**
    * One admission pass for one policy, or for each, one after the other. Each policy has a budget of its own. Workers tick

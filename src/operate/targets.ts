@@ -103,6 +103,22 @@ export interface Stored extends Changed {
   stored: boolean;
 }
 
+/** What a dry run adds to the result of a verb that stops, goes on or limits. Without `dryRun` they are missing. */
+export interface Reach {
+  /** How many known partitions it concerns. */
+  partitions?: number;
+  /** How many jobs of these wait in staging. */
+  staged?: number;
+  /** How many jobs of these are in flight. */
+  inFlight?: number;
+}
+
+/** Of a verb that can count before it changes something. */
+export type DryRun = {
+  /** Only counts: the call changes nothing, leaves no row in the audit, and the result says what it concerns. Default false. */
+  dryRun?: boolean | undefined;
+};
+
 const anObject: Rule = {
   expects: "an object",
   accepts: (value) => typeof value === "object" && value !== null && !Array.isArray(value),

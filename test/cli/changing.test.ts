@@ -96,6 +96,48 @@ test("limits by context: set, listed, cleared, and refused", async (t) => {
   t.is(wrong.code, 2);
 });
 
+test("a dry run of what stops and limits says what it would concern, and changes nothing", async (t) => {
+  const { cli, pool } = await world(t);
+  const early = [...FETCH, "--partition", "ep9"];
+  const account = [...FETCH, "--gate", "account"];
+  const later =
+    "nothing\\s+matches\\s+yet,\\s+so\\s+it\\s+would\\s+be\\s+stored\\s+for\\s+partitions\\s+to\\s+come";
+  const ofPolicy = "4\\s+partitions,\\s+15\\s+staged\\s+jobs,\\s+3\\s+in\\s+flight";
+  const ofEp1 = "1\\s+partition,\\s+3\\s+staged\\s+jobs,\\s+2\\s+in\\s+flight";
+  const lines: readonly (readonly [line: readonly string[], stdout: string])[] = [
+    [["pause", ...EP1], `Would pause partition ep1 of policy fetch_endpoint, until\\s+resume: ${ofEp1}`],
+    [["pause", ...FETCH], `Would pause policy fetch_endpoint, until resume: ${ofPolicy}`],
+    [["pause", ...early], `Would pause partition ep9 of policy fetch_endpoint, until\\s+resume: ${later}`],
+    [["resume", ...EP1], `Would resume partition ep1 of policy fetch_endpoint: ${ofEp1}`],
+    [
+      ["hold", ...EP1, "--for", "5 minutes"],
+      `Would put partition ep1 of policy fetch_endpoint on hold for 5 min: ${ofEp1}`,
+    ],
+    [["enable", ...FETCH], `Would switch policy fetch_endpoint on: ${ofPolicy}`],
+    [
+      ["set-limit", ...account, "--key", "acme", "--max", "2"],
+      "Would set the limit of gate account for acme, until clear-limit: 2\\s+partitions,\\s+6\\s+staged\\s+jobs,\\s+3\\s+in\\s+flight",
+    ],
+    [
+      ["set-limit", ...account, "--key", "nobody", "--max", "2"],
+      `Would set the limit of gate account for nobody, until clear-limit: ${later}`,
+    ],
+  ];
+  for (const [line, stdout] of lines) {
+    const dry = await cli(...line, "--dry-run");
+    t.regex(dry.stdout, new RegExp(`^${stdout}\\.\n$`.replaceAll(" ", "\\s+")));
+    t.deepEqual([dry.stderr, dry.code], ["", 0]);
+  }
+  t.deepEqual(await cli("clear-limit", ...account, "--key", "acme", "--dry-run"), {
+    ...{ stdout: "No limit of gate account for acme is set.\n", stderr: "", code: 3 },
+  });
+  t.deepEqual(JSON.parse((await cli("pause", ...EP1, "--dry-run", "--json")).stdout), {
+    ...{ matched: 1, changed: 0, stored: false, partitions: 1, staged: 3, inFlight: 2 },
+  });
+  const { rows } = await pool.query("select verb from dispatch_policy.audit order by id");
+  t.deepEqual(rows, [{ verb: "pause" }, { verb: "hold" }]); // those of the world
+});
+
 test("a key from outside cannot move the cursor where its limit is set", async (t) => {
   const { cli } = await world(t);
   const { stdout } = await cli(

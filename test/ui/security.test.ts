@@ -210,6 +210,15 @@ test("an empty key is a key: the action does not widen to the policy", async (t)
 
 test("each verb's page does what its command does", async (t) => {
   const it = await world(t);
+  const asks = (verb: string, more = "") => it.text(`/act/${verb}?policy=fetch_endpoint${more}`);
+  const counts = /concerns <strong>1 partition<\/strong>, with 3 staged jobs and 2 in flight\./;
+  for (const verb of ["pause", "resume", "hold"]) t.regex(await asks(verb, "&partition=ep1"), counts, verb);
+  t.regex(await asks("pause"), /<strong>4 partitions<\/strong>, with 15 staged jobs and 3 in flight\./);
+  t.regex(
+    await asks("pause", "&partition=ep9"),
+    /Nothing matches now: it is stored for partitions to come\./,
+  );
+  t.regex(await asks("clear-limit", "&gate=account&key=acme"), /<strong>2 partitions<\/strong>, with 6 /);
   const says = async (verb: string, form: Record<string, string>) =>
     (await it.send(`/act/${verb}`, { policy: "fetch_endpoint", reason: "r", ...form })).text();
   t.regex(await says("resume", { partition: "ep3" }), /1 of 1 changed/);

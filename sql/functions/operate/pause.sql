@@ -2,17 +2,26 @@
 -- does not exist yet is paused when its first job comes. A pause of all also stops policies that are declared later. An end
 -- that has passed is refused.
 --
+-- `dry_run` only counts: also the partitions, staged jobs and jobs in flight that it concerns, which are null otherwise.
+--
 --   select * from dispatch_policy.pause('fetch_endpoint', partition => 'ep1', until => now() + interval '1 hour');
 create or replace function :DISPATCH_POLICY_SCHEMA.pause(
   policy text default null, partition text default null, until timestamptz default null, reason text default null,
-  by text default null, "all" boolean default false
-) returns table (matched int, changed int, stored boolean) language plpgsql
+  by text default null, "all" boolean default false, dry_run boolean default false
+) returns table (matched int, changed int, stored boolean, partitions int, staged int, in_flight int) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_until timestamptz := coalesce(pause.until, 'infinity');
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_until('pause', v_until, clock_timestamp(), 'to end a pause, call resume');
+  if pause.dry_run then
+    select w.matched, 0, w.matched = 0, w.partitions, w.staged, w.in_flight
+    into matched, changed, stored, partitions, staged, in_flight
+    from :DISPATCH_POLICY_SCHEMA._would_reach(pause.policy, pause.partition, pause."all") w;
+    return next;
+    return;
+  end if;
   if pause.partition is not null then
     select s.matched, s.changed, s.stored into matched, changed, stored from :DISPATCH_POLICY_SCHEMA._stop_partition(
       pause.policy, pause.partition, v_until, null, pause.reason, pause.by) s;

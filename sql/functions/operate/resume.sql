@@ -1,11 +1,13 @@
 -- Ends a pause; for a partition also a hold, and the probe after it. To resume a policy does not end the pauses of single
 -- partitions. To resume all also ends the pause of policies that are still to be declared.
 --
+-- `dry_run` only counts, as that of pause.
+--
 --   select * from dispatch_policy.resume('fetch_endpoint', partition => 'ep1');
 create or replace function :DISPATCH_POLICY_SCHEMA.resume(
   policy text default null, partition text default null, reason text default null, by text default null,
-  "all" boolean default false
-) returns table (matched int, changed int) language plpgsql
+  "all" boolean default false, dry_run boolean default false
+) returns table (matched int, changed int, partitions int, staged int, in_flight int) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -13,6 +15,17 @@ declare
   v_known boolean;
   v_unrouted int;
 begin
+  if resume.dry_run then
+    select w.matched, 0, w.partitions, w.staged, w.in_flight into matched, changed, partitions, staged, in_flight
+    from :DISPATCH_POLICY_SCHEMA._would_reach(resume.policy, resume.partition, resume."all") w;
+    if resume.partition is not null then   -- a stop may wait for the first job of its partition
+      matched := exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id)::int + (
+        select count(*) from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+        where a.policy = resume.policy and a.pause is not null and a.partition_id = v_id);
+    end if;
+    return next;
+    return;
+  end if;
   if resume.partition is not null then
     perform :DISPATCH_POLICY_SCHEMA._policy(resume.policy);
     perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;

@@ -1,8 +1,8 @@
 -- Switches a policy off or on at run time. If it is off, jobs are added past it, and the next tick wakes its partitions and
--- admits staged jobs without gates.
+-- admits staged jobs without gates. `dry_run` only counts, as that of pause.
 create or replace function :DISPATCH_POLICY_SCHEMA.switch_policy(
-  policy text, enabled boolean, reason text default null, by text default null
-) returns table (matched int, changed int) language plpgsql
+  policy text, enabled boolean, reason text default null, by text default null, dry_run boolean default false
+) returns table (matched int, changed int, partitions int, staged int, in_flight int) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -10,6 +10,12 @@ declare
 begin
   if switch_policy.enabled is null then
     raise exception 'dispatch_policy: switch_policy: enabled is null, expected true or false' using errcode = 'DPARG';
+  end if;
+  if switch_policy.dry_run then
+    select w.matched, 0, w.partitions, w.staged, w.in_flight into matched, changed, partitions, staged, in_flight
+    from :DISPATCH_POLICY_SCHEMA._would_reach(switch_policy.policy, null, false) w;
+    return next;
+    return;
   end if;
   update :DISPATCH_POLICY_SCHEMA._private_policies p set operator_enabled = switch_policy.enabled
   where p.id = v_policy.id;

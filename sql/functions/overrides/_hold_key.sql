@@ -1,10 +1,11 @@
 -- Stops a key of a gate until a time: an override of 0 above the key's other limits, which count again at its end. Of two
 -- holds the one that ends later counts. set_limit and clear_limit of the key end it.
 --
---   p_key   null: the gate counts over the policy
+--   p_key       null: the gate counts over the policy
+--   p_dry_run   only counts, as that of set_limit
 create or replace function :DISPATCH_POLICY_SCHEMA._hold_key(
   p_policy text, p_gate text, p_key text, p_until timestamptz, p_reason text, p_by text, p_now timestamptz,
-  out matched int, out changed int, out stored boolean
+  p_dry_run boolean, out matched int, out changed int, out stored boolean, out partitions int, out staged int, out in_flight int
 ) language plpgsql as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(p_policy);
@@ -18,11 +19,17 @@ begin
       case when p_key is null then format('a scope key of gate %L, which counts by %s', p_gate, v_gate ->> 'scope')
         else format('none: gate %L counts over the policy', p_gate) end using errcode = 'DPARG';
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
-  matched := (
-    select count(*) from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.policy_id = v_policy.id and l.gate = p_gate and l.scope_key = v_key);
+  if not p_dry_run then
+    perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
+  end if;
+  matched := :DISPATCH_POLICY_SCHEMA._limit_matches(v_policy.id, p_gate, v_key, null);
   stored := matched = 0;
+  if p_dry_run then
+    changed := 0;
+    select r.partitions, r.staged, r.in_flight into partitions, staged, in_flight
+    from :DISPATCH_POLICY_SCHEMA._limit_reach(v_policy, p_gate, v_key, null) r;
+    return;
+  end if;
   changed := matched;
   -- one row for each key, however many jobs are refused
   update :DISPATCH_POLICY_SCHEMA._private_overrides o set

@@ -9,6 +9,9 @@
 -- end. `matched` counts the limiters that have the key now, or the partitions that have such a context. For these it
 -- reads all partitions of the policy. If it is 0, `stored` is true: the limit waits for the first job, or the key is misspelt.
 --
+-- `dry_run` only counts: also the partitions that go by the limit, and their staged jobs and jobs in flight, which are null
+-- otherwise.
+--
 -- It locks no limiter, because an open transaction would stop all who use it. The router wakes those who wait. Only another
 -- change of the policy's limits waits for this one.
 --
@@ -17,8 +20,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA.set_limit(
   policy text, gate text, set jsonb, key text default null, "from" timestamptz default null,
   until timestamptz default null, reason text default null, by text default null,
-  "where" jsonb default null
-) returns table (matched int, changed int, stored boolean) language plpgsql
+  "where" jsonb default null, dry_run boolean default false
+) returns table (matched int, changed int, stored boolean, partitions int, staged int, in_flight int) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -31,10 +34,21 @@ begin
     raise exception 'dispatch_policy: set_limit: from is %, expected a time before until, which is %. To begin now, leave from out',
       coalesce(set_limit."from"::text, 'null'), set_limit.until using errcode = 'DPARG';
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
+  if not coalesce(set_limit.dry_run, false) then
+    perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
+  end if;
   v_now := clock_timestamp();
   perform :DISPATCH_POLICY_SCHEMA._check_until(
     'set_limit', set_limit.until, v_now, 'clear_limit ends what is in force');
+  matched := :DISPATCH_POLICY_SCHEMA._limit_matches(v_policy.id, set_limit.gate, set_limit.key, set_limit."where");
+  stored := matched = 0;
+  if set_limit.dry_run then
+    changed := 0;
+    select r.partitions, r.staged, r.in_flight into partitions, staged, in_flight
+    from :DISPATCH_POLICY_SCHEMA._limit_reach(v_policy, set_limit.gate, set_limit.key, set_limit."where") r;
+    return next;
+    return;
+  end if;
   perform :DISPATCH_POLICY_SCHEMA._end_overrides(
     v_policy.id, set_limit.gate, set_limit.key, set_limit."where", set_limit."from", set_limit.until, v_now);
   insert into :DISPATCH_POLICY_SCHEMA._private_overrides (
@@ -43,14 +57,7 @@ begin
     (:DISPATCH_POLICY_SCHEMA._pairs_of(set_limit."where"))[1], set_limit.set, coalesce(set_limit."from", '-infinity'),
     coalesce(set_limit.until, 'infinity'), v_now, coalesce(set_limit."from", '-infinity'),
     coalesce(set_limit.by, session_user), set_limit.reason);
-  matched := case when set_limit."where" is not null then (
-    select count(*) from :DISPATCH_POLICY_SCHEMA._private_partitions q
-    where q.policy_id = v_policy.id and q.arrival_id > 0 and q.context @> set_limit."where")
-  else (
-    select count(*) from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.policy_id = v_policy.id and l.gate = set_limit.gate and (set_limit.key is null or l.scope_key = set_limit.key)) end;
   changed := matched;
-  stored := matched = 0;
   perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
   perform :DISPATCH_POLICY_SCHEMA._audit('set_limit', set_limit.policy, null, set_limit.gate, set_limit.key,
     jsonb_build_object('set', set_limit.set, 'from', set_limit."from", 'until', set_limit.until)

@@ -1,6 +1,8 @@
 // Data go to stdout, words about it to stderr.
+import type { Reach, Stored } from "../../operate/targets.ts";
 import { EXIT, type Exit } from "../command.ts";
 import { visible, wrapped } from "./table.ts";
+import { reached } from "./words.ts";
 
 /** Prints lines as they are. */
 export function say(text: string): void {
@@ -39,6 +41,18 @@ export function answerCount<R extends { readonly matched: number }>(
 ): Exit {
   const exit = answer(values, result, words);
   return exit === EXIT.done ? unlessYes(values) : exit;
+}
+
+/** The answer of a dry run of a verb that stops, goes on or limits: what it would do, and what that concerns. */
+export function answerReach(
+  values: { readonly json: boolean },
+  result: Reach & Pick<Stored, "matched"> & Partial<Stored>,
+  would: string,
+): Exit {
+  const what = result.stored
+    ? "nothing matches yet, so it would be stored for partitions to come"
+    : reached(result);
+  return answer(values, result, `${would}: ${what}.`);
 }
 
 /** How a verb ends that only counted: without `--dry-run` somebody may believe that it is done. */

@@ -1,6 +1,7 @@
-import { counted, grouped } from "../../counted.ts";
+import { grouped, some } from "../../counted.ts";
+import type { Reach } from "../../operate/targets.ts";
 
-export { calendarInWords, grouped } from "../../counted.ts";
+export { calendarInWords, grouped, some } from "../../counted.ts";
 
 const UNITS: readonly (readonly [below: number, ms: number, unit: string])[] = [
   [1000, 1, "ms"],
@@ -49,7 +50,7 @@ export function waitsInWords(
   return `${inWords(whole * 1000)}: ${named.join(", ")}`;
 }
 
-/** "1 staged job", "12,345 staged jobs". */
-export function some(count: number, noun: string): string {
-  return counted(count, noun).replace(/^\d+/, grouped(count));
+/** What a verb concerns: "1 partition, 3 staged jobs, 2 in flight". */
+export function reached({ partitions = 0, staged = 0, inFlight = 0 }: Reach): string {
+  return `${some(partitions, "partition")}, ${some(staged, "staged job")}, ${grouped(inFlight)} in flight`;
 }

@@ -1,3 +1,4 @@
+import { some } from "../../counted.ts";
 import type { Changed } from "../../operate/targets.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
@@ -7,6 +8,7 @@ import {
   type Action,
   type ActionName,
   type Choice,
+  type Counted,
   type Field,
   literal,
   type Values,
@@ -56,7 +58,7 @@ async function askFirst(visit: Visit, name: ActionName, action: Action, wrong?: 
     title: name,
     body: html`<p>${action.about}</p>
 <dl class="facts">${target.map((field) => html`<dt>${field}</dt><dd>${values[field] ?? ""}</dd>`)}</dl>
-${count ? html`<p><strong>${grouped(count.matched)}</strong> ${count.matched === 1 ? "job matches" : "jobs match"} now.</p>` : ""}
+${count ? html`<p>${countInWords(count)}</p>` : ""}
 ${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
 <form class="act" method="post" action="${base}/act/${name}">
 ${target.map((field) => html`<input type="hidden" name="${field}" value="${values[field] ?? ""}">`)}
@@ -83,6 +85,13 @@ function input(
       html`<option value="${value}"${value === given ? html` selected` : ""}>${says}</option>`,
   );
   return html`<label>${what} <select name="${name}"${required}><option value=""></option>${options}</select></label>`;
+}
+
+function countInWords({ matched, stored, partitions, staged = 0, inFlight = 0 }: Counted): Markup {
+  if (partitions === undefined)
+    return html`<strong>${grouped(matched)}</strong> ${matched === 1 ? "job matches" : "jobs match"} now.`;
+  if (stored) return html`Nothing matches now: it is stored for partitions to come.`;
+  return html`It concerns <strong>${some(partitions, "partition")}</strong>, with ${some(staged, "staged job")} and ${grouped(inFlight)} in flight.`;
 }
 
 /** A target may have the empty text as its key. A field that is empty was not filled in. */

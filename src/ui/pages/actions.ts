@@ -11,7 +11,7 @@ import { releaseSlots } from "../../operate/release-slots.ts";
 import { remove } from "../../operate/remove.ts";
 import { resume } from "../../operate/resume.ts";
 import { retry } from "../../operate/retry.ts";
-import type { Changed } from "../../operate/targets.ts";
+import type { Changed, Reach, Stored } from "../../operate/targets.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 
@@ -41,7 +41,7 @@ export interface Action {
   /** What it acts on, of which the page knows the values. */
   readonly target: readonly string[];
   readonly fields: readonly Field[];
-  readonly count?: (context: OperateContext, values: Values) => Promise<Changed>;
+  readonly count?: (context: OperateContext, values: Values) => Promise<Counted>;
   readonly run: (context: OperateContext, values: Values & Why) => Promise<Changed>;
   /** The arguments of the SQL function, beside reason and author. A value is an expression. */
   readonly sql: (values: Values) => Readonly<Record<string, string | undefined>>;
@@ -52,6 +52,9 @@ export interface Action {
   /** The verb that undoes it, on the same target. */
   readonly inverse?: ActionName;
 }
+
+/** What a page says before it asks. */
+export type Counted = Changed & Partial<Stored> & Reach;
 
 interface Why {
   readonly reason: string;
@@ -69,6 +72,8 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     about: "Stops admission. Jobs in flight go on, and jobs can still be added; they wait.",
     target: ["policy", "partition"],
     fields: [{ name: "for", label: "For how long", hint: `${HOW_LONG}; empty: until it is resumed` }],
+    count: (context, { policy, partition }) =>
+      pause(context, { policy: need("policy", policy), partition, dryRun: true }),
     run: (context, { policy, partition, for: length, ...why }) =>
       pause(context, { policy: need("policy", policy), partition, until: after(length), ...whyOf(why) }),
     sql: ({ policy, partition, for: length }) => ({
@@ -82,6 +87,8 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     about: "Ends a pause, and a hold of a partition.",
     target: ["policy", "partition"],
     fields: [],
+    count: (context, { policy, partition }) =>
+      resume(context, { policy: need("policy", policy), partition, dryRun: true }),
     run: (context, { policy, partition, ...why }) =>
       resume(context, { policy: need("policy", policy), partition, ...whyOf(why) }),
     sql: texts,
@@ -91,6 +98,13 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     about: "Stops the partition for a while. Then one job goes first, and the others once it has succeeded.",
     target: ["policy", "partition"],
     fields: [{ name: "for", label: "For how long", isRequired: true, hint: HOW_LONG }],
+    count: (context, { policy, partition }) =>
+      hold(context, {
+        policy: need("policy", policy),
+        partition: need("partition", partition),
+        forMs: 1000,
+        dryRun: true,
+      }),
     run: (context, { policy, partition, for: length, ...why }) =>
       hold(context, {
         policy: need("policy", policy),
@@ -202,6 +216,8 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     about: "Ends what was set: the policy's own numbers apply again.",
     target: ["policy", "gate", "key"],
     fields: [],
+    count: (context, { policy, gate, key }) =>
+      clearLimit(context, { policy: need("policy", policy), gate: need("gate", gate), key, dryRun: true }),
     run: (context, { policy, gate, key, ...why }) =>
       clearLimit(context, { policy: need("policy", policy), gate: need("gate", gate), key, ...whyOf(why) }),
     sql: texts,
