@@ -582,6 +582,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.failure_decrease
   'Adaptive concurrency: a failure multiplies the limit by it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.overload_decrease_factor is
   'Adaptive concurrency: a lag above the target multiplies the limit by it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.shadow is
+  'True: the gate decides and counts, and holds nothing back. Else null.';
 
 comment on type :DISPATCH_POLICY_SCHEMA._private_task_duration is 'How long a task''s jobs run: the mean of about the last fifty, in seconds.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_task_duration.task is 'Graphile Worker''s identifier of the task.';
@@ -601,6 +603,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_activity.staged is
   'Jobs that came into staging, as the router found them.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.admitted is 'Jobs that were admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.denied is 'How many partitions kept due jobs, by reason.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.shadow_denied is
+  'Jobs that went although a shadow gate had no room, by gate.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.set_aside is 'Jobs that were set aside.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.dropped is 'Jobs that were dropped.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.expired is 'Of these, jobs that expired.';
@@ -636,6 +640,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.staged is 'Jobs that 
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.admitted is 'Jobs that were admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.shadow_denied is
+  'Jobs that went although a shadow gate had no room, by gate.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.set_aside is 'Jobs that were set aside.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.dropped is 'Jobs that were dropped.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.expired is 'Of these, jobs that expired.';
@@ -924,6 +930,18 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.remembered is
   'Window: for how many seconds it must know what was spent. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.admitted is
   'Jobs that were admitted through it, as in _private_limiters.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.shadow_tokens is
+  'Throttle of a shadow gate: the tokens that it has, while tokens is null and slots has no bound. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.shadow_slots is
+  'Cap of a shadow gate: the slots that it has, while slots has no bound. Else null.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_shadow_left is
+  'What a pass met at the limiter of a shadow gate, see _shadow_left.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_shadow_left.limiter_id is 'Number of the limiter.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_shadow_left.gate is 'Name of the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_shadow_left.denied is
+  'Jobs of the pass that the gate would have held back.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_shadow_left.cost is
+  'What the other jobs of the pass cost. Throttle: it takes that.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_left is 'What a pass leaves of a limiter, see _left_after.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.now is 'What it had before the pass.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_left.jobs is 'Jobs that the pass put in flight under it.';

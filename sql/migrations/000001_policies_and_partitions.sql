@@ -86,7 +86,8 @@ create type :DISPATCH_POLICY_SCHEMA._private_gate_numbers as (
   target_lag_ms float8,
   ewma_alpha float8,
   failure_decrease_factor float8,
-  overload_decrease_factor float8
+  overload_decrease_factor float8,
+  shadow boolean
 );
 
 create table :DISPATCH_POLICY_SCHEMA._private_limiters (
@@ -463,6 +464,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_activity (
   staged int not null default 0,
   admitted int not null default 0,
   denied jsonb not null default '{}',
+  shadow_denied jsonb not null default '{}',
   set_aside int not null default 0,
   dropped int not null default 0,
   expired int not null default 0,
@@ -486,6 +488,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_minutes (
   staged bigint not null,
   admitted bigint not null,
   denied jsonb not null,
+  shadow_denied jsonb not null default '{}',
   set_aside bigint not null,
   dropped bigint not null,
   expired bigint not null,
@@ -652,7 +655,15 @@ create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (
   id bigint, gate text, kind text, breadth smallint, "position" smallint, scope_key text,
   rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
   slots int, cap int, in_flight int, reserved_for uuid, reserved_until timestamptz, ending int,
-  measured float8, calendar text, window_seconds float8, remembered float8, admitted bigint
+  measured float8, calendar text, window_seconds float8, remembered float8, admitted bigint,
+  shadow_tokens float8, shadow_slots int
+);
+
+create type :DISPATCH_POLICY_SCHEMA._private_shadow_left as (
+  limiter_id bigint,
+  gate text,
+  denied int,
+  cost float8
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_limiter_left as (

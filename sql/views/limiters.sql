@@ -4,7 +4,8 @@ select p.name as policy, l.gate, l.scope_key, l.kind, n.rate, n.per,
   (l.numbers).sliding is true as sliding, (l.numbers).smooth is true as smooth, n.capacity,
   case when n.tokens is null then n.slots::float8 when n.rate <= 0 then 0 else n.tokens end as available, n.tokens,
   l.in_flight, n.cap as max,
-  l.lag_ewma_ms, l.current_max, l.wake_at, l.id, (l.numbers).calendar
+  l.lag_ewma_ms, l.current_max, l.wake_at, l.id, (l.numbers).calendar,
+  (l.numbers).shadow is true as shadow
 from :DISPATCH_POLICY_SCHEMA._private_limiters l
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = l.policy_id
 cross join lateral :DISPATCH_POLICY_SCHEMA._limiter_shown(l.policy_id, l.id) n;
@@ -36,3 +37,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.limiters.wake_at is
 comment on column :DISPATCH_POLICY_SCHEMA.limiters.id is 'Number of the limiter.';
 comment on column :DISPATCH_POLICY_SCHEMA.limiters.calendar is
   'Throttle: the unit and the time zone of a calendar window, such as day America/New_York; per is about its length. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.shadow is
+  'Whether it is of a shadow gate, which holds nothing back.';

@@ -23,7 +23,8 @@ export const command = defineCommand({
     ["1000000000000042", "a job"],
     ["--policy fetch_endpoint --partition ep1", "a partition's next job"],
   ],
-  about: "x marks a gate without room. Below it stand the jobs that have occupied its slots for longest.",
+  about:
+    "x marks a gate without room. Below it stand the jobs that have occupied its slots for longest. ~ marks a shadow gate that would have none.",
   async run(values) {
     const target = targetOf(values.rest, values);
     return looks(values, async (context) => {
@@ -102,7 +103,8 @@ function perOf({ per, calendar }: { per: number; calendar: string | null }): str
 }
 
 /** One gate on a line, and a line for each job that occupies a slot of one without room. */
-function linesOf({ gate, key, limit, free, lacks, nextAt, setBy, holders }: ExplainedGate): string[] {
+function linesOf(it: ExplainedGate): string[] {
+  const { gate, key, limit, free, lacks, nextAt, setBy, holders, shadow, wouldLack } = it;
   const left =
     "max" in limit
       ? `${limit.max === null ? "no bound" : `${free} of ${limit.max} slots free`}`
@@ -111,8 +113,9 @@ function linesOf({ gate, key, limit, free, lacks, nextAt, setBy, holders }: Expl
     ? `; ${setBy.hold ? "held " : `set ${reachOf(setBy)}`}by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}`
     : "";
   const next = nextAt ? `; ${fromNow(nextAt)}` : "";
+  const real = shadow ? `; shadow: ${wouldLack ? "would hold it back" : "would let it go"}` : "";
   return [
-    `${lacks ? "  x" : "  -"} ${gate}${key === null ? "" : ` of ${key}`}: ${left}${next}${set}`,
+    `  ${lacks ? "x" : wouldLack ? "~" : "-"} ${gate}${key === null ? "" : ` of ${key}`}: ${left}${next}${real}${set}`,
     ...holders.map(
       ({ jobId, partition, admittedAt, workerId }) =>
         `      job ${jobId} of ${partition} since ${atTime(admittedAt)}${workerId ? `, ${workerId}` : ""}`,

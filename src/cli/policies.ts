@@ -48,7 +48,7 @@ const OVER = { partition: "the partition", policy: "the policy", key: "a key of 
 /** Null: they come from the job's context. */
 function numbersOf(values: ResolvedValues | null): string {
   if (values === null) return "its numbers come from the context";
-  const { rate, per, calendar, ...others } = values;
+  const { rate, per, calendar, shadow: _, ...others } = values;
   const length = typeof calendar === "string" ? calendarInWords(calendar) : inWords(Number(per) * 1000);
   const pace = typeof per === "number" ? [`${rate} per ${length}`] : [];
   const rest = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
@@ -63,7 +63,8 @@ function inLines(row: Row): string {
     `  ${some(staged, "staged job")}, ${grouped(inFlight)} in flight, ${grouped(partitions)} partitions`,
     ...(definition.gates.length === 0 ? ["  without gates"] : []),
     ...definition.gates.map(
-      ({ name, kind, scope, values }) => `  gate ${name}: ${kind} over ${OVER[scope]}; ${numbersOf(values)}`,
+      ({ name, kind, scope, values, constants }) =>
+        `  gate ${name}: ${kind} over ${OVER[scope]}; ${numbersOf(values)}${constants.shadow ? "; shadow, holds nothing back" : ""}`,
     ),
   ]
     .map(visible)

@@ -2,6 +2,7 @@ import type { OperateContext } from "../operate/call.ts";
 import type { Answer } from "../operate/explain.ts";
 import { longestWaiting } from "../operate/longest-waiting.ts";
 import { type PolicyStatus, status, type WorkerStatus } from "../operate/status.ts";
+import { rowsOf } from "../operate/view-rows.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { JSON_OPTION } from "./input/options.ts";
 import { lookingAt } from "./input/place.ts";
@@ -21,6 +22,14 @@ interface Frame {
   readonly policies: readonly (PolicyStatus & { readonly admittedPerMinute: number | null })[];
   readonly waiting: readonly Answer[];
   readonly workers: readonly WorkerStatus[];
+  readonly shadows: readonly Shadow[];
+}
+
+/** How many jobs a shadow gate would have held back in the last ten minutes. */
+interface Shadow {
+  readonly policy: string;
+  readonly gate: string;
+  readonly wouldDeny: number;
 }
 
 /** Policies, partitions that wait, and workers, live. */
@@ -66,6 +75,7 @@ function frames(context: OperateContext): () => Promise<Frame> {
       policies: policies.map((policy, place) => ({ ...policy, admittedPerMinute: paces[place] ?? null })),
       waiting,
       workers,
+      shadows: await shadowsOf(context),
     };
   };
 }
@@ -79,7 +89,20 @@ function paceOf(policy: string, before: Sample | null, now: Sample): number | nu
   return Math.round((Math.max(last - first, 0) / (now.at - before.at)) * MINUTE_MS);
 }
 
-function drawn({ at, policies, waiting, workers }: Frame): string {
+const RECENT = "where shadow_denied <> '{}' and minute > now() - interval '10 minutes'";
+
+async function shadowsOf(context: OperateContext): Promise<readonly Shadow[]> {
+  type Row = { readonly policy: string; readonly shadowDenied: Readonly<Record<string, number>> };
+  const found = new Map<string, Shadow>();
+  for (const { policy, shadowDenied } of await rowsOf<Row>(context, "minutes", RECENT, []))
+    for (const [gate, jobs] of Object.entries(shadowDenied)) {
+      const key = JSON.stringify([policy, gate]);
+      found.set(key, { policy, gate, wouldDeny: jobs + (found.get(key)?.wouldDeny ?? 0) });
+    }
+  return [...found.values()].toSorted((one, other) => other.wouldDeny - one.wouldDeny);
+}
+
+function drawn({ at, policies, waiting, workers, shadows }: Frame): string {
   const now = at.getTime();
   return [
     `Dispatch policies at ${atTime(at)}`,
@@ -87,6 +110,7 @@ function drawn({ at, policies, waiting, workers }: Frame): string {
     policies.length === 0 ? "No policy was declared." : policyTable(policies),
     "",
     waiting.length === 0 ? "No partition waits." : waitingTable(waiting, now),
+    ...(shadows.length === 0 ? [] : ["", shadowTable(shadows)]),
     "",
     workers.length === 0 ? "No worker pool is known." : workerTable(workers),
   ].join("\n");
@@ -120,5 +144,20 @@ function waitingTable(waiting: readonly Answer[], now: number): string {
       { title: "UNTIL", value: ({ nextAt }) => fromNow(nextAt, now) },
     ],
     waiting,
+  );
+}
+
+function shadowTable(shadows: readonly Shadow[]): string {
+  return table(
+    [
+      { title: "POLICY", value: ({ policy }) => policy, least: 8 },
+      { title: "SHADOW GATE", value: ({ gate }) => gate, least: 12 },
+      {
+        title: "WOULD HAVE HELD BACK IN 10 MIN",
+        isNumber: true,
+        value: ({ wouldDeny }) => grouped(wouldDeny),
+      },
+    ],
+    shadows,
   );
 }

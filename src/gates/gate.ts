@@ -1,4 +1,5 @@
 import {
+  aBoolean,
   callOption,
   check,
   checkOptions,
@@ -62,6 +63,12 @@ export interface GateCommon<C> {
    * @default "partition"
    */
   scope?: "partition" | "policy" | ((ctx: C) => string | number) | undefined;
+  /**
+   * `true`: the gate decides and counts, and holds nothing back. So you see what a new limit would do before it does it:
+   * in `explain`, in the view `minutes` and in the metric `shadow_denied_total`.
+   * @default false
+   */
+  shadow?: boolean | undefined;
 }
 
 /**
@@ -132,6 +139,17 @@ export type Overrides<Fields> = (
   ? { [Option in keyof All]: All[Option] }
   : never;
 
+/** The options that every gate has, and that the database stores with its numbers. */
+const COMMON: Readonly<Record<string, Field>> = {
+  shadow: {
+    column: "shadow",
+    rule: aBoolean,
+    computed: false,
+    fallback: "absent",
+    toColumn: (shadow: boolean) => shadow || null,
+  },
+};
+
 interface Compiled extends Omit<Field, "toColumn"> {
   readonly option: string;
   readonly run: ((ctx: unknown) => unknown) | null;
@@ -149,7 +167,7 @@ export function declareGate<C, Kind extends string>(
   options: GateCommon<C>,
 ): Gate<C, Kind> {
   return declaring("", () => {
-    checkOptions(anatomy.kind, options, ["name", "scope", ...Object.keys(anatomy.fields)]);
+    checkOptions(anatomy.kind, options, ["name", "scope", ...Object.keys({ ...anatomy.fields, ...COMMON })]);
     const name = gateName(anatomy.kind, options.name);
     const title = name === anatomy.kind ? name : `${anatomy.kind} "${name}"`;
     const { expand = (_, asTheyAre) => asTheyAre } = anatomy as GateAnatomy;
@@ -192,7 +210,7 @@ function gateValues(
   anatomy: GateAnatomy,
   options: Readonly<Record<string, unknown>>,
 ): Pick<Gate, "values" | "constants" | "resolve"> {
-  const fields = Object.entries(anatomy.fields)
+  const fields = Object.entries({ ...anatomy.fields, ...COMMON })
     .filter(([option, { fallback }]) => fallback !== "absent" || options[option] !== undefined)
     .map(([option, field]) => compileField(title, option, field, options[option]));
   const constants = fields.filter((field) => field.run === null);

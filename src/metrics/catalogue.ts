@@ -31,6 +31,7 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
   adaptive_limit: gauge("The lowest limit that an adaptive gate has found for a key."),
   staged_total: counter("Jobs that came into staging, retries among them."),
   admitted_total: counter("Jobs that were admitted."),
+  shadow_denied_total: counter("Jobs that went although a shadow gate had no room."),
   finished_total: counter("Runs that ended, by outcome. A failed one may be tried again."),
   set_aside_total: counter("Jobs that were set aside with an error."),
   dropped_total: counter("Jobs that were dropped, by maxPending or whenBusy, or because they expired."),

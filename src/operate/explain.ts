@@ -44,6 +44,10 @@ export interface ExplainedGate {
   lacks: boolean;
   /** The reason that it would give; null: it has room. */
   reason: Reason | null;
+  /** Whether it is a shadow gate, which holds nothing back: it never lacks room. */
+  shadow: boolean;
+  /** Of a shadow gate: whether it would have no room for the job, if it were real. Null: it is real. */
+  wouldLack: boolean | null;
   /** When it has the tokens; null: it has room, or that depends on other jobs. */
   nextAt: Date | null;
   /** The key of the partition for which a slot is reserved; null: none is. */

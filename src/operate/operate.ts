@@ -368,6 +368,7 @@ export interface Operate {
    * the throttle locked, after 250 ms at most.
    *
    * `key` is the scope key; a throttle over the policy takes none. A cost above the capacity is taken from a full bucket.
+   * A shadow gate always says yes, and counts a would-be denial if it has too few tokens.
    * A key that no job has had has a full bucket. If the gate's numbers depend on the context, only a job can tell them:
    * then a job must have had the key before.
    *

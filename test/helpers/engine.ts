@@ -21,6 +21,8 @@ export interface TestGate {
   readonly calendar?: string;
   /** A bucket of one that makes up for late passes. */
   readonly smooth?: boolean;
+  /** It holds nothing back. */
+  readonly shadow?: boolean;
   keyOf(partition: string): string;
 }
 
@@ -445,6 +447,7 @@ function limitsOf(gates: readonly TestGate[], partition: string): object[] {
   });
 }
 
-function windowOf({ sliding, calendar, smooth }: TestGate): object {
-  return { ...(sliding && { sliding }), ...(calendar && { calendar }), ...(smooth && { smooth }) };
+function windowOf({ sliding, calendar, smooth, shadow }: TestGate): object {
+  const kept = { ...(smooth && { smooth }), ...(shadow && { shadow }) };
+  return { ...(sliding && { sliding }), ...(calendar && { calendar }), ...kept };
 }

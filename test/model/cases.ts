@@ -11,6 +11,8 @@ export interface GateCase {
   readonly sliding: readonly [boolean, boolean];
   /** Calendar windows, if it has some. */
   readonly calendar?: readonly [string | undefined, string | undefined];
+  /** Whether it holds nothing back, by the policy and by the later definition. */
+  readonly shadow?: readonly [boolean, boolean];
 }
 
 type Numbers = Readonly<Record<string, number | null>>;
@@ -91,6 +93,7 @@ export function gateOf(gate: GateCase, index: number, definition: 0 | 1, group: 
     sliding: gate.sliding[definition],
     ...(gate.calendar?.[definition] && { calendar: gate.calendar[definition] }),
     smooth: isSmooth(gate, definition),
+    ...(gate.shadow?.[definition] && { shadow: true }),
   };
 }
 
@@ -333,6 +336,8 @@ export interface CaseOptions {
   readonly forced?: boolean;
   /** Partitions are held more often, so that probes go and end. */
   readonly held?: boolean;
+  /** Some gates are shadows, and some become real, or a shadow, by the later definition. */
+  readonly shadow?: boolean;
 }
 
 export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Case> {
@@ -370,7 +375,24 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
   const steps = fc
     .tuple(add, fc.array(any, { minLength: 3, maxLength: options.steps, size: "max" }))
     .map(([first, others]) => [first, ...others]);
-  return fc.record({ settings, gates: gates.map(([some, others]) => [...some, ...others]), steps });
+  const all = gates.map(([some, others]) => [...some, ...others]);
+  return fc.record({ settings, gates: options.shadow ? all.chain(withShadows) : all, steps });
+}
+
+/** At least one of them is a shadow at first. */
+function withShadows(gates: readonly GateCase[]): fc.Arbitrary<GateCase[]> {
+  const pairs = fc.constantFrom<[boolean, boolean]>(
+    [true, true],
+    [true, false],
+    [false, true],
+    [false, false],
+  );
+  return fc.array(pairs, { minLength: gates.length, maxLength: gates.length }).map((shadows) =>
+    gates.map((gate, n) => ({
+      ...gate,
+      shadow: n === 0 ? ([true, shadows[0]![1]] as const) : shadows[n]!,
+    })),
+  );
 }
 
 export function inWords({ settings, gates, steps }: Case): string {
@@ -380,7 +402,7 @@ export function inWords({ settings, gates, steps }: Case): string {
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
         (values, index) =>
-          `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}${gate.calendar?.[index] ? `, ${gate.calendar[index]}` : ""}${isSmooth(gate, index as 0 | 1) ? ", smooth" : ""}`,
+          `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}${gate.calendar?.[index] ? `, ${gate.calendar[index]}` : ""}${isSmooth(gate, index as 0 | 1) ? ", smooth" : ""}${gate.shadow?.[index] ? ", shadow" : ""}`,
       );
       return `gate: ${nameOf(gate, index)} ${numbers}${steps.some((it) => it.do === "add" && it.definition) ? `, later ${later}` : ""}`;
     }),

@@ -126,6 +126,16 @@ test.serial("so it does where jobs expire", async (t) => {
   t.false(outcome.failed, inFull(outcome));
 });
 
+test.serial("so it does where shadow gates count and hold nothing back", async (t) => {
+  t.timeout(TIMEOUT);
+  const outcome = await check(
+    await target(t),
+    { shadow: true, forced: true },
+    { numRuns: Math.ceil(CASES * 0.4), ...again() },
+  );
+  t.false(outcome.failed, inFull(outcome));
+});
+
 for (const name of Object.keys(MUTANTS) as MutantName[]) {
   test.serial(`the model check finds: ${name}`, async (t) => {
     t.timeout(TIMEOUT);

@@ -35,6 +35,8 @@ export interface Limiter {
   /** "sliding", or a calendar window's unit and zone. Null: it is a bucket. */
   window: string | null;
   smooth: boolean;
+  /** It holds nothing back. */
+  shadow: boolean;
   /** Of a window, oldest first. */
   spent: readonly Spending[];
   /** The longest window it had, which may come back, and until when that is remembered. */
@@ -80,6 +82,13 @@ export interface Override {
   readonly until: number;
   /** Cleared at `until`; a clock that goes back does not bring it back. */
   readonly cleared?: true;
+}
+
+/** How jobs went: past the gates, or ranked by these. */
+export interface Charging {
+  readonly forced?: boolean;
+  readonly decayed?: ReadonlyMap<string, number>;
+  readonly first?: ReadonlySet<string>;
 }
 
 export interface Settings {
@@ -128,6 +137,8 @@ export class Model {
   readonly staged = new Map<string, Job>();
   readonly inFlight = new Map<string, Flight>();
   pausedUntil = Number.NEGATIVE_INFINITY;
+  /** Jobs that shadow gates would have held back, by gate. */
+  readonly shadowDenied = new Map<string, number>();
   #overrides: Override[] = [];
   #notes: Note[] = [];
   #worked: { readonly job: Job; readonly seconds: number; readonly charged: number }[] = [];
@@ -242,7 +253,8 @@ export class Model {
     }
     const window = windowOf(gate);
     const isSame = JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers);
-    if (!turns && isSame && limiter.window === window) return; // two numbers that are the same are of one kind: smooth or not
+    const shadow = gate.shadow === true;
+    if (!turns && isSame && limiter.window === window && limiter.shadow === shadow) return; // two numbers that are the same are of one kind: smooth or not
     // what the old rate brought by now stays, within the new capacity; what a bucket lacks counts as spent in a window
     const tokens = limiter.window ? leftOfWindow(limiter, limiter.numbers, now) : this.#settled(limiter, now);
     const lacks = capacityOf(limiter.numbers) - tokens;
@@ -254,6 +266,7 @@ export class Model {
     else if (!limiter.window) limiter.spent = lacks > 0 ? [{ at: now, cost: lacks }] : [];
     limiter.window = window;
     limiter.smooth = gate.smooth === true;
+    limiter.shadow = shadow;
     limiter.tokens = Math.min(tokens, capacityOf(gate.numbers));
     limiter.filledAt = laterMark(limiter.filledAt, now);
     limiter.numbers = gate.numbers;
@@ -344,6 +357,11 @@ export class Model {
 
   /** Whether a limiter lets the job through that is at `rank` in its line, with `cost` from the first up to it. */
   #lets(limiter: Limiter, rank: number, cost: number, now: number): boolean {
+    return limiter.shadow || this.hasRoom(limiter, rank, cost, now);
+  }
+
+  /** The same of a gate that is real, or would be. */
+  hasRoom(limiter: Limiter, rank: number, cost: number, now: number): boolean {
     if (limiter.gate.kind !== "throttle") return rank <= this.capOf(limiter, now) - limiter.inFlight;
     const numbers = this.numbersOf(limiter, now);
     if (numbers.rate! <= 0) return false;
@@ -432,6 +450,7 @@ export class Model {
   #mostOf({ limiters, cheapest, probing, probe }: Partition, now: number): number {
     if (probe !== undefined) return 0;
     const most = limiters.map((limiter) => {
+      if (limiter.shadow) return Number.POSITIVE_INFINITY;
       if (limiter.gate.kind !== "throttle") return this.capOf(limiter, now) - limiter.inFlight;
       const numbers = this.numbersOf(limiter, now);
       const tokens = this.tokensOf(limiter, now);
@@ -452,10 +471,60 @@ export class Model {
     });
   }
 
+  /**
+   * What a shadow gate makes of the jobs that went, in their order: what those cost that it had room for. From the first one
+   * that it had none for on, it would have held all back.
+   */
+  #throughShadow(limiter: Limiter, inOrder: readonly Job[], now: number): { cost: number; denied: number } {
+    const line = inOrder.filter(({ partition }) =>
+      this.partitions.get(partition)!.limiters.includes(limiter),
+    );
+    let used = 0;
+    const end = line.findIndex(({ cost }, index) => {
+      used += cost;
+      return !this.hasRoom(limiter, index + 1, used, now);
+    });
+    const passed = end < 0 ? line : line.slice(0, end);
+    return { cost: passed.reduce((sum, { cost }) => sum + cost, 0), denied: line.length - passed.length };
+  }
+
+  /** Admitted jobs in the order in which a pass ranks them; past the gates only their own order counts. */
+  #ranked(
+    admitted: readonly Job[],
+    now: number,
+    forced: boolean,
+    decayed?: ReadonlyMap<string, number>,
+    first?: ReadonlySet<string>,
+  ): Job[] {
+    const time = (job: Job) => {
+      if (forced) return 0;
+      const place = this.line(job.partition).indexOf(job);
+      if (place === 0 && first?.has(job.partition)) return Number.NEGATIVE_INFINITY;
+      const partition = this.partitions.get(job.partition)!;
+      return this.#virtualTime(partition, place + 1, now, decayed?.get(job.partition));
+    };
+    const timed = admitted.map((job) => ({ job, at: time(job) }));
+    return timed.sort((a, b) => compare(a.at, b.at) || inLine(a.job, b.job)).map(({ job }) => job);
+  }
+
   /** Moves these jobs in flight, after one pass over these partitions. `forced`: past the gates, tokens stop at none. */
-  charge(keys: readonly string[], admitted: readonly Job[], now: number, forced = false): void {
+  charge(
+    keys: readonly string[],
+    admitted: readonly Job[],
+    now: number,
+    { forced = false, decayed, first }: Charging = {},
+  ): void {
     const partitions = keys.map((key) => this.partitions.get(key)!);
     const touched = new Set(partitions.flatMap(({ limiters }) => limiters));
+    const inOrder = this.#ranked(admitted, now, forced, decayed, first);
+    const shadows = new Map(
+      [...touched]
+        .filter(({ shadow }) => shadow)
+        .map((limiter) => [limiter, this.#throughShadow(limiter, inOrder, now)]),
+    );
+    for (const [{ gate }, { denied }] of shadows)
+      if (denied > 0 && !forced)
+        this.shadowDenied.set(gate.name, (this.shadowDenied.get(gate.name) ?? 0) + denied);
     const before = new Map([...touched].map((limiter) => [limiter, this.tokensOf(limiter, now)]));
     const spent = new Map<Limiter, number>();
     for (const job of admitted) {
@@ -471,8 +540,9 @@ export class Model {
     for (const limiter of touched) {
       if (limiter.gate.kind !== "throttle") continue;
       const had = before.get(limiter)!;
-      const paid = had - (spent.get(limiter) ?? 0);
-      const left = forced ? Math.max(paid, Math.min(had, 0)) : paid;
+      const shadow = shadows.get(limiter);
+      const paid = had - (shadow ? shadow.cost : (spent.get(limiter) ?? 0));
+      const left = forced && !shadow ? Math.max(paid, Math.min(had, 0)) : paid;
       if (
         !spent.has(limiter) &&
         limiter.filledAt <= now + SECOND &&
@@ -509,6 +579,7 @@ export class Model {
   #turnsAway(limiter: Limiter, tokens: number, partitions: readonly Partition[], now: number): boolean {
     const numbers = this.numbersOf(limiter, now);
     return (
+      !limiter.shadow &&
       limiter.gate.scope !== "partition" &&
       partitions.some(({ key, limiters }) => {
         const next = limiters.includes(limiter) ? this.line(key)[0] : undefined;
@@ -613,7 +684,12 @@ function newLimiter(name: string, gate: TestGate, key: string, now: number): Lim
   return {
     ...{ name, gate, key, numbers, inFlight: 0 },
     ...{ tokens: capacityOf(numbers), filledAt: now, window: windowOf(gate), spent: [] },
-    ...{ smooth: gate.smooth === true, longest: 0, longestUntil: Number.NEGATIVE_INFINITY },
+    ...{
+      smooth: gate.smooth === true,
+      shadow: gate.shadow === true,
+      longest: 0,
+      longestUntil: Number.NEGATIVE_INFINITY,
+    },
     ...{ learnt: numbers.initial_max ?? 0, lag: 0, decreasedAt: Number.NEGATIVE_INFINITY },
   };
 }

@@ -260,6 +260,22 @@ export const MUTANTS = {
     shows:
       /jobs staged: the engine says|jobs admitted|the first jobs of|wait although they could go|still moves after/,
   },
+  "a shadow gate holds jobs back": {
+    shownBy: 2,
+    of: "_limiters_now",
+    from: /case when e\.is_shadow then 2147483647 else e\.slots_now end/,
+    to: "e.slots_now",
+    shadow: true,
+    shows: /jobs admitted|wait although they could go/,
+  },
+  "a shadow bucket goes below empty": {
+    shownBy: 3,
+    of: "_left_after",
+    from: /l\.shadow_tokens - coalesce\(\([\s\S]*?\), 0\)/,
+    to: "l.shadow_tokens - coalesce(n.cost, 0)",
+    shadow: true,
+    shows: /tokens: the engine says|would-be denials/,
+  },
   "who waits for a limiter is never woken": {
     shownBy: 51,
     of: "_wake",

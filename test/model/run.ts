@@ -70,6 +70,7 @@ async function forget({ client }: Target): Promise<void> {
     "in_flight_jobs",
     "freed",
     "overrides",
+    "activity",
   ];
   await client.query(`truncate ${tables.map((table) => `dispatch_policy._private_${table}`).join(", ")}`);
 }
@@ -99,6 +100,7 @@ interface Snapshot {
   }[];
   readonly staged: readonly string[];
   readonly inFlight: readonly { job: string; staged: string }[];
+  readonly shadowDenied: Readonly<Record<string, number>>;
 }
 
 const SNAPSHOT = `select json_build_object(
@@ -115,7 +117,10 @@ const SNAPSHOT = `select json_build_object(
   'staged', (select coalesce(json_agg(s.id::text), '[]')
     from dispatch_policy._private_staged_jobs s where s.task_identifier = p.name),
   'inFlight', (select coalesce(json_agg(json_build_object('job', f.job_id::text, 'staged', f.staged_id::text)), '[]')
-    from dispatch_policy._private_in_flight_jobs f where f.policy_id = p.id)
+    from dispatch_policy._private_in_flight_jobs f where f.policy_id = p.id),
+  'shadowDenied', (select coalesce(json_object_agg(d.key, d.jobs), '{}') from (
+    select e.key, sum(e.value::int) as jobs from dispatch_policy._private_activity a
+    cross join jsonb_each_text(a.shadow_denied) e where a.policy_id = p.id group by e.key) d)
 ) as it from dispatch_policy._private_policies p where p.name = $1`;
 
 class Run {
@@ -127,7 +132,7 @@ class Run {
   readonly #claim: number;
   #now = START;
   #latest = START;
-  #snapshot: Snapshot = { limiters: [], partitions: [], staged: [], inFlight: [] };
+  #snapshot: Snapshot = { limiters: [], partitions: [], staged: [], inFlight: [], shadowDenied: {} };
 
   constructor({ url, pool, client, cases }: Target, it: Case, options: RunOptions) {
     const gates = it.gates.map((gate, index) => gateOf(gate, index, 0, 0));
@@ -272,7 +277,7 @@ class Run {
       const first = this.#model.line(key).slice(0, jobs.length);
       same(`the first jobs of ${key}`, this.#inWords(jobs), this.#inWords(first));
     }
-    this.#model.charge(keys, admitted, this.#now, true);
+    this.#model.charge(keys, admitted, this.#now, { forced: true });
     this.#compare();
     if (settles) await this.#settle();
   }
@@ -347,7 +352,7 @@ class Run {
       const expected = this.#model.admissible(keys, this.#now, decayed, first);
       same("jobs admitted", this.#inWords(admitted), this.#inWords(expected));
     }
-    this.#model.charge(keys, admitted, this.#now);
+    this.#model.charge(keys, admitted, this.#now, { decayed, first });
     this.#compare();
     for (const { key, fairKey } of this.#snapshot.partitions)
       if (keys.includes(key))
@@ -374,7 +379,7 @@ class Run {
       const jobs = admitted.filter(({ partition }) =>
         this.#model.partitions.get(partition)!.limiters.includes(limiter),
       );
-      if (jobs.length === 0) continue;
+      if (jobs.length === 0 || limiter.shadow) continue;
       if (limiter.gate.kind !== "throttle") {
         atMost(
           `${limiter.name} in flight`,
@@ -501,8 +506,10 @@ class Run {
   }
 
   #compare(): void {
-    const { limiters, partitions, staged, inFlight } = this.#snapshot;
+    const { limiters, partitions, staged, inFlight, shadowDenied } = this.#snapshot;
     const model = this.#model;
+    const byGate = (counts: Iterable<readonly [string, number]>) => JSON.stringify([...counts].sort());
+    same("would-be denials", byGate(Object.entries(shadowDenied)), byGate(model.shadowDenied));
     same("jobs staged", [...staged].sort().join(" "), [...model.staged.keys()].sort().join(" "));
     same(
       "jobs in flight",

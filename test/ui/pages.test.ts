@@ -77,7 +77,15 @@ test("a chart says how many jobs a minute had at most, or that there were none",
   const drawn = (minutes: readonly Minute[]) => String(bars(minutes, "admitted", "Admitted jobs"));
   t.regex(drawn([]), /^<p class="empty">Admitted jobs in the last hour: none\.<\/p>$/);
   const minute = new Date(Date.now() - 5 * 60_000);
-  const one = { policy: "p", minute, staged: "0", admitted: "1200", denied: {}, ...NO_WAITS };
+  const one = {
+    policy: "p",
+    minute,
+    staged: "0",
+    admitted: "1200",
+    denied: {},
+    shadowDenied: {},
+    ...NO_WAITS,
+  };
   t.regex(drawn([one]), /by minute: at most 1,200</);
 });
 

@@ -90,7 +90,7 @@ const REFUSED: [() => unknown, string][] = [
   [throttleWith({ bust: 3 }), 'unknown option "bust" of throttle: did you mean "burst"?'],
   [
     throttleWith({ zzzzzzzz: 3 }),
-    'unknown option "zzzzzzzz" of throttle (known options: name, scope, rate, per, burst, window, timeZone, smooth)',
+    'unknown option "zzzzzzzz" of throttle (known options: name, scope, rate, per, burst, window, timeZone, smooth, shadow)',
   ],
   [throttleWith({ smooth: 1 }), "throttle: smooth must be true or false, got 1"],
   [throttleWith({ smooth: true, burst: 2 }), "throttle: smooth means a burst of 1, leave one of the two out"],
@@ -165,7 +165,10 @@ const REFUSED: [() => unknown, string][] = [
     concurrencyWith({ max: 1.5 }),
     `concurrency: max must be a whole number, 0 to 2147483647${OR_FUNCTION}, got 1.5`,
   ],
-  [concurrencyWith({ limit: 1 }), 'unknown option "limit" of concurrency (known options: name, scope, max)'],
+  [
+    concurrencyWith({ limit: 1 }),
+    'unknown option "limit" of concurrency (known options: name, scope, max, shadow)',
+  ],
   [
     concurrencyWith({ name: "" }),
     'name of concurrency must be a non-empty string of at most 128 characters without NUL, got ""',

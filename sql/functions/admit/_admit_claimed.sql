@@ -12,6 +12,7 @@ declare
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[] := p_candidates;
   v_handed record;
   v_pasts :DISPATCH_POLICY_SCHEMA._private_past[];
+  v_shadow_denied jsonb;
 begin
   set_aside := 0;
   if (p_policy).history_kept_for is not null then
@@ -28,11 +29,11 @@ begin
     select '{}':::DISPATCH_POLICY_SCHEMA._private_admission[] as admissions into v_handed;
   end if;
   admitted := (select count(*) from unnest(v_handed.admissions) a where a.admitted);
-  select c.denied, c.saturated into denied, saturated from :DISPATCH_POLICY_SCHEMA._charge(
+  select c.denied, c.saturated, c.shadow_denied into denied, saturated, v_shadow_denied from :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, p_partition_ids, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,
     nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;
   perform :DISPATCH_POLICY_SCHEMA._count_pass(
-    (p_policy).id, v_candidates, v_handed.admissions, admitted, denied, set_aside,
+    (p_policy).id, v_candidates, v_handed.admissions, admitted, denied, v_shadow_denied, set_aside,
     case when (p_policy).load_kept_for is null or admitted = 0 then '{}'
       else :DISPATCH_POLICY_SCHEMA._load_of_pass((p_policy).id, v_candidates, v_handed.admissions, p_now) end,
     p_now, p_began);

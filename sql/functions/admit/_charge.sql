@@ -3,6 +3,7 @@
 -- waiting, already admitted one under its key counts once.
 --
 --   p_forced    tokens stop at zero
+--   shadow_denied   how many of the jobs a shadow gate would have held back, by gate; if it is forced, nobody asks gates
 --   saturated   a cap over all of the policy is reached, so nothing goes until a job ends. 'workers': only because they
 --     have enough to do.
 --
@@ -14,19 +15,28 @@ create or replace function :DISPATCH_POLICY_SCHEMA._charge(
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[],
-  p_now timestamptz, p_forced boolean, p_tick bigint, out denied jsonb, out saturated text
+  p_now timestamptz, p_forced boolean, p_tick bigint, out denied jsonb, out saturated text,
+  out shadow_denied jsonb
 ) language plpgsql volatile
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
   v_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[];
+  v_kept bigint[];
+  v_shadows :DISPATCH_POLICY_SCHEMA._private_shadow_left[] := '{}';
   v_left :DISPATCH_POLICY_SCHEMA._private_limiter_left[];
   v_leftovers :DISPATCH_POLICY_SCHEMA._private_leftover[];
   v_lacks :DISPATCH_POLICY_SCHEMA._private_lack[];
   v_verdicts :DISPATCH_POLICY_SCHEMA._private_verdict[];
 begin
-  v_admitted := :DISPATCH_POLICY_SCHEMA._put_in_flight(
-    p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions, p_now);
-  v_left := :DISPATCH_POLICY_SCHEMA._left_after(p_limiters, p_partition_ids, v_admitted, p_now, p_forced);
+  select f.admitted, f.kept into v_admitted, v_kept from :DISPATCH_POLICY_SCHEMA._put_in_flight(
+    p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions, p_now) f;
+  if v_admitted <> '{}' and exists (
+    select from unnest(p_limiters) l where l.shadow_slots is not null or l.shadow_tokens is not null) then
+    v_shadows := :DISPATCH_POLICY_SCHEMA._shadow_left(
+      p_limiters, p_partition_ids, p_candidates, p_admissions, v_kept);
+  end if;
+  v_left := :DISPATCH_POLICY_SCHEMA._left_after(
+    p_limiters, p_partition_ids, v_admitted, v_shadows, p_now, p_forced);
   v_leftovers := :DISPATCH_POLICY_SCHEMA._leftovers(
     p_policy, p_partition_ids, p_candidates, p_admissions, v_admitted, p_now);
   v_lacks := :DISPATCH_POLICY_SCHEMA._lacks(v_leftovers, v_left, p_now);
@@ -39,6 +49,10 @@ begin
     select coalesce(jsonb_object_agg(d.reason, d.n), '{}') from (
       select v.reason, count(*) as n from unnest(v_verdicts) v where v.reason is not null group by v.reason
     ) d);
+  shadow_denied := case when p_forced or v_shadows = '{}' then '{}' else (
+    select coalesce(jsonb_object_agg(d.gate, d.n), '{}') from (
+      select s.gate, sum(s.denied) as n from unnest(v_shadows) s where s.denied > 0 group by s.gate
+    ) d) end;
   saturated := (
     select case when bool_and((v.lack).kind = 'ahead') and bool_and(a.is_enough) then 'workers' else 'gate' end
     from unnest(v_verdicts) v

@@ -59,7 +59,7 @@ begin
       where k.breadth > 0 and k.ready_at is not null group by k.limiter_id
     ) w on w.limiter_id = x.id
     where l.id = x.id and l.id = any(v_limiter_ids) and (
-      x.jobs > 0 or x.tokens_left < x.tokens or x.measured is not null
+      x.jobs > 0 or x.tokens_left < coalesce(x.tokens, x.shadow_tokens) or x.measured is not null
       or w.limiter_id is not null or l.refilled_at > p_now + interval '1 second'
       or (l.reserved_for is distinct from r.partition_id
         and (l.reserved_for is null or l.reserved_for = any(p_partition_ids) or x.reserved_for is null)))

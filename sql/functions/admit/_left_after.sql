@@ -1,14 +1,16 @@
--- What these limiters have left after a pass that put `p_admitted` in flight. `p_forced`: tokens stop at zero.
+-- What these limiters have left after a pass that put `p_admitted` in flight. `p_forced`: tokens stop at zero. The throttle of a
+-- shadow gate gives tokens only to the jobs that it had tokens for (`p_shadows`).
 create or replace function :DISPATCH_POLICY_SCHEMA._left_after(
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_partition_ids uuid[],
-  p_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], p_now timestamptz, p_forced boolean
+  p_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], p_shadows :DISPATCH_POLICY_SCHEMA._private_shadow_left[],
+  p_now timestamptz, p_forced boolean
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiter_left[] language plpgsql stable as $$   -- planned as _charge
 begin
   return array(
     select row(
         l, coalesce(n.jobs, 0), l.slots - coalesce(n.jobs, 0), t.tokens_left,
         case when l.spent is not null then :DISPATCH_POLICY_SCHEMA._window_spend(
-          l.spent, l.window_seconds, l.remembered, l.tokens - t.tokens_left, p_now) end
+          l.spent, l.window_seconds, l.remembered, coalesce(l.tokens, l.shadow_tokens) - t.tokens_left, p_now) end
       ):::DISPATCH_POLICY_SCHEMA._private_limiter_left
     from unnest(p_limiters) l
     left join (
@@ -20,8 +22,10 @@ begin
     ) n on n.id = l.id
     cross join lateral (
       -- a cap's tokens are null: greatest and least would make them 0, and the cap would look full
-      select case when p_forced and l.tokens is not null then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
-        else l.tokens - coalesce(n.cost, 0) end as tokens_left
+      select case when l.shadow_tokens is not null then l.shadow_tokens - coalesce((
+          select s.cost from unnest(p_shadows) s where s.limiter_id = l.id), 0)
+        else case when p_forced and l.tokens is not null then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
+        else l.tokens - coalesce(n.cost, 0) end end as tokens_left
     ) t);
 end
 $$;

@@ -12,7 +12,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._occupied_limiters(
   with of_partition as materialized (
     select p.id, p.policy_id, :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work) as work, array(
         select u.id from unnest(p.limiter_ids) u (id)
-        where u.id not in (select l.id from unnest(p_limiters) l where l.tokens is not null)) as limiter_ids
+        where u.id not in (select l.id from unnest(p_limiters) l where l.tokens is not null or l.shadow_tokens is not null)) as limiter_ids
     from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids)
   )
   select a.job_id, a.staged_id, h.policy_id, h.id, h.limiter_ids, c.cost, h.work, a.counted, a.revision, a.anew

@@ -1,4 +1,5 @@
--- Writes the admitted jobs' in-flight rows, and returns how many of each partition there are.
+-- Writes the admitted jobs' in-flight rows, and returns how many of each partition there are. `kept` are the jobs that keep what
+-- they had before, and pay nothing.
 --
 -- A job that is already in flight, under the same job key, keeps its slots and is not charged again. If its
 -- partition has other limiters now, it is charged as a new one, and occupies these as well.
@@ -10,15 +11,15 @@ create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz
-) returns :DISPATCH_POLICY_SCHEMA._private_partition_admitted[] language plpgsql volatile as $$   -- planned as _charge, which calls it
+  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz,
+  out admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], out kept bigint[]
+) language plpgsql volatile as $$   -- planned as _charge, which calls it
 declare
   v_admission bigint := :DISPATCH_POLICY_SCHEMA._admission_now();
   v_moved bigint[] := '{}';
   v_paying bigint[] := '{}';   -- they keep their slots and take tokens, from which goes what was paid
   v_paid float8[] := '{}';
   v_kept bigint[] := '{}';
-  v_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[];
 begin
   -- Most jobs are new to Graphile Worker. Without "on conflict" 5,000 of them take 18 ms, with it 31.
   if exists (select from unnest(p_admissions) a where a.counted) then
@@ -84,7 +85,7 @@ begin
   )
   -- by partition, because unnesting the limiters of 5,000 jobs took as long as inserting them
   select array_agg(row(n.partition_id, n.admitted, n.first_job_id, n.jobs, n.cost):::DISPATCH_POLICY_SCHEMA._private_partition_admitted)
-  into v_admitted
+  into admitted
   from (
     select h.partition_id, count(*)::int as admitted, min(h.job_id) as first_job_id,
       count(*) filter (where h.new)::int as jobs,
@@ -92,6 +93,6 @@ begin
         filter (where h.new or h.job_id = any(v_paying)), 0) as cost
     from occupancies h group by h.partition_id
   ) n;
-  return v_admitted;
+  kept := array(select unnest(v_kept) except select unnest(v_paying));
 end
 $$;

@@ -4,6 +4,7 @@
 --   next_at   when it has room, if it counts tokens and lacks them; null: that depends on other jobs
 --   set_by    the override in force, with who set it and for what (`key`, or `where`, the context; neither: every key), and whether it is a `hold`; null: the numbers are the policy's, or of the job's context (`source`)
 --   kept_for  the partition for which a slot is reserved
+--   would_lack  of a shadow gate: whether it would have no room; null: the gate is real. A shadow gate lacks nothing
 create or replace function :DISPATCH_POLICY_SCHEMA._explained_gates(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition :DISPATCH_POLICY_SCHEMA._private_partitions,
   p_cost float8, p_now timestamptz
@@ -15,7 +16,7 @@ begin
       'kind', n.kind,
       'scope', (array['partition', 'key', 'policy', 'workers'])[n.breadth + 1],
       'key', nullif(n.scope_key, ''),
-      'limit', case when n.tokens is null then jsonb_build_object('max', n.cap)
+      'limit', case when k.tokens is null then jsonb_build_object('max', n.cap)
         else jsonb_build_object('rate', n.rate, 'per', n.per, 'capacity', n.capacity, 'sliding', n.spent is not null and n.calendar is null,
           'calendar', n.calendar) end,
       'source', case when o.id is not null then 'override' when n.kind = 'ahead' then 'workers'
@@ -23,8 +24,12 @@ begin
       'set_by', case when o.id is not null then jsonb_build_object('by', o.set_by, 'reason', o.reason,
         'key', o.scope_key, 'where', o.context, 'hold', o.is_hold, 'since', case when isfinite(o.from_at) then o.from_at else o.set_at end,
         'until', nullif(o.until_at, 'infinity')) end,
-      'used', case when n.tokens is null then n.in_flight + n.ending else greatest(n.capacity - n.tokens, 0) end,
-      'free', case when n.rate <= 0 then 0 when n.tokens is not null then greatest(n.tokens, 0) when n.cap is not null then n.slots end,
+      'used', case when k.tokens is null then n.in_flight + n.ending else greatest(n.capacity - k.tokens, 0) end,
+      'free', case when n.rate <= 0 then 0 when k.tokens is not null then greatest(k.tokens, 0)
+        when n.cap is not null then coalesce(n.shadow_slots, n.slots) end,
+      'shadow', k.is_shadow,
+      'would_lack', case when k.is_shadow then coalesce((p_policy).enabled and :DISPATCH_POLICY_SCHEMA._lacks_room(
+        n.shadow_slots, null, n.shadow_tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) end,
       'lacks', k.lacks,
       'reason', case when k.lacks then k.reason end,
       'next_at', case when k.lacks and n.tokens is not null and n.rate > 0 then
@@ -42,9 +47,10 @@ begin
       (p_policy).id, n.gate, n.scope_key, case when n.breadth = 0 then (p_partition).context end, p_now, p_now)
     cross join lateral (
       -- nobody asks the gates of a policy that is switched off
-      select (p_policy).enabled and :DISPATCH_POLICY_SCHEMA._lacks_room(
-          n.slots, n.reserved_for, n.tokens, n.capacity, n.rate, (p_partition).id, p_cost) as lacks,
-        :DISPATCH_POLICY_SCHEMA._lack_reason(n.kind, n.tokens, n.rate, n.cap) as reason
+      select coalesce((p_policy).enabled and :DISPATCH_POLICY_SCHEMA._lacks_room(
+          n.slots, n.reserved_for, n.tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) as lacks,
+        :DISPATCH_POLICY_SCHEMA._lack_reason(n.kind, n.tokens, n.rate, n.cap) as reason,
+        coalesce(n.tokens, n.shadow_tokens) as tokens, n.shadow_tokens is not null or n.shadow_slots is not null as is_shadow
     ) k);
 end
 $$;

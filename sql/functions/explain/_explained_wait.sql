@@ -14,6 +14,7 @@ declare
   v_stop jsonb;
   v_ahead record := :DISPATCH_POLICY_SCHEMA._work_ahead(p_job);
   v_it jsonb;
+  v_real jsonb;   -- a shadow gate delays nothing
 begin
   select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
   where p.id = coalesce((p_partition).policy_id, (
@@ -60,6 +61,9 @@ begin
       join :DISPATCH_POLICY_SCHEMA._private_workers w on w.pool_id = l.holder
       where l.policy = v_policy.name and l.shard = coalesce((p_partition).shard, 'default') and l.expires_at > p_now
         and w.stale_at > p_now and not w.ended));
-  return v_it || :DISPATCH_POLICY_SCHEMA._estimate(v_it, v_stop, v_ahead, v_policy, p_partition, p_job, p_now);
+  v_real := (
+    select coalesce(jsonb_agg(g.value order by g.ord), '[]') from jsonb_array_elements(v_gates) with ordinality g (value, ord)
+    where not (g.value ->> 'shadow')::boolean);
+  return v_it || :DISPATCH_POLICY_SCHEMA._estimate(v_it || jsonb_build_object('gates', v_real), v_stop, v_ahead, v_policy, p_partition, p_job, p_now);
 end
 $$;

@@ -1,4 +1,4 @@
--- One limiter as the view shows it. The functions of a view run with the reader's rights and search_path. This one does
+-- One limiter as the view shows it, that of a shadow gate with what it really has. The functions of a view run with the reader's rights and search_path. This one does
 -- not, so that a reader needs no right on a table. It finds its row by index: as part of the view's own plan, 2,000
 -- limiters took 7 s, now 0.5.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiter_shown(p_policy_id int, p_limiter_id bigint)
@@ -8,7 +8,8 @@ security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = for
 #variable_conflict use_column
 begin
   return query
-  select n.rate, n.per, n.capacity, n.tokens, n.slots, n.cap
+  select n.rate, n.per, n.capacity, coalesce(n.tokens, n.shadow_tokens),
+    coalesce(n.shadow_slots, case when n.shadow_tokens is null then n.slots end), n.cap
   from :DISPATCH_POLICY_SCHEMA._limiters_now(p_policy_id, array[p_limiter_id], clock_timestamp(), true) n;
 end
 $$;

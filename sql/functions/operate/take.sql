@@ -2,7 +2,8 @@
 -- not, when to ask again. It answers the same if another transaction has the throttle locked for longer than a moment.
 --
 -- Its own transaction keeps the throttle locked until it ends, and stops all who use it. `key` is the scope key ('' or null
--- for a gate over the policy). A key that no job has used has a full bucket, if the gate's numbers are constants.
+-- for a gate over the policy). A shadow gate always says yes: it takes the tokens if they are there, and counts a denial if not.
+-- A key that no job has used has a full bucket, if the gate's numbers are constants.
 create or replace function :DISPATCH_POLICY_SCHEMA.take(
   policy text, gate text, key text default null, cost float8 default 1, now timestamptz default null
 ) returns table (taken boolean, retry_at timestamptz) language plpgsql
@@ -14,6 +15,8 @@ declare
   v_now timestamptz;
   v_id bigint;
   v_limiter record;
+  v_tokens float8;
+  v_has_room boolean;
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_now('take', take.now);
   perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, take.gate, null);
@@ -25,19 +28,24 @@ begin
     v_id := :DISPATCH_POLICY_SCHEMA._lock_bucket(v_policy, take.gate, take.key, take.now);
     v_now := coalesce(take.now, clock_timestamp());
     select * into v_limiter from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false);
-    if v_limiter.slots is not null then
+    v_tokens := coalesce(v_limiter.tokens, v_limiter.shadow_tokens);
+    if v_tokens is null then
       perform :DISPATCH_POLICY_SCHEMA._raise_no_throttle(v_policy, take.gate);
     end if;
-    taken := :DISPATCH_POLICY_SCHEMA._lets_through(v_limiter.tokens, v_limiter.capacity, take.cost)
+    v_has_room := :DISPATCH_POLICY_SCHEMA._lets_through(v_tokens, v_limiter.capacity, take.cost)
       and (v_limiter.rate > 0 or take.cost = 0);
-    if taken then
+    taken := v_has_room or v_limiter.shadow_tokens is not null;
+    if v_has_room then
       update :DISPATCH_POLICY_SCHEMA._private_limiters l set
-        tokens = v_limiter.tokens - take.cost,
+        tokens = v_tokens - take.cost,
         spent = case when v_limiter.spent is not null
           then :DISPATCH_POLICY_SCHEMA._window_spend(
             l.spent, v_limiter.window_seconds, v_limiter.remembered, take.cost, v_now) else l.spent end,
         refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_now)
       where l.id = v_id;
+    elsif taken then
+      insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, shadow_denied)
+      values (v_policy.id, v_now, jsonb_build_object(take.gate, 1));
     else
       retry_at := :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
         v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, v_limiter.spent,

@@ -1,11 +1,11 @@
--- How full the caps of each gate are. Only limiters that jobs occupy count, at most 10,000 of a policy.
+-- How full the caps of each gate are. A shadow gate is never over its limit, because it has none. Only limiters that jobs occupy count, at most 10,000 of a policy.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiter_metrics(p_now timestamptz)
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
   return query
   with gate as materialized (
     select p.name as policy, l.gate, max(l.in_flight::float8 / nullif(l.cap, 0)) as used,
-      count(*) filter (where l.in_flight >= l.cap) as full, count(*) filter (where l.in_flight > l.cap) as over,
+      count(*) filter (where l.in_flight >= l.cap) as full, count(*) filter (where l.in_flight > l.cap and l.shadow_slots is null) as over,
       min(l.cap) filter (where l.kind = 'adaptive_concurrency') as least
     from :DISPATCH_POLICY_SCHEMA._private_policies p
     cross join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(p.id, array(

@@ -32,5 +32,15 @@ begin
       ('pass_duration_seconds_count', '{}', coalesce(t.passes, 0))
   ) m (name, labels, value)
   where m.value is not null;
+  return query
+  select 'shadow_denied_total', jsonb_build_object('policy', p.name, 'gate', g.name),
+    coalesce((t.shadow_denied ->> g.name)::float8, 0)
+  from :DISPATCH_POLICY_SCHEMA._private_policies p
+  left join :DISPATCH_POLICY_SCHEMA._private_minutes t on t.policy_id = p.id and t.minute = '-infinity'
+  cross join lateral (
+    select x.value ->> 'name' from jsonb_array_elements(p.definition -> 'gates') x where x.value #>> '{constants,shadow}' = 'true'
+    union
+    select jsonb_object_keys(t.shadow_denied)   -- those that are real by now
+  ) g (name);
 end
 $$;

@@ -105,14 +105,14 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_limiters l
     set wake_at = :DISPATCH_POLICY_SCHEMA._next_wake_at(o.now, o.room, o.waiting, o.woken, o.cost, o.next_cost, p_now)
     from outcome o where l.id = o.id and o.id = any(v_timed_ids)
-    returning l.id, l.by_tokens
+    returning l.id
   ),
   done as (
     delete from :DISPATCH_POLICY_SCHEMA._private_freed f
     where f.policy_id = (p_policy).id and f.id = any(array(
       select unnest(n.ids) from outcome o join freed n on n.limiter_id = o.id
       where (o.room = 0 and (o.ending = 0 or o.id in (select t.id from timed t))) or o.waiting <= o.woken
-        or o.id in (select t.id from timed t where t.by_tokens)))   -- its wake_at is set
+        or (o.tokens is not null and o.id in (select t.id from timed t))))   -- its wake_at is set
   ),
   woken as (
     update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null, denied_reason = null,

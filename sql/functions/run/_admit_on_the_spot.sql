@@ -13,6 +13,7 @@ declare
   v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
   v_occupied_ids bigint[];
   v_now timestamptz;
+  v_shadow_denied jsonb;
 begin
   select * into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions p
   where p.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key)
@@ -40,13 +41,13 @@ begin
   then
     return false;
   end if;
-  perform :DISPATCH_POLICY_SCHEMA._charge(
+  select c.shadow_denied into v_shadow_denied from :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, array[v_partition.id], v_limiters,
     array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, 0, false, true)
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
     array[row(p_job_id, p_staged_id, true, true, p_revision, false, true):::DISPATCH_POLICY_SCHEMA._private_admission],
-    v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
-  perform :DISPATCH_POLICY_SCHEMA._count_pass((p_policy).id, '{}', '{}', 1, '{}', 0,
+    v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;
+  perform :DISPATCH_POLICY_SCHEMA._count_pass((p_policy).id, '{}', '{}', 1, '{}', v_shadow_denied, 0,
     case when (p_policy).load_kept_for is null then '{}' else array[
       row((p_policy).id, v_partition.id, v_now, 1, p_cost, 1, 0, 0):::DISPATCH_POLICY_SCHEMA._private_load_change] end,
     v_now, null);

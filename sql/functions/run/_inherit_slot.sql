@@ -18,9 +18,10 @@ begin
     and p.id = :DISPATCH_POLICY_SCHEMA._partition_id((p_policy).name, p_key)
     and f.limiter_ids @> array(
       select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-      where l.id = any(p.limiter_ids) and not l.by_tokens)
+      where l.id = any(p.limiter_ids) and not l.by_tokens and (l.numbers).shadow is not true)
     and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(p.limiter_ids) and l.by_tokens)
+      select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(p.limiter_ids) and l.by_tokens
+        and (l.numbers).shadow is not true)
     and not p.probing and (greatest((p_policy).paused_until, p.paused_until, p.held_until) > p_now) is not true;
   return found;
 end

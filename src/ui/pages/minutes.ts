@@ -12,6 +12,7 @@ export interface Minute {
   readonly staged: string;
   readonly admitted: string;
   readonly denied: Readonly<Record<string, number>>;
+  readonly shadowDenied: Readonly<Record<string, number>>;
   readonly waitP50Seconds: number | null;
   readonly waitP95Seconds: number | null;
   readonly lagP50Seconds: number | null;
@@ -35,12 +36,15 @@ export function eachMinute(minutes: readonly Minute[], what: "admitted" | "stage
   return within.reduce((sum, one) => sum + Number(one[what]), 0) / back;
 }
 
-/** Reasons for which partitions kept due jobs, the most frequent first. */
-function reasonsOf(minutes: readonly Minute[]): readonly (readonly [string, number])[] {
+/** Counts by name over all of these minutes, the greatest first. */
+function sumsOf(
+  minutes: readonly Minute[],
+  what: "denied" | "shadowDenied",
+): readonly (readonly [string, number])[] {
   const sums = new Map<string, number>();
-  for (const { denied } of minutes)
-    for (const [reason, count] of Object.entries(denied ?? {}))
-      sums.set(reason, (sums.get(reason) ?? 0) + Number(count));
+  for (const minute of minutes)
+    for (const [name, count] of Object.entries(minute[what] ?? {}))
+      sums.set(name, (sums.get(name) ?? 0) + Number(count));
   return [...sums].toSorted(([, a], [, b]) => b - a);
 }
 
@@ -70,11 +74,26 @@ export function bars(minutes: readonly Minute[], what: "admitted" | "staged", ti
 export function reasonTable(minutes: readonly Minute[]): Markup {
   return table(
     "Denials in the last hour: a partition counts once in each pass",
-    reasonsOf(minutes),
+    sumsOf(minutes, "denied"),
     [
       { title: "Reason", cell: ([reason]) => reason },
       { title: "Partitions", isNumber: true, cell: ([, count]) => grouped(count) },
     ],
     "No pass left a due job behind in the last hour.",
+  );
+}
+
+/** What shadow gates would have held back; nothing if there was none. */
+export function shadowTable(minutes: readonly Minute[]): Markup {
+  const sums = sumsOf(minutes, "shadowDenied");
+  if (sums.length === 0) return html``;
+  return table(
+    "Jobs that went in the last hour, and that a shadow gate would have held back",
+    sums,
+    [
+      { title: "Shadow gate", cell: ([gate]) => gate },
+      { title: "Jobs", isNumber: true, cell: ([, count]) => grouped(count) },
+    ],
+    "",
   );
 }

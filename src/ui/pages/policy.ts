@@ -6,7 +6,7 @@ import { partitionLink, pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
-import { bars, lastHour, reasonTable } from "./minutes.ts";
+import { bars, lastHour, reasonTable, shadowTable } from "./minutes.ts";
 import { stateOf } from "./policies.ts";
 import { asked, type Page } from "./visit.ts";
 
@@ -20,6 +20,7 @@ interface Limiter {
   readonly inFlight: number;
   readonly max: number | null;
   readonly capacity: number | null;
+  readonly shadow: boolean;
 }
 
 interface Waiting {
@@ -68,6 +69,7 @@ ${waitingTable(waiting, name, base)}
 <p><a href="${pathTo(base, "/partitions", { policy: name })}">All partitions</a></p>
 <h2>Why partitions kept due jobs</h2>
 ${reasonTable(minutes)}
+${shadowTable(minutes)}
 <details><summary>Definition in force</summary><pre>${JSON.stringify(row?.definition ?? {}, null, 2)}</pre></details>`,
   };
 };
@@ -77,7 +79,7 @@ function gateTable(shared: readonly Limiter[]): Markup {
     "What they have left",
     shared,
     [
-      { title: "Gate", cell: ({ gate }) => gate },
+      { title: "Gate", cell: ({ gate, shadow }) => (shadow ? `${gate} (shadow)` : gate) },
       { title: "Kind", cell: ({ kind }) => kind },
       { title: "In flight", isNumber: true, cell: ({ inFlight }) => grouped(inFlight) },
       {

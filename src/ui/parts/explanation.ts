@@ -45,10 +45,16 @@ ${table(
   [
     {
       title: "Room",
-      cell: ({ lacks }) =>
-        lacks ? html`<span class="bad">✕ none</span>` : html`<span class="good">✓ yes</span>`,
+      cell: ({ lacks, shadow, wouldLack }) => {
+        if (shadow) return wouldLack ? "~ none, if it were real" : "~ yes, also if it were real";
+        return lacks ? html`<span class="bad">✕ none</span>` : html`<span class="good">✓ yes</span>`;
+      },
     },
-    { title: "Gate", cell: ({ gate, key }) => (key === null ? gate : `${gate} of ${key}`) },
+    {
+      title: "Gate",
+      cell: ({ gate, key, shadow }) =>
+        `${gate}${key === null ? "" : ` of ${key}`}${shadow ? " (shadow)" : ""}`,
+    },
     { title: "Left", cell: left },
     { title: "Limit", cell: limitOf },
     { title: "Set by", cell: setBy },
