@@ -87,6 +87,8 @@ test("views, metrics, commands and pages show a shadow gate with what it really 
   t.regex(stdout, /gate throttle: .*2 per .*; shadow, holds nothing back$/m);
   const top = await runCommand(it.url, "top", "--once");
   t.regex(top.stdout, /^p +throttle +3\np +all +2$/m);
+  const later = await (await ui(new Request("http://localhost/policy?policy=p"))).text();
+  t.regex(later, /a shadow gate would have held back[\s\S]*throttle[\s\S]*3/);
   const table = String(shadowTable([{ shadowDenied: { all: 2, throttle: 3 } } as unknown as Minute]));
   t.regex(table, /a shadow gate would have held back[\s\S]*throttle[\s\S]*3[\s\S]*all[\s\S]*2/);
 });
