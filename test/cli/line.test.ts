@@ -38,7 +38,7 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ["pause", /^pause: give --policy NAME, or --all for every policy\n/],
   ["pause --policy a --all", /^pause: give --policy NAME, or --all for every policy\n/],
   ["pause --policy a --until 5", /^pause: --until must be a time such as /],
-  ["hold --policy a", /^hold: missing --partition\n/],
+  ["hold --policy a", /^hold: give --partition KEY, or --gate NAME with --key KEY\n/],
   ["hold --policy a --partition b", /^hold: give --for DURATION or --until TIME\n/],
   [
     "hold --policy a --partition b --for 30",

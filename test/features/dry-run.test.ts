@@ -59,6 +59,11 @@ test("a dry run says what a verb would concern, and changes nothing", async (t) 
   t.deepEqual(await utils.pause({ ...a, until: end, dryRun }), { ...one, stored: false, ...OF_A });
   t.deepEqual(await utils.pause({ policy: "p", dryRun }), { ...one, stored: false, ...OF_P });
   t.deepEqual(await utils.pause({ all: true, dryRun }), { ...one, stored: false, ...OF_P });
+  t.deepEqual(await utils.hold({ ...acme, forMs: 1000, dryRun }), { ...one, stored: false, ...OF_ACME });
+  t.deepEqual(await utils.hold({ policy: "p", gate: "all", forMs: 1000, dryRun }), {
+    ...{ ...one, stored: false },
+    ...OF_P,
+  });
   t.deepEqual(await utils.resume({ ...a, dryRun }), { ...one, ...OF_A });
   t.deepEqual(await utils.resume({ all: true, dryRun }), { ...one, ...OF_P });
   t.deepEqual(await utils.hold({ ...a, forMs: 1000, dryRun }), { ...one, stored: false, ...OF_A });

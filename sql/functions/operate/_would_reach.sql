@@ -5,7 +5,6 @@ create or replace function :DISPATCH_POLICY_SCHEMA._would_reach(
 begin
   if p_partition is not null then
     perform :DISPATCH_POLICY_SCHEMA._policy(p_policy);
-    perform :DISPATCH_POLICY_SCHEMA._check_key(p_partition);
     select r.partitions, r.partitions, r.staged, r.in_flight into matched, partitions, staged, in_flight
     from :DISPATCH_POLICY_SCHEMA._reach(
       p_policy, array[:DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partition)]) r;

@@ -32,6 +32,7 @@ begin
       perform :DISPATCH_POLICY_SCHEMA._check_until('hold', v_until, v_now, 'to end a hold, resume the partition');
     end if;
     if v_dry_run then
+      perform :DISPATCH_POLICY_SCHEMA._check_key(hold.partition);
       select w.matched, 0, w.matched = 0, w.partitions, w.staged, w.in_flight
       into matched, changed, stored, partitions, staged, in_flight
       from :DISPATCH_POLICY_SCHEMA._would_reach(hold.policy, hold.partition, false) w;

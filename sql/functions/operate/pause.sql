@@ -16,6 +16,7 @@ declare
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_until('pause', v_until, clock_timestamp(), 'to end a pause, call resume');
   if pause.dry_run then
+    perform :DISPATCH_POLICY_SCHEMA._check_key(pause.partition);
     select w.matched, 0, w.matched = 0, w.partitions, w.staged, w.in_flight
     into matched, changed, stored, partitions, staged, in_flight
     from :DISPATCH_POLICY_SCHEMA._would_reach(pause.policy, pause.partition, pause."all") w;
