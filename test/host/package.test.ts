@@ -1,7 +1,7 @@
 // The package as users get it: packed, installed in a project of its own, type-checked, and running a job.
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -32,6 +32,10 @@ test("a project that installs the package type-checks, runs a job under a policy
   t.is(ticked.trim().split("\n").at(-1), '[{"staged":0,"inFlight":1}]', ticked);
   const tested = await command(project, "node", ["testing.ts"], { DATABASE_URL: url });
   t.is(tested.trim().split("\n").at(-1), '{"installed":false,"admitted":1}', tested);
+  // each command is a module of its own, read when it is called, and this one reads another one later
+  const bin = "node_modules/.bin/graphile-worker-dispatch-policy";
+  t.regex(await command(project, bin, ["uninstall", "--yes"], { DATABASE_URL: url }), /^Dropped /m);
+  t.deepEqual(await importsOfSources(path.join(project, "node_modules/graphile-worker-dispatch-policy")), []);
 });
 
 /** The tarball's path. Packing builds first. */
@@ -39,6 +43,15 @@ async function pack(folder: string): Promise<string> {
   const stdout = await npm(ROOT, ["pack", "--json", "--pack-destination", folder]);
   const [packed] = JSON.parse(stdout) as [{ filename: string }];
   return path.join(folder, packed.filename);
+}
+
+/** Of compiled files that import what only the repository has: an older compiler left a path of import() as it was. */
+async function importsOfSources(folder: string): Promise<string[]> {
+  const files = (await readdir(path.join(folder, "dist"), { recursive: true })).filter((file) =>
+    file.endsWith(".js"),
+  );
+  const texts = await Promise.all(files.map((file) => readFile(path.join(folder, "dist", file), "utf8")));
+  return files.filter((_, place) => /(?:from |import\()"\.[^"]*\.ts"/.test(texts[place]!));
 }
 
 async function makeProject(folder: string, tarball: string): Promise<void> {
