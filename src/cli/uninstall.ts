@@ -59,7 +59,7 @@ async function countIn(
       `${some(staged, "waiting job")} would go back to Graphile Worker, and the schema "${place.policySchema}" would be dropped.`,
     );
     if (liveWorkers > 0)
-      tell(`It would refuse, because ${some(liveWorkers, "worker pool")} live: stop them before.`);
+      tell(`It would refuse, because live worker pools have the preset (${liveWorkers}): stop them first.`);
   }
   return unlessYes(values);
 }

@@ -199,7 +199,7 @@ test("what keeps a policy: waiting jobs without a place to go, jobs in flight, a
   await t.throwsAsync(worker.utils.removePolicy({ policy: "old" }), {
     instanceOf: RemovalError,
     message:
-      /1 worker pools with policy 'old' live, expected none: pool-\w+ \(process \d+ on .*\); take the policy out/,
+      /live worker pools with policy 'old': 1, expected none: pool-\w+ \(process \d+ on .*\); take the policy out/,
   });
   await until("its jobs have ended", async () => {
     const { policies } = await worker.utils.status({ policy: "old" });

@@ -13,8 +13,8 @@ begin
     from :DISPATCH_POLICY_SCHEMA._private_workers x
     where x.stale_at > clock_timestamp() and not x.ended and (p_policy is null or x.definitions ? p_policy)) w;
   if v_count > 0 then
-    raise exception 'dispatch_policy: %: % worker pools with % live, expected none: %; %',
-      p_verb, v_count, coalesce('policy ' || quote_literal(p_policy), 'the preset'), v_pools,
+    raise exception 'dispatch_policy: %: live worker pools with %: %, expected none: %; %',
+      p_verb, coalesce('policy ' || quote_literal(p_policy), 'the preset'), v_count, v_pools,
       case when p_policy is null
         then 'stop them (a killed one counts as dead when its heartbeats have been missing for a while), or force it'
         else 'take the policy out of their preset first' end

@@ -122,7 +122,7 @@ test("a worker pool that registers, and has not committed, keeps the schema", as
   await t.throwsAsync(uninstall(it.pool), {
     code: "DPUSE",
     message:
-      /1 worker pools with the preset live, expected none: w \(process 1 on host, heartbeat \d+ s ago\); stop/,
+      /live worker pools with the preset: 1, expected none: w \(process 1 on host, heartbeat \d+ s ago\); stop/,
   });
   t.like(await uninstall(it.pool, true), { dropped: true });
 });
