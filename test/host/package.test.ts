@@ -1,4 +1,4 @@
-// The package as users get it: packed, installed in a project of its own, type-checked, and running a job.
+// The package as users get it: its contents; and installed in a project of its own, type-checked, and running a job.
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -6,22 +6,47 @@ import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
 import test from "ava";
+import { publint } from "publint";
+import { formatMessage } from "publint/utils";
 import { testDatabase } from "../helpers/database.ts";
+import { linksOf } from "../helpers/links.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const FIXTURE = fileURLToPath(new URL("../fixtures/scratch-project/", import.meta.url));
 const MINUTE = 60_000;
+/** Imports from each entry point, and lets a wrong type of one be an error. */
+const USES = `import { definePolicy, type Policy } from "graphile-worker-dispatch-policy";
+import { virtualClock } from "graphile-worker-dispatch-policy/testing";
+import { createUi } from "graphile-worker-dispatch-policy/ui";
+import tick from "graphile-worker-dispatch-policy/tasks/dispatch_policy_tick";
+const policy = definePolicy("greet", { partitionBy: "name" });
+export const name: string = policy.identifier;
+// @ts-expect-error it is no number, and would be if types were missing
+export const wrong: number = policy.identifier;
+export const others: [typeof virtualClock, typeof createUi, typeof tick] = [virtualClock, createUi, tick];
+export const none: Policy | undefined = undefined;
+`;
+
+/** What the tests share: packing builds, and a project is installed once. */
+let tarball: string;
+let files: ReadonlySet<string>;
+let project: string;
+
+test.before(async (t) => {
+  t.timeout(4 * MINUTE);
+  project = await mkdtemp(path.join(os.tmpdir(), "scratch-project-"));
+  ({ tarball, files } = await pack(project));
+  await makeProject(project, tarball);
+  await npm(project, ["install", "--prefer-offline", "--no-package-lock", "--ignore-scripts"]);
+});
+
+test.after.always(() => rm(project, { recursive: true, force: true }));
 
 test("a project that installs the package type-checks, runs a job under a policy, ticks from a task folder, and tests without PGlite", async (t) => {
   t.timeout(4 * MINUTE);
   const { url } = await testDatabase(t, { migrated: false });
-  const project = await mkdtemp(path.join(os.tmpdir(), "scratch-project-"));
-  t.teardown(() => rm(project, { recursive: true, force: true }));
-
-  const tarball = await pack(project);
-  await makeProject(project, tarball);
-  await npm(project, ["install", "--prefer-offline", "--no-package-lock", "--ignore-scripts"]);
 
   t.false(existsSync(path.join(project, "node_modules/@opentelemetry")), "an optional peer is not installed");
   await t.notThrowsAsync(command(project, "node", ["node_modules/typescript/bin/tsc", "-p", "."]));
@@ -38,11 +63,132 @@ test("a project that installs the package type-checks, runs a job under a policy
   t.deepEqual(await importsOfSources(path.join(project, "node_modules/graphile-worker-dispatch-policy")), []);
 });
 
-/** The tarball's path. Packing builds first. */
-async function pack(folder: string): Promise<string> {
+test("it has what a user needs, and nothing else", (t) => {
+  const roots = [...new Set([...files].map((file) => file.split("/")[0] as string))].sort();
+  t.deepEqual(roots, [
+    "CHANGELOG.md",
+    "LICENSE",
+    "README.md",
+    "SECURITY.md",
+    "dist",
+    "docs",
+    "examples",
+    "package.json",
+    "sql",
+    "src",
+    "tasks",
+  ]);
+  const examples = [...files].flatMap((file) => /^examples\/([^/]+)/.exec(file)?.[1] ?? []);
+  t.deepEqual([...new Set(examples)].sort(), ["accounts", "monitoring", "webhooks"]);
+  const others = [...files].filter((file) =>
+    /\.test\.(js|d\.ts)$|\.(tsbuildinfo|log|tgz)$|\/\.[^/]*$/.test(file),
+  );
+  t.deepEqual(others, []);
+});
+
+test("the README installs what there is: the tarball by its name, until the package is published", async (t) => {
+  const readme = await readFile(path.join(ROOT, "README.md"), "utf8");
+  const isPublished = !readme.includes("not published yet"); // scripts/release asks for that
+  const line = isPublished
+    ? "npm install graphile-worker-dispatch-policy zod"
+    : `npm install /path/to/checkout/${path.basename(tarball)} zod`;
+  t.true(readme.includes(`\`${line}\``), line);
+});
+
+test("links of its pages, and its source maps, lead to files that it has", async (t) => {
+  const folders = new Set([...files].flatMap(foldersOf));
+  const has = (target: string) => files.has(target) || folders.has(target);
+  const dead: string[] = [];
+  for (const file of files) {
+    const leadsTo = (target: string) => path.posix.join(path.posix.dirname(file), target);
+    const text = () => readFile(path.join(ROOT, file), "utf8");
+    const targets = file.endsWith(".md")
+      ? linksOf(await text()).map((link) => link.replace(/#.*/, ""))
+      : file.endsWith(".map")
+        ? (JSON.parse(await text()) as { sources: string[] }).sources
+        : [];
+    // who changes the package has a checkout
+    const missing = targets.filter(
+      (target) => target && !has(leadsTo(target)) && leadsTo(target) !== "CONTRIBUTING.md",
+    );
+    dead.push(...missing.map((target) => `${file}: ${target}`));
+  }
+  t.deepEqual(dead, []);
+});
+
+test("publint finds nothing to improve", async (t) => {
+  const { buffer } = new Uint8Array(await readFile(tarball));
+  const { messages, pkg } = await publint({ pack: { tarball: buffer }, strict: true });
+  t.deepEqual(
+    messages.map((message) => formatMessage(message, pkg)),
+    [],
+  );
+});
+
+test("Are the types wrong? Only for resolutions that docs/compatibility.md excludes", async (t) => {
+  const checked = await checkPackage(createPackageFromTarballData(new Uint8Array(await readFile(tarball))));
+  if (!checked.types) return t.fail("it has no types");
+  const found = checked.problems.map((problem) =>
+    "resolutionKind" in problem ? `${problem.kind} ${problem.resolutionKind}` : problem.kind,
+  );
+  t.deepEqual([...new Set(found)].sort(), [
+    "CJSResolvesToESM node16-cjs", // TypeScript's rule for "node16": Node itself loads ES modules by require
+    "NoResolution node10", // which does not read `exports`, and which TypeScript 7 does not have
+  ]);
+});
+
+test("CommonJS loads it by require", async (t) => {
+  const program = `console.log(typeof require("graphile-worker-dispatch-policy").definePolicy,
+    typeof require("graphile-worker-dispatch-policy/testing").virtualClock,
+    typeof require("graphile-worker-dispatch-policy/ui").createUi,
+    typeof require("graphile-worker-dispatch-policy/tasks/dispatch_policy_tick").default)`;
+  const stdout = await command(project, "node", ["--input-type=commonjs", "-e", program]);
+  t.is(stdout.trim(), "function function function function");
+});
+
+test("TypeScript finds the types with the settings that docs/compatibility.md names", async (t) => {
+  t.timeout(4 * MINUTE);
+  for (const [file, settings, error] of [
+    ["uses.cts", { module: "node20" }],
+    ["uses.cts", { module: "nodenext" }],
+    ["uses.mts", { module: "node18" }],
+    ["uses.ts", { module: "preserve" }],
+    ["uses.ts", { module: "esnext", moduleResolution: "bundler" }],
+    ["uses.cts", { module: "node18" }, "TS1479"],
+    ["uses.ts", { module: "commonjs", moduleResolution: "node10" }, "TS2307"],
+  ] as const) {
+    const said = await command(...(await compilation(file, settings))).catch(String);
+    const expected = error ? new RegExp(`error ${error}: `) : /^$/;
+    t.regex(said, expected, `${file} with ${JSON.stringify(settings)}`);
+  }
+});
+
+/** Compiles `USES` under a name and settings. The fixture's own settings check the libraries; these need not do it again. */
+async function compilation(file: string, settings: object): Promise<Parameters<typeof command>> {
+  const folder = await mkdtemp(path.join(project, "settings-"));
+  const compilerOptions = {
+    ...{ target: "es2024", types: ["node"], strict: true, noEmit: true, skipLibCheck: true },
+    ...settings,
+  };
+  await writeFile(path.join(folder, file), USES);
+  await writeFile(path.join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: [file] }));
+  return [folder, "node", [path.join(ROOT, "node_modules/ts59/bin/tsc"), "-p", "."]];
+}
+
+/** Of `a/b/c`: `a` and `a/b`. */
+function foldersOf(file: string): string[] {
+  const parts = file.split("/").slice(0, -1);
+  return parts.map((_, n) => parts.slice(0, n + 1).join("/"));
+}
+
+/** The tarball's path, and the files in it. Packing builds first. */
+async function pack(folder: string): Promise<{ tarball: string; files: ReadonlySet<string> }> {
   const stdout = await npm(ROOT, ["pack", "--json", "--pack-destination", folder]);
-  const [packed] = JSON.parse(stdout) as [{ filename: string }];
-  return path.join(folder, packed.filename);
+  const [packed] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }];
+  return {
+    tarball: path.join(folder, packed.filename),
+    files: new Set(packed.files.map((file) => file.path)),
+  };
 }
 
 /** Of compiled files that import what only the repository has: an older compiler left a path of import() as it was. */

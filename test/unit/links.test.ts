@@ -2,9 +2,10 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import test from "ava";
+import { linksOf } from "../helpers/links.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
-const PAGES = globSync(["*.md", "docs/**/*.md"], { cwd: ROOT });
+const PAGES = globSync(["*.md", "docs/**/*.md", ".github/**/*.md"], { cwd: ROOT });
 
 /** The anchors that GitHub makes of a page's headings. */
 function anchorsOf(file: string): Set<string> {
@@ -24,9 +25,7 @@ test("each link between pages leads to a file and a heading", (t) => {
   t.true(PAGES.length > 20);
   const broken: string[] = [];
   for (const page of PAGES) {
-    const text = readFileSync(ROOT + page, "utf8").replace(/^```.*?^```$/gms, "");
-    for (const [, target = ""] of text.matchAll(/(?<!`)\[[^\]]*\]\(([^)\s]+)\)/g)) {
-      if (/^[a-z]+:/.test(target)) continue;
+    for (const target of linksOf(readFileSync(ROOT + page, "utf8"))) {
       const [file = "", anchor] = target.split("#");
       const to = file === "" ? ROOT + page : path.join(ROOT, path.dirname(page), file);
       const leads = existsSync(to) && (anchor === undefined || anchorsOf(to).has(anchor));
