@@ -1,5 +1,5 @@
 -- Limits live in a table of the application: each account may have its own number of jobs at once. The policy's gate is
---   concurrency({ name: "account", scope: (ctx) => ctx.account, max: 40 })
+--   concurrency({ name: "account", scope: (ctx) => ctx.account, max: 4 })
 -- and its max is for accounts without a number. A superuser runs this file once, after the policy was declared.
 
 create table accounts (

@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { WorkerPreset } from "graphile-worker";
-import { dispatchPolicyPreset } from "../../src/index.ts";
+import { dispatchPolicyPreset } from "graphile-worker-dispatch-policy";
 import { deliverWebhook } from "./policies.ts";
 
 const here = (name: string) => fileURLToPath(new URL(name, import.meta.url));

@@ -1,15 +1,13 @@
 /**
  * The whole project in one go, against the database that DATABASE_URL names: a receiver, a producer and a worker.
  *
- *   node scripts/postgres.ts -- node examples/webhooks/main.ts
- *
  * The worker alone, as in production:
  *
- *   npx graphile-worker --config examples/webhooks/graphile.config.ts
+ *   npx graphile-worker --config graphile.config.ts
  */
 import { Logger, run } from "graphile-worker";
+import { makePolicyUtils, policyEvents } from "graphile-worker-dispatch-policy";
 import pg from "pg";
-import { makePolicyUtils, policyEvents } from "../../src/index.ts";
 import preset from "./graphile.config.ts";
 import { announceReleases, payOrder, signUp } from "./producer.ts";
 import { startReceiver } from "./receiver.ts";

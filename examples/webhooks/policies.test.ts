@@ -1,10 +1,10 @@
-// What the policy promises to customers, tested without a server: node --test examples/webhooks/policies.test.ts
+// What the policy promises to customers, tested without a server: node --test policies.test.ts
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { PGlite } from "@electric-sql/pglite";
 import type { TaskList } from "graphile-worker";
-import { makePolicyUtils } from "../../src/index.ts";
-import { pglitePool, runDueJobs, virtualClock } from "../../src/testing.ts";
+import { makePolicyUtils } from "graphile-worker-dispatch-policy";
+import { pglitePool, runDueJobs, virtualClock } from "graphile-worker-dispatch-policy/testing";
 import { deliverWebhook } from "./policies.ts";
 
 const clock = virtualClock(new Date("2030-01-01T00:00:00Z"));

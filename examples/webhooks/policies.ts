@@ -1,5 +1,5 @@
+import { definePolicy, exponential } from "graphile-worker-dispatch-policy";
 import { z } from "zod";
-import { definePolicy, exponential } from "../../src/index.ts";
 
 /** Checked when a job is added; what is wrong is refused there. */
 const delivery = z.object({

@@ -1,5 +1,5 @@
+import { addPolicyJob, addPolicyJobs } from "graphile-worker-dispatch-policy";
 import type { Pool } from "pg";
-import { addPolicyJob, addPolicyJobs } from "../../src/index.ts";
 import { deliverWebhook } from "./policies.ts";
 
 /** A bulk of events for one customer, in one statement. */

@@ -1,4 +1,4 @@
-import { RetryAfter } from "../../../src/index.ts";
+import { RetryAfter } from "graphile-worker-dispatch-policy";
 import { deliverWebhook } from "../policies.ts";
 
 /** Posts one event. A 429 holds the endpoint's partition, not the worker; any other error is retried by the back-off. */

@@ -1,5 +1,5 @@
 import type { Task } from "graphile-worker";
-import type { PolicyPayload } from "../../../src/index.ts";
+import type { PolicyPayload } from "graphile-worker-dispatch-policy";
 import type { deliverWebhook } from "../policies.ts";
 
 /** Has no policy and runs as always. The job it adds has one, and is staged. */

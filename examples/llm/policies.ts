@@ -1,0 +1,24 @@
+import { definePolicy, fixed } from "graphile-worker-dispatch-policy";
+import { z } from "zod";
+
+/**
+ * A model that many tenants share. Nobody says how many requests it takes at once, so the limit is found: it grows by one
+ * with each answer, and is halved by a refusal. The tokens of a minute are known, and a request costs its own.
+ */
+export const askModel = definePolicy("ask_model", {
+  payload: z.object({ tenant: z.string(), prompt: z.string(), tokens: z.number() }),
+  context: ({ tokens }) => ({ tokens }),
+  partitionBy: "tenant", // fair shares between tenants
+  cost: (ctx) => ctx.tokens,
+  gates: ({ throttle, adaptiveConcurrency }) => [
+    throttle({ name: "tokens", scope: "policy", rate: 90_000, per: "1 minute" }),
+    adaptiveConcurrency({
+      name: "model",
+      scope: "policy",
+      initialMax: 2,
+      max: 32,
+      targetLagMs: 2000, // jobs that wait longer for a worker slot shrink the limit as well
+    }),
+  ],
+  backoff: fixed("200 milliseconds"),
+});
