@@ -73,6 +73,7 @@ test("it has what a user needs, and nothing else", async (t) => {
     "dist",
     "docs",
     "examples",
+    "llms.txt",
     "package.json",
     "sql",
     "src",
@@ -103,7 +104,7 @@ test("links of its pages, and its source maps, lead to files that it has", async
   for (const file of files) {
     const leadsTo = (target: string) => path.posix.join(path.posix.dirname(file), target);
     const text = () => readFile(path.join(ROOT, file), "utf8");
-    const targets = file.endsWith(".md")
+    const targets = /\.md$|^llms\.txt$/.test(file)
       ? linksOf(await text()).map((link) => link.replace(/#.*/, ""))
       : file.endsWith(".map")
         ? (JSON.parse(await text()) as { sources: string[] }).sources

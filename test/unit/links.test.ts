@@ -5,7 +5,9 @@ import test from "ava";
 import { linksOf } from "../helpers/links.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
-const PAGES = globSync(["*.md", "docs/**/*.md", ".github/**/*.md", "examples/**/*.md"], { cwd: ROOT });
+const PAGES = globSync(["*.md", "llms.txt", "docs/**/*.md", ".github/**/*.md", "examples/**/*.md"], {
+  cwd: ROOT,
+});
 
 /** The anchors that GitHub makes of a page's headings. */
 function anchorsOf(file: string): Set<string> {

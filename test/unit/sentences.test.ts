@@ -14,7 +14,7 @@ const ROOT = new URL("../../", import.meta.url).pathname;
 const MOST_WORDS = 25;
 
 const READERS: readonly (readonly [string, (text: string) => readonly Paragraph[], ...string[]])[] = [
-  ["a page", proseOfPage, "*.md", "docs/**/*.md", ".github/**/*.md", "examples/**/*.md"],
+  ["a page", proseOfPage, "*.md", "llms.txt", "docs/**/*.md", ".github/**/*.md", "examples/**/*.md"],
   ["SQL", proseOfSql, "sql/**/*.sql"],
   ["TypeScript", proseOfTypeScript, "src/**/*.ts", "tasks/**/*.ts"],
 ];
