@@ -1,6 +1,11 @@
-// No page is hard to find, and no page has figures of its own.
+// What users call is on a page for users: exports, methods, SQL functions, commands. And no page is hard to find.
 import { globSync, readFileSync } from "node:fs";
 import test from "ava";
+import { COMMANDS } from "../../src/cli/commands.ts";
+import { sqlFiles } from "../../src/db/sql-files.ts";
+import * as index from "../../src/index.ts";
+import * as testing from "../../src/testing.ts";
+import * as ui from "../../src/ui/ui.ts";
 import { linksOf } from "../helpers/links.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
@@ -8,6 +13,41 @@ const read = (file: string) => readFileSync(ROOT + file, "utf8");
 /** These are for who changes the package. */
 const INTERNAL = ["docs/engine.md", "docs/design.md", "docs/scenarios.md", "docs/benchmarks.md"];
 const PAGES = globSync("docs/*.md", { cwd: ROOT }).sort();
+const text = ["README.md", ...PAGES.filter((page) => !INTERNAL.includes(page))].map(read).join("\n");
+
+const isOnAPage = (name: string) => new RegExp(`(?<![\\w-])${name}(?![\\w-])`).test(text);
+const missing = (names: readonly string[]) => names.filter((name) => !isOnAPage(name));
+
+test("each export that is a value is on a page", (t) => {
+  const names = [index, testing, ui].flatMap((module) => Object.keys(module));
+  t.true(names.length > 35, `${names.length}`);
+  t.deepEqual(missing(names), []);
+});
+
+test("each method of the utils is on a page", (t) => {
+  const [, body = ""] =
+    /^export interface Operate \{\n(.*?)^\}$/ms.exec(read("src/operate/operate.ts")) ?? [];
+  const names = [...body.matchAll(/^ {2}(\w+)[(<]/gm)].map(([, name = ""]) => name);
+  t.true(names.length > 25, `${names.length}`);
+  t.deepEqual(missing(names), []);
+});
+
+test("each SQL function without an underscore before its name is on a page", (t) => {
+  const names = sqlFiles("functions").map(({ name }) => /(\w+)\.sql$/.exec(name)?.[1] ?? name);
+  const open = names.filter((name) => !name.startsWith("_"));
+  t.true(open.length > 20, `${open.length}`);
+  t.deepEqual(missing(open), []);
+});
+
+test("each command is on the page of the command line", (t) => {
+  const page = read("docs/command-line.md");
+  const isThere = (name: string) =>
+    new RegExp(`graphile-worker-dispatch-policy ${name}\\b|\`${name}\``).test(page);
+  t.deepEqual(
+    COMMANDS.map(({ name }) => name).filter((name) => !isThere(name)),
+    [],
+  );
+});
 
 test("llms.txt lists each page once, and nothing else of docs/", (t) => {
   const links = linksOf(read("llms.txt")).filter((link) => link.startsWith("docs/"));
