@@ -94,7 +94,7 @@ test("utils tell of each verb that changes something, as the audit does", async 
   t.deepEqual(news(), [
     ["pause", { ...a, until: later, ...one }],
     ["resume", { ...a, ...one }],
-    ["hold", { ...a, until: null, forMs: 1000, ...one }],
+    ["hold", { ...a, gate: null, key: null, until: null, forMs: 1000, ...one }],
     ["hold", { ...a, until: later, forMs: null, ...one }],
   ]);
   const gate = { policy: "work", gate: "cap" };

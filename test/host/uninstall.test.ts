@@ -98,7 +98,7 @@ test("a live worker with the preset is a refusal that names it and changes nothi
   t.is(code, 1);
   t.regex(
     stderr.replace(/\s+/g, " "),
-    new RegExp(`1 worker pools .*${rows[0].pool_id} \\(process ${process.pid} on .*or force it`),
+    new RegExp(`live worker pools .*: 1, .*${rows[0].pool_id} \\(process ${process.pid} on .*or force it`),
   );
   await t.throwsAsync(it.utils.uninstall(), { instanceOf: RemovalError, code: "not_removed" });
   t.like((await it.utils.status()).policies[0], { enabled: true, staged: 1 });

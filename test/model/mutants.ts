@@ -150,12 +150,11 @@ export const MUTANTS = {
     to: "p.weight as weight",
     shows: ADMITS,
   },
-  "a cap has no room after a forced admission": {
-    shownBy: 164,
-    of: "_left_after",
-    from: /case when p_forced and l\.tokens is not null then/,
-    to: "case when p_forced then",
-    forced: true,
+  "a cap has no room, because it has no tokens": {
+    shownBy: 23,
+    of: "_lacks",
+    from: /case when l\.tokens is not null then l\.tokens_left end/,
+    to: "coalesce(l.tokens_left, 0)",
     shows: /wait although they could go|jobs admitted/,
   },
   "a forced admission takes more tokens than there are": {

@@ -22,6 +22,7 @@ begin
     where p.head_id is not null and (
       l.id is null
       or :DISPATCH_POLICY_SCHEMA._lacks_room(
-        l.slots_left, l.reserved_for, case when l.tokens is not null then l.tokens_left end, l.capacity, l.rate, p.partition_id, p.head_cost)));
+        l.slots_left, l.reserved_for, case when l.tokens is not null then l.tokens_left end, l.capacity, l.rate,
+        p.partition_id, p.head_cost)));
 end
 $$;

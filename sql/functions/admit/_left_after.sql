@@ -24,8 +24,8 @@ begin
       -- a cap's tokens are null: greatest and least would make them 0, and the cap would look full
       select case when l.shadow_tokens is not null then l.shadow_tokens - coalesce((
           select s.cost from unnest(p_shadows) s where s.limiter_id = l.id), 0)
-        else case when p_forced and l.tokens is not null then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
-        else l.tokens - coalesce(n.cost, 0) end end as tokens_left
+        when p_forced and l.tokens is not null then greatest(l.tokens - coalesce(n.cost, 0), least(l.tokens, 0))
+        else l.tokens - coalesce(n.cost, 0) end as tokens_left
     ) t);
 end
 $$;
