@@ -95,7 +95,7 @@ test("utils tell of each verb that changes something, as the audit does", async 
     ["pause", { ...a, until: later, ...one }],
     ["resume", { ...a, ...one }],
     ["hold", { ...a, gate: null, key: null, until: null, forMs: 1000, ...one }],
-    ["hold", { ...a, until: later, forMs: null, ...one }],
+    ["hold", { ...a, gate: null, key: null, until: later, forMs: null, ...one }],
   ]);
   const gate = { policy: "work", gate: "cap" };
   await utils.setLimit({ ...gate, key: "zoe", set: { max: 1 }, until: later, ...why });

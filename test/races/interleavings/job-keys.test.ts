@@ -174,7 +174,7 @@ for (const end of ["commit", "rollback"]) {
 }
 
 function finished(job: string, parks: boolean) {
-  const retry = { after: 1, task: "p", maxAttempts: 25, queueName: null };
+  const retry = { after: 30, task: "p", maxAttempts: 25, queueName: null }; // not due before a test says so
   return parks ? { job, ok: false, retry } : { job };
 }
 
@@ -193,6 +193,7 @@ async function accountedFor(t: ExecutionContext, world: Engine): Promise<void> {
 
 test("a keyed job that a worker takes while its successor is admitted: nothing lost, nothing doubled", async (t) => {
   const world = await engine(t, ALL);
+  await world.waitsLong();
   await world.stage("a", { jobKey: "K1" });
   await world.passes();
   await world.stage("a", { jobKey: "K1" });
@@ -216,6 +217,7 @@ test("a keyed job that a worker takes while its successor is admitted: nothing l
 
 test("a keyed job that fails while its successor is admitted: nothing lost", async (t) => {
   const world = await engine(t, ALL);
+  await world.waitsLong();
   await world.stage("a", { jobKey: "K1" });
   await world.passes();
   await world.pool.query(TAKE);
