@@ -1,9 +1,9 @@
 import { parameter } from "../db/engine.ts";
-import { checkPolicy, type OperateContext } from "./call.ts";
+import type { OperateContext } from "./call.ts";
 import type { Reason } from "./look.ts";
 import type { Outcome } from "./outcomes.ts";
-import { spelled } from "./rows.ts";
 import { checkVerb } from "./targets.ts";
+import { rowsOf } from "./view-rows.ts";
 
 /** What happened to a job: a row of the view `history`. */
 export interface JobHistory {
@@ -71,20 +71,11 @@ const WHERE_ASKED = `where (${POLICY} is null or policy = ${POLICY})
 
 /** Documented at {@link Operate.history}. */
 export async function history(
-  { withPgClient, engine }: OperateContext,
+  context: OperateContext,
   query: HistoryQuery = {},
 ): Promise<readonly JobHistory[]> {
   checkVerb("history", query, { takes: ["policy", "partition", "outcome", "since", "limit"] });
   const { policy, partition = null, outcome = null, since = null, limit = 100 } = query;
-  const rows = await withPgClient(async (client) => {
-    await checkPolicy(client, engine, policy);
-    return engine.view<object>(client, "history", WHERE_ASKED, [
-      policy ?? null,
-      partition,
-      outcome,
-      since,
-      limit,
-    ]);
-  });
-  return rows.map((row) => spelled<JobHistory>(row));
+  const asked = [policy ?? null, partition, outcome, since, limit];
+  return rowsOf<JobHistory>(context, "history", WHERE_ASKED, asked, policy);
 }

@@ -85,6 +85,8 @@ export async function sweepOnce(
   const fails = (step: string, error: unknown) => {
     failed.push({ step, error: error instanceof Error ? error : new Error(String(error)) });
   };
+  const collectOld = (old: Parameters<Engine["collectOld"]>[1], keptForMs: number) =>
+    withPgClient((client) => engine.collectOld(client, old, keptForMs));
   const steps: Record<string, () => Promise<unknown>> = {
     "dead worker pools": async () => {
       const { pools, jobs } = await unlockDead(context);
@@ -105,9 +107,7 @@ export async function sweepOnce(
       Object.assign(repaired, { asleep: woken, blocked: unblocked });
     },
     "work of running jobs": () => withPgClient(engine.sweepWork),
-    "expired jobs": async () => {
-      while ((await withPgClient(engine.sweepExpired)) > 0);
-    },
+    "expired jobs": () => untilNone(() => withPgClient(engine.sweepExpired)),
     "pending jobs": async () => {
       repaired.pending = await withPgClient(engine.sweepPending);
     },
@@ -116,16 +116,12 @@ export async function sweepOnce(
     "unused partitions": () => withPgClient((client) => engine.collectPartitions(client, inactiveAfterMs)),
     "unused limiters": () => withPgClient((client) => engine.collectLimiters(client, inactiveAfterMs)),
     "overrides that are over": () => withPgClient(engine.collectOverrides),
-    "old audit rows": () => collectOld(context, "audit", keepAuditForMs),
+    "old audit rows": () => untilNone(() => collectOld("audit", keepAuditForMs)),
     activity: () => foldActivity(context),
-    "old minutes": () => collectOld(context, "minutes", metricsRetentionMs),
-    "old load": async () => {
-      while ((await withPgClient(engine.collectLoad)) > 0);
-    },
+    "old minutes": () => untilNone(() => collectOld("minutes", metricsRetentionMs)),
+    "old load": () => untilNone(() => withPgClient(engine.collectLoad)),
     "history of jobs that are gone": () => withPgClient(engine.closeHistory),
-    "old history": async () => {
-      while ((await withPgClient(engine.collectHistory)) > 0);
-    },
+    "old history": () => untilNone(() => withPgClient(engine.collectHistory)),
     "count of repairs": async () => {
       if (Object.values(repaired).some((n) => n > 0))
         await withPgClient((client) => engine.countRepairs(client, repaired));
@@ -162,12 +158,9 @@ export async function foldActivity({
   while ((await withPgClient((client) => engine.foldActivity(client, FOLDED_AT_ONCE))) === FOLDED_AT_ONCE);
 }
 
-async function collectOld(
-  { engine, withPgClient }: SweepContext,
-  old: Parameters<Engine["collectOld"]>[1],
-  keptForMs: number,
-): Promise<void> {
-  while ((await withPgClient((client) => engine.collectOld(client, old, keptForMs))) > 0);
+/** A step that leaves some rows for its next transaction. */
+async function untilNone(step: () => Promise<number>): Promise<void> {
+  while ((await step()) > 0);
 }
 
 type Fails = (step: string, error: unknown) => void;

@@ -54,17 +54,12 @@ export interface Declaration {
   readonly whenBusy: "wait" | "skip";
   /** Null: its jobs do not expire. */
   readonly expiresAfterSeconds: number | null;
-  readonly load: Load | undefined;
-  readonly history: History | undefined;
+  readonly load: Kept | undefined;
+  readonly history: Kept | undefined;
 }
 
-/** In seconds. */
-export interface Load {
-  readonly keepSeconds: number;
-}
-
-/** In seconds. */
-export interface History {
+/** For how long something is kept, in seconds. */
+export interface Kept {
   readonly keepSeconds: number;
 }
 
@@ -151,8 +146,10 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     maxPending: readMaxPending(options.maxPending),
     whenBusy: readWhenBusy(options.whenBusy, gates),
     expiresAfterSeconds: readSeconds("expiresAfter", options.expiresAfter),
-    load: readLoad(options.load),
-    history: readHistory(options.history),
+    load: readKept("load", options.load, { most: "1 day", mostSeconds: DAY_SECONDS, such: "1 hour" }),
+    history: readKept("history", options.history, {
+      ...{ most: "1 year", mostSeconds: 366 * DAY_SECONDS, such: "7 days" },
+    }),
   } as Declaration);
 }
 
@@ -249,36 +246,25 @@ function readMaxPending(maxPending: unknown): MaxPending | undefined {
   }) as MaxPending;
 }
 
-const keptLoad: Rule = {
-  expects: 'a duration of 1 minute to 1 day, such as "1 hour"',
-  accepts: (value) => {
-    if (!positiveDuration.accepts(value)) return false;
-    const seconds = durationSeconds(value as Duration);
-    return seconds >= 60 && seconds <= 86_400;
-  },
-};
+const DAY_SECONDS = 86_400;
 
-function readLoad(load: unknown): Load | undefined {
-  if (load === undefined) return undefined;
-  checkOptions("load", load, ["keep"]);
-  check("load: keep", load.keep, keptLoad);
-  return Object.freeze({ keepSeconds: durationSeconds(load.keep as Duration) });
-}
-
-const keptHistory: Rule = {
-  expects: 'a duration of 1 minute to 1 year, such as "7 days"',
-  accepts: (value) => {
-    if (!positiveDuration.accepts(value)) return false;
-    const seconds = durationSeconds(value as Duration);
-    return seconds >= 60 && seconds <= 366 * 86_400;
-  },
-};
-
-function readHistory(history: unknown): History | undefined {
-  if (history === undefined) return undefined;
-  checkOptions("history", history, ["keep"]);
-  check("history: keep", history.keep, keptHistory);
-  return Object.freeze({ keepSeconds: durationSeconds(history.keep as Duration) });
+/** The options `load` and `history`: for how long it is kept. */
+function readKept(
+  key: "load" | "history",
+  kept: unknown,
+  { most, mostSeconds, such }: { readonly most: string; readonly mostSeconds: number; readonly such: string },
+): Kept | undefined {
+  if (kept === undefined) return undefined;
+  checkOptions(key, kept, ["keep"]);
+  check(`${key}: keep`, kept.keep, {
+    expects: `a duration of 1 minute to ${most}, such as "${such}"`,
+    accepts: (value) => {
+      if (!positiveDuration.accepts(value)) return false;
+      const seconds = durationSeconds(value as Duration);
+      return seconds >= 60 && seconds <= mostSeconds;
+    },
+  });
+  return Object.freeze({ keepSeconds: durationSeconds(kept.keep as Duration) });
 }
 
 function readGiveBackAttempt({ giveBackAttempt, retries }: Record<string, unknown>): boolean {

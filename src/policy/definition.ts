@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { GateKind, GateScope, OverrideRule, ResolvedValues } from "../gates/index.ts";
 import type { Ahead } from "./ahead.ts";
-import type { Breaker, ContextFunction, Declaration, History, Load, MaxPending } from "./declaration.ts";
+import type { Breaker, ContextFunction, Declaration, Kept, MaxPending } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
 /**
@@ -49,9 +49,9 @@ export interface PolicyDefinition {
   /** null: its jobs do not expire. */
   expiresAfterSeconds: number | null;
   /** null: it is not recorded. */
-  load: Load | null;
+  load: Kept | null;
   /** null: it has none. */
-  history: History | null;
+  history: Kept | null;
   /** null: a running job keeps its slots until it ends. */
   slotTimeoutSeconds: number | null;
   /** A digest of the source of each function that stored values depend on, by option. */
@@ -82,8 +82,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
   const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
-  const { load = null, history = null } = declaration;
-  const { expiresAfterSeconds } = declaration;
+  const { expiresAfterSeconds, load = null, history = null } = declaration;
   const jobs = {
     job,
     retries,

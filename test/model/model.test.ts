@@ -76,65 +76,20 @@ test.serial(
   },
 );
 
-test.serial("so it does where an operator admits past the gates", async (t) => {
-  t.timeout(TIMEOUT);
-  const outcome = await check(
-    await target(t),
-    { forced: true },
-    { numRuns: Math.ceil(CASES * 0.3), ...again() },
-  );
-  t.false(outcome.failed, inFull(outcome));
-});
-
-test.serial("so it does where partitions are held and probed", async (t) => {
-  t.timeout(TIMEOUT);
-  const outcome = await check(
-    await target(t),
-    { held: true },
-    { numRuns: Math.ceil(CASES * 0.3), ...again() },
-  );
-  t.false(outcome.failed, inFull(outcome));
-});
-
-test.serial("so it does where limits go by the context of partitions, which changes", async (t) => {
-  t.timeout(TIMEOUT);
-  const outcome = await check(
-    await target(t),
-    { byContext: true },
-    { numRuns: Math.ceil(CASES * 0.4), ...again() },
-  );
-  t.false(outcome.failed, inFull(outcome));
-});
-
-test.serial("so it does where the calendar gives back what was spent", async (t) => {
-  t.timeout(TIMEOUT);
-  const outcome = await check(
-    await target(t),
-    { calendar: true },
-    { numRuns: Math.ceil(CASES * 0.3), ...again() },
-  );
-  t.false(outcome.failed, inFull(outcome));
-});
-
-test.serial("so it does where jobs expire", async (t) => {
-  t.timeout(TIMEOUT);
-  const outcome = await check(
-    await target(t),
-    { expiring: true, forced: true },
-    { numRuns: Math.ceil(CASES * 0.4), ...again() },
-  );
-  t.false(outcome.failed, inFull(outcome));
-});
-
-test.serial("so it does where shadow gates count and hold nothing back", async (t) => {
-  t.timeout(TIMEOUT);
-  const outcome = await check(
-    await target(t),
-    { shadow: true, forced: true },
-    { numRuns: Math.ceil(CASES * 0.4), ...again() },
-  );
-  t.false(outcome.failed, inFull(outcome));
-});
+const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: number])[] = [
+  ["an operator admits past the gates", { forced: true }, 0.3],
+  ["partitions are held and probed", { held: true }, 0.3],
+  ["limits go by the context of partitions, which changes", { byContext: true }, 0.4],
+  ["the calendar gives back what was spent", { calendar: true }, 0.3],
+  ["jobs expire", { expiring: true, forced: true }, 0.4],
+  ["shadow gates count and hold nothing back", { shadow: true, forced: true }, 0.4],
+];
+for (const [what, options, share] of VARIANTS)
+  test.serial(`so it does where ${what}`, async (t) => {
+    t.timeout(TIMEOUT);
+    const outcome = await check(await target(t), options, { numRuns: Math.ceil(CASES * share), ...again() });
+    t.false(outcome.failed, inFull(outcome));
+  });
 
 for (const name of Object.keys(MUTANTS) as MutantName[]) {
   test.serial(`the model check finds: ${name}`, async (t) => {
