@@ -181,6 +181,18 @@ test("with unsafe_dedupe, an expired job keeps no new one out", async (t) => {
   t.like(await it.tick(), { dropped: 1 });
 });
 
+test("with unsafe_dedupe, an expired job keeps none out of a policy that is off", async (t) => {
+  const it = await scenario(t);
+  const add = (n: number, expiresAt?: Date) =>
+    it.utils.addJob("p", { key: "a", n } as never, { jobKey: "k", jobKeyMode: "unsafe_dedupe", expiresAt });
+  await add(1, LONG_AGO);
+  await it.utils.disable({ policy: "p" });
+  await add(2);
+  await it.utils.sweep();
+  t.deepEqual(await it.rows("select payload ->> 'n' as n from graphile_worker._private_jobs"), [{ n: "2" }]);
+  t.is(await it.staged(), 0);
+});
+
 test("adopted jobs get the policy's time", async (t) => {
   const it = await scenario(t, definePolicy("p", { partitionBy: "key", expiresAfter: "15 minutes" }));
   await it.rows(`select graphile_worker.add_job('p', '{"key": "a"}', run_at => now() + interval '1 hour')`);

@@ -16,16 +16,21 @@ declare
     select from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null) then 'replace' else p_mode end;
 begin
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
-  if not v_policy.enabled then
-    return query select s.* from :DISPATCH_POLICY_SCHEMA._pass_on(p_policy, p_version, p_partitions, p_jobs, v_mode) s;
-    return;
-  end if;
-  if v_mode = 'unsafe_dedupe' then   -- an expired job keeps none out
+  -- An expired job keeps none out, also while the policy is off. A pass or a sweep may be about to delete it: a new job that
+  -- was taken for known beside it would be lost. So this waits for its row, after the turns of a strict backlog as all do.
+  if v_mode = 'unsafe_dedupe' then
+    if v_policy.enabled and v_policy.strict_pending then
+      perform :DISPATCH_POLICY_SCHEMA._lock_pending(v_policy, p_partitions);
+    end if;
     perform :DISPATCH_POLICY_SCHEMA._drop_expired(array(
       select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
       where s.job_key in (select j.value ->> 'jobKey' from json_array_elements(p_jobs) j)
         and s.expires_at <= clock_timestamp()
-      for update skip locked));
+      order by s.job_key for update));
+  end if;
+  if not v_policy.enabled then
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._pass_on(p_policy, p_version, p_partitions, p_jobs, v_mode) s;
+    return;
   end if;
   if v_policy.max_pending is not null or v_policy.max_pending_in_all is not null then
     v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs, v_mode);
