@@ -64,6 +64,17 @@ for (const via of VIAS) {
   });
 }
 
+test("a pass drops some 1,000 jobs in all, and of each partition", async (t) => {
+  const it = await scenario(t);
+  await it.stage("1000@a 1000@b 1000@c 1@d", {}, { expiresAfter: "1 minute" });
+  await it.stage("1@d 1@e");
+  t.like(await it.tick(120), { admitted: 2, dropped: 751 });
+  t.like(await it.tick(120), { admitted: 0, dropped: 1002 });
+  t.like(await it.tick(120), { admitted: 0, dropped: 1002 });
+  t.like(await it.tick(120), { admitted: 0, dropped: 246 });
+  t.is(await it.staged(), 0);
+});
+
 test("the time counts from when a job is due, and at least from when it is added", async (t) => {
   const it = await scenario(t, { expiresAfter: "15 minutes" });
   await it.stage("1@a");
