@@ -191,3 +191,22 @@ test("a policy without a history writes none of it", async (t) => {
   t.truthy(first);
   t.is(await written(it), 0);
 });
+
+test("holds that overlap are one stop, and one that begins later is another", async (t) => {
+  const it = await remembering(t);
+  await it.stage("a");
+  await it.route();
+  const hold = (seconds: number) =>
+    it.pool.query(`select dispatch_policy.hold('p', 'a', "for" => make_interval(secs => $1))`, [seconds]);
+  const stops = () =>
+    it.number(
+      "select array_agg(round(extract(epoch from until_at - from_at))::int) from dispatch_policy._private_stop_times",
+    );
+  await hold(60);
+  await hold(3600);
+  await hold(30);
+  t.deepEqual((await stops()) as unknown, [3600]);
+  await it.pool.query("select dispatch_policy.resume('p', 'a')");
+  await hold(60);
+  t.is(await it.number("select count(*)::int from dispatch_policy._private_stop_times"), 2);
+});
