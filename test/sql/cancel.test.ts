@@ -1,6 +1,6 @@
 // Jobs that an operator cancels, wherever they are: `cancel`.
 import test from "ava";
-import { concurrency, type Engine, engine, throttle, until } from "../helpers/engine.ts";
+import { adaptive, concurrency, type Engine, engine, throttle, until } from "../helpers/engine.ts";
 import { addPast, completeJob, failJob, fetchJob, startJob } from "../helpers/native.ts";
 
 const GATES = { gates: [concurrency(1)] };
@@ -272,4 +272,41 @@ test("what is refused", async (t) => {
   await t.throwsAsync(session.query("select dispatch_policy.cancel(policy => 'p')"), {
     message: /cancel: transaction_isolation is repeatable read/,
   });
+});
+
+test("runs that fail because they were cancelled open no breaker, and lower no adaptive limit", async (t) => {
+  const breaker = { failures: 2, withinSeconds: 600, cooldownSeconds: 600 };
+  const it = await engine(t, { gates: [adaptive(10)], breaker });
+  await it.stage(["a", "a", "a"]);
+  await it.passes();
+  const jobs = await it.inFlight();
+  for (const id of jobs) await fetchJob(it, id);
+  t.like(await cancel(it, "policy => 'p'"), { running: 3 });
+  for (const id of jobs) await failJob(it, id);
+  const failed = { ok: false, attempt: 1, lagMs: 1, durationMs: 5 };
+  t.is((await it.release(jobs.map((job) => ({ job, ...failed })))).length, 3);
+  await it.stage("a");
+  t.is(await it.passes(), 1, "the partition is not held");
+  t.is((await it.limiter("adaptive_concurrency")).current_max, 10);
+  t.is(
+    await it.number("select sum(failed)::int from dispatch_policy._private_activity"),
+    3,
+    "they count as failed",
+  );
+});
+
+test("a probe that was cancelled says nothing: the next one goes", async (t) => {
+  const breaker = { failures: 1, withinSeconds: 600, cooldownSeconds: 600 };
+  const it = await engine(t, { gates: [], breaker });
+  await it.stage(["a", "a"]);
+  await it.route();
+  await it.pool.query(`select dispatch_policy.hold('p', 'a', "for" => '0')`);
+  t.is(await it.passes(2), 1, "the probe");
+  const [probe] = (await it.inFlight()) as [string];
+  await fetchJob(it, probe);
+  await cancel(it, `array[${probe}]`);
+  await failJob(it, probe);
+  await it.release([{ job: probe, ok: false, attempt: 1 }]);
+  t.is(await it.passes(), 1, "the next one");
+  t.true((await it.partition("a")).probing);
 });

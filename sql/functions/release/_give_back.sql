@@ -81,6 +81,7 @@ begin
     cross join unnest(g.limiter_ids) u (id)
     join adaptive l on l.id = u.id
     join ends f on f.job_id = g.job_id and f.ok is not null and f.is_own
+      and (f.ok or g.cancelled_at is null)   -- an operator ended it: that says nothing of the load
     where exists (select from adaptive)
     group by l.id
   ),
