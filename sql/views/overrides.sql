@@ -1,6 +1,8 @@
 -- Limits that were set instead of the policies' own, those in force and those to come.
 create or replace view :DISPATCH_POLICY_SCHEMA.overrides as
-select p.name as policy, o.gate, o.scope_key as key, o.set, nullif(o.from_at, '-infinity') as "from",
+select p.name as policy, o.gate, o.scope_key as key,
+  o.set - 'shadow' as set,   -- the hold of a shadow gate's key has it
+  nullif(o.from_at, '-infinity') as "from",
   nullif(o.until_at, 'infinity') as until, o.set_by as by, o.reason,
   -- the key as a condition of its own, so that each is one look at the index
   case when o.context is not null then null when o.scope_key is null then exists (

@@ -98,6 +98,30 @@ for (const [how, end] of [
   });
 }
 
+for (const [gate, of] of [
+  ["account", concurrency<Ctx>({ name: "account", scope: (ctx) => ctx.account, max: 5, shadow: true })],
+  [
+    "calls",
+    throttle<Ctx>({ name: "calls", scope: (ctx) => ctx.account, rate: 100, per: "1 hour", shadow: true }),
+  ],
+] as const) {
+  test(`a hold of a shadow gate's key stops it, and the gate is a shadow again at its end (${gate})`, async (t) => {
+    const it = await scenario(t, { gates: [of] });
+    await it.utils.hold({ policy: "p", gate, key: "acme", ...MINUTE });
+    await accounts(it);
+    t.is((await it.tick(0)).admitted, 1);
+    t.deepEqual(await it.inFlightBy(), { c: 1 });
+    const [explained] = (await it.utils.explain({ policy: "p", partition: "a" })).gates;
+    t.like(explained, { gate, shadow: false, lacks: true });
+    t.deepEqual(
+      (await it.utils.limits()).map(({ override, hold }) => ({ override, hold })),
+      [{ override: gate === "calls" ? { rate: 0 } : { max: 0 }, hold: true }],
+    );
+    await it.stage("9@a", { account: "acme" });
+    t.is((await it.tick(120)).admitted, 11, "more than its max");
+  });
+}
+
 test("a gate over the policy is held without a key", async (t) => {
   const it = await scenario(t, { gates: [all] });
   await it.stage("2@a");

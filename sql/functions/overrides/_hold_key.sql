@@ -1,5 +1,6 @@
 -- Stops a key of a gate until a time: an override of 0 above the key's other limits, which count again at its end. Of two
--- holds the one that ends later counts. set_limit and clear_limit of the key end it.
+-- holds the one that ends later counts. set_limit and clear_limit of the key end it. Of a shadow gate it stops the key as
+-- well, because somebody has said so: until its end that key's limiter is real.
 --
 --   p_key       null: the gate counts over the policy
 --   p_dry_run   only counts, as that of set_limit
@@ -43,7 +44,8 @@ begin
     insert into :DISPATCH_POLICY_SCHEMA._private_overrides (
       policy_id, gate, scope_key, set, until_at, set_at, set_by, reason, is_hold)
     values (v_policy.id, p_gate, v_key,
-      case when v_gate -> 'overrides' ? 'rate' then '{"rate": 0}'::jsonb else '{"max": 0}' end,
+      case when v_gate -> 'overrides' ? 'rate' then '{"rate": 0}'::jsonb else '{"max": 0}' end
+        || case when v_gate #>> '{constants,shadow}' = 'true' then '{"shadow": false}'::jsonb else '{}' end,
       p_until, p_now, coalesce(p_by, session_user), p_reason, true);
   end if;
   perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
