@@ -12,19 +12,29 @@ export interface OwnConnectionOptions extends HostConnections {
 
 /**
  * One connection beside the host's pool, for statements that must get through when the pool is exhausted. It is made when
- * first used, and again after any failure. The caller runs one callback at a time.
+ * first used, and again after any failure. It runs one callback at a time. Those that come meanwhile wait for their turn,
+ * because pg deprecates a statement that is sent while another one runs.
  */
 export function makeOwnConnection({ timeoutMs, onFallback, ...host }: OwnConnectionOptions) {
   let settings: pg.ClientConfig | null | undefined;
   let client: pg.Client | undefined;
   let reported = false;
   let closed = false;
+  let last: Promise<unknown> = Promise.resolve();
 
   async function run<T>(callback: (client: Queryable) => Promise<T>): Promise<T> {
+    const turn = last.then(() => runOwn(callback));
+    last = turn.catch(() => {}); // whoever began it hears of its failure
+    const done = await turn;
+    return done ? done.result : host.withPgClient(callback); // not in its turn: the host's pool may keep it waiting
+  }
+
+  /** Undefined while there is no connection. */
+  async function runOwn<T>(callback: (client: Queryable) => Promise<T>): Promise<{ result: T } | undefined> {
     const own = closed ? undefined : await connected();
-    if (!own) return host.withPgClient(callback);
+    if (!own) return undefined;
     try {
-      return await callback(own);
+      return { result: await callback(own) };
     } catch (error) {
       discard(own); // a statement that timed out may still run in it
       throw error;

@@ -32,7 +32,7 @@ export function makeConnections({ withPgClient, pgPool, engine, settings, logger
   ) as [OwnPool, OwnPool, OwnPool];
   const timed = ({ run }: OwnPool) => inTime(engine, oneShot ? withPgClient : run, forBeats.run);
   return {
-    /** For heartbeats, and for what must not wait behind other work. One callback at a time. */
+    /** For heartbeats, and for what must not wait behind other work. */
     forBeats: forBeats.run,
     forTicks: timed(ticks),
     /** For the ends of jobs, one group at a time. */
