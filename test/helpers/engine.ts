@@ -410,7 +410,16 @@ export class Engine {
 
   /** Passes and releases wait for locks for as long as a test takes: on a busy machine longer than they would. */
   async waitsLong(): Promise<void> {
-    for (const name of ["_adopt", "_hand_over_what_passes", "_lock_limiters_soon", "_release"])
+    const hand = ["_hand_over_what_passes", "_hand_back_what_passes"];
+    for (const name of [
+      "_adopt",
+      "_end_or_put_off",
+      "_let_in",
+      "_lock_limiters_soon",
+      "_park",
+      "_release",
+      ...hand,
+    ])
       await this.pool.query(`alter function dispatch_policy.${name} set lock_timeout = 0`);
   }
 

@@ -142,6 +142,7 @@ test("a job that another task gets in the same row while adoption waits stays in
 
 test("one added past the policy under the key of a job that is being adopted counts", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   await add(it, "old", { key: "k" });
   const [adopting, app] = [await it.session(), await it.session()];
   await adopting.query("begin");
@@ -156,6 +157,7 @@ test("one added past the policy under the key of a job that is being adopted cou
 
 test("one staged under the key of a job that is being adopted counts", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   await add(it, "old", { key: "k" });
   const [adopting, app] = [await it.session(), await it.session()];
   await adopting.query("begin");
@@ -216,6 +218,7 @@ for (const [of, native, own] of [
 
 test("a tick that has a job with preserve_run_at, and one that adopts the job of its key, keep the time", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   await it.pool.query(`select graphile_worker.add_job('p', '{"a":"a"}', job_key => 'k', run_at => ${HOUR})`);
   const { rows } = await it.pool.query("select run_at from graphile_worker._private_jobs");
   await it.pool.query(
@@ -329,6 +332,7 @@ test("a tick that hands over a newer one of its key while adoption waits keeps i
 
 test("two who adopt at once: the second waits for its turn, and each job is adopted once", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   for (const v of ["one", "two"]) await add(it, v);
   const [first, second] = [await it.session(), await it.session()];
   await first.query("begin");
@@ -379,6 +383,7 @@ test("a policy that is switched off while somebody waits for the turn is not ado
 
 test("nor by a worker that comes to its turn only then", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   await add(it, "one");
   const [owner, worker] = [await it.session(), await it.session()];
   await owner.query("begin");
@@ -415,6 +420,7 @@ for (const [verb, call] of Object.entries(VERBS)) {
 
   test(`${verb} reaches a job that is being adopted`, async (t) => {
     const it = await engine(t, ROOMY);
+    await it.waitsLong();
     const id = await add(it, "one", { key: "k" });
     const [adopting, operator] = [await it.session(), await it.session()];
     await adopting.query("begin");
@@ -523,6 +529,7 @@ test("slots, verbs and retries find an adopted job by the id that it had before"
 
 test("a job that was staged while the admission of the one before was not committed is newer than that one", async (t) => {
   const it = await engine(t, FULL);
+  await it.waitsLong();
   await it.stage("a", { jobKey: "k" });
   await it.route();
   const [ticker, producer] = [await it.session(), await it.session()];

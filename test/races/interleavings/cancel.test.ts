@@ -11,6 +11,7 @@ const ended = (it: Engine) =>
 
 test("a job whose admission is not committed is cancelled once it is", async (t) => {
   const it = await engine(t, GATES);
+  await it.waitsLong();
   await it.stage("a");
   await it.route();
   const [pass, canceller] = [await it.session(), await it.session()];
@@ -25,6 +26,7 @@ test("a job whose admission is not committed is cancelled once it is", async (t)
 
 test("a job whose admission is rolled back is removed from staging", async (t) => {
   const it = await engine(t, GATES);
+  await it.waitsLong();
   await it.stage("a");
   await it.route();
   const [pass, canceller] = [await it.session(), await it.session()];
@@ -41,6 +43,7 @@ test("a job whose admission is rolled back is removed from staging", async (t) =
 
 test("a job that goes to another partition while it waits stays", async (t) => {
   const it = await engine(t, GATES);
+  await it.waitsLong();
   await it.stage("a");
   await it.route();
   const [mover, canceller] = [await it.session(), await it.session()];
@@ -55,6 +58,7 @@ test("a job that goes to another partition while it waits stays", async (t) => {
 
 test("a job that is staged again between the look at staging and that at jobs in flight is cancelled", async (t) => {
   const it = await engine(t, GATES);
+  await it.waitsLong();
   await it.stage(["a", "b"]);
   await it.passes();
   const [job] = (await it.inFlight("a")) as [string];
@@ -87,6 +91,7 @@ async function failed(it: Engine): Promise<{ job: string; end: object }> {
 
 test("a cancel beside a release that is not committed waits, and finds the job staged again", async (t) => {
   const it = await engine(t, GATES);
+  await it.waitsLong();
   const { job, end } = await failed(it);
   const [releaser, canceller] = [await it.session(), await it.session()];
   await releaser.query("begin");
@@ -120,6 +125,7 @@ test("a release beside a cancel that is not committed leaves the job for the nex
 
 test("a job that a worker fetches while a cancel is about to fail it is marked", async (t) => {
   const it = await engine(t, GATES);
+  await it.waitsLong();
   await it.stage("a");
   await it.passes();
   const [job] = (await it.inFlight("a")) as [string];

@@ -141,6 +141,7 @@ test("a job for tomorrow that gets a parked job's row while a pass waits for it 
 
 test("permanently_fail_jobs leaves a native job of the key alone that is added while it waits", async (t) => {
   const it = await engine(t, ONE);
+  await it.waitsLong();
   const [staged] = await it.stage("a", { jobKey: "k" });
   const [app, operator] = [await it.session(), await it.session()];
   await app.query("begin");
@@ -193,6 +194,7 @@ async function waitsForWorker(t: ExecutionContext, { held }: { held: boolean }) 
 
 test("permanently_fail_jobs leaves a native job alone that is added while it waits, in place of the one that it saw", async (t) => {
   const it = await engine(t, ONE);
+  await it.waitsLong();
   const id = await admitted(it);
   const [staged] = await it.stage("a", { jobKey: "k" });
   const [app, operator] = [await it.session(), await it.session()];

@@ -59,6 +59,7 @@ test("a pass that begins while a move is not committed takes nothing of the part
 
 test("a partition that a router makes, and a pass claims, before either has committed: the move waits for both", async (t) => {
   const it = await engine(t, GATES);
+  await it.waitsLong();
   await it.stage("b");
   await it.passes();
   await it.stage(["a", "a"]);

@@ -75,6 +75,7 @@ for (const [what, task] of Object.entries(TASKS)) {
 
   test(`one of a task ${what} that is added while an admission overwrites its key stays`, async (t) => {
     const it = await engine(t, ROOMY);
+    await it.waitsLong();
     await stage(it, "old");
     await it.route();
     const app = await it.session();
@@ -154,6 +155,7 @@ for (const [[first, addFirst], [second, addSecond]] of [WAYS, WAYS.toReversed()]
 for (const unmanaged of ["enforce", "run"] as const) {
   test(`one that was staged while its predecessor was being admitted outlives that one's retry: ${unmanaged}`, async (t) => {
     const it = await engine(t, ROOMY);
+    await it.waitsLong();
     await stage(it, "old");
     await it.route();
     const [ticking, app] = [await it.session(), await it.session()];
@@ -257,6 +259,7 @@ const takeOver = (it: Engine, as: Queryable, job: string) =>
 
 test("nor does one that is taken over while the newer one is being admitted", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   const old = await addPast(it, { ...KEY, payload: { v: "old" } });
   await fetchJob(it, old);
   await stage(it, "new");
@@ -274,6 +277,7 @@ test("nor does one that is taken over while the newer one is being admitted", as
 
 test("nor does one that is taken over while the newer one is being adopted", async (t) => {
   const it = await engine(t, { ...ROOMY, keyPath: "a" });
+  await it.waitsLong();
   const old = await addPast(it, { ...KEY, payload: { a: "a", v: "old" } });
   await fetchJob(it, old);
   const [adopting, starting] = [await it.session(), await it.session()];
@@ -460,6 +464,7 @@ const HANDS_OVER: Record<string, HandsOver> = {
 for (const [who, { partition = "a", act }] of Object.entries(HANDS_OVER)) {
   test(`the newest one counts that is staged while ${who} puts the second one into a row younger than the transaction`, async (t) => {
     const it = await engine(t, ROOMY);
+    await it.waitsLong();
     await it.stage("b");
     await it.route();
     const [old, app] = [await it.session(), await it.session()];
@@ -485,6 +490,7 @@ for (const [who, { partition = "a", act }] of Object.entries(HANDS_OVER)) {
 
 test("a flag with a quotation mark is nobody's: the newer one of the key counts", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   await stage(it, "old", { flags: ['"dispatch_policy:5@1'] });
   await it.route();
   const [ticking, app] = [await it.session(), await it.session()];

@@ -40,6 +40,7 @@ for (const [what, first] of [
 ] as const) {
   test(`one that ${what} has just brought back stays parked`, async (t) => {
     const it = await engine(t, ROOMY);
+    await it.waitsLong();
     const job = await failed(it);
     const [one, two] = [await it.session(), await it.session()];
     await one.query("begin");
@@ -56,6 +57,7 @@ for (const [what, first] of [
 
 test("of two operators who reschedule a failed job at once, the second leaves it parked", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   const job = await failed(it);
   const again = "select dispatch_policy.reschedule_jobs(array[$1::bigint], run_at => now(), attempts => 0)";
   const [one, two] = [await it.session(), await it.session()];

@@ -46,6 +46,7 @@ async function stageV2(it: Engine, app: Awaited<ReturnType<Engine["session"]>>):
 
 test("the sweep of replaced jobs leaves the next one of the key alone", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   await it.pool.query("alter function dispatch_policy._sweep_replaced set lock_timeout = 0"); // else it passes by
   const id = await parked(it);
   await it.stage("a", { jobKey: "k", runAt: new Date(Date.now() + 3_600_000) });
@@ -63,6 +64,7 @@ test("the sweep of replaced jobs leaves the next one of the key alone", async (t
 
 test("so does a removal of a parked one", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   const id = await parked(it, 60);
   const [app, operator] = [await it.session(), await it.session()];
   await app.query("begin");
@@ -78,6 +80,7 @@ test("so does a removal of a parked one", async (t) => {
 
 test("so does a release that gives a failed one up", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   await it.stage(Array(60).fill("a"));
   await it.stage("a", { jobKey: "k" });
   await it.passes(1, 99);
@@ -103,6 +106,7 @@ test("so does a release that gives a failed one up", async (t) => {
 
 test("a parked job that comes due as another takes its row: that one keeps its time", async (t) => {
   const it = await engine(t, ONE);
+  await it.waitsLong();
   const id = await parked(it);
   await it.route();
   const [app, ticking] = [await it.session(), await it.session()];
@@ -120,6 +124,7 @@ test("a parked job that comes due as another takes its row: that one keeps its t
 
 test("and runs in no slot but its own partition's", async (t) => {
   const it = await engine(t, ONE);
+  await it.waitsLong();
   const id = await parked(it);
   await it.stage("b");
   await it.route();
@@ -139,6 +144,7 @@ test("and runs in no slot but its own partition's", async (t) => {
 for (const before of ["none", "an older one"]) {
   test(`a job that is taken over as a newer one is being staged gives way to it, ${before} staged before`, async (t) => {
     const it = await engine(t, ONE);
+    await it.waitsLong();
     await it.stage("a");
     await it.passes();
     if (before !== "none") await it.stage("a", { jobKey: "k" });
@@ -159,6 +165,7 @@ for (const before of ["none", "an older one"]) {
 
 test("a row that is removed and made anew during a hand-over is not overwritten", async (t) => {
   const it = await engine(t, ROOMY);
+  await it.waitsLong();
   await addPast(it, { key: "k", payload: { v: 0 } });
   await it.stage("a", { jobKey: "k" });
   await it.route();

@@ -258,6 +258,7 @@ test("nor does it park the new one", async (t) => {
 for (const starts of [false, true]) {
   test(`a job that has not started is released into staging${starts ? ", unless it starts meanwhile" : ""}`, async (t) => {
     const it = await engine(t, ONE);
+    await it.waitsLong();
     await it.stage(["a", "a"]);
     await it.passes();
     const [job] = await it.inFlight();

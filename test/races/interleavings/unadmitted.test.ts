@@ -75,6 +75,7 @@ for (const [what, more] of [
 
 test("two processes that catch one job at once stage one copy", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
+  await it.waitsLong();
   const [running, job] = [await addPast(it), await addPast(it)];
   await startsUnadmitted(it, running);
   const [first, second] = [await it.session(), await it.session()];
@@ -120,6 +121,7 @@ test("beside a tick that holds the partition it does not wait, and is taken over
 
 test("it waits for another's admission on a shared limiter, and then sees what that took", async (t) => {
   const it = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  await it.waitsLong();
   await it.stage(["a", "b"], { runAt: new Date(Date.now() + 3_600_000) });
   await it.route();
   const [first, second] = [await it.session(), await it.session()];

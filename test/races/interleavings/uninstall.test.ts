@@ -54,6 +54,7 @@ test("a job that a producer has staged, and not committed, keeps the schema, and
 
 test("a job that is staged between the last look and the lock is handed back under the lock", async (t) => {
   const it = await engine(t, SHUT);
+  await it.waitsLong();
   await it.pool.query("alter function dispatch_policy._lock_out set lock_timeout = 0");
   const producer = await it.session();
   await producer.query("begin");
@@ -69,6 +70,7 @@ test("a job that is staged between the last look and the lock is handed back und
 for (const [how, jobs] of Object.entries({ "one job": ["a"], "several jobs": ["a", "b", "a"] })) {
   test(`a producer that stages ${how} after the last look waits, and gets an error`, async (t) => {
     const it = await engine(t, SHUT);
+    await it.waitsLong();
     const last = await uninstalling(it);
     const producer = await it.session();
     const staging = it.stage(jobs, { as: producer });
@@ -81,6 +83,7 @@ for (const [how, jobs] of Object.entries({ "one job": ["a"], "several jobs": ["a
 
   test(`a producer that stages ${how} after the last look is not hurt if the uninstall is killed`, async (t) => {
     const it = await engine(t, SHUT);
+    await it.waitsLong();
     const last = await uninstalling(it);
     const producer = await it.session();
     const staging = it.stage(jobs, { as: producer });
@@ -93,6 +96,7 @@ for (const [how, jobs] of Object.entries({ "one job": ["a"], "several jobs": ["a
 
 test("a producer that was planned before the last step gets the same error", async (t) => {
   const it = await engine(t, SHUT);
+  await it.waitsLong();
   const producer = await it.session();
   for (let n = 0; n < 8; n++) {
     await it.stage("a", { as: producer });
@@ -129,6 +133,7 @@ test("a worker pool that registers, and has not committed, keeps the schema", as
 
 test("a worker pool that registers after the last look waits, and gets an error", async (t) => {
   const it = await engine(t, SHUT);
+  await it.waitsLong();
   const last = await uninstalling(it);
   const pool = await it.session();
   const registering = beat(pool);
@@ -162,6 +167,7 @@ test("a failed job that a worker parks after the last look keeps the time of its
 
 test("of a key, a job added past the package while the older one is handed back counts", async (t) => {
   const it = await engine(t, SHUT);
+  await it.waitsLong();
   await waitsLong(it);
   await stage(it, "old");
   const app = await it.session();
@@ -178,6 +184,7 @@ test("of a key, a job added past the package while the older one is handed back 
 
 test("of a key, a job that took a failed one's row while that one is handed back keeps its time", async (t) => {
   const it = await engine(t, { gates: [concurrency(9)] });
+  await it.waitsLong();
   await waitsLong(it);
   await stage(it, "old");
   await it.passes();
@@ -220,6 +227,7 @@ test("a job whose key an open transaction has stays for the next step, and the o
 
 test("two uninstalls at once hand each job back once", async (t) => {
   const it = await engine(t, SHUT);
+  await it.waitsLong();
   await it.stage(Array(6).fill("a"));
   const [one, other] = [await it.session(), await it.session()];
   await one.query("begin");
@@ -237,6 +245,7 @@ test("two uninstalls at once hand each job back once", async (t) => {
 for (const how of ["uninstall", "hand_back", "hand_back, and the policy goes on"] as const) {
   test(`of a key, a job that waits to be staged while the older one goes back counts: ${how}`, async (t) => {
     const it = await engine(t, SHUT);
+    await it.waitsLong();
     await stage(it, "one");
     const [owner, producer] = [await it.session(), await it.session()];
     await owner.query("begin");
