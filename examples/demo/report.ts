@@ -54,7 +54,7 @@ export function showNextSteps(): void {
   console.log(`
 What to try next:
   examples/demo/policy.ts   change rate, burst or max, run again: the server will tell when it is too much
-  examples/webhooks         a small project: node scripts/postgres.ts -- node examples/webhooks/main.ts
+  examples/webhooks         a small project: npm run example webhooks
   README.md                 the five-minute start in a project of your own`);
 }
 
