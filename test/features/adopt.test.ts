@@ -489,7 +489,7 @@ test("while a worker adopts, other tasks' jobs start before the older ones that 
 });
 
 test("adopted jobs go at once, although the worker that adopts them has just released others of their policy", async (t) => {
-  const jobs = 60;
+  const jobs = 1000; // so many that the worker has not caught them all before the adoption's first step
   const { database, pool } = await world(t, open);
   await addMany(pool, jobs);
   const { isHeld } = await holdAdoption(pool);
