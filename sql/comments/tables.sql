@@ -769,6 +769,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.priority is 'Its pr
 comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.run_at is 'When it was due.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.cost is 'Tokens it takes from each throttle.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.chosen is 'Whether the pass chose it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.is_plain is
+  'Whether it has neither a job key nor a row in Graphile Worker.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_admission is
   'What became of a chosen job, see _hand_over.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.job_id is
@@ -984,6 +986,11 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_lack.kind is 'Kind of the lim
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.by_tokens is 'True: it lacks tokens. False: it lacks a slot.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.reason is
   'Why the partition waits for it. docs/reasons.md explains the reasons.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_reservation is
+  'A slot of a limiter that a pass reserves for a partition. _reservations makes it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_reservation.limiter_id is 'The limiter.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_reservation.partition_id is 'The partition that has the slot.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_reservation.until is 'When others may use it.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_verdict is
   'What a pass decides about a claimed partition, see _verdicts.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_verdict.lack is 'The first limiter it waits for. Its fields are null if there is none.';

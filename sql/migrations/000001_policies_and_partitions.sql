@@ -581,7 +581,8 @@ create type :DISPATCH_POLICY_SCHEMA._private_candidate as (
   cost float8,
   vt float8,
   overtakes boolean,
-  chosen boolean
+  chosen boolean,
+  is_plain boolean
 );
 create type :DISPATCH_POLICY_SCHEMA._private_admission as (
   job_id bigint, staged_id bigint, admitted boolean, counted boolean, revision int, waits_elsewhere boolean,
@@ -697,6 +698,12 @@ create type :DISPATCH_POLICY_SCHEMA._private_verdict as (
   leftover :DISPATCH_POLICY_SCHEMA._private_leftover,
   lack :DISPATCH_POLICY_SCHEMA._private_lack,
   reason text, denied_until timestamptz, blocked_on bigint
+);
+
+create type :DISPATCH_POLICY_SCHEMA._private_reservation as (
+  limiter_id bigint,
+  partition_id uuid,
+  until timestamptz
 );
 
 create type :DISPATCH_POLICY_SCHEMA.added_job as (

@@ -70,7 +70,7 @@ export const MUTANTS = {
     shownBy: 4,
     of: "_charge_limiters",
     from: /in_flight = l\.in_flight \+ case when l\.by_tokens then 0/,
-    to: "in_flight = l.in_flight + case when l.by_tokens or x.breadth = 2 then 0",
+    to: "in_flight = l.in_flight + case when l.by_tokens or l.breadth = 2 then 0",
     shows: /in flight: the engine says/,
   },
   "a bucket fills past its capacity": {
@@ -103,7 +103,7 @@ export const MUTANTS = {
   },
   "an end that nobody saw moves an adaptive limit": {
     shownBy: 59,
-    of: "_give_back",
+    of: "_adapt_limiters",
     from: / and f\.ok is not null/,
     to: "",
     shows: /learnt limit: the engine says/,
@@ -212,7 +212,7 @@ export const MUTANTS = {
   },
   "a slot stays kept for a partition after its time": {
     shownBy: 121,
-    of: "_limiters_now",
+    of: "_limiter_left",
     from: /case when l\.reserved_until > p_now then l\.reserved_for end as reserved_for/,
     to: "l.reserved_for",
     overlapping: true,
@@ -261,7 +261,7 @@ export const MUTANTS = {
   },
   "a shadow gate holds jobs back": {
     shownBy: 2,
-    of: "_limiters_now",
+    of: "_limiter_left",
     from: /case when e\.is_shadow then 2147483647 else e\.slots_now end/,
     to: "e.slots_now",
     shadow: true,

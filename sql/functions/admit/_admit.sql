@@ -99,8 +99,7 @@ begin
           select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_policy.id and p.paused_until > v_now);
         v_partition_ids := :DISPATCH_POLICY_SCHEMA._expire(p_policy, v_partition_ids, v_now);
         exit when v_partition_ids = '{}';
-        v_limiters := array(
-          select l from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, v_limiter_ids, v_now, p_bounded) l);
+        v_limiters := :DISPATCH_POLICY_SCHEMA._limiters_of_pass(v_policy.id, v_limiter_ids, v_now, p_bounded);
         if v_policy.breaker_failures is not null then
           v_partition_ids := :DISPATCH_POLICY_SCHEMA._known_outcomes(v_policy, v_partition_ids);
           claimed := cardinality(v_partition_ids);

@@ -54,12 +54,13 @@ begin
       select s.gate, sum(s.denied) as n from unnest(v_shadows) s where s.denied > 0 group by s.gate
     ) d) end;
   saturated := (
-    select case when bool_and((v.lack).kind = 'ahead') and bool_and(a.is_enough) then 'workers' else 'gate' end
+    select case when bool_and((v.lack).kind = 'ahead') then 'workers' else 'gate' end
     from unnest(v_verdicts) v
-    left join (
-      select :DISPATCH_POLICY_SCHEMA._may_end(l, p_now) > 0 as is_enough
-      from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = (p_policy).ahead_limiter_id
-    ) a on true
     where (v.lack).breadth >= 2 and not (v.lack).by_tokens and v.blocked_on is not null having count(*) > 0);
+  if saturated = 'workers' and (
+    select :DISPATCH_POLICY_SCHEMA._may_end(l, p_now) from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = (p_policy).ahead_limiter_id) = 0 then
+    saturated := 'gate';
+  end if;
 end
 $$;

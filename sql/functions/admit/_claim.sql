@@ -21,6 +21,7 @@ declare
   v_long_since timestamptz := :DISPATCH_POLICY_SCHEMA._long_since(p_now);
   v_oldest int := case when (p_policy).half_life is null then 0 else (p_claim + 9) / 10 end;
   v_ids uuid[];
+  v_lined_up uuid[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._refresh_keys(p_policy, null, v_shards, p_now);
   with timed as materialized (
@@ -70,12 +71,12 @@ begin
     order by c.fair_key, c.eligible_at limit p_claim * cardinality(v_shards))
     union
     select o.id from oldest o
-  ),
-  lined_up as (
-    update :DISPATCH_POLICY_SCHEMA._private_partitions p set looked_at = p_now, in_line_since = p_now
-    where p.id = any(array(select t.id from timed t where t.id not in (select c.id from chosen c)))
   )
-  select array_agg(c.id) into v_ids from chosen c;
+  select (select array_agg(c.id) from chosen c), array(select t.id from timed t where t.id not in (select c.id from chosen c))
+  into v_ids, v_lined_up;
+  if v_lined_up <> '{}' then
+    update :DISPATCH_POLICY_SCHEMA._private_partitions p set looked_at = p_now, in_line_since = p_now where p.id = any(v_lined_up);
+  end if;
   return v_ids;
 end
 $$;

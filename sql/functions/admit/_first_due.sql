@@ -3,14 +3,15 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._first_due(p_partition_ids uuid[], p_per_partition int, p_total int)
 returns setof :DISPATCH_POLICY_SCHEMA._private_candidate language sql stable as $$
   select c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost, 0, false,
-    c.pos <= p_per_partition and (p_total is null or c.overall <= p_total)
+    c.pos <= p_per_partition and (p_total is null or c.overall <= p_total), c.is_plain
   from (
     select s.*, u.id as partition_id,
       row_number() over (partition by u.id order by s.priority, s.run_at, s.id) as pos,
       row_number() over (order by s.priority, s.run_at, s.id) as overall
     from unnest(p_partition_ids) u (id)
     cross join lateral (
-      select s.ctid as ct, s.id, s.priority, s.run_at, s.cost
+      select s.ctid as ct, s.id, s.priority, s.run_at, s.cost,
+        s.job_key is null and s.parked_job_id is null as is_plain
       from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
       where s.partition_id = u.id and s.due
       order by s.priority, s.run_at, s.id limit p_per_partition::bigint + 1

@@ -1,69 +1,12 @@
--- What each of these limiters has left at `p_now`, overrides applied: `slots` of a cap, `tokens` of a throttle. The other
--- one is null. At a rate of zero or less nothing goes, whatever the bucket has. A caller that decides by it has locked the
--- limiters in an earlier statement.
+-- What each of these limiters has left at `p_now`, overrides applied: see _limiter_left. A caller that decides by it has
+-- locked the limiters in an earlier statement.
 --
 -- It does not call _override_at for each limiter: a pass of 1,000 jobs over 50 partitions took a sixth more processor time.
---
--- A shadow gate has endless room here, as a cap without a bound, so nothing that ranks or wakes knows of it. Beside it stands
--- what the gate really has, in `shadow_tokens` or `shadow_slots`.
---
---   p_bounded    false: the ahead bound does not count. An explicit tick is not kept just ahead of the workers.
---   spent        of a window, whose tokens are what it has left; else null
---   measured     how many jobs of the policy finished in a second, if it is time to measure anew
---   remembered   for how many seconds a window must know what was spent. An override's window may be shorter than its
---     own. So may a new definition's, and the next deployment may bring the old one back.
---   ending       released jobs that Graphile Worker still has; the ahead bound has no room for them
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_now(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_limiter_now language sql stable as $$
-  with effective as materialized (   -- materialized, because it is used more than once
-    select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.admitted, l.by_tokens,
-      case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
-      case when l.by_tokens and not :DISPATCH_POLICY_SCHEMA._is_window(l.numbers) and o.turned_at > l.refilled_at
-        then :DISPATCH_POLICY_SCHEMA._throttle_settled(l, p_now, :DISPATCH_POLICY_SCHEMA._context_of(l)) end as settled,
-      case when l.longest_until > p_now then l.longest end as longest,
-      l.tokens, l.refilled_at, l.spent, l.numbers as own_numbers, n.numbers,
-      :DISPATCH_POLICY_SCHEMA._is_window(n.numbers) as is_window,
-      -- once a second
-      case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
-        (l.released - l.sampled_released) / greatest(extract(epoch from p_now - l.sampled_at)::float8, 1), 0) end as measured,
-      case when l.kind <> 'ahead' or p_bounded then :DISPATCH_POLICY_SCHEMA._gate_cap(l, n.numbers, p_now) end as cap,
-      case when l.kind = 'ahead' and p_bounded
-        then cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending)) else 0 end as ending
-    from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    left join lateral :DISPATCH_POLICY_SCHEMA._override_now(p_policy_id, l, p_now) o on true
-    cross join lateral (select jsonb_populate_record(l.numbers, o.set) as numbers) n
-    where l.id = any(p_limiter_ids)
-  )
-  select e.id, e.gate, e.kind, e.breadth, e.position, e.scope_key, (e.numbers).rate,
-    case when (e.numbers).sliding then :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers, p_now) else (e.numbers).per end,
-    case when e.by_tokens then :DISPATCH_POLICY_SCHEMA._throttle_capacity(e.numbers) end,
-    case when not e.is_shadow then e.tokens_now end,
-    case when e.is_window then e.spent end,
-    case when e.is_shadow then 2147483647 else e.slots_now end,
-    e.cap, e.in_flight,
-    -- A reservation counts while its partition waits, or is about to be looked at. If it lasts for longer than the
-    -- partition has waited, a clock was ahead.
-    (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now
-        and e.reserved_until <= p_now + greatest(p_now - q.waiting_since, '1 second') + interval '1 second'),
-    e.reserved_until, e.ending, e.measured,
-    (e.numbers).calendar, case when e.is_window then :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers, p_now) end,
-    case when e.is_window then greatest(
-      :DISPATCH_POLICY_SCHEMA._window_remembered(e.numbers, p_now), :DISPATCH_POLICY_SCHEMA._window_remembered(e.own_numbers, p_now),
-      e.longest) end,
-    e.admitted, case when e.is_shadow then e.tokens_now end, case when e.is_shadow then e.slots_now end
-  from (
-    select x.*, (x.numbers).shadow is true as is_shadow,
-      case when x.by_tokens then case
-        when (x.numbers).rate <= 0 and not x.is_window then coalesce((x.settled).tokens, x.tokens)   -- a halted bucket keeps its tokens
-        when x.is_window then :DISPATCH_POLICY_SCHEMA._window_left(x.spent, x.numbers, p_now)
-        else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
-          coalesce((x.settled).tokens, x.tokens), coalesce((x.settled).refilled_at, x.refilled_at), x.numbers, p_now)
-        end end as tokens_now,
-      case when x.by_tokens then null
-        when x.cap is null then 2147483647
-        else :DISPATCH_POLICY_SCHEMA._concurrency_slots(x.cap, x.in_flight + x.ending) end as slots_now
-    from effective x offset 0   -- each is worked out once, though two columns read it
-  ) e;
+  select n.* from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  cross join lateral :DISPATCH_POLICY_SCHEMA._override_now(p_policy_id, l, p_now) o
+  cross join lateral :DISPATCH_POLICY_SCHEMA._limiter_left(l, o.set, o.turned_at, p_now, p_bounded) n
+  where l.id = any(p_limiter_ids);
 $$;

@@ -2,18 +2,22 @@
 -- to them. At most 1,000 per partition and pass.
 create or replace function :DISPATCH_POLICY_SCHEMA._promote(p_partition_ids uuid[], p_now timestamptz)
 returns void language plpgsql as $$
+declare
+  v_cts tid[] := array(
+    select x.ctid from unnest(p_partition_ids) u (id)
+    cross join lateral (
+      select s.ctid from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      where s.partition_id = u.id and not s.due and coalesce(s.retry_at, s.run_at) <= p_now
+      order by coalesce(s.retry_at, s.run_at) limit 1000
+      for update skip locked
+    ) x);
 begin
+  if v_cts = '{}' then
+    return;
+  end if;
   with due as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set due = true, retry_at = null
-    where s.ctid = any(array(
-      select x.ctid from unnest(p_partition_ids) u (id)
-      cross join lateral (
-        select s.ctid, s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-        where s.partition_id = u.id and not s.due and coalesce(s.retry_at, s.run_at) <= p_now
-        order by coalesce(s.retry_at, s.run_at) limit 1000
-        for update skip locked
-      ) x
-    ))
+    where s.ctid = any(v_cts)
     returning s.partition_id, s.priority, s.run_at, s.id
   ),
   first as (

@@ -32,7 +32,8 @@ begin
       -- numbered within each partition, in the index's order, without a sort
       select s.*, row_number() over in_order as pos, sum(s.cost) over in_order as used
       from (
-        select s.ctid as ct, s.id, s.priority, s.run_at, s.cost
+        select s.ctid as ct, s.id, s.priority, s.run_at, s.cost,
+          s.job_key is null and s.parked_job_id is null as is_plain
         from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
         where s.partition_id = p.partition_id and s.due
           and (s.priority, s.run_at, s.id) >= (p.head_priority, p.head_run_at, p.head_id)
@@ -102,7 +103,7 @@ begin
       or (n.vt, n.priority, n.run_at, n.id) < (select l.vt, l.priority, l.run_at, l.id from last l)
   )
   select array_agg(row(c.ct, c.id, c.partition_id, c.pos::int, c.priority, c.run_at, c.cost, c.vt, c.is_new and c.pos = 1,
-      c.id in (select chosen.id from chosen)):::DISPATCH_POLICY_SCHEMA._private_candidate),
+      c.id in (select chosen.id from chosen), c.is_plain):::DISPATCH_POLICY_SCHEMA._private_candidate),
     exists (select from eager)
   into candidates, wants_more
   from cand c;

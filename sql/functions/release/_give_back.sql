@@ -11,7 +11,9 @@
 --     workers' next jobs, see _may_end; 0: it goes at once; null: nobody waits
 --   is_recorded   the start of one of these jobs was recorded with its worker pool
 --
--- It is longer than others, because its steps share the rows that the first ones deleted, and read better in their order.
+-- What few policies need is in statements of its own, because each step of a statement costs time, also if it finds nothing.
+--
+-- It is longer than others, because the steps of its largest statement share the rows that the first ones deleted.
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
   p_now timestamptz, out left_ids bigint[], out may_end int, out is_recorded boolean
@@ -20,18 +22,18 @@ set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_se
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
 declare
   v_deleted :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[];
-  -- mostly there are none, and then no limiter needs a look-up
-  v_overridden boolean := exists (select from :DISPATCH_POLICY_SCHEMA._private_overrides);
-  v_recorded boolean;
+  v_has_load boolean;
   v_has_history boolean;
-  v_reports boolean := exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids))
-    or exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.breaker_failures is not null or p.fair_by_work);
+  v_reports boolean;
+  v_adapts boolean := exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(p_limiter_ids) and l.current_max is not null);
 begin
-  select coalesce(bool_or(p.load_kept_for is not null), false), coalesce(bool_or(p.history_kept_for is not null), false)
-  into v_recorded, v_has_history from :DISPATCH_POLICY_SCHEMA._private_policies p;
+  select coalesce(bool_or(p.load_kept_for is not null), false), coalesce(bool_or(p.history_kept_for is not null), false),
+    coalesce(bool_or(p.breaker_failures is not null or p.fair_by_work), false)
+  into v_has_load, v_has_history, v_reports from :DISPATCH_POLICY_SCHEMA._private_policies p;
+  v_reports := v_reports or exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids));
   with locked as materialized (
     select f.job_id, f.attempt, f.admission, f.policy_id, f.limiter_ids
     from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
@@ -43,47 +45,22 @@ begin
     where exists (
       select from unnest(g.limiter_ids) u (id) where (u.id in (select unnest(p_limiter_ids))) is not true)
   ),
+  -- A job may have several ends. Those of others than it has the slot now give nothing back.
   ends as materialized (
-    select h.job_id, h.policy_id, f.ok, f.lag_ms, f.duration_ms, f.ordinality,
-      :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, h.admission, h.attempt) as is_own
+    select h.job_id, h.policy_id, f.ok, f.lag_ms, f.duration_ms, h.limiter_ids in (select u.limiter_ids from unlocked u) as stays
     from locked h join unnest(p_jobs) f on f.job = h.job_id
-  ),
-  -- ends of others than those that have the slots now: mostly there are none
-  late_ends as materialized (
-    select e.job_id, count(*) as ends from ends e where not e.is_own group by e.job_id
-  ),
-  late as materialized (
-    select s.job_id from late_ends s join ends e on e.job_id = s.job_id
-    group by s.job_id, s.ends having count(*) = s.ends
+    where :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, h.admission, h.attempt)
   ),
   deleted as (
     delete from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     -- Not by ctid: if somebody changed a row before it was locked, its new version is not visible to this statement.
-    where f.job_id = any(array(
-      select h.job_id from locked h
-      where h.job_id not in (select o.job_id from late o) and h.limiter_ids not in (select u.limiter_ids from unlocked u)))
+    where f.job_id = any(array(select e.job_id from ends e where not e.stays))
     returning f.*
   ),
   per_limiter as materialized (
     select u.id, sum(g.jobs)::int as jobs
     from (select g.limiter_ids, count(*) as jobs from deleted g group by g.limiter_ids) g
     cross join unnest(g.limiter_ids) u (id) group by u.id
-  ),
-  adaptive as materialized (
-    select l.id, case when v_overridden then :DISPATCH_POLICY_SCHEMA._with_override(l, p_now) else l end as limiter
-    from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(p_limiter_ids) and l.current_max is not null   -- adaptive ones
-  ),
-  adapted as materialized (
-    select l.id, :DISPATCH_POLICY_SCHEMA._adaptive_fold(
-      l.limiter, f.lag_ms, f.ok, g.admitted_at, (l.limiter).in_flight, p_now order by f.ordinality) as state
-    from deleted g
-    cross join unnest(g.limiter_ids) u (id)
-    join adaptive l on l.id = u.id
-    join ends f on f.job_id = g.job_id and f.ok is not null and f.is_own
-      and (f.ok or g.cancelled_at is null)   -- an operator ended it: that says nothing of the load
-    where exists (select from adaptive)
-    group by l.id
   ),
   freed as (
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
@@ -92,32 +69,18 @@ begin
       ending = case when l.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._still_ending(l.ending) || array(
         select g.job_id from deleted g where g.policy_id = l.policy_id and g.job_id = any(p_ending)) else l.ending end,
       durations = case when l.kind = 'ahead'
-        then :DISPATCH_POLICY_SCHEMA._durations_after(l.policy_id, l.durations, p_jobs) else l.durations end,
-      current_max = coalesce((a.state).current_max, l.current_max),
-      lag_ewma_ms = coalesce((a.state).lag_ewma_ms, l.lag_ewma_ms),
-      decreased_at = coalesce((a.state).decreased_at, l.decreased_at)
-    from per_limiter n left join adapted a on a.id = n.id
+        then :DISPATCH_POLICY_SCHEMA._durations_after(l.policy_id, l.durations, p_jobs) else l.durations end
+    from per_limiter n
     where l.id = n.id and l.id = any(p_limiter_ids)
     returning l as limiter, l.id, l.policy_id, l.kind,
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1) is true as waited
   ),
-  -- by partition, of policies that record their load
-  ran as materialized (
-    select g.policy_id, g.partition_id, count(*) as jobs, sum(:DISPATCH_POLICY_SCHEMA._seconds(e.duration_ms)) as seconds
-    from deleted g
-    join ends e on e.job_id = g.job_id and e.is_own and e.ok is not null and e.duration_ms is not null
-    where v_recorded and g.policy_id in (
-      select p.id from :DISPATCH_POLICY_SCHEMA._private_policies p where p.load_kept_for is not null)
-    group by g.policy_id, g.partition_id
-  ),
   appended as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, succeeded, failed, load, lags, runs)
+    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, succeeded, failed, lags, runs)
     select e.policy_id, p_now, count(*) filter (where e.ok), count(*) filter (where not e.ok),
-      array(select row(r.policy_id, r.partition_id, p_now, 0, 0, 0, r.jobs, r.seconds)
-        :::DISPATCH_POLICY_SCHEMA._private_load_change from ran r where r.policy_id = e.policy_id),
       array_agg(:DISPATCH_POLICY_SCHEMA._seconds(e.lag_ms)), array_agg(:DISPATCH_POLICY_SCHEMA._seconds(e.duration_ms))
-    from ends e where e.is_own and e.ok is not null and e.job_id in (select g.job_id from deleted g)
+    from ends e where not e.stays and e.ok is not null
     group by e.policy_id
   ),
   announced as (
@@ -129,14 +92,23 @@ begin
     where p.id = any(array(select f.policy_id from freed f where f.waited))
   )
   select
-    array(select h.job_id from locked h
-      where h.limiter_ids in (select u.limiter_ids from unlocked u) and h.job_id not in (select o.job_id from late o)),
+    array(select distinct e.job_id from ends e where e.stays),
     (select min(case when f.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._may_end(f.limiter, p_now) else 0 end)
       from freed f join notified p on p.id = f.policy_id where f.waited),
-    array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g where v_reports or v_has_history),
+    array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g
+      where v_adapts or v_has_load or v_reports or v_has_history),
     exists (select from deleted g where g.pool_id is not null)
   into left_ids, may_end, v_deleted, is_recorded;
-  if v_has_history and v_deleted <> '{}' then
+  if v_deleted = '{}' then
+    return;
+  end if;
+  if v_adapts then
+    perform :DISPATCH_POLICY_SCHEMA._adapt_limiters(p_limiter_ids, v_deleted, p_jobs, p_now);
+  end if;
+  if v_has_load then
+    perform :DISPATCH_POLICY_SCHEMA._record_runs(v_deleted, p_jobs, p_now);
+  end if;
+  if v_has_history then
     perform :DISPATCH_POLICY_SCHEMA._record_ends(v_deleted, p_jobs, p_now);
   end if;
   if v_reports and :DISPATCH_POLICY_SCHEMA._report_ends(v_deleted, p_jobs) then

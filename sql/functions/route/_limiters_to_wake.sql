@@ -5,14 +5,17 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiters_to_wake(
 ) returns bigint[] language plpgsql stable as $$
 declare
   v_ids bigint[] := array(
-    select f.limiter_id from (
+    select distinct f.limiter_id from (
       select f.limiter_id from :DISPATCH_POLICY_SCHEMA._private_freed f
       where f.policy_id = (p_policy).id order by f.id limit p_max
-    ) f
-    union
+    ) f);
+  v_timed_ids bigint[] := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.policy_id = (p_policy).id and l.wake_at is not null and l.wake_at <= p_now);
 begin
+  if v_timed_ids <> '{}' then
+    v_ids := array(select unnest(v_ids) union select unnest(v_timed_ids));
+  end if;
   if (p_policy).ahead_limiter_id <> all (v_ids)
     and (not p_bounded or :DISPATCH_POLICY_SCHEMA._waits_in_vain(
       (p_policy).id, (p_policy).ahead_limiter_id, p_now)) then

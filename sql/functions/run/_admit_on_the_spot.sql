@@ -43,7 +43,7 @@ begin
   end if;
   select c.shadow_denied into v_shadow_denied from :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, array[v_partition.id], v_limiters,
-    array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, 0, false, true)
+    array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, 0, false, true, false)
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
     array[row(p_job_id, p_staged_id, true, true, p_revision, false, true):::DISPATCH_POLICY_SCHEMA._private_admission],
     v_now, false, nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;

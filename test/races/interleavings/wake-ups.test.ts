@@ -303,12 +303,12 @@ test("who is made to wait for a shared bucket while the router wakes others is t
   t.is((await world.admit({ as: ticking, now: at(30) })).admitted, 0);
 
   // the router has its snapshot, and stops as it looks what the bucket holds
-  await world.pool.query("alter function dispatch_policy._limiters_now rename to _limiters_then");
+  await world.pool.query("alter function dispatch_policy._limiters_of_pass rename to _limiters_then");
   await world.pool.query(`do $do$ declare v_of text := pg_get_function_result('dispatch_policy._limiters_then'::regproc);
-    begin execute format($f$ create function dispatch_policy._limiters_now(a int, b bigint[], c timestamptz, d boolean)
+    begin execute format($f$ create function dispatch_policy._limiters_of_pass(a int, b bigint[], c timestamptz, d boolean)
       returns %s language plpgsql as $b$ begin
         perform pg_advisory_xact_lock(42);
-        return query select * from dispatch_policy._limiters_then(a, b, c, d);
+        return dispatch_policy._limiters_then(a, b, c, d);
       end $b$ $f$, v_of); end $do$`);
   const gate = await world.session();
   await gate.query("select pg_advisory_lock(42)");

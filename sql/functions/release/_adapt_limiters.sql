@@ -1,0 +1,36 @@
+-- Feeds the ends of released jobs to those of these limiters that adapt, in the order in which they ended. The caller has
+-- locked the limiters and taken the jobs (`p_gone`) off their counts.
+create or replace function :DISPATCH_POLICY_SCHEMA._adapt_limiters(
+  p_limiter_ids bigint[], p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[],
+  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
+) returns void language plpgsql volatile as $$   -- planned as _give_back
+declare
+  -- mostly there are none, and then no limiter needs a look-up
+  v_overridden boolean := exists (select from :DISPATCH_POLICY_SCHEMA._private_overrides);
+begin
+  with adaptive as materialized (
+    select l.id, l.in_flight, case when v_overridden then :DISPATCH_POLICY_SCHEMA._with_override(l, p_now) else l end as limiter
+    from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(p_limiter_ids) and l.current_max is not null
+  ),
+  gone as materialized (
+    select a.id, g.job_id, g.admission, g.attempt, g.admitted_at, g.cancelled_at, count(*) over (partition by a.id) as jobs
+    from unnest(p_gone) g
+    cross join unnest(g.limiter_ids) u (id)
+    join adaptive a on a.id = u.id
+  ),
+  adapted as materialized (
+    select a.id, :DISPATCH_POLICY_SCHEMA._adaptive_fold(
+      a.limiter, f.lag_ms, f.ok, g.admitted_at, a.in_flight + g.jobs::int, p_now order by f.ordinality) as state
+    from gone g
+    join adaptive a on a.id = g.id
+    join unnest(p_jobs) f on f.job = g.job_id and f.ok is not null
+      and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
+      and (f.ok or g.cancelled_at is null)   -- an operator ended it: that says nothing of the load
+    group by a.id
+  )
+  update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+    current_max = (a.state).current_max, lag_ewma_ms = (a.state).lag_ewma_ms, decreased_at = (a.state).decreased_at
+  from adapted a where l.id = a.id and l.id = any(p_limiter_ids);
+end
+$$;
