@@ -13,7 +13,7 @@ import { makeWorker } from "./worker.ts";
 import { capsOf, chargesOf, makeWorld, ratesOf, VARIANTS, type Variant, type World } from "./world.ts";
 
 /** Of each variant. */
-const SECONDS = Number(process.env.FUZZ_SECONDS ?? 5);
+const SECONDS = Number(process.env.FUZZ_SECONDS ?? 3);
 const SEEDS = Number(process.env.FUZZ_SEEDS ?? 1);
 const SEED = Number(process.env.FUZZ_SEED ?? Date.now() % 1_000_000);
 const ONLY = process.env.FUZZ_VARIANT;
