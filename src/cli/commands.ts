@@ -35,6 +35,11 @@ export const COMMANDS: readonly Listed[] = [
   // limits
   listed("set-limit", "change a gate's numbers", () => import("./set-limit.ts")),
   listed("clear-limit", "end such a change", () => import("./clear-limit.ts")),
+  listed(
+    "refresh-context",
+    "change what partitions have in their context",
+    () => import("./refresh-context.ts"),
+  ),
   listed("diff", "what would have happened under another limit", () => import("./diff.ts")),
   listed("take", "take tokens for work that is no job", () => import("./take.ts")),
   // jobs

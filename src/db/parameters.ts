@@ -54,6 +54,7 @@ export const ARGUMENTS = {
   for: "interval",
   set: "jsonb",
   where: "jsonb",
+  context: "jsonb",
   id: "id",
   job_id: "id",
   after: "id",

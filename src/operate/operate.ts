@@ -346,7 +346,11 @@ export interface Operate {
    * `matched` counts the partitions, `changed` those whose context or limits differ now. It works in steps of 1,000
    * partitions, each a transaction. If a function of the policy throws, the earlier steps stay.
    *
-   * @throws {ArgumentError} if these utils do not have the policy, or another definition of it is in force
+   * If these utils do not have the policy, SQL does it in one transaction. It can only if no limit, scope or weight of the
+   * policy is a function.
+   *
+   * @throws {ArgumentError} if another definition of the policy is in force, or if these utils would need its functions and do
+   * not have them
    * @throws {PayloadError} if a gate's function throws for such a context
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.refreshContext({ policy: "fetch_endpoint", where: { account: "acme" }, context: { plan: "pro" } });

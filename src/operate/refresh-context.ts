@@ -1,9 +1,8 @@
 import { show } from "../checks/options.ts";
-import { ArgumentError } from "../errors.ts";
 import { checkJsonObject, type JsonObject } from "../policy/json.ts";
 import { type AnyPolicy, definitionHash, policyDefinition, resolveLimits } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
-import { asOurs, checkPolicy, type OperateContext } from "./call.ts";
+import { asOurs, call, checkPolicy, type OperateContext } from "./call.ts";
 import { IDLE_STEPS } from "./steps.ts";
 import { type Changed, type ContextValues, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
@@ -30,6 +29,7 @@ export async function refreshContext(
   });
   checkJsonObject("refreshContext: context", options.context);
   const policy = await policyOf(refreshing, options.policy);
+  if (policy === undefined) return refreshInSql(refreshing, options);
   const total = { matched: 0, changed: 0 };
   let after: string | null = null;
   for (;;) {
@@ -43,14 +43,22 @@ export async function refreshContext(
   }
 }
 
-async function policyOf({ withPgClient, engine, registry }: Refreshing, name: string): Promise<AnyPolicy> {
+/** Undefined: this process does not have it. */
+async function policyOf(
+  { withPgClient, engine, registry }: Refreshing,
+  name: string,
+): Promise<AnyPolicy | undefined> {
   await withPgClient((client) => checkPolicy(client, engine, name));
-  const policy = registry.policies.find(({ identifier }) => identifier === name);
-  if (policy) return policy;
-  throw new ArgumentError(
-    `refreshContext: policy is "${name}", expected one that these utils have, because its functions work out the limits. ` +
-      "Name it in `policies` or in the preset",
-  );
+  return registry.policies.find(({ identifier }) => identifier === name);
+}
+
+/** Without the policy's functions. SQL refuses if there are any. */
+function refreshInSql(
+  refreshing: Refreshing,
+  { where, context, ...rest }: RefreshContextOptions,
+): Promise<Changed> {
+  const args = { ...rest, context: JSON.stringify(context), where: where && JSON.stringify(where) };
+  return call<Changed>(refreshing, "refresh_context", args);
 }
 
 type Page = Awaited<ReturnType<Refreshing["engine"]["contextsToRefresh"]>>;

@@ -96,6 +96,21 @@ test("limits by context: set, listed, cleared, and refused", async (t) => {
   t.is(wrong.code, 2);
 });
 
+test("another context, of a policy whose limits are no functions, needs no configuration", async (t) => {
+  const { cli, pool } = await world(t);
+  const ana = ["refresh-context", "--policy", "send_mail", "--partition", "ana@example.org"];
+  t.like(await cli(...ana, "--context", "plan=pro", "--context", "seats=3"), {
+    stdout: "Changed the context of 1 of 1 partition to plan=pro and seats=3.\n",
+    stderr: "",
+    code: 0,
+  });
+  const { rows } = await pool.query(
+    "select context from dispatch_policy._private_arrivals where context <> '{}'",
+  );
+  t.deepEqual(rows, [{ context: { plan: "pro", seats: 3 } }]);
+  t.like(await cli("refresh-context", "--policy", "make_report", "--context", "plan=pro"), { code: 3 });
+});
+
 test("a dry run of what stops and limits says what it would concern, and changes nothing", async (t) => {
   const { cli, pool } = await world(t);
   const early = [...FETCH, "--partition", "ep9"];

@@ -46,6 +46,11 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ],
   ["set-limit --policy a --gate b", /^set-limit: give at least one number/],
   ["set-limit --policy a --gate b --max many", /^set-limit: --max must be a number, got "many"\n/],
+  [
+    "refresh-context --policy a --context pro",
+    /^refresh-context: --context is "pro", expected NAME=VALUE, such as plan=free\n/,
+  ],
+  ["refresh-context --policy a", /^refresh-context: missing --context\n/],
   ["move --policy a --partition b", /^move: nowhere to go: give --to-partition KEY or --to-policy NAME\n/],
   ["admit --policy a", /^admit: give --count N or --drain\n/],
   ["release-slots", /^release-slots: missing argument\n/],
@@ -95,7 +100,7 @@ test("--version is that of the package", async (t) => {
   t.is((await cli("--version")).stdout, `${manifest.version}\n`);
 });
 
-/** Of Graphile Worker's own, of programs, an old name, or one that needs the policies' functions. */
+/** Of Graphile Worker's own, of programs, or an old name. */
 const NO_COMMANDS = [
   "addJob",
   "addJobs",
@@ -103,7 +108,6 @@ const NO_COMMANDS = [
   "completeJobs",
   "permanentlyFailJobs",
   "rescheduleJobs",
-  "refreshContext",
   "release",
 ];
 const NO_COMMANDS_EITHER = ["forceUnlockWorkers", "withPgClient", "logger", "events"];

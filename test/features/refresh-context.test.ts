@@ -1,8 +1,14 @@
 // What a partition's context holds changes in the application, and its limits with it.
 import test from "ava";
-import { ArgumentError, concurrency, PayloadError, UnknownPolicyError } from "../../src/index.ts";
+import {
+  ArgumentError,
+  concurrency,
+  definePolicy,
+  PayloadError,
+  UnknownPolicyError,
+} from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
-import { type Ctx, scenario } from "../helpers/scenario.ts";
+import { type Ctx, scenario, sqlPolicyOf } from "../helpers/scenario.ts";
 
 const P = { policy: "p" };
 const CAPPED = { gates: [concurrency<Ctx>({ max: (ctx) => ctx.max })] };
@@ -128,11 +134,94 @@ test("it names what is wrong", async (t) => {
   const others = await it.makeUtils([]);
   await t.throwsAsync(others.refreshContext({ ...P, context: {} }), {
     instanceOf: ArgumentError,
-    message: /expected one that these utils have/,
+    message:
+      /policy 'p' has functions of the context, which SQL cannot call: weight, gate 'concurrency'\. Call utils\./,
   });
   await it.rows("update dispatch_policy._private_policies set definition_hash = 'another'");
   await refused(
     {},
     { instanceOf: ArgumentError, message: /another definition of policy 'p' than the one in force/ },
   );
+});
+
+/** Its numbers are no functions, so only limits by context depend on the context. */
+const CONSTANT = definePolicy("p", {
+  context: (payload) => payload as { key: string; account: string },
+  partitionBy: (ctx) => ctx.key,
+  gates: [concurrency({ max: 3 })],
+});
+const FREE = { account: "free" };
+
+test("SQL does it for a policy whose limits are no functions, and so do utils without the policy", async (t) => {
+  const it = await scenario(t, CONSTANT);
+  const refresh = async (rest: string) =>
+    (await it.rows(`select * from dispatch_policy.refresh_context('p', ${rest})`))[0];
+  await it.utils.setLimit({ ...P, gate: "concurrency", where: FREE, set: { max: 1 } });
+  await it.stage("9@a 9@b", FREE);
+  t.is((await it.tickNow()).admitted, 2);
+  await it.stage("9@new", FREE); // no pass has seen it
+  t.deepEqual(await refresh(`'{"account": "pro"}', partition => 'a', reason => 'paid', by => 'ana'`), {
+    matched: 1,
+    changed: 1,
+  });
+  await it.tickNow();
+  t.deepEqual(await it.inFlightBy(), { a: 3, b: 1, new: 1 });
+  const ofFree = `'{"plan": {"seats": 3}}', "where" => '{"account": "free"}'`;
+  t.deepEqual(await refresh(ofFree), { matched: 2, changed: 2 });
+  t.deepEqual(await refresh(ofFree), { matched: 2, changed: 0 }, "it is so already");
+  await it.tickNow();
+  t.deepEqual((await it.partition("b")).context, { key: "b", ...FREE, plan: { seats: 3 } });
+  t.deepEqual(await refresh(`'{"plan": 1}', partition => 'nobody'`), { matched: 0, changed: 0 });
+  t.like((await it.rows("select * from dispatch_policy.audit where partition = 'a'"))[0], {
+    ...{ verb: "refresh_context", policy: "p", reason: "paid", by: "ana", matched: 1, changed: 1 },
+  });
+  const others = await it.makeUtils([]);
+  t.deepEqual(await others.refreshContext({ ...P, where: FREE, context: { account: "pro" } }), {
+    matched: 2,
+    changed: 2,
+  });
+  await it.tickNow();
+  t.deepEqual(await it.inFlightBy(), { a: 3, b: 3, new: 3 });
+});
+
+test("two SQL calls that change two values of one context take turns", async (t) => {
+  const it = await scenario(t, CONSTANT);
+  await it.stage("1@a");
+  await it.tickNow();
+  const first = await it.transaction();
+  await first.query(`select dispatch_policy.refresh_context('p', '{"plan": "pro"}')`);
+  const second = it.rows(`select * from dispatch_policy.refresh_context('p', '{"account": "acme"}')`);
+  await until("the second waits", async () => {
+    const [{ n }] = await it.rows(
+      "select count(*)::int as n from pg_stat_activity where wait_event_type = 'Lock' and query like '%refresh_context%' and datname = current_database()",
+    );
+    return n === 1;
+  });
+  await first.query("commit");
+  await second;
+  await it.tickNow();
+  t.deepEqual((await it.partition("a")).context, { key: "a", plan: "pro", account: "acme" });
+});
+
+test("SQL refuses what it cannot do, and changes nothing", async (t) => {
+  const it = await scenario(t, CAPPED, { others: [sqlPolicyOf("plain")] });
+  await it.stage("1@a");
+  await it.tickNow();
+  const refused = async (args: string, message: RegExp) =>
+    t.throwsAsync(it.rows(`select dispatch_policy.refresh_context(${args})`), { message });
+  await refused(
+    `'p', '{"max": 7}'`,
+    /policy 'p' has functions of the context.*: weight, gate 'concurrency'\./,
+  );
+  await refused(`'plain', '7'`, /context is 7, expected an object/);
+  await refused(`'plain', null`, /context is null, expected an object/);
+  await refused(`'plain', '{}', "where" => '[1]'`, /where is \[1\], expected an object/);
+  await refused(`'nobody', '{}'`, /unknown policy/);
+  const fixed = await it.transaction();
+  await fixed.query("set transaction isolation level repeatable read");
+  await t.throwsAsync(fixed.query(`select dispatch_policy.refresh_context('plain', '{}')`), {
+    message: /refresh_context: transaction_isolation is repeatable read/,
+  });
+  t.is((await it.partition("a")).context.max, 1);
+  t.deepEqual(await it.rows("select * from dispatch_policy.audit"), []);
 });

@@ -218,6 +218,7 @@ test("the operator has the verbs, and leaves its name in the audit", async (t) =
   await operator.query("select dispatch_policy.hold('p', 'a', now() + interval '1 hour')");
   await operator.query(`select dispatch_policy.set_limit('p', 'concurrency', '{"max": 3}')`);
   await operator.query("select dispatch_policy.clear_limit('p', 'concurrency')");
+  await operator.query(`select dispatch_policy.refresh_context('p', '{"plan": "pro"}')`);
   await operator.query("select dispatch_policy.take('p', 'throttle')");
   await operator.query("select dispatch_policy.admit('p', 1)");
   const { rows: jobs } = await pool.query(

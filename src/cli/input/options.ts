@@ -59,28 +59,33 @@ export const LIMIT = {
   },
 } as const satisfies Options;
 
-/**
- * `plan=free` as a value of a context. What reads as a number or a boolean in JSON is one; a text may be quoted as in JSON.
- *
- * @throws {UsageError} for anything else
- */
+/** @throws {UsageError} unless each is `NAME=VALUE` */
 export function whereOf(pairs: readonly string[] | undefined): ContextValues | undefined {
-  if (pairs === undefined || pairs.length === 0) return undefined;
+  return pairs === undefined || pairs.length === 0 ? undefined : valuesIn("where", pairs);
+}
+
+/** @throws {UsageError} unless each is `NAME=VALUE` */
+export function contextOf(pairs: readonly string[]): ContextValues {
+  return valuesIn("context", pairs);
+}
+
+/** `plan=free` as a value of a context. What reads as a number or a boolean in JSON is one; a text may be quoted as in JSON. */
+function valuesIn(option: string, pairs: readonly string[]): ContextValues {
   return Object.fromEntries(
     pairs.map((pair) => {
       const [, name, value] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
       if (name === undefined || value === undefined)
-        throw new UsageError(`--where is "${pair}", expected NAME=VALUE, such as plan=free`);
-      return [name, /^(-?[0-9.]+|true|false|".*")$/.test(value) ? exactValue(pair, value) : value];
+        throw new UsageError(`--${option} is "${pair}", expected NAME=VALUE, such as plan=free`);
+      return [name, /^(-?[0-9.]+|true|false|".*")$/.test(value) ? exactValue(option, pair, value) : value];
     }),
   );
 }
 
-function exactValue(pair: string, value: string): string | number | boolean {
+function exactValue(option: string, pair: string, value: string): string | number | boolean {
   try {
     return JSON.parse(value);
   } catch {
-    throw new UsageError(`--where is "${pair}": its value is neither a number nor a text in quotes`);
+    throw new UsageError(`--${option} is "${pair}": its value is neither a number nor a text in quotes`);
   }
 }
 

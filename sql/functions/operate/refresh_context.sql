@@ -1,0 +1,55 @@
+-- Changes what the context of partitions holds, such as {"plan": "pro"}. It is for one `partition`, for those whose context has
+-- the values of `"where"`, or for all. Limits by context begin or end with it. The next pass applies it. A job that is added
+-- later brings its own context.
+--
+--   context   the values that change; the others stay
+--   matched   how many partitions it is for. A partition without a job so far has no context, and does not count.
+--   changed   how many of them have another context now
+--
+-- It refuses a policy with a limit, a scope or a weight that is a function of the context. SQL cannot call such a function, and
+-- the partition would keep the limits of its old context. utils.refreshContext calls them, and so does the command.
+--
+-- It locks what _refresh_contexts locks. So two that each change a value of one context take turns, and both values stay.
+--
+--   select * from dispatch_policy.refresh_context('fetch_endpoint', '{"plan": "pro"}', "where" => '{"account": "acme"}');
+create or replace function :DISPATCH_POLICY_SCHEMA.refresh_context(
+  policy text, context jsonb, partition text default null, "where" jsonb default null, reason text default null,
+  by text default null
+) returns table (matched int, changed int) language plpgsql
+security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(refresh_context.policy);
+begin
+  perform :DISPATCH_POLICY_SCHEMA._check_isolation('refresh_context');
+  if jsonb_typeof(refresh_context.context) is distinct from 'object' then
+    raise exception 'dispatch_policy: refresh_context: context is %, expected an object, such as {"plan": "pro"}',
+      coalesce(left(refresh_context.context::text, 60), 'null') using errcode = 'DPARG';
+  elsif jsonb_typeof(refresh_context."where") <> 'object' then
+    raise exception 'dispatch_policy: refresh_context: where is %, expected an object, such as {"account": "acme"}',
+      left(refresh_context."where"::text, 60) using errcode = 'DPARG';
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
+  v_policy := :DISPATCH_POLICY_SCHEMA._policy(refresh_context.policy);
+  perform :DISPATCH_POLICY_SCHEMA._refuse_functions(v_policy);
+  with asked as materialized (
+    select c.id, c.key, c.context, c.context || refresh_context.context as refreshed
+    from :DISPATCH_POLICY_SCHEMA._contexts_to_refresh(
+      v_policy.name, refresh_context.partition, refresh_context."where", null, null) c
+    where c.fits
+  ),
+  appended as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, version, context, weight, limits)
+    select v_policy.name, a.id, a.key, v_policy.version, a.refreshed, (v_policy.definition ->> 'weight')::float8,
+      :DISPATCH_POLICY_SCHEMA._constant_limits(v_policy.definition)
+    from asked a where a.refreshed <> a.context
+    returning 1
+  )
+  select (select count(*) from asked), (select count(*) from appended) into matched, changed;
+  perform :DISPATCH_POLICY_SCHEMA._notify(v_policy.name);
+  perform :DISPATCH_POLICY_SCHEMA._audit('refresh_context', v_policy.name, refresh_context.partition, null, null, null,
+    refresh_context.reason, refresh_context.by, matched, changed);
+  return next;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.refresh_context from public;
