@@ -40,7 +40,7 @@ export const COMMANDS: readonly Listed[] = [
     "change what partitions have in their context",
     () => import("./refresh-context.ts"),
   ),
-  listed("diff", "what would have happened under another limit", () => import("./diff.ts")),
+  listed("diff", "what would have happened under other limits", () => import("./diff.ts")),
   listed("take", "take tokens for work that is no job", () => import("./take.ts")),
   // jobs
   listed("admit", "admit due jobs past their gates", () => import("./admit.ts")),

@@ -3,15 +3,35 @@ import { Worker } from "node:worker_threads";
 import type { RecordedLoad } from "../db/engine.ts";
 import { BAD_ARGUMENT } from "../db/sqlstates.ts";
 import { ArgumentError, MissingPackageError } from "../errors.ts";
+import type { AnyPolicy } from "../policy/policy.ts";
 import { asOurs, type OperateContext } from "./call.ts";
 import { columnsOf, type LimitValues } from "./limits.ts";
 import { foldIfAllowed } from "./metrics.ts";
+import { notReplayed, redefined } from "./redefined.ts";
 import { checkVerb, type LimitTarget } from "./targets.ts";
 
-/** The options of `diff`: a gate, one of its limiters by `key` or some by `where`, and other numbers for it. */
-export type DiffOptions = LimitTarget & {
-  /** The other values, as `setLimit` takes them: at least one, and only those that the gate's kind has. */
-  set: LimitValues;
+/**
+ * The options of `diff`: a gate, one of its limiters by `key` or some by `where`, and other numbers for it. Or another
+ * definition of the policy.
+ */
+export type DiffOptions = (
+  | (LimitTarget & {
+      /** The other values, as `setLimit` takes them: at least one, and only those that the gate's kind has. */
+      set: LimitValues;
+      /** Not beside `gate`. */
+      definition?: undefined;
+    })
+  | {
+      /** The policy's name. An unknown one is an {@link UnknownPolicyError}. */
+      policy: string;
+      /** The policy as `definePolicy` made it, with the changes that you think of. Nobody needs to have declared it. */
+      definition: AnyPolicy;
+      /** Not beside `definition`. */
+      gate?: undefined;
+      /** Not beside `definition`. */
+      set?: undefined;
+    }
+) & {
   /** How much of the recorded time is replayed, in milliseconds up to now. Default: all of it. */
   forMs?: number | undefined;
   /** The most jobs that are replayed. If more came, a shorter time is. Default: 10,000. */
@@ -63,6 +83,8 @@ export interface Diff {
   waited: number;
   /** So many of these were replayed. The others only count as waiting. */
   waitedReplayed: number;
+  /** Options of `definition` that differ and are not replayed, because the recorded jobs have their answers. */
+  notReplayed: readonly ("context" | "partitionBy" | "cost")[];
   /** Whether figures are from one value to another, because a gate counts jobs in flight. */
   isInterval: boolean;
   partitions: readonly PartitionDiff[];
@@ -71,12 +93,15 @@ export interface Diff {
 /** What the thread gets that replays. */
 export interface Replay {
   readonly recorded: RecordedLoad;
-  readonly change: {
+  /** The same load under the other definition; without one the same object. */
+  readonly changed: RecordedLoad;
+  /** Null: the definition is what differs. */
+  readonly limit: {
     readonly gate: string;
     readonly key: string | null;
     readonly where: object | null;
     readonly set: object;
-  };
+  } | null;
   readonly most: number;
 }
 
@@ -85,13 +110,32 @@ const MOST = 10_000;
 
 /** Documented at {@link Operate.diff}. */
 export async function diff(context: OperateContext, options: DiffOptions): Promise<Diff> {
-  checkVerb("diff", options, { needs: ["policy", "gate", "set"], takes: ["key", "where", "forMs", "most"] });
-  const { policy, gate, key = null, where = null, forMs = Number.POSITIVE_INFINITY, most = MOST } = options;
-  const set = columnsOf("diff", options.set);
+  checkDiff(options);
+  const { policy, definition, forMs = Number.POSITIVE_INFINITY, most = MOST } = options;
+  const limit = options.definition === undefined ? limitOf(options) : null;
   checkInstalled();
   const recorded = await read(context, policy, forMs);
-  const answer = await inThread({ recorded, change: { gate, key, where, set }, most });
-  return { policy, ...answer };
+  const changed = definition ? redefined(recorded, definition) : recorded;
+  const answer = await inThread({ recorded, changed, limit, most });
+  return { policy, notReplayed: notReplayed(recorded.definition, changed.definition), ...answer };
+}
+
+function checkDiff(options: DiffOptions): void {
+  const { policy, definition } = options;
+  if (definition === undefined) {
+    const takes = ["definition", "key", "where", "forMs", "most"] as const;
+    checkVerb("diff", options, { needs: ["policy", "gate", "set"], takes });
+    return;
+  }
+  checkVerb("diff", options, { needs: ["policy", "definition"], takes: ["forMs", "most"] });
+  if (definition.identifier !== policy)
+    throw new ArgumentError(
+      `diff: definition is of policy "${definition.identifier}", expected one of policy "${policy}"`,
+    );
+}
+
+function limitOf({ gate, key, where, set }: LimitTarget & { set: LimitValues }) {
+  return { gate, key: key ?? null, where: where ?? null, set: columnsOf("diff", set) };
 }
 
 /** @throws {MissingPackageError} if PGlite is not installed */
@@ -124,13 +168,15 @@ async function read(context: OperateContext, policy: string, forMs: number): Pro
   return recorded;
 }
 
-type Message = { diff: Omit<Diff, "policy"> } | { error: { message: string; code?: string } };
+/** What the thread finds out. */
+export type Answer = Omit<Diff, "policy" | "notReplayed">;
+type Message = { diff: Answer } | { error: { message: string; code?: string } };
 
 /** A thread of its own, because a replay moves the clock. */
-function inThread(replay: Replay): Promise<Omit<Diff, "policy">> {
+function inThread(replay: Replay): Promise<Answer> {
   const file = new URL(`../replay/thread${import.meta.url.slice(-3)}`, import.meta.url);
   const thread = new Worker(file, { workerData: replay });
-  return new Promise<Omit<Diff, "policy">>((resolve, reject) => {
+  return new Promise<Answer>((resolve, reject) => {
     thread.once("message", (message: Message) => {
       if ("diff" in message) resolve(message.diff);
       else reject(refusal(message.error));

@@ -316,9 +316,14 @@ export interface Operate {
    * second in which a job came. What depends on how long jobs run is a span. One end has runs that all take the mean of
    * their partition, and the other has runs as different as those recorded.
    *
+   * With `definition`, a policy that `definePolicy` made, the whole policy differs: its limits, weights, fairness and shards are
+   * those of your code. Jobs keep the partitions, contexts and costs that were recorded. `notReplayed` names these options if
+   * they differ.
+   *
    * It leaves out what limits do not decide: stops, failures, the workers' number, and the pace at which they fetch.
    *
-   * @throws {ArgumentError} if the policy records no load, nothing came yet, or `setLimit` would refuse the limit
+   * @throws {ArgumentError} if the policy records no load, nothing came yet, `setLimit` would refuse the limit, or `definition`
+   * cannot work out limits from a stored context
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @throws {MissingGrantError} if the role may not read the load
    * @throws {MissingPackageError} if PGlite is not installed

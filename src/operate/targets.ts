@@ -13,7 +13,7 @@ import {
   wholeNumber,
 } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
-import type { Until } from "../policy/policy.ts";
+import { isPolicy, type Until } from "../policy/policy.ts";
 import { OUTCOMES } from "./outcomes.ts";
 
 /** A policy, or one of its partitions. */
@@ -124,6 +124,8 @@ const anObject: Rule = {
   accepts: (value) => typeof value === "object" && value !== null && !Array.isArray(value),
 };
 
+const aPolicy: Rule = { expects: "a policy made by definePolicy", accepts: isPolicy };
+
 /** Graphile Worker's, or a staged one. */
 const jobId: Rule = {
   expects: 'a job id, such as "1000000000000001"',
@@ -141,6 +143,7 @@ const OPTIONS = {
   set: anObject,
   where: anObject,
   context: anObject,
+  definition: aPolicy,
   reason: anyText,
   by: anyText,
   from: aDate,

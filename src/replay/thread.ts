@@ -2,15 +2,15 @@
 import { parentPort, workerData } from "node:worker_threads";
 import type { RecordedLoad } from "../db/engine.ts";
 import { CAP_KINDS } from "../gates/index.ts";
-import type { Diff, Replay } from "../operate/diff.ts";
+import type { Answer, Replay } from "../operate/diff.ts";
 import { pglitePool } from "../testing/pglite-pool.ts";
 import type { PGliteLike } from "../testing/pglite-session.ts";
 import { even, spread } from "./durations.ts";
 import { figuresOf, spanOf } from "./figures.ts";
 import { type Plan, planOf } from "./plan.ts";
-import { type Limit, simulate, type World } from "./simulate.ts";
+import { type Limit, simulate } from "./simulate.ts";
 
-const { recorded, change, most } = workerData as Replay;
+const { recorded, changed, limit, most } = workerData as Replay;
 
 /** Not as a literal: PGlite's own types would need `skipLibCheck` then, also of whoever uses this package. */
 const PGLITE: string = "@electric-sql/pglite";
@@ -25,21 +25,25 @@ try {
   parentPort?.postMessage({ error: { message, code } });
 }
 
-async function replayBoth(): Promise<Omit<Diff, "policy">> {
+async function replayBoth(): Promise<Answer> {
   const plan = planOf(recorded, most);
   const { PGlite } = (await import(PGLITE)) as { PGlite: { create(): Promise<PGlite> } };
   const db = await PGlite.create();
   const pool = pglitePool(db);
   try {
-    const limits = limitsOf(recorded, plan);
-    const replays = async (all: readonly Limit[]) => {
+    const isInterval = countsInFlight(recorded) || countsInFlight(changed);
+    const replays = async (load: RecordedLoad, more: readonly Limit[]) => {
+      const planned = planOf(load, most);
+      const limits = [...limitsOf(load, planned), ...more];
       const found = [];
-      for (const durations of durationsOf(recorded))
-        found.push(figuresOf(await simulate({ pool, recorded, plan, limits: all, durations }), plan));
+      for (const durations of isInterval ? [even, spread(load)] : [null])
+        found.push(
+          figuresOf(await simulate({ pool, recorded: load, plan: planned, limits, durations }), planned),
+        );
       return found;
     };
-    const before = await replays(limits);
-    const after = await replays([...limits, { ...change, from: null, until: null }]);
+    const before = await replays(recorded, []);
+    const after = await replays(changed, limit ? [{ ...limit, from: null, until: null }] : []);
     const figures = (all: typeof before, place: number) => spanOf(all.map((one) => one[place] as never));
     return {
       from: new Date(plan.from),
@@ -48,7 +52,7 @@ async function replayBoth(): Promise<Omit<Diff, "policy">> {
       recordedJobs: plan.recorded,
       waited: plan.waited,
       waitedReplayed: plan.waitedReplayed,
-      isInterval: before.length > 1,
+      isInterval,
       partitions: plan.partitions.map(({ key, isOthers, came, admitted }, place) => ({
         ...{ partition: isOthers ? null : key, came, admitted },
         ...{ before: figures(before, place), after: figures(after, place) },
@@ -60,10 +64,10 @@ async function replayBoth(): Promise<Omit<Diff, "policy">> {
   }
 }
 
-/** No gate counts jobs in flight: one replay, without their ends. Else one with even runs, and one with different ones. */
-function durationsOf({ definition, buckets, runs }: RecordedLoad): World["durations"][] {
+/** If none does, one replay without the jobs' ends is enough. Else one has even runs, and one has different ones. */
+function countsInFlight({ definition }: RecordedLoad): boolean {
   const counts = definition.gates.some(({ kind }) => CAP_KINDS.some((cap) => cap === kind));
-  return counts || definition.fairBy === "work" ? [even, spread({ buckets, runs })] : [null];
+  return counts || definition.fairBy === "work";
 }
 
 /** The operators' limits as they were, each from its time. */

@@ -53,6 +53,12 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
   ["refresh-context --policy a", /^refresh-context: missing --context\n/],
   ["move --policy a --partition b", /^move: nowhere to go: give --to-partition KEY or --to-policy NAME\n/],
   ["admit --policy a", /^admit: give --count N or --drain\n/],
+  ["diff --policy a", /^diff: give --gate NAME with a number, or --definition\n/],
+  [
+    "diff --policy a --definition --max 1",
+    /^diff: --definition goes without --gate, --key, --where and numbers\n/,
+  ],
+  ["diff --policy a --definition", /^diff: no configuration with policies in this folder: name it with/],
   ["release-slots", /^release-slots: missing argument\n/],
   ["release-slots abc", /^release-slots: jobId must be a job id/],
   ["remove", /^remove: no jobs: give their ids, --job-key KEY or --policy NAME\n/],

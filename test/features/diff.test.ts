@@ -1,5 +1,8 @@
 // "What would have happened?" A recorded load, replayed under the limits as they were and under others. One test after
 // another, because each replay has a PGlite of 0.6 GB.
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
 import test from "ava";
 import {
   ArgumentError,
@@ -15,6 +18,7 @@ import { happened, jobsOf, runLoad } from "../helpers/load.ts";
 import { random, seedOf } from "../helpers/random.ts";
 import { silent } from "../helpers/silent.ts";
 
+const INDEX = new URL("../../src/index.ts", import.meta.url).href;
 const paced = definePolicy("paced", {
   partitionBy: "to",
   gates: ({ throttle }) => [throttle({ rate: 2, per: "1 second", burst: 10 })],
@@ -179,6 +183,44 @@ test.serial(
   },
 );
 
+test.serial("the policy as the configuration has it: other gates, and what is not replayed", async (t) => {
+  const { url, pool, utils } = await world(t);
+  const from = Date.now() - 20_000;
+  const jobs = Array.from({ length: 12 }, (_, n) => ({ partition: "acme", at: from + n * 100, runMs: 1 }));
+  // an operator's limit of a gate that the other definition does not have
+  await utils.setLimit({ policy: "paced", gate: "throttle", set: { burst: 12 } });
+  await pool.query("update dispatch_policy._private_overrides set set_at = $1", [new Date(from - 600_000)]);
+  await runLoad({ pool, utils }, "paced", jobs);
+  const cwd = await mkdtemp(path.join(os.tmpdir(), "diff-"));
+  t.teardown(() => rm(cwd, { recursive: true, force: true }));
+  await writeFile(
+    path.join(cwd, "graphile.config.ts"),
+    `import { definePolicy, dispatchPolicyPreset } from ${JSON.stringify(INDEX)};
+     const paced = definePolicy("paced", {
+       partitionBy: (ctx) => ctx.to,
+       context: ({ to }) => ({ to }),
+       gates: ({ throttle }) => [throttle({ name: "slow", rate: 1, per: "1 hour", burst: 3 })],
+     });
+     export default { extends: [dispatchPolicyPreset({ policies: [paced] })] };`,
+  );
+  const asked = ["diff", "--policy", "paced", "--definition"];
+  const { code, stdout, stderr } = await runIn({ cwd, env: { DATABASE_URL: url } }, ...asked);
+  t.is(code, 0, stderr);
+  const lines = stdout.trimEnd().split("\n");
+  t.regex(lines[1]!, /^acme +as it was +12 +0 /);
+  t.regex(lines[2]!, /^ +changed +3 +9 /);
+  const told = stderr.replace(/\s+/g, " ");
+  t.regex(
+    told,
+    /Not replayed: the other context\. Limits are worked out from the contexts that were stored\./,
+  );
+  t.regex(told, /Not replayed: the other partitionBy\. Jobs keep the partitions that they had\./);
+  t.regex(told, /As it was, 12 start in the replay, and 12 did in fact\./);
+  const other = await runIn({ cwd, env: { DATABASE_URL: url } }, "diff", "--policy", "pacd", "--definition");
+  t.regex(other.stderr, /^diff: the configuration has no policy "pacd": did you mean "paced"\?\n/);
+  t.is(other.code, 2);
+});
+
 test.serial("what cannot be replayed is refused, with the way out", async (t) => {
   const { url, utils } = await world(t);
   const set = { rate: 1 };
@@ -210,6 +252,24 @@ test.serial("what cannot be replayed is refused, with the way out", async (t) =>
   await refused({ policy: "paced", gate: "nothing", set }, /^diff: .*gate.*nothing/);
   await refused({ policy: "paced", gate: "throttle", set: { max: 1 } }, /^diff: .*max/);
   t.is((await runCommand(url, "diff", "--policy", "paced", "--gate", "throttle")).code, 2);
+  await refused(
+    { policy: "paced", definition: {} },
+    /^diff: definition must be a policy made by definePolicy/,
+  );
+  await refused(
+    { policy: "paced", definition: capped },
+    /^diff: definition is of policy "capped", expected one of/,
+  );
+  await refused({ policy: "paced", definition: paced, gate: "throttle" }, /^unknown option "gate" of diff/);
+  const reading = definePolicy("paced", {
+    context: (payload) => payload as { to: string; rate: number },
+    partitionBy: (ctx) => ctx.to,
+    gates: ({ throttle }) => [throttle({ rate: (ctx) => ctx.rate, per: "1 second" })],
+  });
+  await refused(
+    { policy: "paced", definition: reading },
+    /^diff: the definition cannot work out the limits of partition "a" from its stored context: .*rate/,
+  );
 
   const hook = `${import.meta.dirname}/../fixtures/without-pglite.mjs`;
   const { code, stderr } = await runIn(

@@ -107,6 +107,9 @@ await utils.explain({ id: a.id }); await utils.explain({ policy: "fetch_endpoint
 // a time that is undefined is one that was not given
 await utils.pause({ policy: "fetch_endpoint", until: maybe });
 await utils.setLimit({ policy: "fetch_endpoint", gate: "all", set: { rate: 1 }, from: maybe, until: maybe });
+(await utils.diff({ policy: "fetch_endpoint", definition: fetchEndpoint, forMs: 60_000 })).notReplayed satisfies readonly string[];
+// @ts-expect-error a definition or a gate
+await utils.diff({ policy: "fetch_endpoint", definition: fetchEndpoint, gate: "throttle", set: { rate: 5 } });
 const whatIf = await utils.diff({ policy: "fetch_endpoint", gate: "throttle", where: { plan: "free" }, set: { rate: 5, per: "1 second" }, forMs: 60_000 });
 const wouldWait: number | undefined = whatIf.partitions[0]?.after.waiting.to; void wouldWait;
 const [past] = await utils.history({ policy: "fetch_endpoint", outcome: "failed", since: new Date() });

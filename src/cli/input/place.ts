@@ -16,14 +16,14 @@ export interface Place {
 
 /**
  * A flag goes before the environment, and that before the configuration. The configuration is code of the application. So
- * it is read only if its name is given, or if nothing else names a connection.
+ * it is read only if its name is given, if nothing else names a connection, or if the command is about it (`isAsked`).
  *
  * @throws {UsageError} without a connection
  */
-export async function placeOf(values: PlaceValues): Promise<Place> {
+export async function placeOf(values: PlaceValues, isAsked = false): Promise<Place> {
   const known = values.connection ?? (process.env.DATABASE_URL || undefined);
   const config =
-    values.config !== undefined || known === undefined
+    isAsked || values.config !== undefined || known === undefined
       ? await (await import("./config.ts")).readConfig(values.config)
       : undefined;
   const connectionString = known ?? config?.connectionString;
