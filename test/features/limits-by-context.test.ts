@@ -171,3 +171,22 @@ test("a limit of 3,000 partitions is announced in steps, and wakes them all", as
   t.true(admitted[0]! <= 1000, `${admitted}`);
   t.is((await it.utils.sweep()).repaired.blocked, 0);
 });
+
+test("a sweep leaves to the router what a change of limits wakes, and finds who waits in vain for all that", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  const repaired = async () => (await it.utils.sweep()).repaired.blocked;
+  for (const which of [{ where: ACME }, { key: "a" }, {}]) {
+    await it.stage("1@a", ACME);
+    await it.utils.setLimit({ ...CAP, ...which, set: { max: 0 } });
+    t.is((await it.tickNow()).admitted, 0);
+    await it.utils.clearLimit({ ...CAP, ...which });
+    t.is(await repaired(), 0, "it is not announced yet");
+    t.is((await it.tickNow()).admitted, 1);
+    await it.finish(1);
+  }
+  await it.utils.setLimit({ ...CAP, where: ACME, set: { max: 0 } });
+  await it.stage("1@a", ACME);
+  await it.tickNow();
+  await it.rows("delete from dispatch_policy._private_overrides");
+  t.is(await repaired(), 1, "nobody announces that");
+});

@@ -1,5 +1,6 @@
 -- Makes partitions eligible that have staged work and no time to be claimed. It does the same for those that wait for a
--- limiter with room although no freed row says so. A partition whose work is about to be routed does not sleep.
+-- limiter with room although no freed row says so. A partition whose work is about to be routed does not sleep. One does not wait
+-- in vain if the router is about to announce that an operator's limit began or ended.
 --
 -- It also corrects times that are further ahead than they can be. A server whose clock was ahead wrote them, and after a
 -- failover to one whose clock is right, nobody would look at that backlog. The next pass corrects the partition's other
@@ -50,6 +51,12 @@ as $$
         and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
         where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)
+      and (q.blocked_on is null or not exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_overrides o
+          where o.policy_id = q.policy_id and o.announce_at <= p_now)
+        and not exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_overrides o
+          where o.policy_id = q.policy_id and o.to_announce <> '{}'))
     order by q.id limit 10000 for no key update of q skip locked
   ),
   woken as (
