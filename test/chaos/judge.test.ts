@@ -10,7 +10,7 @@ import { Fleet } from "./fleet.ts";
 import { Judge, type Problem, type Suspect } from "./judge.ts";
 import { leftovers } from "./leftovers.ts";
 import type { Execution } from "./messages.ts";
-import { CAPS, policies, policiesOf, RATES } from "./world.ts";
+import { accounts, CAPS, LIMITED, policies, policiesOf, RATES } from "./world.ts";
 
 const nothing: Repaired = {
   ...{ pools: 0, unlocked: 0, overdue: 0, jobs: 0, counters: 0, asleep: 0, blocked: 0, pending: 0 },
@@ -110,14 +110,16 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
     "one run too many of a partition": (it, planted) => {
       it.startMany(CAPS.account + (planted ? 1 : 0));
     },
+    "one run too many of a partition with a limit by context": (it, planted) => {
+      it.startMany(LIMITED.max + (planted ? 1 : 0), { account: "a2" });
+    },
     "one run too many of a scope that partitions share": (it, planted) => {
       for (const account of ["a0", "a3"]) it.startMany(CAPS.account, { account });
       it.startMany(CAPS.region - 2 * CAPS.account + (planted ? 1 : 0), { account: "a6" });
     },
     "one run too many of a policy": (it, planted) => {
-      const eight = Array.from({ length: 8 }, (_, n) => `a${n}`);
-      for (const account of eight) it.startMany(CAPS.all / eight.length, { account });
-      if (planted) it.startMany(1, { account: "a8" });
+      for (const account of accounts) it.startMany(CAPS.all / accounts.length, { account });
+      if (planted) it.startMany(1, { account: "a0" });
     },
     "runs of a process that still lives, run again elsewhere": (it, planted) => {
       it.startMany(CAPS.account);

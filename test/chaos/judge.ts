@@ -5,6 +5,7 @@ import type { Execution } from "./messages.ts";
 import { type Charge, excess } from "./rates.ts";
 import {
   CAPS,
+  capOf,
   RATES,
   regionOf,
   SHORT_STOP_MS,
@@ -378,7 +379,7 @@ function isInTrouble(of: Suspect, from: number, endedAt: number | undefined, unt
 
 function scopesOf({ task, account }: Execution): [scope: string, cap: number][] {
   return [
-    [`${task} ${account}`, CAPS.account],
+    [`${task} ${account}`, capOf(account)],
     [`${task} ${regionOf(account)}`, CAPS.region],
     [`${task} all`, CAPS.all],
   ];

@@ -1,23 +1,33 @@
 // Other hands on the jobs: Graphile Worker's own verbs, jobs added with the flags of others, many jobs added past a policy
-// at once, an operator who adopts, or switches a policy off and hands jobs back, and an application that leaves transactions
-// open with whatever it has touched.
+// at once, an operator who adopts, sets limits by context, or switches a policy off and hands jobs back, and an application that
+// leaves transactions open with whatever it has touched.
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { isBusy } from "../../src/db/outage.ts";
 import { chance, judge, onCommand, orders, repeat, tell } from "./member.ts";
-import { accounts, freshQueue, type Payload, TASKS, type TaskName } from "./world.ts";
+import {
+  accounts,
+  CAPS,
+  freshQueue,
+  LIMITED,
+  type Payload,
+  regionOf,
+  TASKS,
+  type TaskName,
+} from "./world.ts";
 
 const PAUSE_MS = 300;
 const LONGEST_OPEN_MS = 2500;
 let jobsMade = 0;
 const LONGEST_OFF_MS = 400;
+const LONGEST_LIMITED_MS = 1000;
 let session: pg.Client | undefined;
 let switches = 0;
 
 for (const task of TASKS) await switchOn(task); // one before it may have ended in between
 tell({ ready: true });
 await repeat(async () => {
-  await chance.pick([native, native, copyFlags, leaveOpen, flood, adopt, switchOff])();
+  await chance.pick([native, native, copyFlags, leaveOpen, flood, adopt, limitByContext, switchOff])();
   await delay(chance.between(0, PAUSE_MS));
 });
 process.exit(0);
@@ -67,6 +77,25 @@ async function flood(): Promise<void> {
 
 async function adopt(): Promise<void> {
   await run(`select * from dispatch_policy.adopt('${chance.pick(TASKS)}', count => ${1 + chance.below(20)})`);
+}
+
+/**
+ * None is higher than what the judge allows. That of the limited region stays, so one of an account there is as low.
+ *
+ * None has an end: a tick whose clock is ahead comes to it too early, and only a sweep brings it up again, by design.
+ */
+async function limitByContext(): Promise<void> {
+  const account = chance.pick(accounts);
+  const region = regionOf(account);
+  const isLimited = region === LIMITED.region;
+  const where = JSON.stringify(isLimited || chance.chance(0.5) ? { account } : { region });
+  const max = chance.below((isLimited ? LIMITED.max : CAPS.account) + 1);
+  const gate = "'work', 'concurrency'";
+  tell({ met: "limit by context" });
+  await run(`select * from dispatch_policy.set_limit(${gate}, '{"max": ${max}}', "where" => $1)`, [where]);
+  await delay(chance.between(0, LONGEST_LIMITED_MS));
+  while (!(await run(`select * from dispatch_policy.clear_limit(${gate}, "where" => $1)`, [where])))
+    await delay(chance.between(0, PAUSE_MS));
 }
 
 /** While a policy is off, its limits do not hold: the conductor must know before. */

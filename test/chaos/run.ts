@@ -14,7 +14,7 @@ import { Judge } from "./judge.ts";
 import { leftovers, whatWaits } from "./leftovers.ts";
 import { logTakeOvers, takeOvers } from "./take-overs.ts";
 import { unlockOutsiders, wayOut } from "./way-out.ts";
-import { policies, TASKS, type TaskName } from "./world.ts";
+import { accounts, LIMITED, policies, regionOf, TASKS, type TaskName } from "./world.ts";
 
 /** Less than the server's connections, so that they can be taken. */
 const CONNECTIONS = 100;
@@ -51,6 +51,8 @@ export interface Verdict {
   readonly deeds: Deeds;
   readonly met: Readonly<Record<string, number>>;
   readonly mostAtOnce: number;
+  /** Of an account with a limit by context. */
+  readonly mostAtOnceByContext: number;
   readonly drainedInSeconds: number | null;
 }
 
@@ -77,6 +79,8 @@ async function inDatabase(
 ): Promise<Verdict> {
   await database.pool.query("create table chaos_application as select 1 as id, 0 as jobs");
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent }); // declares the policies
+  const { region, max } = LIMITED;
+  await utils.setLimit({ policy: "work", gate: "concurrency", where: { region }, set: { max } });
   await logTakeOvers(database.pool);
   await logBurials(database.pool);
   if (fault) await plant(database, fault);
@@ -124,6 +128,11 @@ async function inDatabase(
       met: fleet.met,
     },
     ...{ mostAtOnce: judge.most("work all"), drainedInSeconds },
+    mostAtOnceByContext: Math.max(
+      ...accounts
+        .filter((account) => regionOf(account) === LIMITED.region)
+        .map((account) => judge.most(`work ${account}`)),
+    ),
   };
 }
 
@@ -141,7 +150,10 @@ async function calm(
   say("calm");
   const started = Date.now();
   await fleet.end([...fleet.members].filter(({ role }) => role !== "worker"));
-  for (const task of TASKS) await switchOn(utils, judge, task); // the meddler may have ended in between
+  // the meddler may have ended in between
+  for (const task of TASKS) await switchOn(utils, judge, task);
+  for (const { policy, gate, where } of await utils.limits())
+    if (where !== null && where.region !== LIMITED.region) await utils.clearLimit({ policy, gate, where });
   say("all workers are killed");
   for (const worker of [...fleet.members]) fleet.kill(worker);
   await unlockOutsiders(database.pool, fleet);

@@ -32,6 +32,11 @@ export const freshQueue = (n: number) => `fresh${Math.floor(Date.now() / FRESH_F
 
 export const regionOf = (account: string) => `r${Number(account.slice(1)) % REGIONS}`;
 
+/** An operator's limit for the accounts of a region, by their context. It is there before the first job, and stays. */
+export const LIMITED = { region: "r2", max: 2 } as const;
+/** How many jobs of an account may run at once. */
+export const capOf = (account: string) => (regionOf(account) === LIMITED.region ? LIMITED.max : CAPS.account);
+
 /** Half of the processes have narrower limits. Of two definitions, the one whose process started last is in force. */
 export function policiesOf(life: number) {
   const narrow = life % 2 === 1;

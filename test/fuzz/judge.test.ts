@@ -1,10 +1,15 @@
 // Plants what the fuzz must find in what its judge hears. Beside each fault stands the same course without it.
 import test from "ava";
-import { type Charged, type Judge, makeJudge, type Rate, type Run } from "./judge.ts";
+import { type Cap, type Charged, type Judge, makeJudge, type Rate, type Run } from "./judge.ts";
 import { Done } from "./ledger.ts";
 
 const cap = { gate: "all", max: 1, keyOf: () => "" };
+const capOfSome: Cap = { gate: "own", max: 0, isFor: (key) => key === "limited", keyOf: (key) => key };
 const bucket: Rate = { gate: "bucket", rate: 10, capacity: 2, windowMs: null, keyOf: () => "" };
+const bucketOfSome: Rate = {
+  ...{ gate: "own", rate: 10, capacity: 0, windowMs: null },
+  ...{ isFor: (key) => key === "limited", keyOf: (key) => key },
+};
 const window: Rate = { gate: "window", rate: 2, capacity: 2, windowMs: 1000, keyOf: () => "" };
 
 const run = (id: string, admission = "1"): Run => ({ id, admission, partition: "a", counts: true });
@@ -44,6 +49,13 @@ const FAULTS: Record<string, Play> = {
     judge.excuseAdmission({ id: "1", admission: planted ? "1" : "2" });
     judge.starts(run("1", "2"));
     judge.starts(run("2"));
+  },
+  "a run too many of a partition with a limit by context": (judge, planted) => {
+    judge.starts({ ...run("1"), partition: planted ? "limited" : "a" });
+  },
+  "a token too many of a partition with a limit by context": (judge, planted) => {
+    const key = planted ? "limited" : "a";
+    judge.judgeRates([{ from: 0, to: 0, keyOf: (rate) => (rate === bucketOfSome ? key : null) }]);
   },
   "a token too many of a bucket": (judge, planted) => {
     judge.judgeRates(charges(bucket, 0, 0, planted ? 50 : 100));
@@ -96,7 +108,7 @@ for (const [fault, play] of Object.entries(FAULTS)) {
 }
 
 function problemsOf(play: Play, planted: boolean): string[] {
-  const judge = makeJudge([cap], [bucket, window]);
+  const judge = makeJudge([cap, capOfSome], [bucket, bucketOfSome, window]);
   play(judge, planted);
   return [...judge.problems, ...judge.ledger.lost()];
 }

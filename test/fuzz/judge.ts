@@ -16,6 +16,8 @@ export interface Run {
 export interface Cap {
   readonly gate: string;
   readonly max: number;
+  /** Undefined: for all keys. */
+  isFor?(key: string): boolean;
   keyOf(partition: string): string;
 }
 
@@ -27,6 +29,8 @@ export interface Rate {
   readonly capacity: number;
   /** No time of this length admits more than `capacity`. Null: it is a bucket. */
   readonly windowMs: number | null;
+  /** Undefined: for all keys. */
+  isFor?(key: string): boolean;
   keyOf(partition: string): string;
 }
 
@@ -55,6 +59,7 @@ export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
       if (!run.counts) return;
       for (const cap of caps) {
         const key = cap.keyOf(run.partition);
+        if (cap.isFor?.(key) === false) continue;
         const n = count(cap, key);
         if (n > cap.max) problems.push(`${n} jobs of ${cap.gate} ${key} run at once, ${cap.max} may`);
       }
@@ -73,7 +78,7 @@ export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
     judgeRates(charges: readonly Charged[]): void {
       for (const rate of rates) {
         for (const [key, some] of Map.groupBy(charges, (charge) => charge.keyOf(rate))) {
-          if (key === null) continue;
+          if (key === null || rate.isFor?.(key) === false) continue;
           const over = rate.windowMs === null ? excess(some, rate, 0) : windowExcess(some, rate);
           if (over > 0.01) problems.push(`${over.toFixed(2)} tokens too many of ${rate.gate} ${key}`);
         }

@@ -4,7 +4,7 @@ import type pg from "pg";
 import { addPast } from "../helpers/native.ts";
 import type { Judge } from "./judge.ts";
 import { Done } from "./ledger.ts";
-import type { World } from "./world.ts";
+import { HOSTS, type World } from "./world.ts";
 
 /** More than this many staged jobs, and nobody adds any. */
 const ENOUGH = 120;
@@ -224,6 +224,33 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
       return call(as, `set_limit('p', $1, $2, ${lasts})`, [name, values(random)]);
     };
 
+  const byHost = () => JSON.stringify({ host: random.pick(HOSTS) });
+
+  /** For the partitions of a host. None is higher than that of the plan "free", because the limit that was set last counts. */
+  const setLimitByContext =
+    (lasts: string): Operation =>
+    (as) => {
+      const [gate, { max, rate, burst }] = random.pick(Object.entries(variant.free ?? {}));
+      const set = rate ? { rate: rate * random.between(0.3, 1), burst } : { max: random.below(max! + 1) };
+      return call(as, `set_limit('p', $1, $2, "where" => $3, ${lasts})`, [gate, set, byHost()]);
+    };
+
+  const clearLimitByContext: Operation = (as) =>
+    call(as, `clear_limit('p', $1, "where" => $2)`, [random.pick(Object.keys(variant.free ?? {})), byHost()]);
+
+  /** As a process that has the policy does it: limits of the other host begin to count, and end with the next job. */
+  const refreshContext: Operation = async (as) => {
+    const partition = random.pick(partitions);
+    const { rows } = await call(as, "_contexts_to_refresh('p', $1, null, null, 1)", [partition]);
+    if (!rows[0]) return;
+    const { context, arrival_id: arrivalId } = rows[0];
+    const refreshed = {
+      ...world.partitionState(partition),
+      ...{ context: { ...context, host: random.pick(HOSTS) }, arrivalId },
+    };
+    await call(as, "_refresh_contexts('p', 'hash', $1, null, null)", [JSON.stringify([refreshed])]);
+  };
+
   /** Also in transactions that stay open. */
   const operations: Record<string, Operation> = {
     hold: (as) => call(as, `hold('p', $1, "for" => '80 ms')`, [random.pick(partitions)]),
@@ -260,13 +287,25 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
     "set a limit": setLimit("reason => 'fuzz'"),
     "clear a limit": (as) => call(as, "clear_limit('p', $1)", [random.pick(gates).name]),
   };
+  const byContext: Record<string, Operation> = {
+    "set a limit by context for a moment": setLimitByContext(
+      "until => clock_timestamp() + interval '150 ms'",
+    ),
+    "set a limit by context": setLimitByContext("reason => 'fuzz'"),
+    "clear a limit by context": clearLimitByContext,
+    "refresh a context": refreshContext,
+  };
   /** Only in transactions that stay open. */
   const touches: Record<string, Operation> = {
     add,
     "new queue": addToNewQueue,
     "new task": variant.otherTasks ? addOfNewTask : addToNewQueue,
   };
-  const verbs = { ...operations, ...(variant.overrides && overriding) };
+  const verbs = {
+    ...operations,
+    ...(variant.overrides && overriding),
+    ...(variant.free && byContext),
+  };
   const alone: Record<string, () => Promise<unknown>> = {
     ...Object.fromEntries(Object.entries(verbs).map(([name, verb]) => [name, () => atOnce(verb)])),
     "add natively, again": () => atOnce(addNative),
@@ -329,6 +368,9 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
     /** Takes back what would hold the last jobs up for ever. */
     async calm(): Promise<void> {
       for (const { name } of gates) await call(pool, "clear_limit('p', $1)", [name]);
+      for (const gate of Object.keys(variant.free ?? {}))
+        for (const host of HOSTS)
+          await call(pool, `clear_limit('p', $1, "where" => $2)`, [gate, JSON.stringify({ host })]);
     },
   };
 }

@@ -18,7 +18,15 @@ import type { Cap, Charged, Judge, Rate } from "./judge.ts";
 
 const numberOf = (partition: string) => Number(partition.slice(1));
 const account = (partition: string) => `account${numberOf(partition) % 3}`;
-const host = (partition: string) => `host${numberOf(partition) % 2}`;
+export const HOSTS = ["host0", "host1"] as const;
+const host = (partition: string) => HOSTS[numberOf(partition) % HOSTS.length]!;
+
+/** Partitions of the plan "free" have tighter limits, by their context. */
+const isFree = (partition: string) => numberOf(partition) % 3 === 0;
+const contextOf = (partition: string) => ({
+  plan: isFree(partition) ? "free" : "pro",
+  host: host(partition),
+});
 
 /** Partitions use a cap of their own, and share those of accounts and hosts, which overlap, and the policy's. */
 const CAPS: readonly TestGate[] = [
@@ -33,6 +41,9 @@ const RATES: readonly TestGate[] = [
   sliding(25, { name: "host", per: 0.5, scope: host }),
   adaptive(6, { name: "all", max: 9, scope: "policy" }),
 ];
+
+/** The same with a bucket of each partition. */
+const OWN_RATES: readonly TestGate[] = [...RATES, throttle(30, { name: "own", burst: 3 })];
 
 const SMOOTH: readonly TestGate[] = [
   concurrency(2),
@@ -51,6 +62,11 @@ export interface Variant extends EngineOptions {
   readonly name: string;
   /** Operators change limits. Judged by the highest that they may set. */
   readonly overrides?: boolean;
+  /**
+   * What an operator gives the partitions of the plan "free", by gate: a limit by context, from before the first job to the end.
+   * Other limits by context are set as well, and none is higher.
+   */
+  readonly free?: Readonly<Record<string, Readonly<Record<string, number>>>>;
   /** An operator admits past the gates. Those jobs are judged by no limit. */
   readonly forced?: boolean;
 }
@@ -62,8 +78,14 @@ export const VARIANTS: readonly Variant[] = [
   { name: "rates", gates: RATES, batchSize: 3 },
   { name: "caps, a breaker and shares of the work", gates: CAPS, batchSize: 3, ...BREAKER, fairBy: "work" },
   { name: "rates, a breaker and shares of the work", gates: RATES, batchSize: 3, ...BREAKER, fairBy: "work" },
-  { name: "caps and operators", gates: CAPS, batchSize: 3, overrides: true },
-  { name: "rates and operators", gates: RATES, batchSize: 3, overrides: true },
+  {
+    ...{ name: "caps and operators", gates: CAPS, batchSize: 3, overrides: true, contextOf },
+    free: { concurrency: { max: 1 } },
+  },
+  {
+    ...{ name: "rates and operators", gates: OWN_RATES, batchSize: 3, overrides: true, contextOf },
+    free: { concurrency: { max: 1 }, own: { rate: 15, burst: 1 } },
+  },
   { name: "smooth rates in two shards", gates: SMOOTH, batchSize: 3, shardOf: host },
   { name: "forced admissions", gates: FORCED, batchSize: 3, forced: true },
   { name: "slots that time out", gates: CAPS, batchSize: 3, slotTimeout: 0.03 },
@@ -101,6 +123,11 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
   const pool = quietPool(it.url, { max: 16 });
   t.teardown(() => pool.end());
   await logCharges(it);
+  for (const [gate, set] of Object.entries(variant.free ?? {}))
+    await it.pool.query(`select dispatch_policy.set_limit('p', $1, $2, "where" => '{"plan": "free"}')`, [
+      gate,
+      set,
+    ]);
   const partitions = Array.from({ length: 9 }, (_, n) => `k${n}`);
   return {
     ...{ it, pool, variant, partitions, random: random(seed) },
@@ -159,7 +186,7 @@ async function logCharges({ pool }: Engine): Promise<void> {
 
 function stateOf(it: Engine, partition: string): object {
   const { partitions: states } = it.batch([partition]) as { partitions: [object] };
-  return { ...states[0], key: partition, context: {}, weight: 1, cost: 1 };
+  return { ...states[0], cost: 1 };
 }
 
 /** By how much an operator may raise a cap, and by what factor a rate. */
@@ -173,14 +200,17 @@ function valuesOf({ kind, numbers }: Omit<TestGate, "name">, random: Random): Re
 }
 
 /** The highest caps that may be in force. */
-export function capsOf({ gates, overrides }: Variant): Cap[] {
-  return gates.flatMap(({ name, kind, numbers, keyOf }) =>
-    kind === "throttle" ? [] : [{ gate: name, max: numbers.max! + (overrides ? RAISE : 0), keyOf }],
-  );
+export function capsOf({ gates, overrides, free = {} }: Variant): Cap[] {
+  return gates.flatMap(({ name, kind, numbers, keyOf }) => {
+    if (kind === "throttle") return [];
+    const cap = { gate: name, max: numbers.max! + (overrides ? RAISE : 0), keyOf };
+    const max = free[name]?.max;
+    return max === undefined ? [cap] : [cap, { ...cap, max, isFor: isFree }];
+  });
 }
 
 /** The highest rates that may be in force. */
-export function ratesOf({ gates, overrides }: Variant): Rate[] {
+export function ratesOf({ gates, overrides, free = {} }: Variant): Rate[] {
   return gates.flatMap((gate) => {
     if (gate.kind !== "throttle") return [];
     const { name, numbers, keyOf } = gate;
@@ -189,7 +219,10 @@ export function ratesOf({ gates, overrides }: Variant): Rate[] {
     const rate = most / per;
     // a smooth bucket fills on: see gates/_throttle_tokens.sql
     const capacity = gate.smooth ? 1 + Math.min(rate * 0.25, 0.9) : (numbers.burst ?? most);
-    return [{ gate: name, rate, capacity, windowMs: gate.sliding ? per * 1000 : null, keyOf }];
+    const all = { gate: name, rate, capacity, windowMs: gate.sliding ? per * 1000 : null, keyOf };
+    const less = free[name];
+    if (!less) return [all];
+    return [all, { ...all, rate: less.rate! / per, capacity: less.burst!, isFor: isFree }];
   });
 }
 

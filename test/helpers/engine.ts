@@ -108,6 +108,8 @@ export interface EngineOptions {
   readonly slotTimeout?: number;
   /** The shard of a partition. Default: all are in one. */
   shardOf?(partition: string): string;
+  /** The context of a partition. Default: none. */
+  contextOf?(partition: string): object;
   /** Where the payload has the partition key, so that SQL can work it out. Default: JavaScript must. */
   readonly keyPath?: string;
 }
@@ -239,7 +241,7 @@ export class Engine {
       cost,
       weight = 1,
       shard,
-      context = {},
+      context,
     } = options;
     const keys = [...new Set(partitions)];
     const place = new Map(keys.map((key, index) => [key, index]));
@@ -248,7 +250,8 @@ export class Engine {
       version: 0,
       partitions: keys.map((key) => {
         const of = shard ?? this.#options.shardOf?.(key) ?? "default";
-        return { key, shard: of, context, weight, limits: limitsOf(gates, key) };
+        const its = context ?? this.#options.contextOf?.(key) ?? {};
+        return { key, shard: of, context: its, weight, limits: limitsOf(gates, key) };
       }),
       jobs: partitions.map((key, n) => {
         return { n, task, p: place.get(key), jobKey, queueName, flags, runAt, expiresAt, priority, cost };
