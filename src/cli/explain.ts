@@ -50,6 +50,7 @@ function sayWith(it: Answer): void {
   say(inLines(it).join("\n"));
   if (it.reason) tell(`More: docs/reasons.md#${it.reason}`);
   else if (it.tickedBy === null) tell("More: docs/health.md#nobody-ticks");
+  if (it.state === "failed") tell(`To bring it back: retry ${it.jobId}`);
 }
 
 function inLines(it: Answer): string[] {

@@ -353,6 +353,24 @@ test("a job that failed: its retry, and for good; one that no policy has, and on
   });
 });
 
+test("a job that failed for good is found by its staged id as well, with its policy and partition", async (t) => {
+  const world = await engine(t, { gates: [] });
+  const [staged] = await world.stage("a");
+  t.is(await world.passes(), 1);
+  const [job] = await world.inFlight();
+  await world.pool.query("select graphile_worker.permanently_fail_jobs($1, 'boom')", [[job]]);
+  await world.release([job!]);
+  const its = { state: "failed", job_id: job, policy: "p", partition: "a", error: "boom" };
+  t.like(await explain(world, job!), { ...its, id: job });
+  t.like(await explain(world, staged!), { ...its, id: staged });
+  await world.pool.query("update graphile_worker._private_jobs set attempts = 1, max_attempts = 1");
+  t.is((await explain(world, staged!)).sentence, "It has failed for good, after 1 attempt: boom.");
+  t.is((await explain(world, "1000000000000999")).state, "unknown");
+  // a copy of the flag is not the job
+  await world.pool.query("update graphile_worker._private_jobs set created_at = now() + interval '1 hour'");
+  t.is((await explain(world, staged!)).state, "unknown");
+});
+
 test("what is asked must be a job or a partition", async (t) => {
   const world = await engine(t, { gates: [] });
   const bad = { code: "DPARG", message: /give an id, or a policy and a partition/ };

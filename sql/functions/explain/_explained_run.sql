@@ -1,11 +1,13 @@
--- The state of a job that does not wait in staging, by its staged id or Graphile Worker's, as json.
+-- The state of a job that does not wait in staging, by its staged id or Graphile Worker's, as json. One that has failed for
+-- good has no slot: policy and partition are those of the view `jobs`.
 create or replace function :DISPATCH_POLICY_SCHEMA._explained_run(p_id bigint)
 returns jsonb language sql stable as $$
   select coalesce((
     select jsonb_build_object(
       'state', case when j.locked_at is not null then 'running' when j.attempts >= j.max_attempts then 'failed'
         when f.job_id is not null then 'admitted' else 'plain' end,
-      'id', coalesce(f.staged_id::text, j.id::text), 'job_id', j.id::text, 'policy', p.name, 'partition', q.key,
+      'id', coalesce(f.staged_id::text, j.id::text), 'job_id', j.id::text,
+      'policy', coalesce(p.name, v.policy), 'partition', coalesce(q.key, v.partition),
       'task_identifier', j.task_identifier, 'run_at', j.run_at, 'attempts', j.attempts, 'started_at', j.locked_at,
       'worker_id', j.locked_by, 'error', j.last_error,
       'cancelled', case when f.cancelled_at is not null
@@ -18,6 +20,9 @@ returns jsonb language sql stable as $$
     left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.id
     left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id
     left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = f.partition_id
+    left join lateral (   -- else it read all jobs
+      select x.policy, x.partition from :DISPATCH_POLICY_SCHEMA.jobs x where x.id = j.id and x.state = 'failed' limit 1
+    ) v on true
     limit 1
   ), jsonb_build_object('state', 'unknown', 'id', p_id::text));
 $$;

@@ -16,7 +16,8 @@ begin
   v_why := case p_it ->> 'state'
     when 'unknown' then 'Nothing is known of it: it has finished, was removed, or was never added'
     when 'idle' then 'No job of the partition waits'
-    when 'failed' then 'It has failed for good, after ' || (p_it ->> 'attempts') || ' attempts: ' || coalesce(p_it ->> 'error', 'no error was recorded')
+    when 'failed' then 'It has failed for good, after ' || (p_it ->> 'attempts')
+      || case p_it ->> 'attempts' when '1' then ' attempt: ' else ' attempts: ' end || coalesce(p_it ->> 'error', 'no error was recorded')
     when 'running' then 'It has run for ' || :DISPATCH_POLICY_SCHEMA._in_words(
       extract(epoch from p_now - (p_it ->> 'started_at')::timestamptz)::float8)
     when 'admitted' then 'It was admitted, and a worker fetches it next'

@@ -42,6 +42,9 @@ begin
     v_history := :DISPATCH_POLICY_SCHEMA._history_of(explain.id);
     if v_job.id is null then
       v_it := :DISPATCH_POLICY_SCHEMA._explained_run(explain.id);
+      if v_it ->> 'state' = 'unknown' and coalesce(v_history ->> 'outcome', 'failed') = 'failed' then
+        v_it := coalesce(:DISPATCH_POLICY_SCHEMA._explained_failure(explain.id), v_it);
+      end if;
       if v_it ->> 'state' = 'unknown' and v_history ->> 'outcome' is not null then
         v_it := '{"state": "ended"}' || (
           select jsonb_object_agg(e.key, e.value) from jsonb_each(v_history) e
