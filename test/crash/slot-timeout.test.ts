@@ -38,7 +38,7 @@ test("slotTimeout: the next job starts, and the late end of the first gives noth
   await until("the second runs as well", () => ends.length === 2);
   await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = null");
   const audit = await worker.row(
-    "select * from dispatch_policy.audit where verb = 'release' order by id limit 1",
+    "select * from dispatch_policy.audit where verb = 'release_slots' order by id limit 1",
   );
   t.like(audit, {
     policy: "work",
@@ -106,7 +106,7 @@ test("slotTimeout: a job that lost its slot in a local queue does not start with
   await first.utils.addJob(policy, account);
   await until("its slot is given back while it waits in the queue", async () => {
     const { n } = await first.row(
-      "select count(*)::int as n from dispatch_policy.audit where verb = 'release'",
+      "select count(*)::int as n from dispatch_policy.audit where verb = 'release_slots'",
     );
     return n === 1;
   });
@@ -183,7 +183,7 @@ test("releaseSlots: the job goes on, its slot is free, its end gives nothing bac
   const { job_id } = await worker.row("select job_id from dispatch_policy.in_flight_jobs");
   t.deepEqual(await worker.utils.releaseSlots({ jobId: job_id }), { matched: 1, changed: 1 }, "by either id");
   const { rows } = await worker.pool.query(
-    "select reason, by, matched, changed from dispatch_policy.audit where verb = 'release' order by id limit 1",
+    "select reason, by, matched, changed from dispatch_policy.audit where verb = 'release_slots' order by id limit 1",
   );
   t.deepEqual(rows, [{ ...why, matched: 1, changed: 1 }]);
   await t.throwsAsync(worker.utils.releaseSlots({ jobId: undefined as never }), {

@@ -151,7 +151,7 @@ for (const [name, release] of Object.entries({
     t.deepEqual(await release(it, job?.id ?? ""), { matched: 1, changed: 1 });
     t.is((await it.inFlight()).length, 0);
     const [{ verb, by }] = await it.rows("select verb, by from dispatch_policy.audit");
-    t.deepEqual({ verb, by }, { verb: "release", by: "ana" });
+    t.deepEqual({ verb, by }, { verb: "release_slots", by: "ana" });
   });
 }
 

@@ -32,7 +32,7 @@ begin
       where f.job_id = v_slot.job_id and f.admission = v_slot.admission) then 0 else 1 end;
     exit when changed = 1;
   end loop;
-  perform :DISPATCH_POLICY_SCHEMA._audit('release', v_slot.policy, v_slot.partition, null, null,
+  perform :DISPATCH_POLICY_SCHEMA._audit('release_slots', v_slot.policy, v_slot.partition, null, null,
     jsonb_build_object('job_id', p_job_id), p_reason, p_by, matched, changed);
   return next;
 end

@@ -2,7 +2,7 @@
 -- stopped. If it runs on, it does not count any more, and its end gives nothing back.
 --
 -- A job that has not started yet would start past its limits. So it waits in staging again, and passes its gates once more.
--- `job_id` is Graphile Worker's id or the staged one. In the audit the verb is `release`.
+-- `job_id` is Graphile Worker's id or the staged one.
 --
 --   select * from dispatch_policy.release_slots(1234, reason => 'hangs since the deploy');
 create or replace function :DISPATCH_POLICY_SCHEMA.release_slots(
