@@ -59,7 +59,8 @@ function jobTable(rows: readonly JobRow[]): string {
         isNumber: true,
         value: ({ attempts, maxAttempts }) => `${attempts} of ${maxAttempts}`,
       },
-      { title: "DUE", value: ({ runAt }) => fromNow(runAt) },
+      // Graphile Worker gives a job a time also after its last attempt
+      { title: "DUE", value: ({ state, runAt }) => (state === "failed" ? "never" : fromNow(runAt)) },
       { title: "ERROR", value: ({ lastError }) => lastError?.split("\n")[0] ?? "", least: 8 },
     ],
     rows,

@@ -7,11 +7,15 @@ import { grouped, some } from "./output/words.ts";
 
 /** Removes staged jobs. */
 export const command = defineCommand({
-  argument: { name: "ids", kind: "texts", meaning: "ids of jobs, staged or Graphile Worker's" },
+  argument: {
+    name: "ids",
+    kind: "texts",
+    meaning: "ids of staged jobs; of failed ones that wait for their retry also Graphile Worker's",
+  },
   options: {
-    policy: { kind: "text", meaning: "all of this policy", default: "none" },
-    partition: { kind: "text", meaning: "only those of this partition", default: "all" },
-    "job-key": { kind: "text", meaning: "the job of this key", default: "none" },
+    policy: { kind: "text", meaning: "only those of this policy; without ids all of them", default: "any" },
+    partition: { kind: "text", meaning: "only those of this partition", default: "any" },
+    "job-key": { kind: "text", meaning: "only the job of this key", default: "any" },
     ...YES,
     ...WHY,
   },
@@ -19,7 +23,8 @@ export const command = defineCommand({
     ["--policy fetch_endpoint --partition ep1", "count the jobs of a partition"],
     ["1000000000000042 --yes", "remove one job"],
   ],
-  about: "Admitted jobs stay. A job must match all that is given.",
+  about:
+    "Admitted jobs stay, also those whose id is given: cancel ends them. A job must match all that is given.",
   async run(values) {
     const { rest: ids, policy, partition, "job-key": jobKey } = values;
     if (ids.length === 0 && policy === undefined && jobKey === undefined)

@@ -8,7 +8,10 @@ import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.
  */
 export type RemoveOptions = (
   | {
-      /** Graphile Worker's ids, or staged ones. */
+      /**
+       * Staged ids. Of failed jobs that wait for their retry, Graphile Worker's ids do as well. Those of admitted jobs match
+       * nothing.
+       */
       ids: readonly string[];
     }
   | {

@@ -74,7 +74,8 @@ test("limits by context: set, listed, cleared, and refused", async (t) => {
   const { cli, utils } = await world(t);
   const free = [...FETCH, "--gate", "throttle", "--where", "account=acme"];
   t.like(await cli("set-limit", ...free, "--rate", "5"), {
-    stdout: "Set the limit of gate throttle for every partition with account=acme, until\nclear-limit.\n",
+    stdout:
+      "Set the limit of gate throttle for every partition with account=acme to rate 5,\nuntil clear-limit.\n",
     stderr: "",
     code: 0,
   });
@@ -131,11 +132,11 @@ test("a dry run of what stops and limits says what it would concern, and changes
     [["enable", ...FETCH], `Would switch policy fetch_endpoint on: ${ofPolicy}`],
     [
       ["set-limit", ...account, "--key", "acme", "--max", "2"],
-      "Would set the limit of gate account for acme, until clear-limit: 2\\s+partitions,\\s+6\\s+staged\\s+jobs,\\s+3\\s+in\\s+flight",
+      "Would set the limit of gate account for acme to max 2, until clear-limit: 2\\s+partitions,\\s+6\\s+staged\\s+jobs,\\s+3\\s+in\\s+flight",
     ],
     [
       ["set-limit", ...account, "--key", "nobody", "--max", "2"],
-      `Would set the limit of gate account for nobody, until clear-limit: ${later}`,
+      `Would set the limit of gate account for nobody to max 2, until\\s+clear-limit: ${later}`,
     ],
   ];
   for (const [line, stdout] of lines) {
@@ -165,7 +166,7 @@ test("a key from outside cannot move the cursor where its limit is set", async (
     "--max",
     "2",
   );
-  t.is(stdout, "Set the limit of gate account for \\u001b[2Jgone, until clear-limit.\n");
+  t.is(stdout, "Set the limit of gate account for \\u001b[2Jgone to max 2, until clear-limit.\n");
 });
 
 test("a tick that leaves due jobs to the next one says that they may go now", async (t) => {
