@@ -160,14 +160,16 @@ function masked(text: string): string {
   return text
     .replace(/\s+/g, " ")
     .replace(/\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?([+-]\d\d(:?\d\d)?|Z)?/g, "<time>")
+    .replace(/\b\d\d-\d\d \d\d:\d\d:\d\d\b/g, "<time>")
     .replace(/\bstart in [\d.,]+(-[\d.,]+| \w+ to [\d.,]+)? (ms|s|min|h|days)\b/g, "start in <interval>")
     .replace(/\b\d[\d.,]* (ms|s|min|h|days)\b/g, "<duration>")
     .replace(/\b0(\.\d+)? of ([\d.,]+) (tokens|are left)/g, "no token of $2")
+    .replace(/\bsome [\d,]+ jobs? lately/g, "some <jobs> lately")
     .replace(/\b[1-9]\d*(\.\d+)? of ([\d.,]+) tokens/g, "tokens of $2")
     .replace(/\bpool-[0-9a-f]+/g, "<pool>")
     .replace(/\bprocess \d+ on [\w.-]+/g, "<process>")
     .replace(/\bahead: [\d,]+ of [\d,]+ slots/g, "ahead: <slots>")
-    .replace(/,? ?\w*…/g, "…")
+    .replace(/(?:, \w+)*,? ?\w*…/g, "…")
     .replace(/-{3,}(\+-+)*/g, "<rule>")
     .trim();
 }
