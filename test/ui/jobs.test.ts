@@ -58,6 +58,7 @@ async function world(t: ExecutionContext) {
 test("failed jobs of a filter are counted first, and brought back: others stay", async (t) => {
   const it = await world(t);
   const page = await it.text("/jobs?state=failed&policy=work&error=502");
+  t.is(page.match(/<td[^>]*>never</g)?.length, 2, "they are not due");
   const these = await it.follow(page, "retry these 2");
   t.regex(these.text, /<strong>2<\/strong> jobs match/, these.path);
   const all = await it.follow(page, "retry all that match");

@@ -99,7 +99,8 @@ function jobTable(found: readonly Row[], base: string): Markup {
             ? partitionLink(base, row.policy, row.partition)
             : null,
       },
-      { title: "Due", cell: (row) => moment(row.runAt) },
+      // Graphile Worker gives a job a time also after its last attempt
+      { title: "Due", cell: (row) => (row.state === "failed" ? "never" : moment(row.runAt)) },
       { title: "Attempts", cell: (row) => `${grouped(row.attempts)} of ${grouped(row.maxAttempts)}` },
       { title: "Error", cell: (row) => row.lastError?.split("\n")[0] ?? null },
     ],
