@@ -125,3 +125,29 @@ test("a command has the name of its verb in TypeScript, and every verb is a comm
   const verbs = Object.keys(utils).filter((name) => ![...NO_COMMANDS, ...NO_COMMANDS_EITHER].includes(name));
   t.deepEqual(NAMES.map(camelCase).toSorted(), [...verbs, ...NO_VERBS].toSorted());
 });
+
+/** Views show the first ones. The others need a process: PGlite, the server's catalogs, the preset's ages, files. */
+const NOT_IN_SQL = [
+  "history",
+  "limits",
+  "partitions",
+  "status",
+  "stops",
+  "diff",
+  "doctor",
+  "migrate",
+  "sweep",
+];
+
+test("every other verb is a SQL function of its name; enable and disable are one", async (t) => {
+  const { utils, pool } = await world(t);
+  const { rows } = await pool.query(
+    `select distinct proname as name from pg_proc
+     where pronamespace = 'dispatch_policy'::regnamespace and not starts_with(proname, '_')`,
+  );
+  const inSql = new Set(rows.map(({ name }) => camelCase(name.replaceAll("_", "-"))));
+  t.true(inSql.has("switchPolicy"));
+  const verbs = Object.keys(utils).filter((name) => NAMES.map(camelCase).includes(name));
+  const missing = verbs.filter((name) => !inSql.has(name) && !["enable", "disable"].includes(name));
+  t.deepEqual(missing.toSorted(), NOT_IN_SQL.toSorted());
+});
