@@ -21,6 +21,11 @@ export interface AppSettings {
   readonly base: string;
 }
 
+/** A host's parser has read it. Without these words the form would look empty. */
+const BODY_IS_USED =
+  "The form's body was read before it came to these pages. Mount them before the body parser, or hand on what it read: " +
+  "docs/mount-ui.md says how\n";
+
 type Env = { Variables: { viewer: Viewer } };
 
 const HEADERS = {
@@ -68,13 +73,14 @@ export function makeApp(settings: AppSettings): Hono<Env> {
     });
   for (const [path, page] of Object.entries(ACTION_PAGES))
     app.get(path, (c) => answer(c, settings, () => page(visitOf(c, settings))));
-  app.post("/act/:verb", (c) =>
-    answer(c, settings, async () => {
+  app.post("/act/:verb", async (c) => {
+    if (c.req.raw.bodyUsed) return c.text(BODY_IS_USED, 500);
+    return answer(c, settings, async () => {
       const form = new URLSearchParams(await c.req.text());
       const sent = { ...visitOf(c, settings), by: c.get("viewer").name, form };
       return actOn(c.req.param("verb"))(sent).finally(snapshots.clear);
-    }),
-  );
+    });
+  });
   app.notFound((c) => answer(c, settings, async () => null));
   return app;
 }

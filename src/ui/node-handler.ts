@@ -8,13 +8,14 @@ import type { Ui } from "./create-ui.ts";
  * The pages as a request listener of Node's http server, and so for Express and the like. Express strips the path below
  * which it mounts a handler: give `createUi` the same path as `basePath`.
  *
- * A body that the host has parsed already is encoded once more, as a form.
+ * A body that the host has parsed into `request.body` already is encoded once more, as a form. If the host has read the body and
+ * put it elsewhere, the answer to a form is 500, and says what to do.
  *
  * @example app.use("/jobs", toNodeHandler(createUi({ pool, authorize, basePath: "/jobs" })));
  */
 export function toNodeHandler(ui: Ui): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   return async (request, response) => {
-    const asked = asRequest(request);
+    const asked = await asRequest(request);
     const answer = asked
       ? await ui(asked).catch((error: Error) => new Response(`${error.message}\n`, { status: 500 }))
       : new Response("These pages do not answer such a request\n", { status: 400 });
@@ -34,7 +35,7 @@ type Parsed = IncomingMessage & { originalUrl?: string; body?: unknown };
  * Null if no browser sends such a request: its method is TRACE, or its host or path is no part of an address. An error here
  * would reject the listener's promise. Nobody awaits that, so Node would end the process.
  */
-function asRequest(request: Parsed): Request | null {
+async function asRequest(request: Parsed): Promise<Request | null> {
   const { method = "GET", headers } = request;
   const given = new Headers();
   for (const [name, value] of Object.entries(headers)) {
@@ -43,11 +44,14 @@ function asRequest(request: Parsed): Request | null {
   }
   const hasBody = method !== "GET" && method !== "HEAD";
   try {
-    return new Request(addressOf(request), {
+    const body = hasBody ? bodyOf(request) : undefined;
+    const asked = new Request(addressOf(request), {
       method,
       headers: given,
-      ...(hasBody ? { body: bodyOf(request), duplex: "half" } : {}),
+      ...(hasBody ? { body: body ?? "", duplex: "half" } : {}),
     } as RequestInit);
+    if (body === null) await asked.text(); // so that its `bodyUsed` says the same as of a host that has Requests
+    return asked;
   } catch {
     return null;
   }
@@ -60,10 +64,14 @@ function addressOf({ originalUrl, url = "/", headers: { host = "localhost" } }: 
   return path.startsWith("/") ? new URL(`http://${host}${path}`) : new URL(path, `http://${host}`);
 }
 
-/** Express 4 gives every request an empty body, also if no parser has read it. */
-function bodyOf(request: Parsed): string | ReadableStream {
-  const { body, readableDidRead } = request;
-  if (readableDidRead && typeof body === "object" && body !== null)
-    return new URLSearchParams(body as Record<string, string>).toString();
-  return Readable.toWeb(request) as ReadableStream;
+/**
+ * Null: the host has read the body, and nobody can tell where it is. Express 4 gives every request an empty body, also if no
+ * parser has read it.
+ */
+function bodyOf(request: Parsed): string | Uint8Array | ReadableStream | null {
+  const { body, readableDidRead, readableEnded } = request;
+  if (!readableDidRead && !readableEnded) return Readable.toWeb(request) as ReadableStream;
+  if (typeof body === "string" || body instanceof Uint8Array) return body;
+  if (typeof body !== "object" || body === null) return null;
+  return new URLSearchParams(body as Record<string, string>).toString();
 }

@@ -33,7 +33,10 @@ export async function writeFiles(project: string, blocks: readonly Block[]): Pro
       language === "ts" ? /^\/\/ (\S+)$/m.exec(text)?.[1] : language === "crontab" ? "crontab" : undefined;
     if (name) files.set(name, (files.get(name) ?? "") + text);
   }
-  for (const [name, text] of files) await writeFile(path.join(project, name), text);
+  for (const [name, text] of files) {
+    await mkdir(path.dirname(path.join(project, name)), { recursive: true });
+    await writeFile(path.join(project, name), text);
+  }
   return [...files.keys()];
 }
 
@@ -45,14 +48,22 @@ export async function typeErrors(project: string): Promise<string[]> {
   return stdout.split("\n").filter((line) => /^(?!\.\.).*error TS/.test(line));
 }
 
-/** A folder where the packages that pages name resolve, this one to its sources. It is removed when the test ends. */
-export async function readersProject(t: { teardown(end: () => Promise<void>): void }): Promise<string> {
+const PACKAGES = ["graphile-worker", "graphile-config", "pg", "zod", "@types", "@electric-sql/pglite"];
+
+/**
+ * A folder where the packages that pages name resolve, with these more, and this one to its sources. It is removed when the test
+ * ends.
+ */
+export async function readersProject(
+  t: { teardown(end: () => Promise<void>): void },
+  more: readonly string[] = [],
+): Promise<string> {
   const project = await mkdtemp(path.join(os.tmpdir(), "reader-"));
   t.teardown(() => rm(project, { recursive: true, force: true }));
   const modules = path.join(project, "node_modules");
   await mkdir(path.join(modules, "@electric-sql"), { recursive: true });
   await mkdir(path.join(project, "tasks"));
-  for (const name of ["graphile-worker", "graphile-config", "pg", "zod", "@types", "@electric-sql/pglite"])
+  for (const name of [...PACKAGES, ...more])
     await symlink(path.join(ROOT, "node_modules", name), path.join(modules, name));
   const self = path.join(project, "self");
   await mkdir(self);
@@ -62,16 +73,17 @@ export async function readersProject(t: { teardown(end: () => Promise<void>): vo
     "package.json": '{ "type": "module" }',
     "tsconfig.json": JSON.stringify({
       extends: path.join(ROOT, "tsconfig.json"),
-      include: ["*.ts", "tasks"],
+      include: ["*.ts", "tasks", "app"],
       exclude: [],
     }),
     "self/package.json": JSON.stringify({
       name: "graphile-worker-dispatch-policy",
       type: "module",
-      exports: { ".": "./index.ts", "./testing": "./testing.ts" },
+      exports: { ".": "./index.ts", "./testing": "./testing.ts", "./ui": "./ui.ts" },
     }),
     "self/index.ts": entry("index.ts"),
     "self/testing.ts": entry("testing.ts"),
+    "self/ui.ts": entry("ui/ui.ts"),
   };
   for (const [name, text] of Object.entries(files)) await writeFile(path.join(project, name), text);
   return project;
