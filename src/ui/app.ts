@@ -1,16 +1,18 @@
 import { createHash } from "node:crypto";
 import { type Context, Hono } from "hono";
-import { check, type Rule } from "../checks/options.ts";
+import { check } from "../checks/options.ts";
 import { ArgumentError, UnknownPolicyError } from "../errors.ts";
 import { assets } from "./assets.ts";
-import type { UiOptions, Viewer } from "./create-ui.ts";
+import type { Tenant, UiOptions, Viewer } from "./create-ui.ts";
 import type { Database } from "./database.ts";
 import { ACTION_PAGES, actOn } from "./pages/action.ts";
-import { type Found, PAGES, type Rights, type Visit } from "./pages/pages.ts";
+import { type Found, PAGES, type Visit } from "./pages/pages.ts";
+import { TENANT_PAGES } from "./pages/tenant/pages.ts";
 import { layout } from "./parts/layout.ts";
 import { html } from "./parts/markup.ts";
 import { comesFromOurPages } from "./same-origin.ts";
-import { makeSnapshots } from "./snapshots.ts";
+import { makeSnapshots, type Snapshots } from "./snapshots.ts";
+import { aViewer } from "./viewer.ts";
 
 export interface AppSettings {
   readonly database: Database;
@@ -36,15 +38,6 @@ const HEADERS = {
   "cache-control": "private, no-cache",
 };
 
-const aViewer: Rule = {
-  expects:
-    '{ name, role } with a name that is not empty and the role "viewer" or "operator", a Response or null',
-  accepts(value) {
-    const { name, role } = value as Partial<Record<"name" | "role", unknown>>;
-    return typeof name === "string" && name.trim() !== "" && (role === "viewer" || role === "operator");
-  },
-};
-
 /** Every request is first asked for its sender, and one that may change something for where it comes from. */
 export function makeApp(settings: AppSettings): Hono<Env> {
   const app = new Hono<Env>({ strict: false }).basePath(settings.base || "/");
@@ -54,10 +47,11 @@ export function makeApp(settings: AppSettings): Hono<Env> {
     if (viewer instanceof Response) return viewer;
     if (!viewer) return c.text("Sign in first\n", 401); // without types, a look-up may give undefined
     check("createUi: what authorize returns", viewer, aViewer);
-    c.set("viewer", { name: viewer.name, role: viewer.role });
+    const { name, role } = viewer; // as it is now: the host may change what it gave
+    c.set("viewer", role === "tenant" ? { name, role, partitions: viewer.partitions } : { name, role });
     const { method } = c.req;
     if (method === "GET" || method === "HEAD") return next();
-    if (viewer.role !== "operator") return c.text("A viewer changes nothing\n", 403);
+    if (role !== "operator") return c.text("A viewer changes nothing\n", 403);
     if (!comesFromOurPages(c.req.raw, settings.publicOrigins))
       return c.text("This request does not come from these pages\n", 403);
     return next();
@@ -65,6 +59,11 @@ export function makeApp(settings: AppSettings): Hono<Env> {
   for (const [name, asset] of Object.entries(assets()))
     app.get(`/assets/${name}`, async (c) => c.body(await asset.read(), 200, { "content-type": asset.type }));
   const snapshots = makeSnapshots();
+  // before all pages: a tenant reaches none of those below
+  app.use(async (c, next) => {
+    const viewer = c.get("viewer");
+    return viewer.role === "tenant" ? answerTenant(c, settings, viewer, snapshots) : next();
+  });
   for (const [path, page] of Object.entries(PAGES))
     app.get(path, (c) => {
       const visit = visitOf(c, settings);
@@ -85,9 +84,34 @@ export function makeApp(settings: AppSettings): Hono<Env> {
   return app;
 }
 
+/** A page for a tenant. Of what was not made for them, it does not say whether it is there. */
+async function answerTenant(
+  c: Context<Env>,
+  settings: AppSettings,
+  { partitions: own }: Tenant,
+  snapshots: Snapshots,
+): Promise<Response> {
+  const path = pathOf(c, settings);
+  const query = new URL(c.req.url).searchParams;
+  const { base, database } = settings;
+  return answer(c, settings, async () => {
+    const page = TENANT_PAGES.get(path);
+    if (!page) return null;
+    const key = JSON.stringify([path, "tenant", own, String(query)]);
+    const visit = { looking: database.looking, base, own, query };
+    return snapshots.get(key, oldestFor(c), () => page(visit));
+  });
+}
+
+/** Below the pages' own, without a slash at its end. */
+function pathOf(c: Context<Env>, { base }: AppSettings): string {
+  return new URL(c.req.url).pathname.slice(base.length).replace(/\/+$/, "") || "/";
+}
+
 function visitOf(c: Context<Env>, { base, database, showPayloads }: AppSettings): Visit {
-  const { name: _, ...rights } = c.get("viewer");
-  return { ...database, base, rights, showPayloads, query: new URL(c.req.url).searchParams };
+  const { role } = c.get("viewer");
+  if (role === "tenant") throw new Error("a tenant has come to a page that shows all"); // none does: see above
+  return { ...database, base, rights: { role }, showPayloads, query: new URL(c.req.url).searchParams };
 }
 
 /** How old a page may be, in seconds, if it is asked for again. Who opens it gets it new. */
@@ -96,14 +120,14 @@ function oldestFor(c: Context<Env>): number {
 }
 
 /** A page, or a page that says what is wrong. */
-async function answer(c: Context<Env>, { base }: AppSettings, make: () => Promise<Found>): Promise<Response> {
+async function answer(c: Context<Env>, settings: AppSettings, make: () => Promise<Found>): Promise<Response> {
   const viewer = c.get("viewer");
-  const { pathname } = new URL(c.req.url);
+  const path = pathOf(c, settings);
   const { status, title, body } = await make().then(
     (found) => (found ? { status: 200 as const, ...found } : notFound()),
     (error: Error) => failed(error, viewer),
   );
-  const text = String(await layout({ base, viewer, title, body, path: pathname.slice(base.length) || "/" }));
+  const text = String(await layout({ base: settings.base, viewer, title, body, path }));
   const tag = `"${createHash("sha256").update(text).digest("base64url").slice(0, 27)}"`;
   if (status === 200 && c.req.header("if-none-match") === tag) return c.body(null, 304, { etag: tag });
   return c.html(text, status, status === 200 ? { etag: tag } : {});
@@ -119,14 +143,15 @@ function notFound() {
 
 /**
  * An argument that the sender gave is theirs to correct, also if PostgreSQL found it (class 22). Anything else is not. Its
- * text may name roles, tables and servers, which are no business of a viewer.
+ * text may name roles, tables and servers, which are no business of a viewer. A tenant sees no error at all: one of an
+ * unknown policy lists those of others.
  */
-function failed(error: Error & { code?: unknown }, { role }: Rights) {
+function failed(error: Error & { code?: unknown }, { role }: Viewer) {
   const isTheirs =
     error instanceof ArgumentError ||
     error instanceof UnknownPolicyError ||
     /^22...$/.test(String(error.code));
-  const isShown = isTheirs || role === "operator";
+  const isShown = role === "operator" || (isTheirs && role === "viewer");
   return {
     status: isTheirs ? (400 as const) : (503 as const),
     title: isTheirs ? "That does not work" : "This page cannot be made now",

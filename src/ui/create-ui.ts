@@ -6,11 +6,25 @@ import { makeApp } from "./app.ts";
 import { makeDatabase } from "./database.ts";
 
 /** Who looks at the pages. */
-export interface Viewer {
+export type Viewer = Staff | Tenant;
+
+/** Somebody who sees all. */
+export interface Staff {
   /** The name in the audit. */
   name: string;
   /** A viewer changes nothing. */
   role: "viewer" | "operator";
+  /** They have none: whoever is to see some partitions alone is a tenant. */
+  partitions?: undefined;
+}
+
+/** Somebody who sees their own partitions, learns nothing about others, and changes nothing. */
+export interface Tenant {
+  /** Shown to themselves. */
+  name: string;
+  role: "tenant";
+  /** The keys of their partitions, by policy, such as `{ send_mail: ["acme"] }`. Of all others they see nothing. */
+  partitions: Readonly<Record<string, readonly string[]>>;
 }
 
 /** The options of {@link createUi}. */
@@ -64,7 +78,7 @@ const anOrigin: Rule = {
  * Pages that show why jobs wait, and that change what stops them. They need no JavaScript.
  *
  * A request may change something only if `authorize` calls the sender an operator, and if it comes from the pages
- * themselves. What it did is in the audit, under the name that `authorize` gave. To look, the pages use transactions that
+ * themselves. A tenant sees only the partitions that `authorize` names. What a request did is in the audit, under the name that `authorize` gave. To look, the pages use transactions that
  * cannot write.
  *
  * @throws {ArgumentError} if an option is unknown or of another form, or `authorize` is missing

@@ -77,6 +77,33 @@ inBrowser("no page is scrolled sideways, on a telephone or on a wall", async (t)
   t.deepEqual(wide, []);
 });
 
+inBrowser(
+  "a tenant's pages: axe finds nothing, none is scrolled sideways, and the console is empty",
+  async (t) => {
+    const partitions = { fetch_endpoint: ["ep1", "ep4"], make_report: [LONG] };
+    const authorize = () => ({ name: "ida", role: "tenant", partitions }) as const;
+    const { page, base, utils, messages } = await busyTab(t, { authorize });
+    const { id } = await utils.addJob("fetch_endpoint", { endpoint: "ep1", account: "acme" });
+    await utils.tick();
+    await page.setViewportSize({ width: 390, height: 900 });
+    const wrong: string[] = [];
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      for (const path of [
+        ...["/", "/partition?policy=fetch_endpoint&partition=ep1", `/job?id=${id}`],
+        `/partition?policy=make_report&partition=${LONG}`,
+      ]) {
+        await page.goto(base + path);
+        wrong.push(...(await findings(page)).map((one) => `${colorScheme} ${path}: ${one}`));
+        const pixels = await beside(page);
+        if (pixels > 0) wrong.push(`${path}: ${pixels} beside the screen`);
+      }
+    }
+    t.deepEqual(wrong, []);
+    t.deepEqual(messages, []);
+  },
+);
+
 for (const javaScriptEnabled of [true, false])
   inBrowser(
     `by keyboard alone: why a job waits, its limit raised for an hour, and back; JavaScript ${javaScriptEnabled ? "on" : "off"}`,

@@ -14,7 +14,8 @@ import { blocksOf, readersProject, typeErrors, writeFiles } from "../helpers/rea
 
 const ROUTE = "app/admin/jobs/[[...path]]/route.ts";
 const BASE = "/admin/jobs";
-const SESSION = `const users = new Map([["ana", { name: "ana", isAdmin: true }], ["eve", { name: "eve", isAdmin: false }]]);
+const SESSION = `export const customerOf = async (_cookie: string | null) => ({ id: "acme", name: "Acme", endpoints: ["ep1"] });
+const users = new Map([["ana", { name: "ana", isAdmin: true }], ["eve", { name: "eve", isAdmin: false }]]);
 export const userOf = async (cookie: string | null) => users.get(cookie?.replace("session=", "") ?? "");
 `;
 
@@ -133,7 +134,7 @@ async function isDone(t: ExecutionContext, answer: Response, reason: string): Pr
 test.serial("the code of both pages type-checks", async (t) => {
   t.deepEqual(files.toSorted(), [
     ...["admin.ts", ROUTE, "express.ts", "fastify.ts", "hono.ts", "koa.ts"],
-    ...["next.config.ts", "node.ts", "server.ts"],
+    ...["next.config.ts", "node.ts", "server.ts", "tenants.ts"],
   ]);
   t.deepEqual(await typeErrors(project), []);
 });

@@ -1,7 +1,7 @@
 // What is done to many jobs at once: what the filter shows, what the count says and what changes are the same jobs.
 import test, { type ExecutionContext } from "ava";
 import { definePolicy } from "../../src/index.ts";
-import { createUi, type Viewer } from "../../src/ui/ui.ts";
+import { createUi, type Staff } from "../../src/ui/ui.ts";
 import { startWorker } from "../helpers/worker.ts";
 import { HERE } from "./world.ts";
 
@@ -32,12 +32,12 @@ async function world(t: ExecutionContext) {
   await worker.sees("job:error", jobs.length);
   await worker.everythingIsReleased();
   await worker.stop();
-  let role: Viewer["role"] = "operator";
+  let role: Staff["role"] = "operator";
   const ui = createUi({ pool: worker.pool, authorize: () => ({ name: "ana", role }) });
   const text = async (path: string) => (await ui(new Request(HERE + path))).text();
   return {
     text,
-    become(other: Viewer["role"]) {
+    become(other: Staff["role"]) {
       role = other;
     },
     /** The page behind the link of this text. */

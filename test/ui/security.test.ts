@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import test from "ava";
 import { ArgumentError } from "../../src/index.ts";
 import { ACTIONS } from "../../src/ui/pages/actions.ts";
-import { createUi, toNodeHandler, type UiOptions } from "../../src/ui/ui.ts";
+import { createUi, toNodeHandler, type UiOptions, type Viewer } from "../../src/ui/ui.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { HERE, world } from "./world.ts";
 
@@ -46,11 +46,16 @@ test("an authorize that finds nobody by undefined or false lets nobody in", asyn
 });
 
 test("what PostgreSQL says of a failure is for operators", async (t) => {
-  for (const role of ["viewer", "operator"] as const) {
-    const ui = createUi({ pool: NO_POOL, authorize: () => ({ name: "ana", role }) });
-    const answer = await ui(new Request(`${HERE}/limits`));
+  const viewers: readonly Viewer[] = [
+    { name: "ana", role: "viewer" },
+    { name: "ana", role: "operator" },
+    { name: "ana", role: "tenant", partitions: { send_mail: ["acme"] } },
+  ];
+  for (const viewer of viewers) {
+    const ui = createUi({ pool: NO_POOL, authorize: () => viewer });
+    const answer = await ui(new Request(`${HERE}/`));
     t.is(answer.status, 503);
-    t.is((await answer.text()).includes("reached the database"), role === "operator");
+    t.is((await answer.text()).includes("reached the database"), viewer.role === "operator");
   }
 });
 
@@ -62,6 +67,12 @@ test.serial("an authorize that gives no name or another role lets nobody in", as
     { role: "operator" },
     { name: " ", role: "operator" },
     { name: "ana", role: "admin" },
+    { name: "ana", role: "tenant" },
+    { name: "ana", role: "tenant", partitions: ["acme"] },
+    { name: "ana", role: "tenant", partitions: { send_mail: "acme" } },
+    { name: "ana", role: "tenant", partitions: { send_mail: [undefined] } },
+    { name: "ana", role: "viewer", partitions: { send_mail: ["acme"] } },
+    { name: "ana", role: "operator", partitions: {} },
   ]) {
     const ui = createUi({ pool: NO_POOL, authorize: () => viewer as never });
     t.is((await ui(new Request(`${HERE}/`))).status, 500);

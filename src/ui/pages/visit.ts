@@ -1,9 +1,9 @@
-import type { Viewer } from "../create-ui.ts";
+import type { Staff } from "../create-ui.ts";
 import type { Database } from "../database.ts";
 import type { Markup } from "../parts/markup.ts";
 
-/** What a sender may see and do, whoever it is. */
-export type Rights = Omit<Viewer, "name">;
+/** What a sender who sees all may do, whoever it is. */
+export type Rights = Pick<Staff, "role">;
 
 /**
  * One request of a page that only looks. It does not know who asks: all who have the same rights may get the page that was

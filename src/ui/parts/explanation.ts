@@ -1,5 +1,5 @@
 import { calendarInWords } from "../../counted.ts";
-import type { Answer, ExplainedGate, Explanation } from "../../operate/explain.ts";
+import type { Answer, Estimate, ExplainedGate, Explanation } from "../../operate/explain.ts";
 import type { Visit } from "../pages/visit.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
@@ -24,11 +24,13 @@ ${it.gates.length > 0 ? gates(it.gates, visit, it.policy) : ""}`;
 /** When a job starts, in words. */
 export function expected({ estimate, noEstimate, asOf }: Answer): string {
   if (noEstimate) return `nobody can tell: ${noEstimate}`;
-  if (!estimate) return "–";
-  const ends = [estimate.from, estimate.until].map((at) =>
-    lasting(Math.max(at.getTime() - asOf.getTime(), 0) / 1000),
-  );
-  return `in ${[...new Set(ends)].join(" to ")}, by ${estimate.basis}`;
+  return estimate ? `${expectedTimes(estimate, asOf)}, by ${estimate.basis}` : "–";
+}
+
+/** The same without what it rests on. */
+export function expectedTimes({ from, until }: Estimate, asOf: Date): string {
+  const ends = [from, until].map((at) => lasting(Math.max(at.getTime() - asOf.getTime(), 0) / 1000));
+  return `in ${[...new Set(ends)].join(" to ")}`;
 }
 
 function before({ jobsBefore, partitionsBefore }: NonNullable<Explanation["place"]>): string {
@@ -95,12 +97,14 @@ function change({ base, rights }: Visit, policy: string | undefined): readonly C
   return [{ title: "Change", cell }];
 }
 
-function left({ free, limit }: ExplainedGate): string {
+/** What a gate has left. */
+export function left({ free, limit }: ExplainedGate): string {
   if (free === null) return "no bound";
   return "max" in limit ? `${grouped(free)} slots` : `${grouped(free)} tokens`;
 }
 
-function limitOf({ limit }: ExplainedGate): string {
+/** A gate's numbers. */
+export function limitOf({ limit }: ExplainedGate): string {
   if ("max" in limit) return limit.max === null ? "no bound" : `${grouped(limit.max)} at once`;
   if (limit.calendar !== null) return `${grouped(limit.rate)} per ${calendarInWords(limit.calendar)}`;
   return `${grouped(limit.rate)} per ${lasting(limit.per)}, ${grouped(limit.capacity)} at most`;

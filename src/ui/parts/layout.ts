@@ -12,6 +12,9 @@ const PLACES = [
   ["/health", "Health"],
 ] as const;
 
+/** A tenant's pages. */
+const TENANT_PLACES = [["/", "Your jobs"]] as const;
+
 /** live.js listens to them. */
 const KEYS = [
   ["/", "to the search field, on a page that has one"],
@@ -30,6 +33,8 @@ export interface Laid {
 
 /** The frame of every page. */
 export function layout({ base, viewer, path, title, body }: Laid): Markup {
+  const isTenant = viewer?.role === "tenant";
+  const places = isTenant ? TENANT_PLACES : PLACES;
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -44,9 +49,9 @@ export function layout({ base, viewer, path, title, body }: Laid): Markup {
 <body>
 <a class="skip" href="#main">To the content</a>
 <header>
-<nav aria-label="Pages"><ul>${PLACES.map(
+<nav aria-label="Pages"><ul>${places.map(
     ([to, name]) =>
-      html`<li><a href="${base}${to}"${isAt(path, to) ? html` aria-current="page"` : ""}>${name}</a></li>`,
+      html`<li><a href="${base}${to}"${isTenant || isAt(path, to) ? html` aria-current="page"` : ""}>${name}</a></li>`,
   )}</ul></nav>
 <p class="who">${viewer ? html`${viewer.name}, ${viewer.role}` : ""}</p>
 <p class="live" data-live hidden><label>Refresh <select><option value="0">off</option><option value="2">2 s</option><option value="5">5 s</option><option value="10">10 s</option></select></label> <span class="bad" role="status"></span></p>

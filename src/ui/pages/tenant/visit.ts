@@ -1,0 +1,29 @@
+import type { OperateContext } from "../../../operate/call.ts";
+import type { Found } from "../visit.ts";
+
+/** The keys of a tenant's partitions, by policy. */
+export type Own = Readonly<Record<string, readonly string[]>>;
+
+/** One request of a tenant. It has no way to change anything. */
+export interface TenantVisit {
+  readonly looking: OperateContext;
+  readonly base: string;
+  readonly own: Own;
+  readonly query: URLSearchParams;
+}
+
+/**
+ * Makes a page for a tenant. It shows what its own code names, field by field: a part of the other pages would show what is
+ * added there later as well.
+ */
+export type TenantPage = (visit: TenantVisit) => Promise<Found>;
+
+export function isOwn(
+  own: Own,
+  policy: string | null | undefined,
+  partition: string | null | undefined,
+): boolean {
+  if (typeof policy !== "string" || typeof partition !== "string" || !Object.hasOwn(own, policy))
+    return false;
+  return own[policy]?.includes(partition) ?? false;
+}
