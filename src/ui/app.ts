@@ -137,7 +137,7 @@ function notFound() {
   return {
     status: 404 as const,
     title: "Nothing here",
-    body: html`<p>There is no such page, policy or job.</p>`,
+    body: html`<p>There is no such page, policy, partition or job. A job that has ended is gone, unless its policy keeps a history.</p>`,
   };
 }
 

@@ -3,6 +3,7 @@ import { actionLinks } from "../parts/action-links.ts";
 import { explanation } from "../parts/explanation.ts";
 import { partitionLink } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
+import { past } from "../parts/past.ts";
 import { moment } from "../parts/words.ts";
 import type { ActionName } from "./actions.ts";
 import { asked, type Page } from "./visit.ts";
@@ -15,7 +16,7 @@ const ACTIONS_IN: Partial<Record<Explanation["state"], readonly ActionName[]>> =
   failed: ["retry"],
 };
 
-/** One job: where it stands, and why it waits. */
+/** One job: where it stands, why it waits, and what happened to it. */
 export const job: Page = async (visit) => {
   const { looking, base, query, showPayloads } = visit;
   const id = asked(query, "id");
@@ -28,13 +29,13 @@ export const job: Page = async (visit) => {
       "partition",
       it.policy && typeof it.partition === "string" ? partitionLink(base, it.policy, it.partition) : null,
     ],
-    ["due", moment(it.runAt)],
+    ["due", it.runAt ? moment(it.runAt) : null],
     ["priority", it.priority],
-    ["job key", it.jobKey],
+    ["job key", it.jobKey ?? it.history?.jobKey],
     ["queue", it.queueName],
     ["attempts", it.attempts],
-    ["admitted", moment(it.admittedAt)],
-    ["started", moment(it.startedAt)],
+    ["admitted", it.admittedAt ? moment(it.admittedAt) : null],
+    ["started", it.startedAt ? moment(it.startedAt) : null],
     ["worker", it.workerId],
     ["cancelled", it.cancelledAt ? moment(it.cancelledAt) : null],
     ["cancelled by", it.cancelledBy],
@@ -49,6 +50,7 @@ export const job: Page = async (visit) => {
 <dl class="facts">${facts
       .filter(([, value]) => value !== null && value !== undefined)
       .map(([term, value]) => html`<dt>${term}</dt><dd>${value as string}</dd>`)}</dl>
+${past(it.history)}
 ${showPayloads && it.payload !== undefined ? html`<h2>Payload</h2><pre>${JSON.stringify(it.payload, null, 2)}</pre>` : ""}`,
   };
 };

@@ -13,7 +13,7 @@ export function explanation(it: Explanation, visit: Visit, actions: Markup): Mar
 <dl class="facts">
 <dt>state</dt><dd>${it.state}${it.reason ? html`, <strong>${it.reason}</strong>` : ""}</dd>
 ${it.policy ? html`<dt>policy</dt><dd>${policyLink(base, it.policy)}</dd>` : ""}
-<dt>expected to start</dt><dd>${expected(it)}</dd>
+${it.estimate || it.noEstimate ? html`<dt>expected to start</dt><dd>${expected(it)}</dd>` : ""}
 ${it.place ? html`<dt>before it</dt><dd>${before(it.place)}</dd>` : ""}
 <dt>as of</dt><dd>${moment(it.asOf)}</dd>
 </dl>
