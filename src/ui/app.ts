@@ -10,6 +10,7 @@ import { type Found, PAGES, type Visit } from "./pages/pages.ts";
 import { TENANT_PAGES } from "./pages/tenant/pages.ts";
 import { layout } from "./parts/layout.ts";
 import { html } from "./parts/markup.ts";
+import { makeReplays } from "./replays.ts";
 import { comesFromOurPages } from "./same-origin.ts";
 import { makeSnapshots, type Snapshots } from "./snapshots.ts";
 import { aViewer } from "./viewer.ts";
@@ -72,11 +73,12 @@ export function makeApp(settings: AppSettings): Hono<Env> {
     });
   for (const [path, page] of Object.entries(ACTION_PAGES))
     app.get(path, (c) => answer(c, settings, () => page(visitOf(c, settings))));
+  const replays = makeReplays();
   app.post("/act/:verb", async (c) => {
     if (c.req.raw.bodyUsed) return c.text(BODY_IS_USED, 500);
     return answer(c, settings, async () => {
       const form = new URLSearchParams(await c.req.text());
-      const sent = { ...visitOf(c, settings), by: c.get("viewer").name, form };
+      const sent = { ...visitOf(c, settings), replays, by: c.get("viewer").name, form };
       return actOn(c.req.param("verb"))(sent).finally(snapshots.clear);
     });
   });

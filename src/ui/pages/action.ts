@@ -30,9 +30,16 @@ export function actOn(name: string): (sent: Sent) => Promise<Found> {
     if (!action) return null;
     const { acting, form, by, base } = sent;
     const values = valuesOf(form, action);
+    if (form.has("replay")) {
+      const { replay } = action;
+      const found = replay ? await sent.replays.run(() => replay(acting, values)) : undefined;
+      return askFirst({ ...sent, query: form }, name as ActionName, action, { found });
+    }
     const reason = form.get("reason")?.trim();
     if (!reason)
-      return askFirst({ ...sent, query: form }, name as ActionName, action, "Say why: the audit keeps it.");
+      return askFirst({ ...sent, query: form }, name as ActionName, action, {
+        wrong: "Say why: the audit keeps it.",
+      });
     const result = await action.run(acting, { ...values, reason, by });
     const back = backTo(base, values);
     return {
@@ -45,12 +52,19 @@ ${same(name, action, { ...values }, reason, by)}`,
   };
 }
 
-async function askFirst(visit: Visit, name: ActionName, action: Action, wrong?: string) {
+/** What the page says beside the form: what is missing in it, or what a replay has found. */
+interface Said {
+  readonly wrong?: string;
+  readonly found?: Markup | undefined;
+}
+
+async function askFirst(visit: Visit, name: ActionName, action: Action, { wrong, found }: Said = {}) {
   const { base, query, acting, rights } = visit;
   if (rights.role !== "operator") return { title: name, body: html`<p>A viewer changes nothing.</p>` };
   const values = valuesOf(query, action);
   const target = action.target.filter((field) => values[field] !== undefined);
   const count = action.count ? await action.count(acting, values) : undefined;
+  const canReplay = await action.isRecorded?.(visit.looking, values);
   const inputs: Markup[] = [];
   for (const field of action.fields)
     inputs.push(input(field, values[field.name], await field.choices?.(visit.looking, values)));
@@ -60,15 +74,19 @@ async function askFirst(visit: Visit, name: ActionName, action: Action, wrong?: 
 <dl class="facts">${target.map((field) => html`<dt>${field}</dt><dd>${values[field] ?? ""}</dd>`)}</dl>
 ${count ? html`<p>${countInWords(count)}</p>` : ""}
 ${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
+${found ?? ""}
 <form class="act" method="post" action="${base}/act/${name}">
 ${target.map((field) => html`<input type="hidden" name="${field}" value="${values[field] ?? ""}">`)}
 ${inputs}
 <label>Reason, for the audit <input name="reason" value="${query.get("reason") ?? ""}" required></label>
-<p><button>${name}</button>${action.fields.some(({ isFilter }) => isFilter) ? html` <button formmethod="get" formnovalidate>count again</button>` : ""}</p>
+<p><button>${name}</button>${action.fields.some(({ isFilter }) => isFilter) ? html` <button formmethod="get" formnovalidate>count again</button>` : ""}${canReplay ? REPLAY : ""}</p>
 </form>
 <p><a href="${backTo(base, values)}">Leave it</a></p>`,
   };
 }
+
+/** It sends the form, so that no other site can start a replay. */
+const REPLAY = html` <button name="replay" value="1" formnovalidate>what would have happened?</button> <small>A replay of the recorded load. It takes some seconds, and changes nothing.</small>`;
 
 /** A field of the form. What was given stays, also if it is none of the choices: then the verb says what is wrong. */
 function input(

@@ -4,6 +4,7 @@ import { ArgumentError } from "../../errors.ts";
 import { admit } from "../../operate/admit.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { cancel } from "../../operate/cancel.ts";
+import { type Diff, diff } from "../../operate/diff.ts";
 import { hold } from "../../operate/hold.ts";
 import { clearLimit, type LimitValues, setLimit } from "../../operate/limits.ts";
 import { pause } from "../../operate/pause.ts";
@@ -42,6 +43,10 @@ export interface Action {
   readonly target: readonly string[];
   readonly fields: readonly Field[];
   readonly count?: (context: OperateContext, values: Values) => Promise<Counted>;
+  /** Whether the load is recorded, so that the page can replay it first. */
+  readonly isRecorded?: (context: OperateContext, values: Values) => Promise<boolean>;
+  /** Replays the recorded load as if it had been done. */
+  readonly replay?: (context: OperateContext, values: Values) => Promise<Diff>;
   readonly run: (context: OperateContext, values: Values & Why) => Promise<Changed>;
   /** The arguments of the SQL function, beside reason and author. A value is an expression. */
   readonly sql: (values: Values) => Readonly<Record<string, string | undefined>>;
@@ -64,6 +69,9 @@ interface Why {
 export type ActionName =
   | ("pause" | "resume" | "hold" | "admit")
   | ("retry" | "remove" | "cancel" | "release-slots" | "set-limit" | "clear-limit");
+
+/** A thousand jobs take 7 to 14 s of a processor, and somebody waits for the page. */
+const MOST_REPLAYED = 500;
 
 const HOW_LONG = 'a duration, such as "30 minutes"';
 
@@ -188,6 +196,15 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
       { name: "per", label: "Period", hint: `of a throttle: ${HOW_LONG}` },
       { name: "for", label: "For how long", hint: `${HOW_LONG}; empty: until it is cleared` },
     ],
+    isRecorded: async (context, values) => Boolean((await definitionOf(context, values))?.load),
+    replay: (context, { policy, gate, key, max, rate, per }) =>
+      diff(context, {
+        policy: need("policy", policy),
+        gate: need("gate", gate),
+        key,
+        set: numbersOf({ max, rate, per }),
+        most: MOST_REPLAYED,
+      }),
     run: (context, { policy, gate, key, for: length, max, rate, per, ...why }) =>
       setLimit(context, {
         policy: need("policy", policy),
@@ -226,13 +243,22 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
 
 const SCOPES = { partition: "of each partition", key: "of each key", policy: "of the policy" } as const;
 
-/** The gates of the policy. */
-async function gatesOf(context: OperateContext, { policy }: Values): Promise<readonly Choice[]> {
+/** The definition in force. */
+async function definitionOf(
+  context: OperateContext,
+  { policy }: Values,
+): Promise<PolicyDefinition | undefined> {
   const name = need("policy", policy);
   const where = `where policy = ${parameter(1, "text")}`;
   type Row = { readonly definition: PolicyDefinition };
   const [row] = await rowsOf<Row>(context, "policies", where, [name], name);
-  return (row?.definition.gates ?? []).map((gate) => ({
+  return row?.definition;
+}
+
+/** The gates of the policy. */
+async function gatesOf(context: OperateContext, values: Values): Promise<readonly Choice[]> {
+  const definition = await definitionOf(context, values);
+  return (definition?.gates ?? []).map((gate) => ({
     value: gate.name,
     says: `${gate.name} (${gate.kind.replace("_", " ")} ${SCOPES[gate.scope]})`,
   }));

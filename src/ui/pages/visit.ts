@@ -1,6 +1,7 @@
 import type { Staff } from "../create-ui.ts";
 import type { Database } from "../database.ts";
 import type { Markup } from "../parts/markup.ts";
+import type { Replays } from "../replays.ts";
 
 /** What a sender who sees all may do, whoever it is. */
 export type Rights = Pick<Staff, "role">;
@@ -18,6 +19,7 @@ export interface Visit extends Database {
 
 /** A form that was sent. */
 export interface Sent extends Visit {
+  readonly replays: Replays;
   /** The sender's name, for the audit. */
   readonly by: string;
   readonly form: URLSearchParams;
