@@ -234,7 +234,7 @@ export class Model {
   }
 
   hold(partition: Partition, until: number): void {
-    partition.heldUntil = until;
+    partition.heldUntil = Math.max(partition.heldUntil, until); // a later hold extends an earlier one
     partition.probing = true;
   }
 

@@ -31,6 +31,7 @@ const FOUND: Diff = {
   waited: 4,
   waitedReplayed: 4,
   isInterval: true,
+  notReplayed: [],
   partitions: [
     { partition: "<acme>", came: 300, admitted: 290, before: figures(291, 2), after: figures(1500, 0) },
     { partition: "quiet", came: 7, admitted: 7, before: figures(7, 0), after: figures(7, 0) },

@@ -8,7 +8,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._charge_limiters(
 ) returns void language plpgsql volatile as $$   -- planned as _charge
 declare
   v_limiter_ids bigint[] := array(select (x.now).id from unnest(p_left) x);
-  v_has_keyed boolean := exists (select from unnest(p_left) x where (x.now).breadth = 1);   -- only these are reserved
+  -- only slots of keyed limiters are reserved; one that was keyed before may have a reservation still
+  v_has_keyed boolean := exists (
+    select from unnest(p_left) x where (x.now).breadth = 1 or (x.now).reserved_for is not null);
   v_reservations :DISPATCH_POLICY_SCHEMA._private_reservation[] := '{}';
 begin
   if v_has_keyed then

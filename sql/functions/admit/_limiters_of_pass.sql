@@ -1,5 +1,5 @@
--- What these limiters have left at `p_now`, as _limiters_now says it, for passes and the router. Most policies have no override. For them the query that looks for
--- overrides took half of the time of a look at three limiters.
+-- What these limiters have left at `p_now`, as _limiters_now says it, for passes and the router. Most policies have no
+-- override. For them the query that looks for overrides took half of the time of a look at three limiters.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_of_pass(
   p_policy_id int, p_limiter_ids bigint[], p_now timestamptz, p_bounded boolean
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiter_now[] language plpgsql stable as $$

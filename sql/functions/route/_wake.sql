@@ -31,9 +31,12 @@ begin
   if not (p_policy).enabled then
     return :DISPATCH_POLICY_SCHEMA._wake_all(p_policy, p_max, p_shard);
   end if;
+  -- two looks, each by its index: there may be an override for each of 10,000 accounts
   if exists (
     select from :DISPATCH_POLICY_SCHEMA._private_overrides o
-    where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
+    where o.policy_id = (p_policy).id and o.announce_at <= p_now
+  ) or exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = (p_policy).id and o.to_announce <> '{}'
   ) then
     v_announces := :DISPATCH_POLICY_SCHEMA._announce_overrides(p_policy, p_now);
   end if;
@@ -67,10 +70,8 @@ begin
     if v_limiter.id = any(v_timed_ids) then
       update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = v_line.wake_at where l.id = v_limiter.id;
     end if;
-    if v_line.waiting <= cardinality(v_line.woken)
-      or (v_line.room = 0 and v_limiter.ending = 0)
-      -- its wake_at is set
-      or (v_limiter.id = any(v_timed_ids) and (v_line.room = 0 or v_limiter.tokens is not null)) then
+    if v_line.waiting <= cardinality(v_line.woken) or (v_line.room = 0 and v_limiter.ending = 0)
+      or (v_limiter.id = any(v_timed_ids) and (v_line.room = 0 or v_limiter.tokens is not null)) then   -- its wake_at is set
       v_served := v_served || v_limiter.id;
     end if;
   end loop;
@@ -84,7 +85,8 @@ begin
     select array_agg(w.shard) into v_shards from woken w;
   end if;
   if v_freed <> '{}' then
-    delete from :DISPATCH_POLICY_SCHEMA._private_freed f where f.id = any(v_freed) and f.limiter_id = any(v_served);
+    delete from :DISPATCH_POLICY_SCHEMA._private_freed f
+    where f.policy_id = (p_policy).id and f.id = any(v_freed) and (f.limiter_id in (select unnest(v_served))) is true;
   end if;
   if v_ticked is not null and v_with_room <> '{}' then
     v_shards := v_shards || array(select w from :DISPATCH_POLICY_SCHEMA._wake_unticked(v_with_room, v_rooms, v_ticked) w);
