@@ -7,8 +7,8 @@ import test, { type ExecutionContext } from "ava";
 import { type Charge, excess } from "./rates.ts";
 
 const MAIN = fileURLToPath(new URL("main.ts", import.meta.url));
-const SECONDS = process.env.CHAOS_SECONDS ?? "20";
-const SECONDS_BEFORE_THE_WAY_OUT = "8";
+const SECONDS = process.env.CHAOS_SECONDS ?? "12";
+const SECONDS_BEFORE_THE_WAY_OUT = "6";
 const SEED = process.env.CHAOS_SEED ?? "1";
 
 async function chaos(t: ExecutionContext, seconds: string, ...options: string[]) {

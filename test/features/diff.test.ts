@@ -3,7 +3,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import {
   ArgumentError,
   definePolicy,
@@ -16,6 +16,7 @@ import { runCommand, runIn } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { happened, jobsOf, runLoad } from "../helpers/load.ts";
 import { random, seedOf } from "../helpers/random.ts";
+import { isSampled } from "../helpers/sampled.ts";
 import { silent } from "../helpers/silent.ts";
 
 const INDEX = new URL("../../src/index.ts", import.meta.url).href;
@@ -44,6 +45,12 @@ const near = ({ from, to }: Span, truth: number, share = 0.02, slack = 4) =>
 
 const byKey = (partitions: readonly PartitionDiff[]) =>
   new Map(partitions.map((one) => [one.partition, one]));
+
+let replays = 0;
+/** A run takes one of three: each replay takes ten seconds of a processor. */
+function replayed(title: string, run: (t: ExecutionContext) => Promise<void>): void {
+  (isSampled(replays++, 3) ? test.serial : test.serial.skip)(title, run);
+}
 
 test.serial(
   "under unchanged limits throttles replay what happened, and under others what would have",
@@ -84,7 +91,7 @@ test.serial(
   },
 );
 
-test.serial("what depends on how long jobs run is a span around what happened", async (t) => {
+replayed("what depends on how long jobs run is a span around what happened", async (t) => {
   const { pool, utils } = await world(t);
   const next = random(seedOf(t));
   const jobs = jobsOf(next, 90, { acme: 70, beta: 25 }, () => next.between(1000, 6000));
@@ -106,46 +113,43 @@ test.serial("what depends on how long jobs run is a span around what happened", 
   t.true(after.p95WaitSeconds.to < before.p95WaitSeconds.from);
 });
 
-test.serial(
-  "a shorter time, fewer jobs: the newest are replayed, and what waited before counts",
-  async (t) => {
-    const { url, pool, utils } = await world(t);
-    const now = Date.now();
-    const jobs = [
-      ...Array.from({ length: 400 }, (_, n) => ({ partition: "acme", at: now - 170_000 + n, runMs: 1 })),
-      ...Array.from({ length: 10 }, (_, n) => ({ partition: "acme", at: now - 20_000 + n * 100, runMs: 1 })),
-    ];
-    await runLoad({ pool, utils }, "paced", jobs);
-    // the environment names the schemas of the application's database, not those of the replay
-    Object.assign(process.env, { DISPATCH_POLICY_SCHEMA: "ours", GRAPHILE_WORKER_SCHEMA: "theirs" });
-    const diff = await utils.diff({ policy: "paced", gate: "throttle", set: { rate: 4 }, most: 150 });
-    delete process.env.DISPATCH_POLICY_SCHEMA;
-    delete process.env.GRAPHILE_WORKER_SCHEMA;
-    t.true(diff.jobs < 410, `${diff.jobs}`);
-    t.is(diff.recordedJobs, 410);
-    t.true(diff.waited > 0 && diff.waitedReplayed <= 150, JSON.stringify(diff));
-    const cli = await runCommand(
-      url,
-      "diff",
-      "--policy",
-      "paced",
-      "--gate",
-      "throttle",
-      "--rate",
-      "2",
-      "--most",
-      "50",
-    );
-    t.regex(
-      cli.stdout,
-      /^Nothing would have been different with the other limit of gate throttle for\s+every key\.$/m,
-    );
-    t.regex(cli.stderr, /410 jobs came in all: with a higher --most a longer time is replayed\./);
-    t.regex(cli.stderr, /jobs waited at the beginning, and count as waiting from then/);
-  },
-);
+replayed("a shorter time, fewer jobs: the newest are replayed, and what waited before counts", async (t) => {
+  const { url, pool, utils } = await world(t);
+  const now = Date.now();
+  const jobs = [
+    ...Array.from({ length: 400 }, (_, n) => ({ partition: "acme", at: now - 170_000 + n, runMs: 1 })),
+    ...Array.from({ length: 10 }, (_, n) => ({ partition: "acme", at: now - 20_000 + n * 100, runMs: 1 })),
+  ];
+  await runLoad({ pool, utils }, "paced", jobs);
+  // the environment names the schemas of the application's database, not those of the replay
+  Object.assign(process.env, { DISPATCH_POLICY_SCHEMA: "ours", GRAPHILE_WORKER_SCHEMA: "theirs" });
+  const diff = await utils.diff({ policy: "paced", gate: "throttle", set: { rate: 4 }, most: 150 });
+  delete process.env.DISPATCH_POLICY_SCHEMA;
+  delete process.env.GRAPHILE_WORKER_SCHEMA;
+  t.true(diff.jobs < 410, `${diff.jobs}`);
+  t.is(diff.recordedJobs, 410);
+  t.true(diff.waited > 0 && diff.waitedReplayed <= 150, JSON.stringify(diff));
+  const cli = await runCommand(
+    url,
+    "diff",
+    "--policy",
+    "paced",
+    "--gate",
+    "throttle",
+    "--rate",
+    "2",
+    "--most",
+    "50",
+  );
+  t.regex(
+    cli.stdout,
+    /^Nothing would have been different with the other limit of gate throttle for\s+every key\.$/m,
+  );
+  t.regex(cli.stderr, /410 jobs came in all: with a higher --most a longer time is replayed\./);
+  t.regex(cli.stderr, /jobs waited at the beginning, and count as waiting from then/);
+});
 
-test.serial(
+replayed(
   "a limit that an operator set in that time is replayed from then; the command says it in a table",
   async (t) => {
     const { url, pool, utils } = await world(t);

@@ -155,13 +155,14 @@ test("a leader that has the same definition goes on as well, after a sweep", asy
     preset: { sweepInterval: "200 milliseconds" },
   });
   const caps = async () => (await capsOf(database)).join();
-  await until("the worker has worked them out at its start", async () => (await caps()) === "7,7,7,7,7");
+  const isDone = async () => (await caps()) === "7,7,7,7,7" && !(await isResolving(database));
+  await until("the worker has worked them out at its start", isDone);
   await database.pool.query(`with as_before as (
       update dispatch_policy._private_limiters set numbers.max = 5 where kind = 'concurrency')
     insert into dispatch_policy._private_resolutions
     select p.name, p.definition_hash, null from dispatch_policy._private_policies p`);
-  await until("a sweep has worked them out", async () => !(await isResolving(database)));
-  t.is(await caps(), "7,7,7,7,7");
+  await until("a sweep has worked them out", isDone);
+  t.pass();
 });
 
 test("two that go on at once: each page is taken in once, and a third definition ends both", async (t) => {

@@ -5,7 +5,7 @@ import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine } from "../helpers/engine.ts";
 import { type Random, random as randomNumbers, seedOf } from "../helpers/random.ts";
 
-const JOBS = Number(process.env.HARD_JOBS ?? 300);
+const JOBS = Number(process.env.HARD_JOBS ?? 200);
 const PARTITIONS = Math.ceil(JOBS / 12);
 const STALLED_AFTER_MS = 10_000;
 const MINUTES = 60_000;

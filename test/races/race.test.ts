@@ -8,7 +8,7 @@ import { race } from "./race/run.ts";
 import { MOST_IN_ALL, MOST_OF_A_PARTITION, OPTIONS } from "./race/world.ts";
 
 const SECONDS = Number(process.env.RACE_SECONDS ?? 0);
-const JOBS = Number(process.env.RACE_JOBS ?? 2000);
+const JOBS = Number(process.env.RACE_JOBS ?? 1200);
 const JOBS_UNTIL_A_FAULT_SHOWS = 600;
 const MOST_ROUNDS = 12;
 
