@@ -1,6 +1,7 @@
 import { suggestion } from "../closest.ts";
 import { connected } from "../db/looking.ts";
-import { type Diff, diff, type PartitionDiff, type Replayed, type Span } from "../operate/diff.ts";
+import { type Diff, diff, type PartitionDiff, type Span } from "../operate/diff.ts";
+import { type DiffLine, differs, inFigures, linesOf, meaningOf, trustIn } from "../operate/diff-words.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
 import { defineCommand, EXIT, type Options, type PlaceValues, UsageError, type Values } from "./command.ts";
 import { NUMBERS, numbersOf } from "./input/numbers.ts";
@@ -85,12 +86,6 @@ function isEmpty(given: object): boolean {
   return Object.values(given).every((value) => value === undefined);
 }
 
-interface Row {
-  readonly partition: string;
-  readonly limits: string;
-  readonly figures: Replayed;
-}
-
 function sayWith(found: Diff, other: string): void {
   const differing = found.partitions.filter(differs);
   const same = found.partitions.length - differing.length;
@@ -98,33 +93,14 @@ function sayWith(found: Diff, other: string): void {
   else saySentence(`Nothing would have been different with ${other}.`);
   if (differing.length > 0 && same > 0) tell(`${some(same, "other partition")} would have been the same.`);
   tell(
-    `Replayed ${some(found.jobs, "job")} from ${atTime(found.from)} to ${atTime(found.until)}. ${trustOf(found)}`,
+    `Replayed ${some(found.jobs, "job")} from ${atTime(found.from)} to ${atTime(found.until)}. ${trustIn(found)}`,
   );
   for (const note of notesOf(found)) tell(note);
 }
 
-/** How near the replay of the unchanged limits is to what happened. */
-function trustOf({ partitions }: Diff): string {
-  const admitted = partitions.reduce((sum, one) => sum + one.admitted, 0);
-  const started = spanOf(partitions.map(({ before }) => before.started));
-  return `As it was, ${inFigures(started)} start in the replay, and ${grouped(admitted)} did in fact.`;
-}
-
-function spanOf(spans: readonly Span[]): Span {
-  const total = (end: keyof Span) => spans.reduce((sum, span) => sum + span[end], 0);
-  return { from: total("from"), to: total("to") };
-}
-
-function notesOf({
-  jobs,
-  recordedJobs,
-  waited,
-  waitedReplayed,
-  isInterval,
-  partitions,
-  ...rest
-}: Diff): string[] {
-  const notes = rest.notReplayed.map((option) => `Not replayed: the other ${option}. ${KEPT[option]}`);
+function notesOf(found: Diff): string[] {
+  const { jobs, recordedJobs, waited, waitedReplayed, notReplayed } = found;
+  const notes = notReplayed.map((option) => `Not replayed: the other ${option}. ${KEPT[option]}`);
   if (recordedJobs > jobs)
     notes.push(`${some(recordedJobs, "job")} came in all: with a higher --most a longer time is replayed.`);
   if (waited > 0)
@@ -132,10 +108,7 @@ function notesOf({
       `${some(waited, "job")} waited at the beginning, and count as waiting from then` +
         `${waitedReplayed < waited ? `; ${grouped(waitedReplayed)} of them were replayed` : ""}.`,
     );
-  if (isInterval) notes.push("Figures from one value to another depend on how long jobs run.");
-  if (partitions.some(({ partition }) => partition === null))
-    notes.push("Smaller partitions replay as one, and only past gates over the whole policy: (others).");
-  return notes;
+  return [...notes, ...meaningOf(found)];
 }
 
 const KEPT: Readonly<Record<Diff["notReplayed"][number], string>> = {
@@ -144,42 +117,32 @@ const KEPT: Readonly<Record<Diff["notReplayed"][number], string>> = {
   cost: "Jobs cost what they did.",
 };
 
-function differs({ before, after }: PartitionDiff): boolean {
-  return JSON.stringify(before) !== JSON.stringify(after);
-}
-
-function rowsOf({ partition, before, after }: PartitionDiff): Row[] {
-  return [
-    { partition: partition ?? "(others)", limits: "as it was", figures: before },
-    { partition: "", limits: "changed", figures: after },
-  ];
+/** The second line of a partition does not say its name again. */
+function rowsOf(one: PartitionDiff): DiffLine[] {
+  return linesOf(one).map((line, nth) => (nth === 0 ? line : { ...line, partition: "" }));
 }
 
 const COLUMNS = [
-  { title: "PARTITION", value: ({ partition }: Row) => partition, least: 10 },
-  { title: "LIMITS", value: ({ limits }: Row) => limits },
-  { title: "STARTED", value: ({ figures }: Row) => inFigures(figures.started), isNumber: true as const },
-  { title: "WAITING", value: ({ figures }: Row) => inFigures(figures.waiting), isNumber: true as const },
+  { title: "PARTITION", value: ({ partition }: DiffLine) => partition, least: 10 },
+  { title: "LIMITS", value: ({ limits }: DiffLine) => limits },
+  { title: "STARTED", value: ({ figures }: DiffLine) => inFigures(figures.started), isNumber: true as const },
+  { title: "WAITING", value: ({ figures }: DiffLine) => inFigures(figures.waiting), isNumber: true as const },
   {
     title: "MEDIAN WAIT",
-    value: ({ figures }: Row) => asTime(figures.medianWaitSeconds),
+    value: ({ figures }: DiffLine) => asTime(figures.medianWaitSeconds),
     isNumber: true as const,
   },
   {
     title: "95 % WAIT",
-    value: ({ figures }: Row) => asTime(figures.p95WaitSeconds),
+    value: ({ figures }: DiffLine) => asTime(figures.p95WaitSeconds),
     isNumber: true as const,
   },
   {
     title: "LONGEST",
-    value: ({ figures }: Row) => asTime(figures.longestWaitSeconds),
+    value: ({ figures }: DiffLine) => asTime(figures.longestWaitSeconds),
     isNumber: true as const,
   },
 ];
-
-function inFigures({ from, to }: Span): string {
-  return from === to ? grouped(from) : `${grouped(from)} to ${grouped(to)}`;
-}
 
 function asTime({ from, to }: Span): string {
   const ends = [from, to].map((seconds) => (seconds === 0 ? "0 s" : inWords(seconds * 1000)));

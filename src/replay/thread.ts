@@ -33,7 +33,7 @@ async function replayBoth(): Promise<Answer> {
   try {
     const isInterval = countsInFlight(recorded) || countsInFlight(changed);
     const replays = async (load: RecordedLoad, more: readonly Limit[]) => {
-      const planned = planOf(load, most);
+      const planned = load === recorded ? plan : planOf(load, most);
       const limits = [...limitsOf(load, planned), ...more];
       const found = [];
       for (const durations of isInterval ? [even, spread(load)] : [null])

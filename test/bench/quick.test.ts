@@ -6,7 +6,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
-import { isSampled } from "../helpers/sampled.ts";
+import { sampled } from "../helpers/sampled.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const NAMES = [
@@ -34,11 +34,8 @@ async function smallest(t: ExecutionContext, ...args: string[]) {
   return { stdout, ...JSON.parse(readFileSync(file, "utf8")) };
 }
 
-let studies = 0;
-/** A run takes a third of the studies: together they take a minute of a processor. */
-function study(title: string, run: (t: ExecutionContext) => Promise<void>): void {
-  (isSampled(studies++, 3) ? test : test.skip)(title, run);
-}
+/** Together they take a minute of a processor. */
+const study = sampled(3);
 
 test("every ratio is measured, printed and written", async (t) => {
   const { stdout, ratios, figures } = await smallest(t);

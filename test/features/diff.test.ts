@@ -3,7 +3,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import test, { type ExecutionContext } from "ava";
+import test from "ava";
 import {
   ArgumentError,
   definePolicy,
@@ -16,7 +16,7 @@ import { runCommand, runIn } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { happened, jobsOf, runLoad } from "../helpers/load.ts";
 import { random, seedOf } from "../helpers/random.ts";
-import { isSampled } from "../helpers/sampled.ts";
+import { sampled } from "../helpers/sampled.ts";
 import { silent } from "../helpers/silent.ts";
 
 const INDEX = new URL("../../src/index.ts", import.meta.url).href;
@@ -46,11 +46,8 @@ const near = ({ from, to }: Span, truth: number, share = 0.02, slack = 4) =>
 const byKey = (partitions: readonly PartitionDiff[]) =>
   new Map(partitions.map((one) => [one.partition, one]));
 
-let replays = 0;
-/** A run takes one of three: each replay takes ten seconds of a processor. */
-function replayed(title: string, run: (t: ExecutionContext) => Promise<void>): void {
-  (isSampled(replays++, 3) ? test.serial : test.serial.skip)(title, run);
-}
+/** Each takes ten seconds of a processor. */
+const replayed = sampled(3);
 
 test.serial(
   "under unchanged limits throttles replay what happened, and under others what would have",

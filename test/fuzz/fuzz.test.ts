@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { isLockTimeout } from "../../src/db/outage.ts";
 import { WRONGLY_STAGED } from "../helpers/engine.ts";
-import { isSampled } from "../helpers/sampled.ts";
+import { type Register, sampled } from "../helpers/sampled.ts";
 import { until } from "../helpers/until.ts";
 import { makeJudge } from "./judge.ts";
 import { makeOperations } from "./operations.ts";
@@ -56,14 +56,12 @@ const LOOK = `select
       and not exists (select from dispatch_policy._private_replaced_jobs r where r.job_id = j.id)
   ) as "jobs that are parked for ever"`;
 
+const register: Register = IS_LONG ? test.serial : sampled(3);
 for (let n = 0; n < SEEDS; n++) {
-  for (const [nth, variant] of VARIANTS.entries()) {
-    if (ONLY !== undefined && variant.name !== ONLY) continue;
+  for (const variant of VARIANTS.filter(({ name }) => ONLY === undefined || name === ONLY)) {
     const name = n === 0 ? variant.name : `${variant.name}, seed ${SEED + n}`;
-    const runs = IS_LONG || isSampled(nth, 3);
-    (runs ? test.serial : test.serial.skip)(
-      `${name}: nothing overruns, nothing is lost, nothing is left`,
-      (t) => fuzz(t, variant, SEED + n),
+    register(`${name}: nothing overruns, nothing is lost, nothing is left`, (t) =>
+      fuzz(t, variant, SEED + n),
     );
   }
 }

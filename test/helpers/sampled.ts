@@ -1,7 +1,16 @@
+import test, { type ExecutionContext } from "ava";
+
 /** Which of its costly tests a run takes. Another run takes others; TEST_ALL=1 takes all, and TEST_TURN the same ones again. */
 const TURN = Number(process.env.TEST_TURN ?? Math.floor(Date.now() / 60_000));
 
-/** Whether this run takes the nth of a file's tests, if a run takes one of `of`. */
-export function isSampled(nth: number, of: number): boolean {
-  return process.env.TEST_ALL === "1" || nth % of === TURN % of;
+/** As `test.serial` registers one. */
+export type Register = (title: string, run: (t: ExecutionContext) => Promise<void>) => void;
+
+/** Registers tests, one after the other, of which a run takes one of `of`. */
+export function sampled(of: number): Register {
+  let nth = 0;
+  return (title, run) => {
+    const isTaken = process.env.TEST_ALL === "1" || nth++ % of === TURN % of;
+    (isTaken ? test.serial : test.serial.skip)(title, run);
+  };
 }

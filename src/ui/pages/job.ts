@@ -1,8 +1,9 @@
 import { type Explanation, explain } from "../../operate/explain.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { explanation } from "../parts/explanation.ts";
+import { type Fact, factList } from "../parts/facts.ts";
 import { partitionLink } from "../parts/links.ts";
-import { html, type Markup } from "../parts/markup.ts";
+import { html } from "../parts/markup.ts";
 import { past } from "../parts/past.ts";
 import { moment } from "../parts/words.ts";
 import type { ActionName } from "./actions.ts";
@@ -23,7 +24,7 @@ export const job: Page = async (visit) => {
   if (id === undefined) return null;
   const it = await explain(looking, { id });
   if (it.state === "unknown") return null;
-  const facts: readonly (readonly [string, Markup | string | number | null | undefined])[] = [
+  const facts: readonly Fact[] = [
     ["task", it.taskIdentifier],
     [
       "partition",
@@ -47,9 +48,7 @@ export const job: Page = async (visit) => {
     title: `Job ${id}`,
     body: html`${explanation(it, visit, actions)}
 <h2>The job</h2>
-<dl class="facts">${facts
-      .filter(([, value]) => value !== null && value !== undefined)
-      .map(([term, value]) => html`<dt>${term}</dt><dd>${value as string}</dd>`)}</dl>
+${factList(facts)}
 ${past(it.history)}
 ${showPayloads && it.payload !== undefined ? html`<h2>Payload</h2><pre>${JSON.stringify(it.payload, null, 2)}</pre>` : ""}`,
   };

@@ -1,6 +1,7 @@
 import { type Answer, askNext, explain } from "../../operate/explain.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { expected, explanation } from "../parts/explanation.ts";
+import { type Fact, factList } from "../parts/facts.ts";
 import { jobLink } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
@@ -18,7 +19,7 @@ export const partition: Page = async (visit) => {
   const it = await explain(looking, { policy, partition: key });
   if (it.state === "unknown") return null;
   const head = await askNext(looking, { policy, partition: key, count: HEAD });
-  const facts: readonly (readonly [string, unknown])[] = [
+  const facts: readonly Fact[] = [
     ["staged", grouped(it.staged)],
     ["in flight", grouped(it.inFlight)],
     ["admitted since it was made", grouped(it.admittedTotal)],
@@ -45,7 +46,7 @@ export const partition: Page = async (visit) => {
 <h2>Next jobs</h2>
 ${headTable(head, base)}
 <h2>The partition</h2>
-<dl class="facts">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value as string}</dd>`)}</dl>`,
+${factList(facts)}`,
   };
 };
 

@@ -2,6 +2,7 @@ import { parameter } from "../../db/engine.ts";
 import { status } from "../../operate/status.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import { actionLinks } from "../parts/action-links.ts";
+import { type Fact, factList } from "../parts/facts.ts";
 import { partitionLink, pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
@@ -50,7 +51,7 @@ export const policy: Page = async (visit) => {
     `where policy = ${parameter(1, "text")}`,
     [name],
   );
-  const facts: readonly (readonly [string, string])[] = [
+  const facts: readonly Fact[] = [
     ["state", stateOf(found)],
     ["staged", grouped(found.staged)],
     ["in flight", grouped(found.inFlight)],
@@ -59,7 +60,7 @@ export const policy: Page = async (visit) => {
   ];
   return {
     title: name,
-    body: html`<dl class="facts">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl>
+    body: html`${factList(facts)}
 ${actionLinks(visit, { policy: name }, [found.paused ? "resume" : "pause", "admit", "set-limit", "retry", "remove", "cancel"])}
 ${bars(minutes, "admitted", "Admitted jobs")}
 <h2>Gates over the whole policy</h2>

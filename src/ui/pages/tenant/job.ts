@@ -2,8 +2,8 @@ import { parameter } from "../../../db/engine.ts";
 import type { OperateContext } from "../../../operate/call.ts";
 import { ask, type Explanation } from "../../../operate/explain.ts";
 import { rowsOf } from "../../../operate/view-rows.ts";
+import { type Fact, factList } from "../../parts/facts.ts";
 import { partitionLink } from "../../parts/links.ts";
-import { html, type Markup } from "../../parts/markup.ts";
 import { moment } from "../../parts/words.ts";
 import { isOwn, type TenantPage } from "./visit.ts";
 import { startsIn, waitsFor, waitsUntil } from "./words.ts";
@@ -42,7 +42,7 @@ export const job: TenantPage = async ({ looking, base, own, query }) => {
   const state = STATES[it.state];
   if (hasMoved || state === undefined) return null;
   const waits = it.state === "staged" || it.state === "parked";
-  const facts: readonly (readonly [string, Markup | string | number | null | undefined])[] = [
+  const facts: readonly Fact[] = [
     ["state", state],
     ["policy", first.policy],
     [
@@ -60,12 +60,7 @@ export const job: TenantPage = async ({ looking, base, own, query }) => {
     ["outcome", it.history?.outcome],
     ["attempts", it.attempts],
   ];
-  return {
-    title: `Job ${id}`,
-    body: html`<dl class="facts">${facts
-      .filter(([, value]) => value !== null && value !== undefined)
-      .map(([term, value]) => html`<dt>${term}</dt><dd>${value as string}</dd>`)}</dl>`,
-  };
+  return { title: `Job ${id}`, body: factList(facts) };
 };
 
 /** The partitions of all jobs that have this id, in staging or in Graphile Worker. */
