@@ -223,6 +223,7 @@ for (const level of ["repeatable read", "serializable"]) {
 
 test("routing and admitting again in one transaction beside another tick does not deadlock", async (t) => {
   const world = await engine(t, { gates: [concurrency(1, { name: "all", scope: "policy" })] });
+  await world.waitsLong();
   await world.stage(["a", "b"]);
   await world.route();
   const caller = await world.session();

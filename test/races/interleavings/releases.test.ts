@@ -4,6 +4,7 @@ import { concurrency, engine } from "../../helpers/engine.ts";
 
 test("a release waits for a session that looks at the in-flight row: skipped, its slot would leak", async (t) => {
   const world = await engine(t, { gates: [concurrency(1)] });
+  await world.waitsLong();
   await world.stage("a");
   await world.passes();
   const jobs = await world.inFlight();
@@ -116,6 +117,7 @@ test("releases of the same jobs in different order do not deadlock", async (t) =
 
 test("a job whose limiters changed while its release waited stays for the next flush", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
+  await world.waitsLong();
   await world.stage(["a", "b"]);
   await world.passes();
   const [job] = await world.inFlight("a");
