@@ -17,7 +17,8 @@ const EXITED = /exited with (\d+)\r\n$/;
  * at last, so the shell outlives the command, and says how it exited.
  */
 function onTerminal(t: ExecutionContext, url: string, line: string, env: NodeJS.ProcessEnv = {}) {
-  const { NO_COLOR: _, FORCE_COLOR: __, ...inherited } = process.env;
+  // Node takes a terminal that has CI in its environment for one without colours
+  const { NO_COLOR: _, FORCE_COLOR: __, CI: ___, ...inherited } = process.env;
   const command = `stty rows 24 cols 100; ${process.execPath} ${MAIN} ${line}; echo exited with $?; read line`;
   const child = spawn("script", ["-qec", command, "/dev/null"], {
     env: { ...inherited, TERM: "xterm", DATABASE_URL: url, NODE_NO_WARNINGS: "1", ...env },

@@ -70,7 +70,7 @@ test("explain answers for jobs that have ended, and says for how long they waite
   t.like(it, { state: "ended", policy: "kept", partition: "a", attempts: 1, reason: null });
   t.like(it.history, { id, outcome: "succeeded" });
   t.true(it.history!.endedAt instanceof Date);
-  t.regex(it.sentence, /^It succeeded at 20\d\d-.*, after 1 attempt\. It waited \d+ ms: in line \d+ ms\.$/);
+  t.regex(it.sentence, /^It succeeded at 20\d\d-.*, after 1 attempt\. It waited \d+ m?s: in line \d+ m?s\.$/);
   t.is((await utils.explain({ id: it.history!.jobId! })).history!.id, id, "also by Graphile Worker's id");
   t.is((await utils.explain({ id: other.id })).state, "unknown");
   const { stdout, code } = await cli("explain", id);
@@ -107,7 +107,7 @@ test("the list is filtered by policy, partition, outcome and time, the last to e
   t.is(listed.code, 0);
   t.regex(
     listed.stdout,
-    /^ENDED +OUTCOME +ID +PARTITION +WAITED +ERROR\n\d\d-\d\d \S+ +failed +\d+ +b +\d+ ms: .* 503 f/,
+    /^ENDED +OUTCOME +ID +PARTITION +WAITED +ERROR\n\d\d-\d\d \S+ +failed +\d+ +b +\d+ m?s: .* 503 f/,
   );
   t.false(listed.stdout.split("\n").some((line) => line.length > 80));
   const [row] = rowsOf((await cli("history", "--partition", "a", "--json")).stdout);
