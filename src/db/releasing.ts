@@ -1,4 +1,4 @@
-import { parameters } from "./parameters.ts";
+import { parameter, parameters } from "./parameters.ts";
 import { COMMITS_AT_EASE, type Queryable, type Statements } from "./statements.ts";
 
 /** How a failed job is tried again. SQL reads it as the type `_private_retry`, which has the same names. */
@@ -60,14 +60,19 @@ export function releasing({ schema, first }: Statements) {
   return {
     /**
      * Releases jobs. `left_ids` are the jobs to be tried again. `may_end` says how many of a worker pool's jobs may end
-     * before the next release, because the workers have enough to do. Null: no partition waits.
+     * before the next release, because the workers have enough to do. Null: no partition waits. With `handsOn`, a
+     * partition's own slot goes to its next job at once: `handed_on` says how many went so.
      */
-    release: (client: Queryable, jobs: readonly FinishedJob[]) =>
-      first<{ left_ids: string[]; may_end: number | null }>(
+    release: (client: Queryable, jobs: readonly FinishedJob[], { handsOn = false } = {}) =>
+      first<{
+        left_ids: string[];
+        may_end: number | null;
+        handed_on: { policy: string; jobs: number }[] | null;
+      }>(
         client,
-        `select left_ids, may_end, case when is_recorded then null else ${COMMITS_AT_EASE} end
-         from ${schema}._release(${parameters("json")}, null)`,
-        [JSON.stringify(asSent(jobs))],
+        `select left_ids, may_end, handed_on, case when is_recorded then null else ${COMMITS_AT_EASE} end
+         from ${schema}._release(${parameters("json")}, null, ${parameter(2, "boolean")})`,
+        [JSON.stringify(asSent(jobs)), handsOn],
       ),
   };
 }

@@ -125,7 +125,8 @@ function makeParts(context: PoolContext) {
   };
   const releases = makeReleaseQueue({
     ...{ withPgClient: forReleases, engine, events, logger },
-    ...{ onReleased, rests: !oneShot },
+    // where no pool ticks, whoever does decides when jobs go
+    ...{ onReleased, rests: !oneShot, handsOn: settings.loop !== null && !oneShot },
   });
   const { sweepIntervalMs } = settings;
   const onSwept = () => loops.nudge();

@@ -7,6 +7,8 @@ export interface FlushContext {
   readonly withPgClient: WithPgClient;
   readonly engine: Engine;
   readonly logger: Logger;
+  /** Whether a partition's own slot goes to its next job in the release itself. Default false: a pass does it. */
+  readonly handsOn?: boolean;
 }
 
 /** What became of a group of finished jobs. */
@@ -16,6 +18,10 @@ export interface Flushed {
   readonly again: readonly Unreleased[];
   /** `may_end` of each part of the group: see `engine.release`. */
   readonly answers: readonly (number | null)[];
+  /** Jobs that went in the releases themselves. */
+  readonly handedOn: readonly { readonly policy: string; readonly jobs: number }[];
+  /** Whether a pass might let jobs go. */
+  readonly wakes: boolean;
   /** Undefined: no failure, other than of single jobs, which are left to a sweep. */
   readonly failure: { readonly error: unknown } | undefined;
 }
@@ -27,20 +33,24 @@ export interface Flushed {
  * there, so that jobs that finish meanwhile go with the group; or when no client could be had.
  */
 export async function flush(
-  { withPgClient, engine, logger }: FlushContext,
+  { withPgClient, engine, logger, handsOn }: FlushContext,
   consume: () => readonly Unreleased[],
 ): Promise<Flushed> {
   let group: readonly Unreleased[] = [];
   const again = new Set<Unreleased>();
   const answers: (number | null)[] = [];
+  const handedOn: { policy: string; jobs: number }[] = [];
+  let wakes = false;
   const consumeGroup = () => {
     group = consume();
     for (const one of group) again.add(one);
   };
   const release = async (client: Queryable, part: readonly Unreleased[]) => {
     const jobs = part.map(({ job }) => job);
-    const { left_ids, may_end } = await engine.release(client, jobs);
-    answers.push(may_end);
+    const { left_ids, may_end, handed_on } = await engine.release(client, jobs, { handsOn });
+    if (may_end !== null) wakes = true;
+    answers.push(handed_on ? 0 : may_end); // who went has others behind it, who wait for its end
+    handedOn.push(...(handed_on ?? []));
     const left = new Set(left_ids);
     for (const one of part) if (!left.has(one.job.job)) again.delete(one);
   };
@@ -60,9 +70,9 @@ export async function flush(
       if (!isOfEntries(error)) throw error;
       return divide(group, error, releasePart, leaveToSweep);
     });
-    return { group, again: [...again], answers, failure: undefined };
+    return { group, again: [...again], answers, handedOn, wakes, failure: undefined };
   } catch (error) {
     if (group.length === 0) consumeGroup();
-    return { group, again: [...again], answers, failure: { error } };
+    return { group, again: [...again], answers, handedOn, wakes, failure: { error } };
   }
 }

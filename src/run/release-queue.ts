@@ -122,23 +122,25 @@ async function flushGroup(
     rest.beginsWith(policiesOf(group));
     return group;
   });
-  const { group, again, answers, failure } = flushed;
+  const { group, again, answers, wakes, failure } = flushed;
   const policies = policiesOf(group);
   if (failure) rest.failed();
   else rest.succeeded(answers, policies);
   report(flushed, performance.now() - rest.flushedAt(), context);
   if (!isPoolEnded(failure?.error)) unreleased.putBack(again);
   // a retry is staged, and will be due
-  if (rest.isWaitedFor() || group.some(({ job }) => job.retry !== null)) context.onReleased?.(policies);
+  if (wakes || failure || group.some(({ job }) => job.retry !== null)) context.onReleased?.(policies);
   for (const one of group) one.flushed();
   return failure === undefined;
 }
 
 function report(
-  { group, again, failure }: Flushed,
+  { group, again, handedOn, failure }: Flushed,
   durationMs: number,
   { logger, events }: ReleaseContext,
 ): void {
+  for (const { policy, jobs } of handedOn)
+    emit(events, "dispatchPolicy:admit", { policy, shard: null, count: jobs });
   if (failure === undefined) {
     const jobs = group.length - again.length;
     if (jobs === 0) return;

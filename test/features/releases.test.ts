@@ -5,10 +5,15 @@ import test from "ava";
 import { Logger, type WorkerEvents } from "graphile-worker";
 import { type FinishedJob, makeEngine } from "../../src/db/engine.ts";
 import { noEvents } from "../../src/events.ts";
-import { type AnyPolicy, definePolicy, policyEvents } from "../../src/index.ts";
+import {
+  type AnyPolicy,
+  concurrency as concurrencyGate,
+  definePolicy,
+  policyEvents,
+} from "../../src/index.ts";
 import { makeReleaseQueue } from "../../src/run/release-queue.ts";
 import { concurrency, type Engine, engine, until } from "../helpers/engine.ts";
-import { scenario } from "../helpers/scenario.ts";
+import { type Ctx, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
 import { NO_HEARTBEAT, startWorker } from "../helpers/worker.ts";
 
@@ -261,4 +266,35 @@ test("whoever waits for what a job of another policy held is woken by the releas
     await worker.everythingIsReleased();
   }
   t.is(ran.join(), "q,p,q,p,q,p");
+});
+
+test("where partitions wait for slots of their own, jobs go without a pass each, one at a time", async (t) => {
+  const it = await scenario(t, { gates: [concurrencyGate<Ctx>({ max: 1 })] });
+  await it.stage("30@a", {});
+  await it.stage("30@b", {});
+  const events: WorkerEvents = new EventEmitter();
+  const admitted = { byPasses: 0, byReleases: 0 };
+  policyEvents(events).on("dispatchPolicy:admit", ({ shard, count }) => {
+    admitted[shard === null ? "byReleases" : "byPasses"] += count;
+  });
+  const running = new Map<string, number>();
+  let most = 0;
+  let ran = 0;
+  await it.worker({
+    tasks: {
+      p: async (payload) => {
+        const { key } = payload as { key: string };
+        running.set(key, (running.get(key) ?? 0) + 1);
+        most = Math.max(most, running.get(key)!);
+        await delay(2);
+        running.set(key, running.get(key)! - 1);
+        ran++;
+      },
+    },
+    ...{ slots: SLOTS, events },
+  });
+  await until("all have run", () => ran === 60);
+  t.is(most, 1);
+  t.is(admitted.byPasses + admitted.byReleases, 60);
+  t.true(admitted.byReleases > 30, JSON.stringify(admitted));
 });

@@ -300,11 +300,16 @@ export class Engine {
     return admitted;
   }
 
-  /** Gives back what these jobs hold. Returns those that are dealt with. */
-  async release(jobs: readonly (string | Finished)[], as: Queryable = this.pool): Promise<string[]> {
+  /** Gives the slots of these jobs back, or hands them on. Returns those that are dealt with. */
+  async release(
+    jobs: readonly (string | Finished)[],
+    as: Queryable = this.pool,
+    { handsOn = false } = {},
+  ): Promise<string[]> {
     const finished = jobs.map((job) => ({ ok: true, ...(typeof job === "string" ? { job } : job) }));
-    const { rows } = await as.query("select left_ids from dispatch_policy._release($1, null)", [
+    const { rows } = await as.query("select left_ids from dispatch_policy._release($1, null, $2)", [
       JSON.stringify(finished),
+      handsOn,
     ]);
     const { left_ids } = rows[0];
     return [...new Set(finished.map(({ job }) => job))].filter((job) => !left_ids.includes(job));

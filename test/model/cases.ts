@@ -201,6 +201,18 @@ const smallCap: fc.Arbitrary<GateCase> = fc.constantFrom(1, 2).map((max) => {
   return { kind: "concurrency", scope: "key", numbers: [{ max }, { max }], sliding: [false, false] };
 });
 
+/** A small cap of each partition's own, and at most one more gate. */
+const ownCap: fc.Arbitrary<GateCase> = fc
+  .constantFrom<[number, number]>([1, 1], [2, 2], [2, 1], [1, 3])
+  .map(([max, later]) => {
+    return {
+      kind: "concurrency",
+      scope: "partition",
+      numbers: [{ max }, { max: later }],
+      sliding: [false, false],
+    };
+  });
+
 const settings: fc.Arbitrary<Settings> = fc.record({
   halfLifeSeconds: fc.constantFrom(60, 7.3, null),
   fairBy: fc.constantFrom(...(["jobs", "work"] as const)),
@@ -283,6 +295,12 @@ const forced: fc.Arbitrary<Step> = fc.record({
   settles: fc.boolean(),
 });
 
+/** Ends, and passes that make partitions wait again. */
+const turning: fc.Arbitrary<Step> = fc.oneof(
+  fc.record({ do: fc.constant("finish" as const), jobs: fc.array(finished, { minLength: 1, maxLength: 2 }) }),
+  fc.record({ do: fc.constant("tick" as const) }),
+);
+
 /** Often enough, and short enough, that cases have probes. */
 const shortHold: fc.Arbitrary<Step> = fc.record({
   do: fc.constant("hold" as const),
@@ -322,6 +340,8 @@ const expiring: fc.Arbitrary<Step> = fc
   .map(([one, lastsMs]): Step => ({ ...one, lastsMs }) as Step);
 
 export interface CaseOptions {
+  /** Partitions wait at caps of their own, so that releases hand their slots on. */
+  readonly handing?: boolean;
   /** Some jobs expire. */
   readonly expiring?: boolean;
   /** Throttles have calendar windows. */
@@ -346,25 +366,31 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
         fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
         fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
       )
-    : options.keeping
-      ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
-      : options.byContext
-        ? fc.tuple(
-            fc.array(gate(["partition"]), { minLength: 1, maxLength: 2, size: "max" }),
-            fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
-          )
-        : options.overlapping
+    : options.handing
+      ? fc.tuple(
+          ownCap.map((one) => [one]),
+          fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
+        )
+      : options.keeping
+        ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
+        : options.byContext
           ? fc.tuple(
-              fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
-              fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+              fc.array(gate(["partition"]), { minLength: 1, maxLength: 2, size: "max" }),
+              fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
             )
-          : fc.tuple(
-              fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
-              fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
-            );
+          : options.overlapping
+            ? fc.tuple(
+                fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
+                fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+              )
+            : fc.tuple(
+                fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
+                fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
+              );
   const beside = [
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
+    ...(options.handing ? [turning, turning, turning] : []),
     ...(options.expiring ? [expiring, expiring] : []),
     ...(options.byContext ? [planned, planned, planned, planned] : []),
   ];
@@ -376,7 +402,10 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
     .tuple(add, fc.array(any, { minLength: 3, maxLength: options.steps, size: "max" }))
     .map(([first, others]) => [first, ...others]);
   const all = gates.map(([some, others]) => [...some, ...others]);
-  return fc.record({ settings, gates: options.shadow ? all.chain(withShadows) : all, steps });
+  const its = options.handing
+    ? settings.map((one): Settings => ({ ...one, budget: null, fairBy: "jobs" }))
+    : settings;
+  return fc.record({ settings: its, gates: options.shadow ? all.chain(withShadows) : all, steps });
 }
 
 /** At least one of them is a shadow at first. */

@@ -282,6 +282,22 @@ export const MUTANTS = {
     to: "return 0; v_ticked := ",
     shows: /wait although they could go/,
   },
+  "a slot is handed on before the arrivals are routed": {
+    shownBy: 190,
+    of: "_hand_on",
+    from: /and not exists \(select from "dispatch_policy"\._private_arrivals a where a\.policy = p\.name\)/,
+    to: "",
+    handing: true,
+    shows: /the first jobs of|jobs admitted/,
+  },
+  "a slot that is left to the next pass is forgotten": {
+    shownBy: 190,
+    of: "_hand_on",
+    from: /where l\.id = any\(v_left\);/,
+    to: "where false;",
+    handing: true,
+    shows: /wait although they could go/,
+  },
 } as const satisfies Record<string, Mutant>;
 
 export type MutantName = keyof typeof MUTANTS;

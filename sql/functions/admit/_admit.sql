@@ -35,9 +35,6 @@ declare
   v_busy jsonb;
   v_locked bigint[] := '{}';
   v_locking boolean := false;
-  v_stopped record;
-  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
-  v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('a tick');
   claimed := 0; admitted := 0; denied := '{}'; set_aside := 0;
@@ -97,25 +94,10 @@ begin
         -- while this pass waited for the locks, a removal of the policy may have moved its jobs elsewhere
         exit when exists (
           select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_policy.id and p.paused_until > v_now);
-        v_partition_ids := :DISPATCH_POLICY_SCHEMA._expire(p_policy, v_partition_ids, v_now);
-        exit when v_partition_ids = '{}';
-        v_limiters := :DISPATCH_POLICY_SCHEMA._limiters_of_pass(v_policy.id, v_limiter_ids, v_now, p_bounded);
-        if v_policy.breaker_failures is not null then
-          v_partition_ids := :DISPATCH_POLICY_SCHEMA._known_outcomes(v_policy, v_partition_ids);
-          claimed := cardinality(v_partition_ids);
-        end if;
-        v_candidates := case when v_policy.enabled
-          then :DISPATCH_POLICY_SCHEMA._allocate(v_policy, v_partition_ids, v_limiters, v_now)
-          else array(select c from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, v_policy.batch_size, null) c) end;
-        if v_policy.enabled and p_bounded then
-          v_stopped := :DISPATCH_POLICY_SCHEMA._stop_at_long_jobs(
-            v_policy, v_now, v_candidates, v_limiters);
-          v_candidates := v_stopped.candidates;
-          v_limiters := v_stopped.limiters;
-        end if;
-        select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
-        from :DISPATCH_POLICY_SCHEMA._admit_claimed(
-          v_policy, v_partition_ids, v_limiters, v_candidates, v_now, not v_policy.enabled, v_began) a;
+        select a.claimed, a.admitted, a.denied, a.set_aside, a.saturated
+        into claimed, admitted, denied, set_aside, saturated
+        from :DISPATCH_POLICY_SCHEMA._admit_locked(
+          v_policy, v_partition_ids, v_limiter_ids, v_now, p_bounded, v_began) a;
         exit;
       exception when lock_not_available or deadlock_detected then
         if not v_locking then

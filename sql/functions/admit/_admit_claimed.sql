@@ -1,7 +1,7 @@
 -- The second half of a pass. It hands the chosen jobs over, and charges those that Graphile Worker took. The caller has
 -- locked the partitions and limiters.
 --
---   p_began   when the pass began; null: it is none
+--   p_began   when the pass began; null: it is none, but an operator's admission (`p_forced`) or a release
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
@@ -20,7 +20,12 @@ begin
       select c.staged_id from unnest(p_candidates) c where c.chosen));
   end if;
   if exists (select from unnest(v_candidates) c where c.chosen) then
-    v_handed := :DISPATCH_POLICY_SCHEMA._hand_over_what_passes(v_candidates, p_now);
+    if p_began is null and not p_forced then
+      -- a release leaves all of them to the next pass if one cannot go
+      select :DISPATCH_POLICY_SCHEMA._hand_over(v_candidates, p_now) as admissions, '{}'::bigint[] as set_aside into v_handed;
+    else
+      v_handed := :DISPATCH_POLICY_SCHEMA._hand_over_what_passes(v_candidates, p_now);
+    end if;
     set_aside := cardinality(v_handed.set_aside);
     if set_aside > 0 then
       v_candidates := array(select c from unnest(v_candidates) c where c.staged_id <> all (v_handed.set_aside));

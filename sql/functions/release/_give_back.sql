@@ -10,13 +10,15 @@
 --   may_end     so many jobs of each worker pool may end before the next flush, because the only ones that wait are the
 --     workers' next jobs, see _may_end; 0: it goes at once; null: nobody waits
 --   is_recorded   the start of one of these jobs was recorded with its worker pool
+--   to_hand_on    partitions' own limiters with a waiter, if p_hands_on: the caller hands them on, and nobody is told of them
 --
 -- What few policies need is in statements of its own, because each step of a statement costs time, also if it finds nothing.
 --
 -- It is longer than others, because the steps of its largest statement share the rows that the first ones deleted.
 create or replace function :DISPATCH_POLICY_SCHEMA._give_back(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_job_ids bigint[], p_limiter_ids bigint[], p_ending bigint[],
-  p_now timestamptz, out left_ids bigint[], out may_end int, out is_recorded boolean
+  p_now timestamptz, p_hands_on boolean,
+  out left_ids bigint[], out may_end int, out is_recorded boolean, out to_hand_on bigint[]
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
@@ -72,7 +74,7 @@ begin
         then :DISPATCH_POLICY_SCHEMA._durations_after(l.policy_id, l.durations, p_jobs) else l.durations end
     from per_limiter n
     where l.id = n.id and l.id = any(p_limiter_ids)
-    returning l as limiter, l.id, l.policy_id, l.kind,
+    returning l as limiter, l.id, l.policy_id, l.kind, p_hands_on and l.breadth = 0 as own,
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1) is true as waited
   ),
@@ -85,11 +87,11 @@ begin
   ),
   announced as (
     insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-    select f.policy_id, f.id from freed f where f.waited
+    select f.policy_id, f.id from freed f where f.waited and not f.own
   ),
   notified as materialized (
     select p.id, :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
-    where p.id = any(array(select f.policy_id from freed f where f.waited))
+    where p.id = any(array(select f.policy_id from freed f where f.waited and not f.own))
   )
   select
     array(select distinct e.job_id from ends e where e.stays),
@@ -97,8 +99,9 @@ begin
       from freed f join notified p on p.id = f.policy_id where f.waited),
     array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g
       where v_adapts or v_has_load or v_reports or v_has_history),
-    exists (select from deleted g where g.pool_id is not null)
-  into left_ids, may_end, v_deleted, is_recorded;
+    exists (select from deleted g where g.pool_id is not null),
+    array(select f.id from freed f where f.waited and f.own)
+  into left_ids, may_end, v_deleted, is_recorded, to_hand_on;
   if v_deleted = '{}' then
     return;
   end if;

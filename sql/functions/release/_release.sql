@@ -16,6 +16,8 @@
 -- pool was silent for so long that its job was unlocked, a later attempt has the slot. Then the end of the earlier attempt
 -- gives nothing back. So it is if the next job of the key was admitted in the row.
 --
+--   p_hands_on   a partition's own slot goes to its next job at once, see _hand_on
+--   handed_on    json array of { "policy", "jobs" }: how many went so; null: none
 --   left_ids   these come again with the next flush. Graphile Worker has not recorded their failure yet, or their limiters
 --     changed meanwhile. Or another transaction has one of these rows locked.
 --   may_end   how many jobs may end before the next flush, see _give_back
@@ -28,7 +30,8 @@
 -- Locks: limiters ascending, Graphile Worker's job rows, in-flight rows. It waits for each only for a moment, so an
 -- application's open transaction delays only the jobs it has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._release(
-  p_jobs json, p_now timestamptz, out left_ids bigint[], out may_end int, out is_recorded boolean
+  p_jobs json, p_now timestamptz, p_hands_on boolean default false,
+  out left_ids bigint[], out may_end int, out is_recorded boolean, out handed_on jsonb
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _route
@@ -47,6 +50,7 @@ declare
   v_ending bigint[];
   v_left bigint[] := '{}';
   v_free bigint[];
+  v_to_hand_on bigint[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('a release');
   v_ending := :DISPATCH_POLICY_SCHEMA._ends_being_recorded(v_jobs, v_limiter_ids);
@@ -76,17 +80,21 @@ begin
     v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   end if;
   begin
-    select v_left || g.left_ids, g.may_end, g.is_recorded into left_ids, may_end, is_recorded
-    from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now) g;
+    select v_left || g.left_ids, g.may_end, g.is_recorded, g.to_hand_on into left_ids, may_end, is_recorded, v_to_hand_on
+    from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_hands_on) g;
   exception when lock_not_available then
     v_free := array(
       select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
       where f.job_id = any(v_job_ids) order by f.job_id for update skip locked);
     select v_left || g.left_ids || array(
         select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-        where f.job_id = any(v_job_ids) and f.job_id <> all (v_free)), g.may_end, g.is_recorded
-    into left_ids, may_end, is_recorded
-    from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_free, v_limiter_ids, v_ending, v_now) g;
+        where f.job_id = any(v_job_ids) and f.job_id <> all (v_free)), g.may_end, g.is_recorded, g.to_hand_on
+    into left_ids, may_end, is_recorded, v_to_hand_on
+    from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_hands_on) g;
   end;
+  if v_to_hand_on <> '{}' then
+    select h.handed_on, case when h.leaves then 0 else may_end end into handed_on, may_end
+    from :DISPATCH_POLICY_SCHEMA._hand_on(v_to_hand_on, v_limiter_ids, p_now) h;
+  end if;
 end
 $$;

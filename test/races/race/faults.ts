@@ -20,7 +20,7 @@ export const FAULTS = {
   },
   "a wake-up written by the releaser, past locked partitions, in place of a freed row": {
     of: "_give_back",
-    from: /announced as \([\s\S]*?where f\.waited\s*\)/,
+    from: /announced as \([\s\S]*?where f\.waited and not f\.own\s*\)/,
     to: `announced as (
       update dispatch_policy._private_partitions p set denied_until = '-infinity', blocked_on = null
       where p.id = any(array(

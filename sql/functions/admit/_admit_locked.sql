@@ -1,0 +1,38 @@
+-- Admits due jobs of these partitions. The caller has locked them and all of their limiters, in an earlier statement.
+--
+--   p_began     when the pass began; null: it is none
+--   claimed     how many partitions were looked at: expired jobs and unknown outcomes leave some out
+--   looked_at   these partitions
+create or replace function :DISPATCH_POLICY_SCHEMA._admit_locked(
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[], p_now timestamptz,
+  p_bounded boolean, p_began timestamptz,
+  out claimed int, out looked_at uuid[], out admitted int, out denied jsonb, out set_aside int, out saturated text
+) language plpgsql as $$
+declare
+  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
+  v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
+  v_stopped record;
+begin
+  claimed := cardinality(p_partition_ids); admitted := 0; denied := '{}'; set_aside := 0;
+  looked_at := :DISPATCH_POLICY_SCHEMA._expire((p_policy).name, p_partition_ids, p_now);
+  if looked_at = '{}' then
+    return;
+  end if;
+  v_limiters := :DISPATCH_POLICY_SCHEMA._limiters_of_pass((p_policy).id, p_limiter_ids, p_now, p_bounded);
+  if (p_policy).breaker_failures is not null then
+    looked_at := :DISPATCH_POLICY_SCHEMA._known_outcomes(p_policy, looked_at);
+    claimed := cardinality(looked_at);
+  end if;
+  v_candidates := case when (p_policy).enabled
+    then :DISPATCH_POLICY_SCHEMA._allocate(p_policy, looked_at, v_limiters, p_now)
+    else array(select c from :DISPATCH_POLICY_SCHEMA._first_due(looked_at, (p_policy).batch_size, null) c) end;
+  if (p_policy).enabled and p_bounded then
+    v_stopped := :DISPATCH_POLICY_SCHEMA._stop_at_long_jobs(p_policy, p_now, v_candidates, v_limiters);
+    v_candidates := v_stopped.candidates;
+    v_limiters := v_stopped.limiters;
+  end if;
+  select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
+  from :DISPATCH_POLICY_SCHEMA._admit_claimed(
+    p_policy, looked_at, v_limiters, v_candidates, p_now, not (p_policy).enabled, p_began) a;
+end
+$$;
