@@ -1,14 +1,16 @@
-// npm run docs: writes docs/options.md from the docstrings of the option types, and docs/views.md from the comments of the
-// views in a database of its own.
+// npm run docs: writes docs/api.md and docs/options.md from the docstrings, and docs/views.md from the comments of the views
+// in a database of its own.
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { testDatabase } from "../test/helpers/database.ts";
+import { apiPage } from "./docs/api.ts";
 import { optionsPage } from "./docs/options.ts";
 import { columnsOfViews, viewsPage } from "./docs/views.ts";
 
 const { pool, drop } = await testDatabase();
 const views = await columnsOfViews(pool).finally(drop);
 for (const [page, text] of [
+  ["api", apiPage()],
   ["options", optionsPage()],
   ["views", viewsPage(views)],
 ] as const)

@@ -1,5 +1,6 @@
 import { ArgumentError } from "./errors.ts";
 
+/** The units of a {@link Duration}. */
 type Unit =
   | "ms"
   | "millisecond"

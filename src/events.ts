@@ -156,6 +156,7 @@ export function safely(events: unknown, logger: () => Logger): EventSink {
   };
 }
 
+/** An emitter: Graphile Worker's own, or any EventEmitter. */
 type Listenable = {
   // biome-ignore lint/suspicious/noExplicitAny: Graphile Worker's emitter is typed for its own events only
   on(name: any, listener: (...args: any[]) => void): unknown;

@@ -6,6 +6,7 @@ import { CONCURRENCY } from "../../src/gates/concurrency.ts";
 import type { GateAnatomy } from "../../src/gates/gate.ts";
 import { THROTTLE } from "../../src/gates/throttle.ts";
 import { type Member, membersOf } from "./members.ts";
+import { shown } from "./stated.ts";
 import { rows } from "./table.ts";
 
 export const PRESET = membersOf("src/settings.ts", "DispatchPolicyOptions");
@@ -202,20 +203,6 @@ function cells({ name, type, required, default: fallback, meaning }: Member): st
     fallback === undefined ? (required ? "required" : "") : shown(fallback),
     meaning,
   ];
-}
-
-/** A value stands as code, a phrase as it is. */
-function shown(fallback: string): string {
-  return literal(fallback) === undefined ? fallback : code(fallback);
-}
-
-/** The value that a default states; undefined: it is stated in words. */
-export function literal(fallback: string | undefined): unknown {
-  try {
-    return JSON.parse(fallback ?? "");
-  } catch {
-    return undefined;
-  }
 }
 
 function code(text: string): string {

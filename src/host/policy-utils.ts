@@ -115,7 +115,7 @@ export interface PolicyUtils extends Operate, WorkerUtils {
  * @throws {MissingGrantError} if the connected role may not migrate or declare
  * @example
  * const utils = await makePolicyUtils({ connectionString, policies: [fetchEndpoint] });
- * await utils.addJob(fetchEndpoint, { endpointId: "ep1", ratePerMinute: 60 });
+ * await utils.addJob(fetchEndpoint, { endpointId: "ep1", accountId: "acme" });
  * await utils.release();
  */
 export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<PolicyUtils> {
@@ -148,7 +148,9 @@ export async function makePolicyUtils(options: PolicyUtilsOptions): Promise<Poli
  * if need be. The job is staged if its task has a policy in `policies` or in the database.
  *
  * @throws as {@link PolicyUtils.addJob}
- * @example await addJobAdhoc({ connectionString, policies: [fetchEndpoint] }, "fetch_endpoint", { endpointId: "ep1", ratePerMinute: 60 });
+ * @example
+ * const job = { endpointId: "ep1", accountId: "acme" };
+ * await addJobAdhoc({ connectionString, policies: [fetchEndpoint] }, "fetch_endpoint", job);
  */
 export async function addJobAdhoc<T extends TaskIdentifier = string>(
   options: PolicyUtilsOptions,

@@ -10,6 +10,7 @@ import { CONTENT_TYPE } from "./text.ts";
  *
  * @example
  * const utils = await makePolicyUtils({ preset });
+ * const app = new Hono();
  * app.get("/metrics", (c) => metricsHandler(utils)(c.req.raw));
  */
 export function metricsHandler(utils: {

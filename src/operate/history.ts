@@ -47,6 +47,7 @@ export interface JobHistory {
 
 /** Selects jobs of the history. */
 export interface HistoryQuery {
+  /** Only jobs of this policy. An unknown one is an {@link UnknownPolicyError}. */
   policy?: string | undefined;
   /** Only jobs of this partition. */
   partition?: string | undefined;

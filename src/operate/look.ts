@@ -85,6 +85,7 @@ export interface PartitionStatus {
 
 /** Selects partitions. */
 export interface PartitionsQuery {
+  /** Only partitions of this policy. An unknown one is an {@link UnknownPolicyError}. */
   policy?: string | undefined;
   /** Only keys that contain this text. */
   search?: string | undefined;

@@ -4,6 +4,7 @@ import type { BackoffFunction } from "./backoff.ts";
 import type { JobDefaults, JobInfo } from "./job.ts";
 import type { SchemaInput, SchemaOutput, StandardSchema } from "./standard-schema.ts";
 
+/** The type that GraphileWorker.Tasks has for a task, else unknown. */
 type TaskPayload<Id> = Id extends keyof GraphileWorker.Tasks ? GraphileWorker.Tasks[Id] : unknown;
 
 /** The type of the payload that a job is added with: from the schema, else from GraphileWorker.Tasks, else unknown. */

@@ -43,7 +43,10 @@ export interface Policy<out Id extends string = string, In = any, Out = any, C =
    * The task throws {@link UnwrappedTaskError} in a worker that has neither the preset nor wrapped tasks. It throws
    * {@link PayloadError} if a job that was added past the policy fails the schema.
    *
-   * @example export default fetchEndpoint.task(async (payload, helpers) => { await fetch(payload.url); });
+   * @example
+   * export default fetchEndpoint.task(async ({ endpointId }, helpers) => {
+   *   helpers.logger.info(`asking ${endpointId}, attempt ${helpers.dispatchPolicy.attempt}`);
+   * });
    */
   task(run: RunTask<Out>): Task<any>;
   readonly "~types"?: { in: In; out: Out; context: C };

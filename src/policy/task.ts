@@ -59,6 +59,7 @@ declare module "graphile-worker" {
   }
 }
 
+/** The function of which `policy.task` makes a task. */
 export type RunTask<P> = (payload: P, helpers: PolicyJobHelpers) => ReturnType<Task>;
 
 /** Wraps `run` as a Graphile Worker task that parses the payload, and that refuses to run without its policy. */

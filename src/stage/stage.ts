@@ -135,7 +135,7 @@ export interface JobToAdd {
  * @throws {BacklogFullError} if the policy's `maxPending` is reached and it rejects
  * @throws {ArgumentError} if the client is none, or an option is unknown
  * @throws {SchemaVersionError} if this package's schema is not set up
- * @example await addPolicyJob(client, fetchEndpoint, { endpointId: "ep1", ratePerMinute: 60 }, { priority: 5 });
+ * @example await addPolicyJob(client, fetchEndpoint, { endpointId: "ep1", accountId: "acme" }, { priority: 5 });
  */
 export async function addPolicyJob<P extends AnyPolicy>(
   client: Queryable,

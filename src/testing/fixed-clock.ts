@@ -9,6 +9,7 @@ export interface FixedClock {
    * Moves the clock forward, by milliseconds or a duration, and returns the new time.
    *
    * @throws {ArgumentError} if it is neither, or negative: a database does not expect a clock that goes back
+   * @example clock.advance("10 minutes");
    */
   advance(by: number | Duration): Date;
 }

@@ -24,7 +24,10 @@ export interface RunDueJobsOptions {
   policies?: readonly AnyPolicy[] | undefined;
   /** Your own preset, which has `dispatchPolicyPreset` among those it extends. Its connection is not used. */
   preset?: GraphileConfig.Preset | undefined;
-  /** @default one that says nothing */
+  /**
+   * What Graphile Worker and this package log with.
+   * @default one that says nothing
+   */
   logger?: Logger | undefined;
 }
 

@@ -11,7 +11,9 @@ import type { Ui } from "./create-ui.ts";
  * A body that the host has parsed into `request.body` already is encoded once more, as a form. If the host has read the body and
  * put it elsewhere, the answer to a form is 500, and says what to do.
  *
- * @example app.use("/jobs", toNodeHandler(createUi({ pool, authorize, basePath: "/jobs" })));
+ * @example
+ * const app = express();
+ * app.use("/jobs", toNodeHandler(createUi({ pool, authorize, basePath: "/jobs" })));
  */
 export function toNodeHandler(ui: Ui): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   return async (request, response) => {

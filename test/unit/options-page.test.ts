@@ -7,13 +7,13 @@ import {
   GATE,
   GATES,
   JOB,
-  literal,
   optionsPage,
   POLICY,
   POLICY_JOB,
   PRESET,
   VARIABLES,
 } from "../../scripts/docs/options.ts";
+import { literal } from "../../scripts/docs/stated.ts";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { type Duration, durationMs } from "../../src/duration.ts";
 import { gateFactories } from "../../src/gates/index.ts";

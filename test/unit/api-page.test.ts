@@ -1,0 +1,105 @@
+// docs/api.md: it is what the docstrings give, and has whatever users can import or call.
+import { readFileSync } from "node:fs";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import test from "ava";
+import { apiPage } from "../../scripts/docs/api.ts";
+import { docstringOf } from "../../scripts/docs/docstring.ts";
+import { exportsOf } from "../../scripts/docs/exports.ts";
+import { ENTRIES, ITEMS, OTHERS } from "../../scripts/docs/items.ts";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const read = (file: string) => readFileSync(ROOT + file, "utf8");
+
+test("the page is what npm run docs writes", (t) => {
+  t.is(read("docs/api.md"), apiPage(), "run: npm run docs");
+});
+
+test("it has each entry of the package, and each of its exports", async (t) => {
+  const { exports } = JSON.parse(read("package.json"));
+  const entries = Object.keys(exports).filter((entry) => entry !== "./package.json");
+  t.deepEqual(Object.keys(ENTRIES).toSorted(), entries.toSorted());
+  for (const [entry, file] of Object.entries(ENTRIES)) {
+    const its = ITEMS.filter((item) => item.entry === entry && item.owner === undefined);
+    const titles = its.map(({ title }) => title);
+    const declared = exportsOf(file).map(({ name }) => (name === "default" ? "dispatch_policy_tick" : name));
+    t.deepEqual(titles.toSorted(), declared.toSorted(), entry);
+    const values = Object.keys(await import(pathToFileURL(ROOT + file).href));
+    for (const name of values.filter((one) => one !== "default")) t.true(titles.includes(name), name);
+  }
+});
+
+test("it has each verb and method of the utils", (t) => {
+  const [, body = ""] =
+    /^export interface Operate \{\n(.*?)^\}$/ms.exec(read("src/operate/operate.ts")) ?? [];
+  const names = [...body.matchAll(/^ {2}(\w+)[(<]/gm)].map(([, name]) => `utils.${name}`);
+  const titles = ITEMS.map(({ title }) => title);
+  t.true(names.length > 25);
+  t.deepEqual(
+    names.filter((name) => !titles.includes(name)),
+    [],
+  );
+});
+
+test("whatever can be called says what it does, shows an example, and names only errors that are there", (t) => {
+  const called = ITEMS.filter(({ isCalled }) => isCalled);
+  t.true(called.length > 60, `${called.length}`);
+  const mute = called.filter(({ said }) => said.blocks.length === 0 || said.examples.length === 0);
+  t.deepEqual(
+    mute.map(({ title }) => title),
+    [],
+  );
+  const errors = ["Error", "AggregateError", ...ITEMS.map(({ title }) => title)];
+  for (const { title, said } of called)
+    for (const { error, when } of said.throws) t.true(error ? errors.includes(error) : when !== "", title);
+});
+
+test("types that signatures name are on the page, and say what they are", (t) => {
+  const page = read("docs/api.md");
+  t.true(OTHERS.length > 8, `${OTHERS.length}`);
+  for (const { title, said } of OTHERS) {
+    t.true(page.includes(`\n### \`${title}\`\n`), title);
+    t.true(said.blocks.length > 0, title);
+  }
+  t.regex(page, /^type Reason =\n(?: {2}\| "\w+"\n){10,} {2}\| "\w+";$/m, "a list is written out");
+});
+
+test("every option says what it means", (t) => {
+  const its = ITEMS.filter(({ title }) =>
+    /Options$|Query$|Target$|Thresholds$|^JobSpec$|^JobDefaults$/.test(title),
+  );
+  t.true(its.length > 20, `${its.length}`);
+  const mute = its.flatMap(({ title, members }) =>
+    members.filter(({ said }) => said.blocks.length === 0).map(({ name }) => `${title}.${name}`),
+  );
+  t.deepEqual(mute, []);
+});
+
+test("links in docstrings lead to headings of the page", (t) => {
+  const unresolved = ITEMS.flatMap(({ title, said, members }) =>
+    [said, ...members.map((member) => member.said)]
+      .flatMap(({ blocks, throws }) => [...blocks, ...throws.map(({ when }) => when)])
+      .filter((text) => /\{@link/.test(text))
+      .map((text) => ({ title, text, beside: members.map(({ name }) => name) })),
+  ).filter(({ text, beside }) => {
+    const names = [...text.matchAll(/\{@link ([\w.]+)\}/g)].map(([, name = ""]) => name.split(".").at(-1)!);
+    const isThere = (name: string) =>
+      beside.includes(name) || ITEMS.some((item) => item.title.split(".").at(-1) === name);
+    return !names.every(isThere);
+  });
+  t.deepEqual(unresolved, []);
+});
+
+test("a docstring is read as it is meant", (t) => {
+  const [fixed] = exportsOf("src/policy/backoff.ts").filter(({ name }) => name === "exponential");
+  const said = docstringOf(fixed!.node);
+  t.is(said.blocks.length, 2);
+  t.regex(said.blocks[0]!, /^A wait of `base \+ n \^ power` seconds, .* and so on\.$/);
+  t.regex(said.blocks[1]!, /^\| base, power \| 1st .*\n\|---\|.*\n\| 30, 5 \|.*\n\| 0, 2 \|.* 16 s \|$/);
+  t.deepEqual(said.parameters[0], { name: "options.base", meaning: "seconds, 0 or more" });
+  t.deepEqual(said.throws, [
+    { error: "PolicyDefinitionError", when: "if an option is unknown, missing or negative" },
+  ]);
+  t.deepEqual(said.examples, [
+    `definePolicy("fetch", { partitionBy: "host", backoff: exponential({ base: 30, power: 5 }) });`,
+  ]);
+});
