@@ -9,7 +9,6 @@ import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { freePort } from "../../scripts/postgres/port.ts";
 import { definePolicy, makePolicyUtils, metricsHandler } from "../../src/index.ts";
-import { METRICS } from "../../src/metrics/catalogue.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { findProgram } from "../helpers/program.ts";
 import { serve } from "../helpers/serve.ts";
@@ -26,25 +25,6 @@ const find = (program: string) =>
 const promtool = find("promtool");
 const prometheus = find("prometheus");
 const withPrometheus = promtool && prometheus ? test : test.skip;
-
-test("alerts and dashboards use no metric that there is not, and docs/metrics.md lists all of them", (t) => {
-  for (const file of ["alerts.yml", "alerts.test.yml", "grafana-prometheus.json"]) {
-    const used = [...read(file).matchAll(/dispatch_policy_(\w+)/g)].map(([, name]) => name as string);
-    t.true(used.length > 5, file);
-    for (const name of used) t.true(name in METRICS || name.replace(/_bucket$/, "") in METRICS, name);
-  }
-  const page = readFileSync(path.join(FOLDER, "../../docs/metrics.md"), "utf8");
-  const listed = [...page.matchAll(/^\| `(\w+)` \| (gauge|counter|histogram|summary) \|/gm)];
-  t.deepEqual(
-    Object.fromEntries(listed.map(([, name, type]) => [name, type])),
-    Object.fromEntries(Object.entries(METRICS).map(([name, { type }]) => [name, type])),
-  );
-  const alerts = [...read("alerts.yml").matchAll(/- alert: (\w+)/g)].map(([, name]) => name);
-  t.deepEqual(
-    [...page.matchAll(/^\| `(DispatchPolicy\w+)`/gm)].map(([, name]) => name).toSorted(),
-    alerts.toSorted(),
-  );
-});
 
 test("each statement of the dashboard for PostgreSQL runs", async (t) => {
   const { pool } = await testDatabase(t);

@@ -9,8 +9,17 @@ const PAGES = globSync(["*.md", "llms.txt", "docs/**/*.md", ".github/**/*.md", "
   cwd: ROOT,
 });
 
-/** The anchors that GitHub makes of a page's headings. */
+const read = new Map<string, Set<string>>();
+
+/** The anchors of a page, which is read once. */
 function anchorsOf(file: string): Set<string> {
+  const anchors = read.get(file) ?? anchorsIn(file);
+  read.set(file, anchors);
+  return anchors;
+}
+
+/** The anchors that GitHub makes of a page's headings. */
+function anchorsIn(file: string): Set<string> {
   const text = readFileSync(file, "utf8").replace(/^```.*?^```$/gms, "");
   const anchors = new Set<string>();
   for (const [, heading = ""] of text.matchAll(/^#+ (.*)$/gm)) {
@@ -35,4 +44,26 @@ test("each link between pages leads to a file and a heading", (t) => {
     }
   }
   t.deepEqual(broken, []);
+});
+
+test("each page that code, SQL or a workflow names is there", (t) => {
+  const files = globSync(["{src,tasks,sql,scripts,test,bench,examples,.github}/**/*.{ts,js,sql,yml,json}"], {
+    cwd: ROOT,
+    exclude: ["**/node_modules/**"],
+  });
+  t.true(files.length > 500);
+  const named = files.flatMap((file) => {
+    const text = readFileSync(ROOT + file, "utf8");
+    const targets = [...text.matchAll(/(?<![\w/.-])(docs\/(?:\w[\w-]*\/)?\w[\w-]*\.md)(?:#([\w-]+))?/g)];
+    return targets.map(([target, page = "", anchor]) => ({ file, target, page, anchor }));
+  });
+  t.true(named.length > 100, `${named.length}`);
+  const broken = named.filter(
+    ({ page, anchor }) =>
+      !existsSync(ROOT + page) || (anchor !== undefined && !anchorsOf(ROOT + page).has(anchor)),
+  );
+  t.deepEqual(
+    broken.map(({ file, target }) => `${file}: ${target}`),
+    [],
+  );
 });

@@ -1,0 +1,33 @@
+// docs/metrics.md has each metric with its type, and each alert. Alerts and dashboards use no metric that there is not.
+import { readFileSync } from "node:fs";
+import test from "ava";
+import { METRICS } from "../../src/metrics/catalogue.ts";
+
+const ROOT = new URL("../../", import.meta.url);
+const read = (file: string) => readFileSync(new URL(file, ROOT), "utf8");
+const example = (file: string) => read(`examples/monitoring/${file}`);
+const page = read("docs/metrics.md");
+
+test("each metric is on the page, with its type", (t) => {
+  const listed = [...page.matchAll(/^\| `(\w+)` \| (gauge|counter|histogram|summary) \|/gm)];
+  t.deepEqual(
+    Object.fromEntries(listed.map(([, name, type]) => [name, type])),
+    Object.fromEntries(Object.entries(METRICS).map(([name, { type }]) => [name, type])),
+  );
+});
+
+test("each alert is on the page", (t) => {
+  const alerts = [...example("alerts.yml").matchAll(/- alert: (\w+)/g)].map(([, name]) => name);
+  t.deepEqual(
+    [...page.matchAll(/^\| `(DispatchPolicy\w+)`/gm)].map(([, name]) => name).toSorted(),
+    alerts.toSorted(),
+  );
+});
+
+test("alerts and dashboards use no metric that there is not", (t) => {
+  for (const file of ["alerts.yml", "alerts.test.yml", "grafana-prometheus.json"]) {
+    const used = [...example(file).matchAll(/dispatch_policy_(\w+)/g)].map(([, name]) => name as string);
+    t.true(used.length > 5, file);
+    for (const name of used) t.true(name in METRICS || name.replace(/_bucket$/, "") in METRICS, name);
+  }
+});
