@@ -66,7 +66,7 @@ example(
 
 example(
   "admin-pages",
-  /^a stranger gets 303, to \/sign-in\nwho is signed in gets 200, with the policy send_mail\n$/,
+  /^((node|express|fastify): a stranger gets 303, to \/sign-in\n\2: who is signed in gets 200, with the policy send_mail\n){3}$/,
 );
 
 example(
@@ -75,6 +75,15 @@ example(
   (t, { numbers }) => {
     // 19 spaces of 50 ms; the first job may have started late, and late ticks are made up for
     t.true(numbers[1]! >= 0.4, "it is evenly spaced");
+  },
+);
+
+example(
+  "chain",
+  /^stored 12 reports in 13 downloads\nrendered 12 reports, at most [12] at once\n$/,
+  async (t, { pool }) => {
+    const { rows } = await pool.query("select distinct rendered from reports");
+    t.deepEqual(rows, [{ rendered: 1 }], "the download that ran twice has added one job");
   },
 );
 
