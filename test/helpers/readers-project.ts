@@ -1,10 +1,8 @@
-// A project in which the code of a page runs as its reader would run it.
-import { execFile } from "node:child_process";
+// A project in which the code of a page runs as its reader would run it. test/pages/snippets.test.ts checks its types.
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -40,15 +38,7 @@ export async function writeFiles(project: string, blocks: readonly Block[]): Pro
   return [...files.keys()];
 }
 
-/** Those of the project itself: the package's own are found by `npm run check`. */
-export async function typeErrors(project: string): Promise<string[]> {
-  const tsc = path.join(ROOT, "node_modules/typescript/bin/tsc");
-  const checked = promisify(execFile)(process.execPath, [tsc, "-p", "."], { cwd: project });
-  const { stdout } = await checked.catch((error: { stdout: string }) => error);
-  return stdout.split("\n").filter((line) => /^(?!\.\.).*error TS/.test(line));
-}
-
-const PACKAGES = ["graphile-worker", "graphile-config", "pg", "zod", "@types", "@electric-sql/pglite"];
+const PACKAGES = ["graphile-worker", "graphile-config", "pg", "zod", "@electric-sql/pglite"];
 
 /**
  * A folder where the packages that pages name resolve, with these more, and this one to its sources. It is removed when the test
@@ -71,11 +61,6 @@ export async function readersProject(
   const entry = (name: string) => `export * from ${JSON.stringify(path.join(ROOT, "src", name))};\n`;
   const files = {
     "package.json": '{ "type": "module" }',
-    "tsconfig.json": JSON.stringify({
-      extends: path.join(ROOT, "tsconfig.json"),
-      include: ["*.ts", "tasks", "app"],
-      exclude: [],
-    }),
     "self/package.json": JSON.stringify({
       name: "graphile-worker-dispatch-policy",
       type: "module",

@@ -3,9 +3,9 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import test from "ava";
 import { testDatabase } from "../helpers/database.ts";
-import { type Block, blocksOf, readersProject, typeErrors, writeFiles } from "../helpers/readers-project.ts";
+import { type Block, blocksOf, readersProject, writeFiles } from "../helpers/readers-project.ts";
 
-test("the README's five-minute start type-checks and runs, and so do its other blocks", async (t) => {
+test("the README's five-minute start runs, and so do its other blocks", async (t) => {
   t.timeout(3 * 60_000);
   const { url, pool } = await testDatabase(t, { migrated: false });
   const project = await readersProject(t);
@@ -15,7 +15,6 @@ test("the README's five-minute start type-checks and runs, and so do its other b
     promisify(execFile)(process.execPath, args, { cwd: project, env: { ...process.env, DATABASE_URL: url } });
   const work = () => node("node_modules/graphile-worker/dist/cli.js", "--once");
 
-  t.deepEqual(await typeErrors(project), []);
   await work();
   const added = await node("add.ts");
   t.regex(added.stdout, /^10{14}\d ep1$/m);

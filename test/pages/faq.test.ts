@@ -6,7 +6,7 @@ import type { Task } from "graphile-worker";
 import type { AnyPolicy } from "../../src/index.ts";
 import { runDueJobs } from "../../src/testing.ts";
 import { proseOfTypeScript } from "../helpers/prose.ts";
-import { blocksOf, readersProject, typeErrors, writeFiles } from "../helpers/readers-project.ts";
+import { blocksOf, readersProject, writeFiles } from "../helpers/readers-project.ts";
 import { tablesOf } from "../helpers/tables.ts";
 import { until } from "../helpers/until.ts";
 import { emptyWorld } from "./world.ts";
@@ -18,10 +18,9 @@ const messages = (await tablesOf(PAGE)).flatMap(([, ...rows]) =>
   rows.map(([message = ""]) => message.slice(1, -1)),
 );
 
-test("the example type-checks, and a job that runs twice charges once", async (t) => {
+test("a job of the example that runs twice charges once", async (t) => {
   const project = await readersProject(t);
   t.deepEqual(await writeFiles(project, await blocksOf(PAGE)), ["charge.ts"]);
-  t.deepEqual(await typeErrors(project), []);
   const module = (await import(path.join(project, "charge.ts"))) as { charge: AnyPolicy; default: Task };
   const { utils, pool } = await emptyWorld(t, [module.charge]);
   await pool.query("create table charges (once text primary key, account text, cents int)");

@@ -3,9 +3,9 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import test from "ava";
 import { testDatabase } from "../helpers/database.ts";
-import { blocksOf, readersProject, typeErrors, writeFiles } from "../helpers/readers-project.ts";
+import { blocksOf, readersProject, writeFiles } from "../helpers/readers-project.ts";
 
-test("docs/testing.md type-checks, its tests pass, and its dump starts a PGlite", async (t) => {
+test("the tests of docs/testing.md pass, and its dump starts a PGlite", async (t) => {
   t.timeout(5 * 60_000); // PGlite starts three times, which takes seconds of processor time
   const { url } = await testDatabase(t, { migrated: false });
   const project = await readersProject(t);
@@ -18,7 +18,6 @@ test("docs/testing.md type-checks, its tests pass, and its dump starts a PGlite"
     const { stdout, stderr } = await done.catch((error: { stdout: string; stderr: string }) => error);
     return stdout + stderr;
   };
-  t.deepEqual(await typeErrors(project), []);
 
   const here = await run({ DATABASE_URL: "" }, "--test", "policies.test.ts");
   t.regex(here, /^ℹ pass 5$/m, here);
