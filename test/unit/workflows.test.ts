@@ -53,6 +53,13 @@ test("who reports a bug is asked for what commands print that are there", (t) =>
   for (const verb of verbs) t.true(existsSync(`${ROOT}src/cli/${verb}.ts`), verb);
 });
 
+test("the paths that have owners are there", (t) => {
+  const lines = read(`${ROOT}.github/CODEOWNERS`).split("\n");
+  const paths = lines.flatMap((line) => /^(?:# )?\/(\S+)/.exec(line)?.[1] ?? []);
+  t.true(paths.length > 3);
+  for (const one of paths) t.true(existsSync(ROOT + one), one);
+});
+
 function read(file: string): string {
   return readFileSync(file, "utf8");
 }
