@@ -45,7 +45,7 @@ const utils = await makePolicyUtils({ preset }); // creates both schemas
 await utils.addJobs(
   Array.from({ length: PROMPTS }, (_, n) => ({
     identifier: "ask_model",
-    payload: { tenant: `tenant ${n % 5}`, prompt: `Summarise page ${n}.`, tokens: 400 },
+    payload: { tenant: `tenant ${n % 5}`, prompt: `Summarise page ${n}.` },
   })),
 );
 await utils.release();
