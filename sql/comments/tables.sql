@@ -435,6 +435,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.taken_back is
   'Whether it was cleared or replaced at until_at. Then it is over, whatever time a tick goes by.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.announce_at is
   'When the router next inserts freed rows for it: at its start and its end.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.announce_again_at is
+  'When the router does so once more, because a tick ahead of the database''s clock did it too early; infinity: never.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.to_announce is
   'Limiters that were locked at that time. The router inserts their freed rows later.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_overrides.set_by is 'Who set it.';

@@ -380,6 +380,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_overrides (
   set_at timestamptz not null default clock_timestamp(),
   taken_back boolean not null default false,
   announce_at timestamptz not null default '-infinity',
+  announce_again_at timestamptz not null default 'infinity',
   announced_to text,
   to_announce bigint[] not null default '{}',
   set_by text,
@@ -396,7 +397,8 @@ create index overrides_of_all on :DISPATCH_POLICY_SCHEMA._private_overrides (pol
   where scope_key is null and context_pair is null;
 create index overrides_by_context on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, context_pair)
   where context_pair is not null;
-create index overrides_for_announcement on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id, announce_at);
+create index overrides_for_announcement on :DISPATCH_POLICY_SCHEMA._private_overrides
+  (policy_id, least(announce_at, announce_again_at));
 create index overrides_left on :DISPATCH_POLICY_SCHEMA._private_overrides (policy_id) where to_announce <> '{}';
 
 create table :DISPATCH_POLICY_SCHEMA._private_workers (

@@ -25,8 +25,8 @@ begin
     case when not p.enabled then null when exists (
         select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p.id and o.to_announce <> '{}')
       then '-infinity' else (
-        select o.announce_at from :DISPATCH_POLICY_SCHEMA._private_overrides o
-        where o.policy_id = p.id order by o.announce_at limit 1) end
+        select least(o.announce_at, o.announce_again_at) from :DISPATCH_POLICY_SCHEMA._private_overrides o
+        where o.policy_id = p.id order by least(o.announce_at, o.announce_again_at) limit 1) end
   ) as at) e
   where p.name = p_policy);
 end

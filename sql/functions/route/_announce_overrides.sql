@@ -10,14 +10,15 @@
 --
 -- An override may end between two steps that announce its beginning. The first limiters were told that it holds, so another
 -- round tells them that it ended.
+--
+-- A tick that is ahead of the database's clock announces a time that is still to come. Others go by the numbers before, and
+-- may make partitions wait once more. So the time is announced again when it has come by the database's clock.
 create or replace function :DISPATCH_POLICY_SCHEMA._announce_overrides(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz
 ) returns boolean language plpgsql as $$
 declare
-  v_ids bigint[] := array(
-    select o.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
-    where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
-    for update skip locked);
+  v_clock timestamptz := least(p_now, clock_timestamp());
+  v_ids bigint[];
   v_round record;
   v_due bigint[];
   v_walked record;
@@ -25,6 +26,11 @@ declare
   v_late_ids bigint[];
   v_locked_ids bigint[];
 begin
+  perform :DISPATCH_POLICY_SCHEMA._announce_again((p_policy).id, v_clock);
+  v_ids := array(
+    select o.id from :DISPATCH_POLICY_SCHEMA._private_overrides o
+    where o.policy_id = (p_policy).id and (o.announce_at <= p_now or o.to_announce <> '{}')
+    for update skip locked);
   select o.gate, o.announced_to as after, array_agg(o.id) as ids into v_round
   from :DISPATCH_POLICY_SCHEMA._private_overrides o
   where o.id = any(v_ids) and o.scope_key is null and o.announce_at <= p_now
@@ -79,7 +85,9 @@ begin
       when o.until_at > p_now then o.until_at
       when o.id = any(v_round.ids) and v_round.after is not null and o.announce_at < o.until_at and not o.taken_back
         then o.until_at
-      else 'infinity' end
+      else 'infinity' end,
+    announce_again_at = case when o.id = any(v_due) and :DISPATCH_POLICY_SCHEMA._turns_at(o, v_clock) <= p_now
+      then :DISPATCH_POLICY_SCHEMA._turns_at(o, v_clock) else o.announce_again_at end
   where o.id = any(v_ids) and (o.id = any(v_due) or o.to_announce <> '{}');
   return exists (
     select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.id = any(v_ids) and o.announce_at <= p_now);

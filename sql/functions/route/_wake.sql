@@ -34,7 +34,7 @@ begin
   -- two looks, each by its index: there may be an override for each of 10,000 accounts
   if exists (
     select from :DISPATCH_POLICY_SCHEMA._private_overrides o
-    where o.policy_id = (p_policy).id and o.announce_at <= p_now
+    where o.policy_id = (p_policy).id and least(o.announce_at, o.announce_again_at) <= p_now
   ) or exists (
     select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = (p_policy).id and o.to_announce <> '{}'
   ) then

@@ -21,7 +21,7 @@ as $$
     for no key update of x skip locked));
   -- an override that began or ended by that clock does so again, and waiters would not be woken
   update :DISPATCH_POLICY_SCHEMA._private_overrides o
-  set announced_to = null, announce_at = case when o.from_at > p_now then o.from_at else o.until_at end
+  set announced_to = null, announce_at = :DISPATCH_POLICY_SCHEMA._turns_at(o, p_now)
   where o.id = any(array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_overrides x
     where not x.taken_back and ((x.from_at > p_now and x.announce_at > x.from_at)

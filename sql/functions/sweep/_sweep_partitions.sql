@@ -53,7 +53,7 @@ as $$
         where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)
       and (q.blocked_on is null or not exists (
           select from :DISPATCH_POLICY_SCHEMA._private_overrides o
-          where o.policy_id = q.policy_id and o.announce_at <= p_now)
+          where o.policy_id = q.policy_id and least(o.announce_at, o.announce_again_at) <= p_now)
         and not exists (
           select from :DISPATCH_POLICY_SCHEMA._private_overrides o
           where o.policy_id = q.policy_id and o.to_announce <> '{}'))

@@ -76,6 +76,29 @@ for (const change of ["begins", "ends"] as const) {
   });
 }
 
+for (const change of ["begins", "ends"] as const) {
+  test(`an override that a tick ahead of the clock takes for one that ${change} wakes those who wait at its time`, async (t) => {
+    const world = await waiting(t, change === "begins" ? 0 : 1);
+    const at = Date.now() + 3_600_000;
+    await world.pool.query(
+      change === "begins"
+        ? `select dispatch_policy.set_limit('p', 'all', '{"max": 5}', "from" => $1)`
+        : `select dispatch_policy.set_limit('p', 'all', '{"max": 0}', until => $1)`,
+      [new Date(at)],
+    );
+    t.is(await world.passes(), 0);
+    await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [new Date(at + 1000)]);
+    t.is((await world.partition("a")).blocked_on, null, "by that time it may go");
+    t.is(await world.passes(), 0, "by the clock it may not");
+    t.deepEqual(await looksAgainAt(world), new Date(at));
+    await world.pool.query(`update dispatch_policy._private_overrides set
+      from_at = from_at - interval '2 hours', until_at = until_at - interval '2 hours',
+      announce_at = announce_at - interval '2 hours', announce_again_at = announce_again_at - interval '2 hours'`);
+    t.is(await world.passes(), change === "begins" ? 2 : 1);
+    t.is(await looksAgainAt(world), null);
+  });
+}
+
 test("two overrides end one after the other while one tick is under way", async (t) => {
   const world = await waiting(t, 1);
   await world.pool.query(HALT);

@@ -1,0 +1,11 @@
+-- A tick ahead of the database's clock has announced some overrides too early. Once their time has come by that clock
+-- (`p_clock`), they are announced again from the start. It skips locked rows: a later pass comes to them.
+create or replace function :DISPATCH_POLICY_SCHEMA._announce_again(p_policy_id int, p_clock timestamptz) returns void
+language sql volatile as $$
+  update :DISPATCH_POLICY_SCHEMA._private_overrides o
+  set announced_to = null, announce_at = least(o.announce_at, o.announce_again_at), announce_again_at = 'infinity'
+  where o.id = any(array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_overrides x
+    where x.policy_id = p_policy_id and least(x.announce_at, x.announce_again_at) <= p_clock and x.announce_again_at <= p_clock
+    order by x.id for update skip locked));
+$$;
