@@ -1,5 +1,7 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { ArgumentError } from "../errors.ts";
 import { actOf, aimOf, call, type OperateContext, told } from "./call.ts";
+import { IDLE_PAUSE_MS, IDLE_STEPS } from "./steps.ts";
 import { releaseMarked } from "./sweep.ts";
 import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
@@ -22,6 +24,11 @@ export interface Cancelled extends Changed {
   running: number;
 }
 
+/** A result of the SQL function. */
+interface Step extends Cancelled {
+  readonly more: boolean;
+}
+
 /** Documented at {@link Operate.cancel}. */
 export async function cancel(context: OperateContext, options: CancelOptions): Promise<Cancelled> {
   checkVerb("cancel", options, { takes: ["ids", "policy", "partition", "reason", "by", "dryRun"] });
@@ -32,12 +39,32 @@ export async function cancel(context: OperateContext, options: CancelOptions): P
   if (ids === undefined && policy === undefined)
     throw new ArgumentError("cancel: expected { ids } or { policy, partition? }, got neither");
   const args = { ids, policy, partition, reason, by, dry_run: dryRun };
-  const cancelled = await call<Cancelled>(context, "cancel", args);
-  if (dryRun) return cancelled;
-  const { running } = cancelled;
-  told(context, "dispatchPolicy:cancel", { ...aimOf(options), running, ...actOf(cancelled, options) });
+  const { more, ...total } = await call<Step>(context, "cancel", args);
+  if (dryRun) return total;
+  await finish(context, options, total);
+  for (let goesOn = more, idle = 0; goesOn && idle < IDLE_STEPS; ) {
+    const step = await call<Step>(context, "cancel", args);
+    goesOn = step.more;
+    if (step.changed > 0) {
+      // what runs matched in the first step
+      total.matched += step.changed;
+      total.changed += step.changed;
+      total.running += step.running;
+      await finish(context, options, step);
+      idle = 0;
+    } else if (goesOn) {
+      idle++;
+      await delay(IDLE_PAUSE_MS);
+    }
+  }
+  return total;
+}
+
+/** Says what a step did, and gives slots back. */
+async function finish(context: OperateContext, options: CancelOptions, step: Cancelled): Promise<void> {
+  const { running } = step;
+  told(context, "dispatchPolicy:cancel", { ...aimOf(options), running, ...actOf(step, options) });
   // In a transaction of its own, because it locks limiters. The jobs are cancelled whatever becomes of it: an operator's role
   // may not do it, and then a sweep gives the slots back.
   await releaseMarked(context).catch(() => {});
-  return cancelled;
 }

@@ -190,8 +190,8 @@ export interface Operate {
    * {@link CancelledError}. If the run then fails, the job has failed for good. If it succeeds, it has succeeded. It keeps its
    * slot until it ends, so a task must heed its signal. A policy's `slotTimeout` is the backstop.
    *
-   * Unlike {@link remove} it passes by no locked job: it waits for whoever is admitting one. With `dryRun` no job is
-   * cancelled, and `matched` says how many would be.
+   * Unlike {@link remove} it passes by no locked job: it waits for whoever is admitting one. It goes in steps of 500 jobs,
+   * each in a transaction with a row in the audit. With `dryRun` no job is cancelled, and `matched` says how many would be.
    *
    * @throws {ArgumentError} unless `ids` or `policy` is given
    * @throws {UnknownPolicyError} for a policy nobody declared

@@ -203,6 +203,19 @@ test("busy: what the gates deny at the first look is dropped, what waits for its
   t.is((await it.tick(3601)).admitted, 1, "in its time");
 });
 
+test("busy: a long backlog is dropped in steps, one after the other", async (t) => {
+  const gates = [concurrency<Ctx>({ name: "all", scope: "policy", max: 2 })];
+  const it = await scenario(t, { gates, whenBusy: "skip" });
+  await it.stage("2500@a");
+  t.like(await it.tick(), { admitted: 2, dropped: 1000 });
+  const second = await it.tick();
+  t.like(second, { admitted: 0, dropped: 1000 });
+  t.true(second.nextEligibleAt! <= it.at(1), "the next pass follows at once, though the cap of all is full");
+  t.like(await it.tick(), { admitted: 0, dropped: 498 });
+  t.like(await it.tick(), { dropped: 0, nextEligibleAt: null });
+  t.is(await droppedOf(it, "a"), 2498);
+});
+
 test("busy: a paused partition's jobs wait, and so do those beyond a budget", async (t) => {
   const it = await scenario(t, {
     gates: [throttle<Ctx>({ rate: 1, per: "1 hour", burst: 10 })],

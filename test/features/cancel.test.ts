@@ -272,3 +272,21 @@ test("the first attempt of a job that nobody has cancelled asks nothing", async 
     [],
   );
 });
+
+test("a long backlog is cancelled step by step", async (t) => {
+  const { pool } = await testDatabase(t);
+  const policy = definePolicy("work", options);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
+  t.teardown(() => utils.release());
+  await utils.addJobs(Array.from({ length: 1100 }, () => ({ identifier: "work", payload: account })));
+  t.is((await utils.tick()).admitted, 1);
+  t.deepEqual(await utils.cancel({ policy: "work", ...why }), { matched: 1100, changed: 1100, running: 0 });
+  const { rows } = await pool.query("select changed, reason from dispatch_policy.audit order by id");
+  t.deepEqual(
+    rows.map(({ changed }) => changed),
+    [501, 500, 99],
+  );
+  t.is(rows[2].reason, "wrong batch");
+  const { rows: left } = await pool.query(`select count(*)::int as n from dispatch_policy.in_flight_jobs`);
+  t.is(left[0].n, 0, "the slot is back");
+});

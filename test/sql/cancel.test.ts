@@ -124,7 +124,7 @@ test("a job that has run for more than four hours is not failed beside its run",
     "update graphile_worker._private_jobs set locked_at = now() - interval '5 hours' where id = $1",
     [id],
   );
-  t.deepEqual(await cancel(it, "policy => 'p'"), { matched: 1, changed: 1, running: 1 });
+  t.deepEqual(await cancel(it, "policy => 'p'"), { matched: 1, changed: 1, running: 1, more: false });
   t.deepEqual(await errorOf(it, id), { last_error: null, ended: false });
   await sweep(it);
   t.is((await it.inFlight()).length, 1);
@@ -136,14 +136,24 @@ test("a job that runs gets a mark, and its worker pool a notification; a second 
   const said: unknown[] = [];
   listener.on("notification", ({ payload }) => said.push(JSON.parse(payload!)));
   await listener.query("listen dispatch_policy");
-  t.deepEqual(await cancel(it, "policy => 'p', dry_run => true"), { matched: 1, changed: 0, running: 1 });
+  t.deepEqual(await cancel(it, "policy => 'p', dry_run => true"), {
+    matched: 1,
+    changed: 0,
+    running: 1,
+    more: false,
+  });
   const mark = async () =>
     (await it.pool.query("select cancelled_by, cancel_reason from dispatch_policy.in_flight_jobs")).rows;
   t.deepEqual(await mark(), [{ cancelled_by: null, cancel_reason: null }]);
   const why = "reason => 'wrong batch', by => 'ana'";
-  t.deepEqual(await cancel(it, `array[${id}], ${why}`), { matched: 1, changed: 1, running: 1 });
+  t.deepEqual(await cancel(it, `array[${id}], ${why}`), { matched: 1, changed: 1, running: 1, more: false });
   t.deepEqual(await mark(), [{ cancelled_by: "ana", cancel_reason: "wrong batch" }]);
-  t.deepEqual(await cancel(it, "policy => 'p', by => 'bo'"), { matched: 1, changed: 0, running: 0 });
+  t.deepEqual(await cancel(it, "policy => 'p', by => 'bo'"), {
+    matched: 1,
+    changed: 0,
+    running: 0,
+    more: false,
+  });
   t.deepEqual(await mark(), [{ cancelled_by: "ana", cancel_reason: "wrong batch" }]);
   const told = { schema: "dispatch_policy", policy: "p", cancelled: true };
   await until("both are told", () => said.length >= 2);
@@ -250,6 +260,26 @@ for (const [unmanaged, gates] of [
   });
 }
 
+test("a long backlog goes in steps of `count`, and a dry run counts all of it", async (t) => {
+  const it = await engine(t, { gates: [concurrency(3)] });
+  await it.stage(Array(9).fill("a"));
+  await it.passes();
+  for (const id of (await it.inFlight()).slice(1)) await fetchJob(it, id);
+  const step = () => cancel(it, "policy => 'p', count => 2");
+  t.like(await cancel(it, "policy => 'p', count => 2, dry_run => true"), { matched: 9, more: false });
+  t.deepEqual(
+    await step(),
+    { matched: 5, changed: 5, running: 2, more: true },
+    "2 staged, 1 admitted, 2 run",
+  );
+  t.deepEqual(await step(), { matched: 4, changed: 2, running: 0, more: true });
+  t.deepEqual(await step(), { matched: 4, changed: 2, running: 0, more: true });
+  t.deepEqual(await step(), { matched: 2, changed: 0, running: 0, more: false });
+  t.is(await it.staged(), 0);
+  await it.route();
+  t.is(await it.wrongCounters(), 0);
+});
+
 test("without an author it is the session's user, in the error as in the audit", async (t) => {
   const { it, admitted } = await world(t);
   await cancel(it, `array[${admitted}]`);
@@ -264,6 +294,7 @@ test("what is refused", async (t) => {
     ["", /cancel: expected ids or a policy, got neither/],
     ["partition => 'a'", /cancel: expected ids or a policy, got neither/],
     ["array[1], partition => 'a'", /cancel: partition is 'a', expected a policy with it, got none/],
+    ["array[1], count => 0", /cancel: count is 0, expected 1 or more/],
   ] as const)
     await t.throwsAsync(cancel(it, rest), { code: "DPARG", message }, rest);
   await t.throwsAsync(cancel(it, "policy => 'nobody'"), { message: /unknown policy 'nobody'/ });

@@ -50,8 +50,9 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,
       -(select count(*)::int from unnest(v_handed.admissions) a where a.staged_id is not null));
   end if;
-  if (p_policy).when_busy = 'skip' then
-    perform :DISPATCH_POLICY_SCHEMA._skip_denied((p_policy).name, p_partition_ids);
+  -- More are to be dropped. So the next pass must not wait for the end of a job, though a cap over all of the policy is full.
+  if (p_policy).when_busy = 'skip' and :DISPATCH_POLICY_SCHEMA._skip_denied((p_policy).name, p_partition_ids) then
+    saturated := null;
   end if;
 end
 $$;

@@ -1,23 +1,28 @@
--- Removes the staged jobs that a cancel is for. Returns how many there were.
+-- Removes up to so many of the staged jobs that a cancel is for, those first that were staged first.
 --
 -- The danger: a pass has moved a job into Graphile Worker, and its transaction is still open. A look that passes by locked
 -- rows finds the job in neither place. The cure: it waits for the row. The caller looks into Graphile Worker afterwards.
 --
 -- A job that somebody moved to another partition meanwhile stays.
+--
+--   removed   how many there were
+--   is_full   there may be more than `p_max`
 create or replace function :DISPATCH_POLICY_SCHEMA._cancel_staged(
-  p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text
-) returns int language plpgsql volatile as $$
+  p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text, p_max int, out removed int, out is_full boolean
+) language plpgsql volatile as $$
 declare
   v_ids bigint[] := array(
-    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id in (select r.id from :DISPATCH_POLICY_SCHEMA._removable(p_ids, null, p_policy, p_partition) r)
-    order by s.job_key, s.id for update);
+    select r.id from :DISPATCH_POLICY_SCHEMA._removable(p_ids, null, p_policy, p_partition) r order by r.id limit p_max);
 begin
+  removed := 0;
+  is_full := cardinality(v_ids) = p_max;
   if v_ids = '{}' then
-    return 0;
+    return;
   end if;
   v_ids := array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(v_ids) order by s.job_key, s.id for update);
+  v_ids := array(
     select r.id from :DISPATCH_POLICY_SCHEMA._removable(p_ids, null, p_policy, p_partition) r where r.id = any(v_ids));
-  return :DISPATCH_POLICY_SCHEMA._remove_staged(v_ids, p_by, p_reason);
+  removed := :DISPATCH_POLICY_SCHEMA._remove_staged(v_ids, p_by, p_reason);
 end
 $$;

@@ -3,9 +3,11 @@
 --
 --   runs    a worker has fetched it
 --   ended   it has failed for good
+--   cancelled   a cancel has marked it
 create or replace function :DISPATCH_POLICY_SCHEMA._cancellable(p_ids bigint[], p_policy text, p_partition text)
-returns table (job_id bigint, revision int, admission bigint, runs boolean, ended boolean) language sql stable as $$
-  select f.job_id, j.revision, f.admission, j.locked_at is not null, j.locked_at is null and j.attempts >= j.max_attempts
+returns table (job_id bigint, revision int, runs boolean, ended boolean, cancelled boolean) language sql stable as $$
+  select f.job_id, j.revision, j.locked_at is not null, j.locked_at is null and j.attempts >= j.max_attempts,
+    f.cancelled_at is not null
   from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
   cross join lateral (   -- one look at the index for each job
     select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j

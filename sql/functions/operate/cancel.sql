@@ -5,6 +5,11 @@
 --
 --   running   so many of them run, and have been told to end
 --
+-- One call is one step: at most `count` jobs that are staged, as many that were admitted, and as many that run. Call it,
+-- each time in a transaction of its own, until `more` is false.
+--
+--   more   there may be more than `count`, or a job was on its way between staging and Graphile Worker
+--
 -- Between two looks a pass may admit a job, or a release may stage it again. So it looks in both places until a second look
 -- finds nothing. Jobs that were told by an earlier call match, and do not change.
 --
@@ -13,28 +18,31 @@
 --   select * from dispatch_policy.cancel(policy => 'fetch_endpoint', partition => 'acme', reason => 'left us');
 create or replace function :DISPATCH_POLICY_SCHEMA.cancel(
   ids bigint[] default null, policy text default null, partition text default null, reason text default null,
-  by text default null, dry_run boolean default false
-) returns table (matched int, changed int, running int) language plpgsql
+  by text default null, dry_run boolean default false, count int default 500
+) returns table (matched int, changed int, running int, more boolean) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_by text := coalesce(cancel.by, session_user);
-  v_staged int;
-  v_admitted record;
-  v_marked record;
+  v_look record;
   v_removed int := 0;
   v_ended bigint[] := '{}';
   v_told bigint[] := '{}';
   v_known bigint[];
+  v_changed int;
 begin
   if cancel.ids is null and cancel.policy is null then
     raise exception 'dispatch_policy: cancel: expected ids or a policy, got neither' using errcode = 'DPARG';
   elsif cancel.partition is not null and cancel.policy is null then
     raise exception 'dispatch_policy: cancel: partition is %, expected a policy with it, got none',
       quote_literal(cancel.partition) using errcode = 'DPARG';
+  elsif cancel.count is null or cancel.count < 1 then
+    raise exception 'dispatch_policy: cancel: count is %, expected 1 or more', coalesce(cancel.count::text, 'null')
+      using errcode = 'DPARG';
   elsif cancel.policy is not null then
     perform :DISPATCH_POLICY_SCHEMA._policy(cancel.policy);
   end if;
+  more := false;
   if coalesce(cancel.dry_run, false) then
     select count(*), 0, count(*) filter (where c.runs) into matched, changed, running
     from :DISPATCH_POLICY_SCHEMA._cancellable(cancel.ids, cancel.policy, cancel.partition) c where not c.ended;
@@ -44,19 +52,21 @@ begin
     return;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('cancel');
-  for v_look in 1 .. 5 loop
-    v_staged := :DISPATCH_POLICY_SCHEMA._cancel_staged(
-      cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason);
-    select a.* into v_admitted from :DISPATCH_POLICY_SCHEMA._cancel_admitted(
-      cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason) a;
-    select m.* into v_marked from :DISPATCH_POLICY_SCHEMA._mark_cancelled(
-      cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason) m;
-    v_removed := v_removed + v_staged;
-    v_ended := v_ended || v_admitted.ended;
-    v_told := v_told || v_marked.told;
-    v_known := coalesce(v_known, v_marked.known);
-    exit when v_look > 1 and v_staged + cardinality(v_admitted.ended || v_marked.told) = 0
-      and not (v_admitted.missed or v_marked.missed);
+  for v_nth in 1 .. 5 loop
+    if v_nth = 1 then
+      v_look := :DISPATCH_POLICY_SCHEMA._cancel_look(
+        cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason, cancel.count);
+    else
+      v_look := :DISPATCH_POLICY_SCHEMA._cancel_second_look(
+        cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason, cancel.count);
+    end if;
+    v_removed := v_removed + v_look.removed;
+    v_ended := v_ended || v_look.ended;
+    v_told := v_told || v_look.told;
+    v_known := coalesce(v_known, v_look.known);
+    v_changed := v_look.removed + cardinality(v_look.ended || v_look.told);
+    more := v_look.is_full or v_look.missed or v_changed > 0;
+    exit when v_look.is_full or (v_nth > 1 and v_changed = 0);
   end loop;
   -- one that was told to end, and failed before the next look, was ended then
   v_told := array(select unnest(v_told) except select unnest(v_ended));

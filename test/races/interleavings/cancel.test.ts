@@ -193,3 +193,41 @@ test("a release that has looked at the mark makes a cancel wait with its own", a
   t.like((await cancelled).rows, [{ matched: 2, changed: 2 }]);
   t.deepEqual([await it.staged(), await ended(it), (await it.inFlight("a")).length], [0, 2, 0]);
 });
+
+test("a second look does not wait for a pass that waits for what the first look has marked", async (t) => {
+  const it = await engine(t, GATES);
+  await it.waitsLong();
+  await it.stage("a", { jobKey: "k" });
+  await it.stage("b");
+  await it.passes();
+  const [[failing], [other]] = [await it.inFlight("a"), await it.inFlight("b")] as [[string], [string]];
+  await fetchJob(it, failing);
+  await it.pool.query(`create function public.pause() returns trigger language plpgsql as $$
+      begin perform pg_advisory_xact_lock(1); return new; end $$;
+    create trigger pause before update on graphile_worker._private_jobs
+      for each row when (old.id = ${failing} and old.locked_at is null) execute function public.pause()`);
+  const [pauser, holder, canceller, pass] = await Promise.all(Array.from({ length: 4 }, () => it.session()));
+  await pauser!.query("select pg_advisory_lock(1)");
+  await holder!.query("begin");
+  await holder!.query("select from graphile_worker._private_jobs where id = $1 for update", [other]);
+  let isDone = false;
+  const cancelled = canceller!.query(CANCEL).finally(() => {
+    isDone = true;
+  });
+  await it.waitsForLock(canceller!); // the first look has been at staging, and has seen that the job of a runs
+  await failJob(it, failing);
+  await it.stage("c", { jobKey: "k" });
+  await it.route();
+  const passed = it.admit({ as: pass! });
+  await it.waitsForLock(pass!); // it has locked the staged job, and is about to give it the row of the failed one
+  await holder!.query("rollback");
+  await until("the cancel is through, or waits for the pass", async () => {
+    const n = await it.number("select ($2 = any(pg_blocking_pids($1)))::int", [canceller!.pid, pass!.pid]);
+    return isDone || n === 1;
+  });
+  await pauser!.query("select pg_advisory_unlock(1)");
+  t.is((await passed).admitted, 1);
+  t.like((await cancelled).rows, [{ changed: 1, more: true }]);
+  t.like((await it.pool.query(CANCEL)).rows, [{ changed: 1, more: false }]);
+  t.deepEqual([await it.staged(), await ended(it)], [0, 2]);
+});
