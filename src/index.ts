@@ -40,7 +40,7 @@ export type {
   Stop,
 } from "./operate/explain.ts";
 export type { ExportedJob, ExportOptions } from "./operate/export.ts";
-export type { HandBackOptions } from "./operate/hand-back.ts";
+export type { HandBackOptions, HandedBack } from "./operate/hand-back.ts";
 export type { HistoryQuery, JobHistory } from "./operate/history.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
 export type { PartitionStatus, PartitionsQuery, Reason } from "./operate/look.ts";

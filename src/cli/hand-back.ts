@@ -15,14 +15,22 @@ export const command = defineCommand({
     const result = await changing(values, (context) =>
       handBack(context, { policy, dryRun, ...whyOf(values) }),
     );
-    const { matched, changed, refused } = result;
+    const { matched, changed, refused, expired } = result;
     if (refused > 0)
       tell(`Graphile Worker refuses ${some(refused, "job")}: see the column error of the view staged_jobs.`);
     const of = `${some(matched, "waiting job")} of policy "${policy}"`;
     return answer(
       values,
       result,
-      dryRun ? `${of} would be handed back.` : `Handed back ${grouped(changed)} of ${of}.`,
+      dryRun
+        ? `${of} would be handed back.${dropped(expired, "would be")}`
+        : `Handed back ${grouped(changed - expired)} of ${of}.${dropped(expired, expired === 1 ? "was" : "were")}`,
     );
   },
 });
+
+function dropped(expired: number, are: string): string {
+  return expired === 0
+    ? ""
+    : ` ${some(expired, "job")} ${are} dropped, because ${expired === 1 ? "it has" : "they have"} expired.`;
+}

@@ -31,13 +31,14 @@ export const command = defineCommand({
     if (onlyCounts(values)) return countIn(place, values);
     await using utils = await (await import("./input/utils.ts")).openUtils(place);
     const result = await utils.uninstall({ force: values.force });
-    const { handedBack, parked, replaced, unlocked, tickJobs } = result;
+    const { handedBack, parked, replaced, expired, unlocked, tickJobs } = result;
     if (values.json) sayJson({ ...result, dropped: true });
     else {
       say(
         `Handed back ${some(handedBack, "waiting job")} to Graphile Worker; ${parked} of them wait for their retry.`,
       );
       say(`Left out ${some(replaced, "job")}, because a newer job of their key is there.`);
+      say(`Dropped ${some(expired, "job")}, because they had expired.`);
       say(`Unlocked ${some(unlocked, "job")} of workers that were killed.`);
       say(`Removed ${some(tickJobs, "job")} of the task ${TICK_TASK}.`);
       say(`Dropped the schema "${schema}".`);

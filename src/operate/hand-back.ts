@@ -10,21 +10,27 @@ export type HandBackOptions = {
     dryRun?: boolean | undefined;
   };
 
+/** The result of `handBack`. */
+export interface HandedBack extends Changed {
+  /** How many jobs Graphile Worker refuses. They stay, set aside with the error. */
+  refused: number;
+  /** How many of those that left were dropped, because they had expired. With `dryRun`: how many would be. */
+  expired: number;
+}
+
 /** Documented at {@link Operate.handBack}. */
-export async function handBack(
-  context: OperateContext,
-  options: HandBackOptions,
-): Promise<Changed & { refused: number }> {
+export async function handBack(context: OperateContext, options: HandBackOptions): Promise<HandedBack> {
   checkVerb("handBack", options, { needs: ["policy"], takes: ["reason", "by", "dryRun"] });
   const { policy, reason, by, dryRun } = options;
-  const step = (dry: boolean) =>
-    call<Changed & { refused: number }>(context, "hand_back", { policy, reason, by, dry_run: dry });
+  const step = (dry: boolean) => call<HandedBack>(context, "hand_back", { policy, reason, by, dry_run: dry });
   const total = await step(true);
   if (dryRun) return total;
+  total.expired = 0;
   for (let changed = -1; changed !== 0; ) {
     const row = await step(false);
     changed = row.changed;
     total.changed += changed;
+    total.expired += row.expired;
     total.refused = row.refused;
   }
   total.matched = Math.max(total.matched, total.changed); // jobs that were staged meanwhile

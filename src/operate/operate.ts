@@ -8,7 +8,7 @@ import type { Diff, DiffOptions } from "./diff.ts";
 import type { DoctorOptions, Finding } from "./doctor.ts";
 import type { Explanation } from "./explain.ts";
 import type { ExportedJob, ExportOptions } from "./export.ts";
-import type { HandBackOptions } from "./hand-back.ts";
+import type { HandBackOptions, HandedBack } from "./hand-back.ts";
 import type { HistoryQuery, JobHistory } from "./history.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
 import type { PartitionStatus, PartitionsQuery } from "./look.ts";
@@ -239,8 +239,8 @@ export interface Operate {
    * are handed back, and the next call goes on.
    *
    * `matched` counts the waiting jobs, `changed` those that left. One may leave without a trace, because a newer job of its
-   * key is there. `refused` counts jobs that Graphile Worker refuses; they stay, set aside with the error. With `dryRun`
-   * no job is handed back.
+   * key is there. `expired` of them were dropped, because they had expired. `refused` counts jobs that Graphile Worker
+   * refuses; they stay, set aside with the error. With `dryRun` no job is handed back.
    *
    * @throws {ArgumentError} while the policy is on
    * @throws {UnknownPolicyError} for a policy nobody declared
@@ -248,7 +248,7 @@ export interface Operate {
    * await utils.disable({ policy: "fetch_endpoint" });
    * const { changed, refused } = await utils.handBack({ policy: "fetch_endpoint", reason: "no limits any more" });
    */
-  handBack(options: HandBackOptions): Promise<Changed & { refused: number }>;
+  handBack(options: HandBackOptions): Promise<HandedBack>;
 
   /**
    * Gives back the slots of a job in flight that has not ended, because it hangs or is known to be lost. `jobId` is

@@ -19,6 +19,8 @@ export interface Uninstalled {
   parked: number;
   /** How many waiting jobs left without a trace, because a newer job of their key is there. */
   replaced: number;
+  /** How many waiting jobs were dropped, because they had expired. */
+  expired: number;
   /** How many jobs were locked by worker pools that were killed. They run again. */
   unlocked: number;
   /** How many jobs of the crontab's task `dispatch_policy_tick` were removed. */
@@ -31,13 +33,15 @@ interface Step {
   readonly parked: number;
   readonly replaced: number;
   readonly refused: number;
+  readonly expired: number;
   readonly unlocked: number;
   readonly tick_jobs: number;
   readonly dropped: boolean;
 }
 
 const NOTHING: Step = {
-  ...{ handed_back: 0, parked: 0, replaced: 0, refused: 0, unlocked: 0, tick_jobs: 0, dropped: false },
+  ...{ handed_back: 0, parked: 0, replaced: 0, refused: 0, expired: 0 },
+  ...{ unlocked: 0, tick_jobs: 0, dropped: false },
 };
 
 /** Documented at {@link Operate.uninstall}. */
@@ -46,7 +50,9 @@ export async function uninstall(
   options: UninstallOptions = {},
 ): Promise<Uninstalled> {
   checkVerb("uninstall", options, { takes: ["force"] });
-  const total: Uninstalled = { handedBack: 0, parked: 0, replaced: 0, unlocked: 0, tickJobs: 0 };
+  const total: Uninstalled = {
+    ...{ handedBack: 0, parked: 0, replaced: 0, expired: 0, unlocked: 0, tickJobs: 0 },
+  };
   let busy: unknown;
   for (let idle = 0; idle < IDLE_STEPS; ) {
     busy = undefined;
@@ -58,10 +64,11 @@ export async function uninstall(
     total.handedBack += step.handed_back;
     total.parked += step.parked;
     total.replaced += step.replaced;
+    total.expired += step.expired;
     total.unlocked += step.unlocked;
     total.tickJobs += step.tick_jobs;
     if (step.dropped) return total;
-    if (step.handed_back + step.replaced > 0) idle = 0;
+    if (step.handed_back + step.replaced + step.expired > 0) idle = 0;
     else if (step.refused > 0) throw await refused(context, total);
     else {
       idle++;

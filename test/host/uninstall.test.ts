@@ -58,6 +58,7 @@ test("the command uninstalls, says what it did, and a second time has nothing to
     stdout:
       "Handed back 12 waiting jobs to Graphile Worker; 0 of them wait for their retry.\n" +
       "Left out 0 jobs, because a newer job of their key is there.\n" +
+      "Dropped 0 jobs, because they had expired.\n" +
       "Unlocked 0 jobs of workers that were killed.\n" +
       "Removed 1 job of the task dispatch_policy_tick.\n" +
       'Dropped the schema "dispatch_policy".\n',
@@ -78,7 +79,9 @@ test("the command hands a policy's jobs back once it is off", async (t) => {
   t.regex(refused.stderr, /policy 'work' is on, expected it off/);
   await t.throwsAsync(utils.handBack({ policy: "work" }), { instanceOf: ArgumentError, message: /is on/ });
   await utils.disable({ policy: "work" });
-  t.deepEqual(await utils.handBack({ policy: "work", dryRun: true }), { matched: 1, changed: 0, refused: 0 });
+  t.deepEqual(await utils.handBack({ policy: "work", dryRun: true }), {
+    ...{ matched: 1, changed: 0, refused: 0, expired: 0 },
+  });
   t.like(await command(url, "hand-back", "--policy", "work"), {
     code: 0,
     stdout: 'Handed back 1 of 1 waiting job of policy "work".\n',

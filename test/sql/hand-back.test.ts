@@ -12,6 +12,7 @@ interface Handed {
   readonly parked: number;
   readonly replaced: number;
   readonly refused: number;
+  readonly expired: number;
   readonly unlocked: number;
   readonly tick_jobs: number;
   readonly dropped: boolean;
@@ -24,6 +25,7 @@ async function uninstall(it: Engine, force = false): Promise<Handed> {
     parked: 0,
     replaced: 0,
     refused: 0,
+    expired: 0,
     unlocked: 0,
     tick_jobs: 0,
     dropped: false,
@@ -34,10 +36,11 @@ async function uninstall(it: Engine, force = false): Promise<Handed> {
     total.handed_back += step.handed_back;
     total.parked += step.parked;
     total.replaced += step.replaced;
+    total.expired += step.expired;
     total.unlocked += step.unlocked;
     total.tick_jobs += step.tick_jobs;
     Object.assign(total, { refused: step.refused, dropped: step.dropped });
-    if (step.dropped || step.handed_back + step.replaced === 0) return total;
+    if (step.dropped || step.handed_back + step.replaced + step.expired === 0) return total;
   }
 }
 
@@ -361,6 +364,43 @@ test("hand_back takes only its policy's jobs, and a dry run none", async (t) => 
   );
   t.is(await it.staged(), 1);
   t.deepEqual(await it.leftovers().then(({ arrivals }) => arrivals), 1); // the other policy's
+});
+
+const LONG_AGO = new Date("2020-01-01");
+
+test("jobs that have expired are dropped and counted, and do not run in Graphile Worker", async (t) => {
+  const it = await engine(t, { ...SHUT, maxPending: { policy: 4, whenFull: "reject" } });
+  await it.stage(["a", "a"], { expiresAt: new Date("2100-01-01") });
+  await it.stage(["a", "b"]);
+  await it.passes();
+  // one that has waited for long, and one that no router has seen
+  await it.pool.query(
+    `update dispatch_policy._private_staged_jobs set expires_at = $1
+     where id = (select min(id) from dispatch_policy._private_staged_jobs)`,
+    [LONG_AGO],
+  );
+  await it.pool.query("select dispatch_policy.switch_policy('p', false)");
+  const dry = await it.pool.query("select * from dispatch_policy.hand_back('p', dry_run => true)");
+  t.deepEqual(dry.rows, [{ matched: 4, changed: 0, refused: 0, expired: 1 }]);
+  const { rows } = await it.pool.query("select * from dispatch_policy.hand_back('p')");
+  t.deepEqual(rows, [{ matched: 4, changed: 4, refused: 0, expired: 1 }]);
+  t.is((await jobs(it)).length, 3);
+  const drops = await it.pool.query("select * from dispatch_policy._consume_drops('p')");
+  t.deepEqual(drops.rows, [{ partition: "a", reason: "expired", jobs: 1 }]);
+  await it.route();
+  t.like(await it.partition("a"), { dropped_total: "1", staged: 0 });
+  t.is(await it.wrongCounters(), 0);
+  await it.pool.query("select dispatch_policy.switch_policy('p', true)");
+  t.is((await it.stage(["a", "a", "a", "b"])).length, 4, "the backlog has all its room again");
+});
+
+test("an uninstall drops jobs that have expired, also those without a key", async (t) => {
+  const it = await engine(t, SHUT);
+  await it.stage("a", { expiresAt: LONG_AGO });
+  await it.pool.query(`select dispatch_policy.add_job('p', '{"v":1}', expires_at => '2020-01-01')`);
+  await it.pool.query(`select dispatch_policy.add_job('p', '{"v":2}', expires_at => '2100-01-01')`);
+  t.like(await uninstall(it), { handed_back: 1, expired: 2, dropped: true });
+  t.deepEqual(await payloads(it), [{ v: 2 }]);
 });
 
 test("a bounded backlog has its room again", async (t) => {

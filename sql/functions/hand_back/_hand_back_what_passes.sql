@@ -1,19 +1,26 @@
--- Hands these staged jobs back. If Graphile Worker refuses them together, it tries halves, down to the single job. A job
--- that is refused alone is set aside with the error, still staged. A job that waits for another transaction stays as it is
--- for the next call; after 40 waits the others do as well. So those without a key or a queue, which wait for nobody, come
--- first, and the others come by lot.
+-- Hands these staged jobs back. Those that have expired are dropped, because Graphile Worker would run them.
+--
+-- If Graphile Worker refuses the jobs together, it tries halves, down to the single job. A job that is refused alone is set
+-- aside with the error, still staged. A job that waits for another transaction stays as it is for the next call; after 40
+-- waits the others do as well. So those without a key or a queue, which wait for nobody, come first, and the others come by
+-- lot.
 --
 --   handed_back, parked, replaced   see _hand_back
 --   refused                         jobs that Graphile Worker refuses
+--   expired                         jobs that were dropped
 create or replace function :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(
-  p_ids bigint[], out handed_back int, out parked int, out replaced int, out refused int
+  p_ids bigint[], out handed_back int, out parked int, out replaced int, out refused int, out expired int
 ) language plpgsql
 set lock_timeout = '50ms' as $$
 declare
+  v_expired bigint[] := array(
+    select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(p_ids) and s.expires_at <= clock_timestamp() order by s.id);
+  v_left bigint[] := array(select u from unnest(p_ids) u where u <> all (v_expired));
   v_free bigint[] := array(
     select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.id = any(p_ids) and s.job_key is null and s.queue_name is null and s.parked_job_id is null order by s.id);
-  v_ids bigint[] := v_free || array(select u from unnest(p_ids) u where u <> all (v_free) order by random());
+    where s.id = any(v_left) and s.job_key is null and s.queue_name is null and s.parked_job_id is null order by s.id);
+  v_ids bigint[] := v_free || array(select u from unnest(v_left) u where u <> all (v_free) order by random());
   v_todo jsonb := :DISPATCH_POLICY_SCHEMA._parts(cardinality(v_free), cardinality(v_ids));
   v_from int;
   v_to int;
@@ -24,7 +31,9 @@ begin
   parked := 0;
   replaced := 0;
   refused := 0;
-  while p_ids <> '{}' and jsonb_array_length(v_todo) > 0 and v_waits < 40 loop
+  expired := cardinality(v_expired);
+  perform :DISPATCH_POLICY_SCHEMA._drop_expired(v_expired);
+  while v_ids <> '{}' and jsonb_array_length(v_todo) > 0 and v_waits < 40 loop
     v_from := v_todo -> -1 ->> 0;
     v_to := v_todo -> -1 ->> 1;
     v_todo := v_todo - -1;

@@ -14,13 +14,13 @@
 -- The originals of copies that were taken over are completed, because they would run again. So are the jobs of the
 -- crontab's task. Jobs that run are locked, and stay.
 --
---   handed_back, parked, replaced, refused   see _hand_back_what_passes: what was staged meanwhile
+--   handed_back, parked, replaced, refused, expired   see _hand_back_what_passes: what was staged meanwhile
 --   unlocked    jobs of worker pools that were killed
 --   tick_jobs   jobs of the crontab's task that were removed
 --   is_empty    the caller may drop the schema
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_out(
   p_force boolean, p_count int, out handed_back int, out parked int, out replaced int, out refused int,
-  out unlocked int, out tick_jobs int, out is_empty boolean
+  out expired int, out unlocked int, out tick_jobs int, out is_empty boolean
 ) language plpgsql
 set lock_timeout = '900ms' as $$
 declare
@@ -33,7 +33,7 @@ begin
   if not p_force then
     perform :DISPATCH_POLICY_SCHEMA._refuse_live_workers('uninstall', null);
   end if;
-  select b.* into handed_back, parked, replaced, refused
+  select b.* into handed_back, parked, replaced, refused, expired
   from :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(
     :DISPATCH_POLICY_SCHEMA._lock_staged(null, p_count)) b;
   perform :DISPATCH_POLICY_SCHEMA._sweep_replaced();

@@ -1,13 +1,14 @@
 -- Hands up to `count` waiting jobs of a policy back to Graphile Worker, past the policy. Failed ones keep the time of
 -- their retry, and the others are as they were added. The policy must be switched off, because workers would stage the
 -- jobs again. Call it until `changed` is 0. `refused` counts jobs that Graphile Worker refuses: they stay, set aside with
--- the error. `dry_run` only counts.
+-- the error. `expired` counts those that were dropped, because they had expired: they are among the `changed`. `dry_run` only
+-- counts.
 --
 --   select * from dispatch_policy.switch_policy('fetch_endpoint', false);
 --   select * from dispatch_policy.hand_back('fetch_endpoint');
 create or replace function :DISPATCH_POLICY_SCHEMA.hand_back(
   policy text, count int default 500, reason text default null, by text default null, dry_run boolean default false
-) returns table (matched int, changed int, refused int) language plpgsql
+) returns table (matched int, changed int, refused int, expired int) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -20,7 +21,8 @@ begin
       using errcode = 'DPARG';
   end if;
   if hand_back.dry_run then
-    matched := (select count(*) from :DISPATCH_POLICY_SCHEMA._staged_of(hand_back.policy) s);
+    select count(*), count(*) filter (where s.expires_at <= clock_timestamp()) into matched, expired
+    from :DISPATCH_POLICY_SCHEMA._staged_of(hand_back.policy) s;
     changed := 0;
     refused := 0;
     return next;
@@ -35,8 +37,9 @@ begin
   v_ids := :DISPATCH_POLICY_SCHEMA._lock_staged(hand_back.policy, hand_back.count);
   v_back := :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(v_ids);
   matched := cardinality(v_ids);
-  changed := v_back.handed_back + v_back.replaced;
+  changed := v_back.handed_back + v_back.replaced + v_back.expired;
   refused := v_back.refused;
+  expired := v_back.expired;
   perform :DISPATCH_POLICY_SCHEMA._audit('hand_back', hand_back.policy, null, null, null,
     jsonb_build_object('count', hand_back.count), hand_back.reason, hand_back.by, matched, changed);
   return next;

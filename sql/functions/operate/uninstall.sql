@@ -9,12 +9,13 @@
 --   handed_back   jobs that this step handed back; `parked`: those that had failed, and wait there for their retry
 --   replaced      jobs that left without a trace, because a newer one of the key is there
 --   refused       jobs that Graphile Worker refuses. They stay, set aside with the error, and the schema stays with them
+--   expired       jobs that were dropped, because they had expired
 --   unlocked      jobs that were locked by worker pools that were killed. They run again
 --   tick_jobs     jobs of the crontab's task that were removed
 create or replace function :DISPATCH_POLICY_SCHEMA.uninstall(
   force boolean default false, count int default 500
 ) returns table (
-  handed_back int, parked int, replaced int, refused int, unlocked int, tick_jobs int, dropped boolean
+  handed_back int, parked int, replaced int, refused int, expired int, unlocked int, tick_jobs int, dropped boolean
 ) language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '900ms'   -- as _lock_out: the drop waits for every table
@@ -44,10 +45,10 @@ begin
   dropped := false;
   v_ids := :DISPATCH_POLICY_SCHEMA._lock_staged(null, uninstall.count);
   if v_ids <> '{}' then
-    select b.* into handed_back, parked, replaced, refused
+    select b.* into handed_back, parked, replaced, refused, expired
     from :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(v_ids) b;
   else   -- only without a lock of its own, so that it cannot be in a deadlock
-    select l.* into handed_back, parked, replaced, refused, unlocked, tick_jobs, dropped
+    select l.* into handed_back, parked, replaced, refused, expired, unlocked, tick_jobs, dropped
     from :DISPATCH_POLICY_SCHEMA._lock_out(coalesce(uninstall.force, false), uninstall.count) l;
     if dropped then   -- here and not in a function that returns a row to this one: PostgreSQL would look it up again
       execute format('drop schema %I cascade', :'DISPATCH_POLICY_SCHEMA');
