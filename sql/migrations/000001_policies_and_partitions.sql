@@ -539,7 +539,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_history (
   check ((ended_at is null) = (outcome is null))
 );
 create index history_by_job on :DISPATCH_POLICY_SCHEMA._private_history (job_id);
-create index history_by_end on :DISPATCH_POLICY_SCHEMA._private_history (policy_id, ended_at);
+-- those that have not ended are read page by page, by staged_id
+create index history_by_end on :DISPATCH_POLICY_SCHEMA._private_history (policy_id, ended_at, staged_id);
 
 create table :DISPATCH_POLICY_SCHEMA._private_reasons (
   partition_id uuid not null,

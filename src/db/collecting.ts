@@ -4,8 +4,14 @@ import { interval, type Queryable, type Statements } from "./statements.ts";
 /** Tables whose rows are kept for some time, each with the column that says how old a row is. */
 const TIMES = { audit: "at", minutes: "minute" } as const;
 
+/** The place behind which a page of the history begins. */
+export interface HistoryPlace {
+  readonly policy_id: number | null;
+  readonly staged_id: string | null;
+}
+
 /** A sweep deletes what is no longer used. Each is one call and one transaction. */
-export function collecting({ schema, rows, count }: Statements) {
+export function collecting({ schema, rows, first, count }: Statements) {
   return {
     /** Parked jobs that a job of the same key replaced, which has gone since. */
     sweepReplaced: (client: Queryable) => count(client, "_sweep_replaced()"),
@@ -31,8 +37,16 @@ export function collecting({ schema, rows, count }: Statements) {
     /** History that its policy does not keep any more. It may leave some: 0 says that none is left. */
     collectHistory: (client: Queryable) => count(client, "_collect_history(pg_catalog.clock_timestamp())"),
 
-    /** Ends the history of jobs whose end no release has seen. */
-    closeHistory: (client: Queryable) => count(client, "_close_history(pg_catalog.clock_timestamp())"),
+    /**
+     * Ends the history of jobs whose end no release has seen, on a page of those that have not ended. Returns the place of the
+     * next page; its `staged_id` is null if there is none.
+     */
+    closeHistory: (client: Queryable, { policy_id, staged_id }: HistoryPlace) =>
+      first<HistoryPlace>(
+        client,
+        `select policy_id, staged_id from ${schema}._close_history(pg_catalog.clock_timestamp(), ${parameters("int", "id")})`,
+        [policy_id, staged_id],
+      ),
 
     /** Rows of the audit, or minutes, that are older than this. It may leave some: 0 says that none is left. */
     collectOld: (client: Queryable, old: keyof typeof TIMES, keptForMs: number) =>

@@ -120,7 +120,7 @@ export async function sweepOnce(
     activity: () => foldActivity(context),
     "old minutes": () => untilNone(() => collectOld("minutes", metricsRetentionMs)),
     "old load": () => untilNone(() => withPgClient(engine.collectLoad)),
-    "history of jobs that are gone": () => withPgClient(engine.closeHistory),
+    "history of jobs that are gone": () => closeHistory(context),
     "old history": () => untilNone(() => withPgClient(engine.collectHistory)),
     "count of repairs": async () => {
       if (Object.values(repaired).some((n) => n > 0))
@@ -161,6 +161,15 @@ export async function foldActivity({
 /** A step that leaves some rows for its next transaction. */
 async function untilNone(step: () => Promise<number>): Promise<void> {
   while ((await step()) > 0);
+}
+
+/** Reads all history that has not ended, page by page. */
+async function closeHistory({ engine, withPgClient }: SweepContext): Promise<void> {
+  let place: Awaited<ReturnType<Engine["closeHistory"]>> = { policy_id: 0, staged_id: "0" };
+  while (place.staged_id) {
+    const from = place;
+    place = await withPgClient((client) => engine.closeHistory(client, from));
+  }
 }
 
 type Fails = (step: string, error: unknown) => void;

@@ -126,10 +126,32 @@ test("a sweep ends what no release has ended, and leaves jobs that go on", async
   await it.release([gone!, failed!, waits!].map((job) => ({ job, ok: null })));
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[gone]]);
   await it.pool.query("select graphile_worker.permanently_fail_jobs($1, 'why')", [[failed]]);
-  const close = (now: string) => it.number(`select dispatch_policy._close_history(${now})`);
+  const close = (now: string) => it.number(`select closed from dispatch_policy._close_history(${now})`);
   t.is(await close("now()"), 0, "they have just been admitted");
   t.is(await close("now() + interval '2 minutes'"), 2);
   t.deepEqual(await outcomes(it), ["gone", "failed", null, null]);
+});
+
+test("jobs that go on in Graphile Worker do not keep a sweep from those that are gone, page by page", async (t) => {
+  const it = await remembering(t, { gates: [] });
+  await it.stage(Array(7).fill("a"));
+  await it.passes();
+  const jobs = await it.inFlight();
+  await it.release(jobs.map((job) => ({ job, ok: null }))); // they wait there, without a slot
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [jobs.slice(4, 6)]);
+  const pages: number[] = [];
+  let place: unknown[] = [0, "0"];
+  for (;;) {
+    const { rows: found } = await it.pool.query(
+      "select * from dispatch_policy._close_history(now() + interval '2 minutes', $1, $2, 3)",
+      place,
+    );
+    pages.push(found[0].closed);
+    if (found[0].staged_id === null) break;
+    place = [found[0].policy_id, found[0].staged_id];
+  }
+  t.deepEqual(pages, [0, 2, 0]);
+  t.deepEqual(await outcomes(it), [null, null, null, null, "gone", "gone", null]);
 });
 
 test("a job that retry brought back goes on in its row", async (t) => {

@@ -1,23 +1,44 @@
--- Ends the history of jobs that left both staging and their slots, and that no release has ended: at most 10,000 a call. An
--- operator took the slot of a job that ran, or handed its parked job back. Returns how many. It skips locked rows.
-create or replace function :DISPATCH_POLICY_SCHEMA._close_history(p_now timestamptz) returns int language plpgsql
+-- Ends the history of jobs that left both staging and their slots, and that no release has ended. An operator took the slot of
+-- a job that ran, or handed its parked job back. It skips locked rows.
+--
+-- It reads a page of those that have not ended: at most `p_max`, by policy and staged_id, behind the place that the caller
+-- gives. Many may go on, such as retries that go past the gates. If it read the first ones again and again, it would never
+-- come to the others.
+--
+--   closed      how many it has ended
+--   policy_id, staged_id   the place behind which the next page begins; null: this was the last one
+create or replace function :DISPATCH_POLICY_SCHEMA._close_history(
+  p_now timestamptz, p_policy_id int default 0, p_staged_id bigint default 0, p_max int default 10000,
+  out closed int, out policy_id int, out staged_id bigint
+) language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
 as $$
+#variable_conflict use_column
 declare
-  v_closed int;
+  v_page bigint[] := array(
+    select h.staged_id from :DISPATCH_POLICY_SCHEMA._private_policies p
+    cross join lateral (
+      select y.staged_id from :DISPATCH_POLICY_SCHEMA._private_history y
+      where y.policy_id = p.id and y.ended_at is null and y.staged_id > case when p.id = p_policy_id then p_staged_id else 0 end
+      order by y.ended_at, y.staged_id limit p_max
+    ) h
+    where p.history_kept_for is not null and p.id >= p_policy_id
+    order by p.id, h.staged_id limit p_max);
 begin
+  if cardinality(v_page) = p_max then
+    select h.policy_id, h.staged_id into policy_id, staged_id
+    from :DISPATCH_POLICY_SCHEMA._private_history h where h.staged_id = v_page[p_max];
+  end if;
   with lost as materialized (
-    select h.staged_id, h.job_id
-    from :DISPATCH_POLICY_SCHEMA._private_policies p
-    join :DISPATCH_POLICY_SCHEMA._private_history h on h.policy_id = p.id and h.ended_at is null
-    where p.history_kept_for is not null and h.last_admitted_at < p_now - interval '1 minute'
+    select h.staged_id, h.job_id from :DISPATCH_POLICY_SCHEMA._private_history h
+    where h.staged_id = any(v_page) and h.ended_at is null and h.last_admitted_at < p_now - interval '1 minute'
       and not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
         where f.job_id = h.job_id and f.staged_id = h.staged_id)
       and not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = h.staged_id or s.parked_job_id = h.job_id)
-    limit 10000 for update of h skip locked
+    for update of h skip locked
   )
   update :DISPATCH_POLICY_SCHEMA._private_history h set ended_at = p_now,
     outcome = case when l.is_replaced then 'replaced' when l.has_failed then 'failed' else 'gone' end,
@@ -33,7 +54,6 @@ begin
       from :GRAPHILE_WORKER_SCHEMA.jobs y where y.id = x.job_id limit 1) j on true
   ) l
   where h.staged_id = l.staged_id and (l.is_replaced or not l.goes_on);
-  get diagnostics v_closed = row_count;
-  return v_closed;
+  get diagnostics closed = row_count;
 end
 $$;
