@@ -4,6 +4,7 @@ import { counted } from "../counted.ts";
 import type { Admission, Drop, Engine, KeylessJob, Queryable } from "../db/engine.ts";
 import { inHalves, isOfEntries } from "../db/halves.ts";
 import { isBusy } from "../db/outage.ts";
+import { errorText } from "../error-text.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, policyDefinition, resolveJob } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
@@ -246,7 +247,7 @@ const storeKeysInParts: StoreKeys = async (engine, client, policy, jobs) => {
       refused.push(...(await engine.inSavepoint(client, () => storeKeys(engine, client, policy, part)))),
     async ({ id }, error) => {
       // the error may have letters that the database's encoding lacks
-      const message = errorText(error).replace(/[^\x20-\x7e]/g, "?");
+      const message = storableError(error).replace(/[^\x20-\x7e]/g, "?");
       refused.push(...(await storeKeys(engine, client, policy, [{ id, error: message }])));
     },
   );
@@ -275,13 +276,13 @@ function keyedJob(policy: AnyPolicy, job: KeylessJob): KeyedJob {
     const key = job.partition_key ?? partition;
     return { id: job.staged_id, cost, partition: { key, shard, context, weight, limits } };
   } catch (error) {
-    return { id: job.staged_id, error: errorText(error) };
+    return { id: job.staged_id, error: storableError(error) };
   }
 }
 
-/** A storable message. An error may quote a part of the payload that was cut within a letter. */
-function errorText(error: unknown): string {
-  return storableText(error instanceof Error ? error.message : String(error));
+/** An error may quote a part of the payload that was cut within a letter. */
+function storableError(error: unknown): string {
+  return storableText(errorText(error));
 }
 
 function finiteDate(value: Date | number | null): Date | null {

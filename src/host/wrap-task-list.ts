@@ -6,6 +6,7 @@ import { makeTickTask } from "../admit/tick-task.ts";
 import { anEmitter, checkOptions, optional } from "../checks/options.ts";
 import { inTime } from "../db/deadline.ts";
 import { type Engine, makeEngine } from "../db/engine.ts";
+import { errorText } from "../error-text.ts";
 import { type EventSink, safely } from "../events.ts";
 import { ours, oursWithoutJob } from "../log.ts";
 import { TICK_TASK } from "../policy/job.ts";
@@ -112,11 +113,11 @@ function cannotDeclare(logger: Logger) {
 
 /** The error that Graphile Worker will record, or null. A batch fails if one of its parts was rejected. */
 async function failureOf({ payload }: Job, outcome: Outcome): Promise<unknown> {
-  if ("error" in outcome) return outcome.error ?? new Error(String(outcome.error));
+  if ("error" in outcome) return outcome.error ?? new Error(errorText(outcome.error));
   const results = batchParts(payload, outcome);
   if (results === null) return null;
   const parts = await Promise.allSettled(results);
   const errors = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   if (errors.length === 0) return null;
-  return new Error(`Batch failures:\n${errors.map((error) => error?.message ?? String(error)).join("\n")}`);
+  return new Error(`Batch failures:\n${errors.map(errorText).join("\n")}`);
 }

@@ -1,6 +1,7 @@
 import type { Job, Logger } from "graphile-worker";
 import { storableText } from "../checks/options.ts";
 import type { FinishedJob, Move, Retry } from "../db/engine.ts";
+import { errorText } from "../error-text.ts";
 import { type EventSink, emit } from "../events.ts";
 import {
   type AnyPolicy,
@@ -10,7 +11,7 @@ import {
   resolveJob,
 } from "../policy/policy.ts";
 import { specificationOf } from "./fetched-job.ts";
-import { RetryAfter } from "./retry-after.ts";
+import { isRetryAfter } from "./retry-after.ts";
 import type { RunningJob } from "./running-jobs.ts";
 
 /** Describes a job that ended, for its release. `error` is null if it succeeded. */
@@ -43,8 +44,7 @@ const LONGEST_ERROR = 1000;
 
 /** As Graphile Worker reads the error, which is recording it at the same time. */
 function firstLineOf(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
-  return storableText((text.split("\n")[0] as string).slice(0, LONGEST_ERROR));
+  return storableText((errorText(error).split("\n")[0] as string).slice(0, LONGEST_ERROR));
 }
 
 /** Describes a job with a slot that another one has replaced in its row. Nobody sees the end of the replaced one. */
@@ -54,7 +54,7 @@ export function replacedJob(job: Job, admission: string): FinishedJob {
 
 /** Whether this run does not count as an attempt. */
 function givesBack({ policy, error }: { policy: AnyPolicy; error: unknown }): boolean {
-  return error instanceof RetryAfter && policyDefinition(policy).giveBackAttempt;
+  return isRetryAfter(error) && policyDefinition(policy).giveBackAttempt;
 }
 
 /** How a failed job is tried again. Null leaves it to Graphile Worker. */
@@ -95,7 +95,7 @@ interface Answer {
 
 /** If the back-off throws, the policy is wrong, not the job. The job is retried as Graphile Worker would do it. */
 function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger): Answer {
-  if (error instanceof RetryAfter) {
+  if (isRetryAfter(error)) {
     return { backoff: { afterMs: Math.max(error.until.getTime() - Date.now(), 0) } };
   }
   try {
@@ -103,7 +103,7 @@ function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger):
     const partition = backoff ? backoff.partition : undefined;
     return partition === undefined ? { backoff } : { backoff, move: movedTo(partition, policy, job) };
   } catch (mistake) {
-    logger.error(`Job ${job.id}: ${(mistake as Error).message}; using Graphile Worker's own back-off`, {
+    logger.error(`Job ${job.id}: ${errorText(mistake)}; using Graphile Worker's own back-off`, {
       error: mistake,
     });
     return { backoff: null };

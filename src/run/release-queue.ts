@@ -1,6 +1,7 @@
 import { makeSleeper } from "../admit/sleeper.ts";
 import { counted } from "../counted.ts";
 import type { FinishedJob } from "../db/engine.ts";
+import { errorText } from "../error-text.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type FlushContext, type Flushed, flush } from "./flush.ts";
 import { makeReleaseRest } from "./release-rest.ts";
@@ -152,9 +153,8 @@ function report(
     return;
   }
   const { error } = failure;
-  const message = error instanceof Error ? error.message : String(error);
   const next = isPoolEnded(error) ? LEFT_TO_SWEEP : "trying again";
-  logger.warn(`Could not release ${again.length} finished jobs, ${next}: ${message}`, { error });
+  logger.warn(`Could not release ${again.length} finished jobs, ${next}: ${errorText(error)}`, { error });
 }
 
 function isPoolEnded(error: unknown): boolean {

@@ -28,3 +28,12 @@ export class RetryAfter extends Error {
     this.reason = reason;
   }
 }
+
+/** Whether a task threw one. A proxy may throw when it is asked what it is: it is none. */
+export function isRetryAfter(thrown: unknown): thrown is RetryAfter {
+  try {
+    return thrown instanceof RetryAfter;
+  } catch {
+    return false;
+  }
+}

@@ -2,6 +2,7 @@
 import type * as OpenTelemetry from "@opentelemetry/api";
 import type { Attributes, Span } from "@opentelemetry/api";
 import type { Job } from "graphile-worker";
+import { errorText } from "../error-text.ts";
 import type { DispatchPolicyHelpers } from "../policy/policy.ts";
 import { ATTRIBUTES, OWN_ATTRIBUTES, PROCESS, SYSTEM, TRACER, WAITS } from "../trace-names.ts";
 import { openTelemetry, spanContextOf, tracerOf } from "../traces.ts";
@@ -49,7 +50,7 @@ async function runInSpan(
       tracer.startSpan(name, { startTime: from, attributes: policyOf(run) }, inside).end(to);
   const outcome = await api.context.with(inside, start);
   if ("error" in outcome) {
-    span.setStatus({ code: api.SpanStatusCode.ERROR, message: messageOf(outcome.error) });
+    span.setStatus({ code: api.SpanStatusCode.ERROR, message: errorText(outcome.error) });
     record(span, outcome.error);
   }
   span.end();
@@ -101,11 +102,10 @@ function earlier(one: Date, other: Date): Date {
 }
 
 function record(span: Span, error: unknown): void {
-  span.setAttribute(ATTRIBUTES.errorType, error instanceof Error ? error.name : "_OTHER");
-  span.recordException(error instanceof Error ? error : messageOf(error));
-}
-
-function messageOf(error: unknown): string {
-  if (error instanceof Error) return error.message;
-  return typeof error === "string" ? error : "what was thrown is no Error"; // String() fails for some objects
+  try {
+    span.setAttribute(ATTRIBUTES.errorType, error instanceof Error ? error.name : "_OTHER");
+    span.recordException(error instanceof Error ? error : errorText(error));
+  } catch {
+    span.recordException(errorText(error)); // it throws when it is read
+  }
 }

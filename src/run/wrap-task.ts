@@ -19,7 +19,7 @@ import { admittedPartition } from "./admitted-partition.ts";
 import { batchParts } from "./batch-parts.ts";
 import type { Cancellation } from "./cancellations.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
-import { RetryAfter } from "./retry-after.ts";
+import { isRetryAfter, type RetryAfter } from "./retry-after.ts";
 import { ownSignal, type RunSignal } from "./run-signal.ts";
 import { type Watch, watchRun } from "./run-timeout.ts";
 import type { RunningJob } from "./running-jobs.ts";
@@ -251,7 +251,7 @@ async function runTask(
   try {
     return { result: await task(payload as never, helpers) };
   } catch (error) {
-    if (error instanceof RetryAfter) await holdFor(error, own, helpers);
+    if (isRetryAfter(error)) await holdFor(error, own, helpers);
     return { error };
   }
 }
