@@ -106,6 +106,15 @@ export type PolicyEventMap = {
     /** When it ends. Null: when it is cleared. */
     until: Date | null;
   };
+  /** The context of partitions was changed, by one step of the verb `refreshContext`. `partition` is null if of several. */
+  "dispatchPolicy:refreshContext": Act & {
+    policy: string;
+    partition: string | null;
+    /** The context values whose partitions it is for. Null: whatever they have. */
+    where: Readonly<Record<string, unknown>> | null;
+    /** The values that changed. */
+    context: Readonly<Record<string, unknown>>;
+  };
   /** A policy was switched on or off by an operator. */
   "dispatchPolicy:switch": Act & { policy: string; enabled: boolean };
   /** Staged jobs of a partition were moved, by one step of the verb `move`. */

@@ -49,6 +49,7 @@ export const COMMANDS: readonly Listed[] = [
   listed("remove", "remove staged jobs", () => import("./remove.ts")),
   listed("cancel", "cancel jobs, and tell those that run to end", () => import("./cancel.ts")),
   listed("retry", "bring back jobs that failed for good", () => import("./retry.ts")),
+  listed("reschedule-jobs", "change when and how jobs run", () => import("./reschedule-jobs.ts")),
   listed("release-slots", "give back the slots of a job that hangs", () => import("./release-slots.ts")),
   // repairs
   listed("tick", "make one admission pass", () => import("./tick.ts")),

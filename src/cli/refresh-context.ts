@@ -2,9 +2,9 @@ import { connected } from "../db/looking.ts";
 import { refreshContext } from "../operate/refresh-context.ts";
 import { makeRegistry } from "../policy/registry.ts";
 import { defineCommand } from "./command.ts";
-import { contextOf, POLICY, valuesOf, WHY, whereOf, whyOf } from "./input/options.ts";
+import { contextOf, DRY_RUN, POLICY, valuesOf, WHY, whereOf, whyOf } from "./input/options.ts";
 import { inPlace, placeOf } from "./input/place.ts";
-import { answer } from "./output/say.ts";
+import { answer, answerReach } from "./output/say.ts";
 import { grouped, some } from "./output/words.ts";
 
 /** Changes what the context of partitions holds. The policies of the configuration work out the limits anew. */
@@ -22,6 +22,7 @@ export const command = defineCommand({
       required: true,
       meaning: "NAME=VALUE that their context has from now on; may be repeated",
     },
+    ...DRY_RUN,
     ...WHY,
   },
   examples: [
@@ -35,16 +36,20 @@ export const command = defineCommand({
     "A later job brings its own context. If limits, scopes or the weight are functions of the context, the command " +
     "needs the policy: read from the configuration, as the workers have it.",
   async run(values) {
-    const { policy, partition } = values;
+    const { policy, partition, "dry-run": dryRun } = values;
     const context = contextOf(values.context);
     const where = whereOf(values.where);
     const place = await placeOf(values);
     const registry = makeRegistry(place.options?.policies ?? []);
     const result = await inPlace(place, connected, (operating) =>
-      refreshContext({ ...operating, registry }, { policy, partition, where, context, ...whyOf(values) }),
+      refreshContext(
+        { ...operating, registry },
+        { policy, partition, where, context, dryRun, ...whyOf(values) },
+      ),
     );
     const { matched, changed } = result;
     const set = valuesOf(context);
+    if (dryRun) return answerReach(values, result, `Would change the context to ${set}`);
     return answer(
       values,
       result,

@@ -84,6 +84,18 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
         [policy, hash, JSON.stringify(partitions), reason, by],
       ),
 
+    /** What a refresh of these partitions would concern. */
+    refreshReach: (
+      client: Queryable,
+      { policy, hash }: { policy: string; hash: string },
+      ids: readonly string[],
+    ) =>
+      first<{ partitions: number; staged: number; in_flight: number }>(
+        client,
+        `select * from ${schema}._refresh_reach(${parameters("text", "text", "uuids")})`,
+        [policy, hash, ids],
+      ),
+
     /** The policies of a pool that another live pool has in another definition of the same version. */
     otherDefinitions: async (client: Queryable, poolId: string) =>
       (

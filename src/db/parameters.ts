@@ -18,6 +18,7 @@ const CASTS = {
   id: "pg_catalog.text::pg_catalog.int8",
   ids: "pg_catalog.text[]::pg_catalog.int8[]",
   uuid: "pg_catalog.text::pg_catalog.uuid",
+  uuids: "pg_catalog.text[]::pg_catalog.uuid[]",
 } as const;
 
 export type ParameterType = keyof typeof CASTS;

@@ -18,6 +18,7 @@ import type { RefreshContextOptions } from "./refresh-context.ts";
 import type { ReleaseSlotsOptions } from "./release-slots.ts";
 import type { RemoveOptions } from "./remove.ts";
 import type { RemovePolicyOptions } from "./remove-policy.ts";
+import type { RescheduleOptions } from "./reschedule-jobs.ts";
 import type { RetryOptions } from "./retry.ts";
 import type { Status } from "./status.ts";
 import type { StopInForce } from "./stops.ts";
@@ -37,18 +38,6 @@ import type {
 import type { TickOptions } from "./tick.ts";
 import type { Uninstalled, UninstallOptions } from "./uninstall.ts";
 
-/** The changes that `rescheduleJobs` makes. Options that are left out, or undefined, change nothing. */
-export interface RescheduleOptions {
-  /** When it is due: a Date, or a text that PostgreSQL reads as a time. */
-  runAt?: string | Date | undefined;
-  /** A whole number, −32768 to 32767; lower runs first. */
-  priority?: number | undefined;
-  /** A whole number, 0 to 32767. No effect on a staged job that never ran. */
-  attempts?: number | undefined;
-  /** A whole number, 1 to 32767. */
-  maxAttempts?: number | undefined;
-}
-
 /**
  * The verbs of operators and programs. Each call is a transaction of its own, unless its method says otherwise.
  *
@@ -59,8 +48,8 @@ export interface RescheduleOptions {
  * A call that takes `reason` and `by`, and that is no dry run, leaves a row with them in the view `audit`.
  *
  * A dry run (`dryRun: true`) changes nothing. {@link pause}, {@link resume}, {@link hold}, {@link disable}, {@link enable},
- * {@link setLimit} and {@link clearLimit} have one, too. Its result has `matched` as the call would have it. It also has what
- * that concerns: known `partitions`, `staged` jobs and jobs `inFlight`. With `stored` true nothing matches yet: it would wait for what is to come.
+ * {@link setLimit}, {@link clearLimit} and {@link refreshContext} have one, too. Its result has `matched` as the call would
+ * have it. It also has what that concerns: known `partitions`, `staged` jobs and jobs `inFlight`. With `stored` true nothing matches yet: it would wait for what is to come.
  */
 export interface Operate {
   /**
@@ -360,7 +349,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.refreshContext({ policy: "fetch_endpoint", where: { account: "acme" }, context: { plan: "pro" } });
    */
-  refreshContext(options: RefreshContextOptions): Promise<Changed>;
+  refreshContext(options: RefreshContextOptions): Promise<Changed & Reach>;
 
   /**
    * What is stopped now, of all policies or of one: pauses, holds and open breakers, with who stopped it, why, and until

@@ -2,9 +2,17 @@ import { show } from "../checks/options.ts";
 import { checkJsonObject, type JsonObject } from "../policy/json.ts";
 import { type AnyPolicy, definitionHash, policyDefinition, resolveLimits } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
-import { asOurs, call, checkPolicy, type OperateContext } from "./call.ts";
+import { actOf, aimOf, asOurs, callOrCount, checkPolicy, type OperateContext, told } from "./call.ts";
 import { IDLE_STEPS } from "./steps.ts";
-import { type Changed, type ContextValues, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
+import {
+  type Changed,
+  type ContextValues,
+  checkVerb,
+  type DryRun,
+  type PolicyTarget,
+  type Reach,
+  type Why,
+} from "./targets.ts";
 
 /** The options of `refreshContext`: which partitions, and what their context has from now on. */
 export type RefreshContextOptions = PolicyTarget & {
@@ -12,7 +20,8 @@ export type RefreshContextOptions = PolicyTarget & {
   where?: ContextValues | undefined;
   /** The values that change. They take the place of those of the same names in the stored context; the others stay. */
   context: JsonObject;
-} & Why;
+} & Why &
+  DryRun;
 
 type Refreshing = OperateContext & { readonly registry: Registry };
 
@@ -22,25 +31,15 @@ const PAGE = 1000;
 export async function refreshContext(
   refreshing: Refreshing,
   options: RefreshContextOptions,
-): Promise<Changed> {
+): Promise<Changed & Reach> {
   checkVerb("refreshContext", options, {
     needs: ["policy", "context"],
-    takes: ["partition", "where", "reason", "by"],
+    takes: ["partition", "where", "reason", "by", "dryRun"],
   });
   checkJsonObject("refreshContext: context", options.context);
   const policy = await policyOf(refreshing, options.policy);
   if (policy === undefined) return refreshInSql(refreshing, options);
-  const total = { matched: 0, changed: 0 };
-  let after: string | null = null;
-  for (;;) {
-    const page = await pageOf(refreshing, options, after);
-    const { matched, changed } = await refreshPage(refreshing, policy, options, page);
-    total.matched += matched;
-    total.changed += changed;
-    const last = page.at(-1);
-    if (last === undefined || page.length < PAGE) return total;
-    after = last.id;
-  }
+  return options.dryRun ? countPages(refreshing, policy, options) : refreshPages(refreshing, policy, options);
 }
 
 /** Undefined: this process does not have it. */
@@ -53,15 +52,69 @@ async function policyOf(
 }
 
 /** Without the policy's functions. SQL refuses if there are any. */
-function refreshInSql(
+async function refreshInSql(
   refreshing: Refreshing,
-  { where, context, ...rest }: RefreshContextOptions,
-): Promise<Changed> {
-  const args = { ...rest, context: JSON.stringify(context), where: where && JSON.stringify(where) };
-  return call<Changed>(refreshing, "refresh_context", args);
+  options: RefreshContextOptions,
+): Promise<Changed & Reach> {
+  const { where, context, dryRun, ...rest } = options;
+  const result = await callOrCount<Changed>(refreshing, "refresh_context", {
+    ...rest,
+    ...{ context: JSON.stringify(context), where: where && JSON.stringify(where), dry_run: dryRun },
+  });
+  if (!dryRun) tellOf(refreshing, options, result);
+  return result;
+}
+
+function tellOf(refreshing: Refreshing, options: RefreshContextOptions, changed: Changed): void {
+  const { policy, context, where = null } = options;
+  told(refreshing, "dispatchPolicy:refreshContext", {
+    ...{ ...aimOf(options), policy, where, context },
+    ...actOf(changed, options),
+  });
+}
+
+async function refreshPages(refreshing: Refreshing, policy: AnyPolicy, options: RefreshContextOptions) {
+  const total = { matched: 0, changed: 0 };
+  for await (const page of pagesOf(refreshing, options)) {
+    const { matched, changed } = await refreshPage(refreshing, policy, options, page);
+    total.matched += matched;
+    total.changed += changed;
+  }
+  return total;
+}
+
+/** The same without a change: what it would concern. It works out the limits as well, because a function may throw. */
+async function countPages(refreshing: Refreshing, policy: AnyPolicy, options: RefreshContextOptions) {
+  const total = { matched: 0, changed: 0, partitions: 0, staged: 0, inFlight: 0 };
+  const of = { policy: policy.identifier, hash: definitionHash(policyDefinition(policy)) };
+  const { withPgClient, engine } = refreshing;
+  for await (const page of pagesOf(refreshing, options)) {
+    const ids = page.filter(({ fits }) => fits).map(({ id }) => id);
+    refreshed(policy, options, page);
+    const reach = await asOurs(
+      () => withPgClient((client) => engine.refreshReach(client, of, ids)),
+      refreshing,
+    );
+    total.matched += ids.length;
+    total.partitions += reach.partitions;
+    total.staged += reach.staged;
+    total.inFlight += reach.in_flight;
+  }
+  return total;
 }
 
 type Page = Awaited<ReturnType<Refreshing["engine"]["contextsToRefresh"]>>;
+
+/** The partitions of the policy, page by page; at least one page. */
+async function* pagesOf(refreshing: Refreshing, options: RefreshContextOptions): AsyncGenerator<Page> {
+  for (let after: string | null = null; ; ) {
+    const page: Page = await pageOf(refreshing, options, after);
+    yield page;
+    const last = page.at(-1);
+    if (last === undefined || page.length < PAGE) return;
+    after = last.id;
+  }
+}
 
 function pageOf(
   { withPgClient, engine }: Refreshing,
@@ -70,6 +123,16 @@ function pageOf(
 ): Promise<Page> {
   const asked = { policy, partition: partition ?? null, where: where ? JSON.stringify(where) : null, after };
   return withPgClient((client) => engine.contextsToRefresh(client, asked, PAGE));
+}
+
+/** Partitions that fit, with their new contexts and limits. */
+function refreshed(policy: AnyPolicy, { context: values }: RefreshContextOptions, page: Page) {
+  return page
+    .filter(({ fits }) => fits)
+    .map(({ key, context, arrival_id: arrivalId }) => {
+      const merged = { ...context, ...values };
+      return { key, context: merged, arrivalId, ...resolveLimits(policy, merged) };
+    });
 }
 
 /** Refreshes the partitions of a page. Those that got another context meanwhile are read again. */
@@ -83,29 +146,28 @@ async function refreshPage(
   const { reason = null, by = null } = options;
   const hash = definitionHash(policyDefinition(policy));
   const total = { matched: 0, changed: 0 };
-  let fitting = page.filter(({ fits }) => fits);
-  for (let step = 0; fitting.length > 0; step++) {
+  let partitions = refreshed(policy, options, page);
+  for (let step = 0; partitions.length > 0; step++) {
     if (step === IDLE_STEPS)
       throw new Error(
-        `refreshContext: the context of ${show(fitting[0]?.key)} changes again and again; try again later`,
+        `refreshContext: the context of ${show(partitions[0]?.key)} changes again and again; try again later`,
       );
-    const partitions = fitting.map(({ key, context, arrival_id: arrivalId }) => {
-      const merged = { ...context, ...options.context };
-      return { key, context: merged, arrivalId, ...resolveLimits(policy, merged) };
-    });
+    const given = partitions;
     const { changed, stale } = await asOurs(
       () =>
         withPgClient((client) =>
-          engine.refreshContexts(client, { policy: policy.identifier, hash, reason, by }, partitions),
+          engine.refreshContexts(client, { policy: policy.identifier, hash, reason, by }, given),
         ),
       refreshing,
     );
-    total.matched += fitting.length - stale.length;
+    const matched = given.length - stale.length;
+    tellOf(refreshing, options, { matched, changed });
+    total.matched += matched;
     total.changed += changed;
     const again = await Promise.all(
       stale.map((partition) => pageOf(refreshing, { ...options, partition }, null)),
     );
-    fitting = again.flat().filter(({ fits }) => fits);
+    partitions = refreshed(policy, options, again.flat());
   }
   return total;
 }

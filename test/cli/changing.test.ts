@@ -110,6 +110,51 @@ test("another context, of a policy whose limits are no functions, needs no confi
   );
   t.deepEqual(rows, [{ context: { plan: "pro", seats: 3 } }]);
   t.like(await cli("refresh-context", "--policy", "make_report", "--context", "plan=pro"), { code: 3 });
+  t.like(await cli(...ana, "--context", "plan=free", "--dry-run"), {
+    stdout: "Would change the context to plan=free: 1 partition, 0 staged jobs, 1 in flight.\n",
+    code: 0,
+  });
+});
+
+test("jobs are due at another time, and go before others", async (t) => {
+  const { cli, pool } = await world(t);
+  const { rows } = await pool.query(
+    "select id from dispatch_policy.staged_jobs where partition = 'ep1' order by id limit 2",
+  );
+  const [one, two] = rows.map(({ id }) => id as string) as [string, string];
+  const of = async (id: string) =>
+    (
+      await pool.query(
+        "select priority, run_at > now() + interval '1 hour' as later, max_attempts from dispatch_policy.staged_jobs where id = $1",
+        [id],
+      )
+    ).rows[0];
+  const before = await of(one);
+  const line = [
+    "reschedule-jobs",
+    one,
+    two,
+    "--priority",
+    "-5",
+    "--run-at",
+    "2 hours",
+    "--max-attempts",
+    "3",
+  ];
+  t.like(await cli(...line, "--dry-run"), { stdout: "2 jobs would be rescheduled.\n", code: 0 });
+  t.deepEqual(await of(one), before);
+  t.like(await cli(...line), { stdout: "Rescheduled 2 of 2 jobs.\n", stderr: "", code: 0 });
+  for (const id of [one, two]) t.deepEqual(await of(id), { priority: -5, later: true, max_attempts: 3 });
+  t.like(await cli("reschedule-jobs", one, "999", "--priority", "1", "--json"), {
+    stdout: '{"matched":1,"changed":1}\n',
+    code: 0,
+  });
+  t.like(await cli("reschedule-jobs", "999", "--priority", "1"), {
+    stdout: "Rescheduled 0 of 1 job.\n",
+    code: 3,
+  });
+  t.regex((await cli("reschedule-jobs", one)).stderr, /^reschedule-jobs: nothing to change: give --run-at/);
+  t.regex((await cli("reschedule-jobs", one, "--priority", "1e9")).stderr, /priority must be/);
 });
 
 test("a dry run of what stops and limits says what it would concern, and changes nothing", async (t) => {

@@ -105,6 +105,10 @@ test("utils tell of each verb that changes something, as the audit does", async 
     ["limit", { ...key, set: { max: 1 }, from: null, until: later }],
     ["limit", { ...gate, key: "zoe", set: null, from: null, until: null, changed: 1, ...why }],
   ]);
+  const context = { plan: "pro" };
+  await utils.refreshContext({ ...a, context, ...why, dryRun: true });
+  await utils.refreshContext({ ...a, context, ...why });
+  t.deepEqual(news(), [["refreshContext", { ...a, where: null, context, ...one }]]);
   await utils.disable({ policy: "other", ...why });
   await utils.enable({ policy: "other", ...why });
   t.deepEqual(news(), [

@@ -155,7 +155,7 @@ const FREE = { account: "free" };
 test("SQL does it for a policy whose limits are no functions, and so do utils without the policy", async (t) => {
   const it = await scenario(t, CONSTANT);
   const refresh = async (rest: string) =>
-    (await it.rows(`select * from dispatch_policy.refresh_context('p', ${rest})`))[0];
+    (await it.rows(`select matched, changed from dispatch_policy.refresh_context('p', ${rest})`))[0];
   await it.utils.setLimit({ ...P, gate: "concurrency", where: FREE, set: { max: 1 } });
   await it.stage("9@a 9@b", FREE);
   t.is((await it.tickNow()).admitted, 2);
@@ -182,6 +182,30 @@ test("SQL does it for a policy whose limits are no functions, and so do utils wi
   });
   await it.tickNow();
   t.deepEqual(await it.inFlightBy(), { a: 3, b: 3, new: 3 });
+});
+
+test("a dry run counts the partitions and their jobs, and changes nothing", async (t) => {
+  const it = await scenario(t, CAPPED, { others: [sqlPolicyOf("plain")] });
+  await it.stage("4@a 3@b", { max: 1, account: "acme" });
+  await it.stage("2@c", { account: "beta" });
+  await it.tickNow();
+  await it.stage("2@new", { account: "acme" });
+  const refresh = { ...P, where: { account: "acme" }, context: { max: 3 }, dryRun: true };
+  const before = await it.rows("select * from dispatch_policy._private_arrivals");
+  const counts = { matched: 3, changed: 0, partitions: 3, staged: 7, inFlight: 2 };
+  t.deepEqual(await it.utils.refreshContext(refresh), counts);
+  const nobody = { matched: 0, changed: 0, partitions: 0, staged: 0, inFlight: 0 };
+  t.deepEqual(await it.utils.refreshContext({ ...refresh, where: { account: "none" } }), nobody);
+  t.deepEqual(await it.rows("select * from dispatch_policy._private_arrivals"), before);
+  t.deepEqual(await it.rows("select * from dispatch_policy.audit"), []);
+  await it.rows(`select dispatch_policy.add_job('plain', '{"key": "z"}')`);
+  const others = await it.makeUtils([]);
+  t.deepEqual(await others.refreshContext({ policy: "plain", context: { plan: "pro" }, dryRun: true }), {
+    ...{ matched: 1, changed: 0, partitions: 1, staged: 1, inFlight: 0 },
+  });
+  await t.throwsAsync(others.refreshContext(refresh), { message: /has functions of the context/ });
+  await it.rows("update dispatch_policy._private_policies set definition_hash = 'another'");
+  await t.throwsAsync(it.utils.refreshContext(refresh), { message: /another definition of policy 'p'/ });
 });
 
 test("two SQL calls that change two values of one context take turns", async (t) => {

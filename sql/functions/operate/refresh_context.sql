@@ -5,6 +5,7 @@
 --   context   the values that change; the others stay
 --   matched   how many partitions it is for. A partition without a job so far has no context, and does not count.
 --   changed   how many of them have another context now
+--   dry_run   only counts: also what these partitions have, `partitions`, `staged` and `in_flight`, which are null otherwise
 --
 -- It refuses a policy with a limit, a scope or a weight that is a function of the context. SQL cannot call such a function, and
 -- the partition would keep the limits of its old context. utils.refreshContext calls them, and so does the command.
@@ -14,12 +15,13 @@
 --   select * from dispatch_policy.refresh_context('fetch_endpoint', '{"plan": "pro"}', "where" => '{"account": "acme"}');
 create or replace function :DISPATCH_POLICY_SCHEMA.refresh_context(
   policy text, context jsonb, partition text default null, "where" jsonb default null, reason text default null,
-  by text default null
-) returns table (matched int, changed int) language plpgsql
+  by text default null, dry_run boolean default false
+) returns table (matched int, changed int, partitions int, staged int, in_flight int) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(refresh_context.policy);
+  v_ids uuid[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('refresh_context');
   if jsonb_typeof(refresh_context.context) is distinct from 'object' then
@@ -28,6 +30,19 @@ begin
   elsif jsonb_typeof(refresh_context."where") <> 'object' then
     raise exception 'dispatch_policy: refresh_context: where is %, expected an object, such as {"account": "acme"}',
       left(refresh_context."where"::text, 60) using errcode = 'DPARG';
+  end if;
+  if refresh_context.dry_run then
+    perform :DISPATCH_POLICY_SCHEMA._refuse_functions(v_policy);
+    v_ids := array(
+      select c.id from :DISPATCH_POLICY_SCHEMA._contexts_to_refresh(
+        v_policy.name, refresh_context.partition, refresh_context."where", null, null) c
+      where c.fits);
+    matched := cardinality(v_ids);
+    changed := 0;
+    select r.partitions, r.staged, r.in_flight into partitions, staged, in_flight
+    from :DISPATCH_POLICY_SCHEMA._reach(v_policy.name, v_ids) r;
+    return next;
+    return;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
   v_policy := :DISPATCH_POLICY_SCHEMA._policy(refresh_context.policy);

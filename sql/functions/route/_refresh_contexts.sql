@@ -13,10 +13,7 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('refresh_context');
   perform :DISPATCH_POLICY_SCHEMA._lock_turn(v_policy.id, 'limits');
   v_policy := :DISPATCH_POLICY_SCHEMA._policy(p_policy);
-  if v_policy.definition_hash <> p_hash then
-    raise exception 'dispatch_policy: refresh_context: this process has another definition of policy % than the one in force. Call it in a process that has that one',
-      quote_literal(p_policy) using errcode = 'DPARG';
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._refuse_definition(v_policy, p_hash);
   with given as materialized (
     select :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key') as partition_id, k.value ->> 'key' as key,
       (k.value -> 'context')::jsonb as context, (k.value ->> 'weight')::float8 as weight,
