@@ -16,7 +16,10 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._drop_replaced(v_keys);
   end if;
   if p_mode = 'unsafe_dedupe' then
-    for v_job in select j.* from :DISPATCH_POLICY_SCHEMA._plain_records(p_jobs, p_payloads) j loop
+    -- Each call locks its key. In the order in which they were given, two calls with the same keys would deadlock.
+    for v_job in
+      select j.* from :DISPATCH_POLICY_SCHEMA._plain_records(p_jobs, p_payloads) j order by j."jobKey" nulls first, j.n
+    loop
       return query select v_job.n, false, a.id, v_job.task, v_job."queueName", a.run_at, a.max_attempts::int, a.key,
           a.priority::int, v_job.flags, a.created_at, null::text, null::text, null::text, row_to_json(a)
         from :GRAPHILE_WORKER_SCHEMA.add_job(

@@ -273,3 +273,25 @@ test("a job admitted in the row of an older one of its key is told its own time 
   );
   t.true(BigInt(rows[0].admitted) >= BigInt(admission!), "not that of the older one");
 });
+
+test("two calls with the same keys in another order, of a task without a policy, do not deadlock", async (t) => {
+  const it = await engine(t, ONE);
+  const add = (as: Pick<Engine["pool"], "query">, keys: readonly string[]) => {
+    const jobs = keys.map((jobKey, n) => ({ n, task: "plain", payload: {}, jobKey }));
+    return as.query("select id from dispatch_policy._stage($1, 'unsafe_dedupe') order by n", [
+      JSON.stringify([{ policy: null, jobs }]),
+    ]);
+  };
+  await addPast(it, { task: "plain" }); // it knows the task: otherwise both wait for that
+  const [holder, one, other] = [await it.session(), await it.session(), await it.session()];
+  await holder.query("begin");
+  await addPast(it, { task: "plain", key: "m", as: holder });
+  const first = add(one, ["a", "m", "z"]);
+  await it.waitsForLock(one);
+  const second = add(other, ["z", "m", "a"]);
+  await it.waitsForLock(other);
+  await holder.query("rollback");
+  const [{ rows: ids }, { rows: known }] = await Promise.all([first, second]);
+  t.deepEqual(known, ids.toReversed(), "the same jobs");
+  t.is(await it.number("select count(*)::int from graphile_worker._private_jobs"), 4);
+});
