@@ -156,9 +156,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   guardFetches(compiled, own, pools);
   recoverFetches(own);
   listen(own, settings.schema, logger, (poolId, said, pid) => pools.byId(poolId)?.onNotification(said, pid));
-  own.on("localQueue:getJobs:complete", (event) => {
-    for (const job of event.jobs) jobs.fetched(job);
-  });
+  own.on("localQueue:getJobs:complete", (event) => jobs.fetched(event.jobs));
   own.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
   own.on("pool:release", ({ workerPool }) => pools.release(workerPool.id));
   return { logger, pools, ended };

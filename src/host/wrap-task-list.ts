@@ -67,8 +67,8 @@ export function wrapTaskList<T extends TaskList>(
     },
     started: () => {},
     async returned(job, running, helpers, outcome) {
-      const ended = { ...running, error: await failureOf(job, outcome) };
-      const finished = finishedJob(job, ended, { logger: ours(helpers.logger), events });
+      const error = await failureOf(job, outcome);
+      const finished = finishedJob(job, running, error, { logger: ours(helpers.logger), events });
       const flushed = queueOf(helpers).push(finished, running.policy.identifier);
       // a failure is released after Graphile Worker has recorded it, and that happens after the task has rejected
       if (finished.retry === null) await flushed;

@@ -53,7 +53,7 @@ export function makeWorkerPool(context: PoolContext) {
     },
     started: parts.cancellations.started,
     release(job: Job, running: RunningJob, error: unknown): Promise<void> {
-      parts.cancellations.ended(job, running);
+      parts.cancellations.ended(job);
       return parts.ends.release(job, running, error);
     },
     releaseReplaced: parts.ends.releaseReplaced,
@@ -143,7 +143,7 @@ function makeParts(context: PoolContext) {
   });
   const bids = makeBids(context, life);
   const cancellations = makeCancellations({
-    ...{ withPgClient: connections.forBeats, engine, logger },
+    ...{ withPgClient: connections.forBeats, engine, events, logger },
     isClosed: () => life.closed,
   });
   const heartbeat = makeHeartbeat(context, {

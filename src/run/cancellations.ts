@@ -1,5 +1,7 @@
 import type { Job, Logger } from "graphile-worker";
 import type { Engine, Queryable } from "../db/engine.ts";
+import { CancelledError } from "../errors.ts";
+import { type EventSink, emit } from "../events.ts";
 import type { RunningJob } from "./running-jobs.ts";
 
 /** Who cancelled a job, and why. */
@@ -13,6 +15,7 @@ export interface CancellationsContext {
   readonly withPgClient: <T>(callback: (client: Queryable) => Promise<T>) => Promise<T>;
   readonly engine: Pick<Engine, "cancelledJobs">;
   readonly logger: Logger;
+  readonly events: EventSink;
   /** Whether the pool has closed its connections. */
   readonly isClosed: () => boolean;
 }
@@ -24,11 +27,11 @@ export interface CancellationsContext {
  * while the look is under way. The cure: what the last look has found is kept, and each start is compared with it. For
  * lack of cancelled jobs that costs nothing.
  *
- * Jobs are known by the owner of their slot, because the next job of a key may get the same row.
+ * Jobs are known by the owner of their slot as well, because the next job of a key may get the same row.
  */
-export function makeCancellations({ withPgClient, engine, logger, isClosed }: CancellationsContext) {
-  const running = new Map<string, RunningJob>();
-  let found: ReadonlyMap<string, Cancellation> = new Map();
+export function makeCancellations({ withPgClient, engine, logger, events, isClosed }: CancellationsContext) {
+  const running = new Map<Job, RunningJob>();
+  let found: ReadonlyMap<string, Cancellation & { readonly admission: string }> = new Map();
   let looking: Promise<void> | undefined;
   let isStale = false;
 
@@ -38,8 +41,8 @@ export function makeCancellations({ withPgClient, engine, logger, isClosed }: Ca
       while (isStale) {
         isStale = false;
         const jobs = await withPgClient(engine.cancelledJobs);
-        found = new Map(jobs.map(({ jobId, admission, ...why }) => [keyOf(jobId, admission), why]));
-        for (const [key, why] of found) running.get(key)?.cancel(why);
+        found = new Map(jobs.map((cancelled) => [cancelled.jobId, cancelled]));
+        for (const [job, one] of running) cancelIfFound(job, one);
       }
     } catch (error) {
       const { message } = error as Error;
@@ -48,6 +51,12 @@ export function makeCancellations({ withPgClient, engine, logger, isClosed }: Ca
     } finally {
       looking = undefined;
     }
+  }
+
+  function cancelIfFound(job: Job, one: RunningJob): void {
+    if (found.size === 0) return;
+    const cancelled = found.get(String(job.id));
+    if (cancelled?.admission === one.admission) cancelRun(job, one, cancelled, events);
   }
 
   function look(): Promise<void> {
@@ -65,17 +74,25 @@ export function makeCancellations({ withPgClient, engine, logger, isClosed }: Ca
     },
     started(job: Job, one: RunningJob): void {
       if (!one.ownsSlot) return; // the slot is that of the job it replaced
-      const key = keyOf(String(job.id), one.admission);
-      running.set(key, one);
-      const why = found.get(key);
-      if (why) one.cancel(why);
+      running.set(job, one);
+      cancelIfFound(job, one);
     },
-    ended(job: Job, { admission }: RunningJob): void {
-      running.delete(keyOf(String(job.id), admission));
+    ended(job: Job): void {
+      running.delete(job);
     },
   };
 }
 
-function keyOf(jobId: string, admission: string): string {
-  return `${jobId} ${admission}`;
+/** Tells a run of a cancelled job to end. Only the first call counts. */
+export function cancelRun(
+  job: Job,
+  { policy, signal }: Pick<RunningJob, "policy" | "signal">,
+  { by, reason }: Cancellation,
+  events: EventSink,
+): void {
+  if (signal.cancelled) return;
+  const jobId = String(job.id);
+  signal.abort(new CancelledError(jobId, { by, reason }));
+  const { attempts: attempt } = job;
+  emit(events, "dispatchPolicy:runCancelled", { policy: policy.identifier, jobId, attempt, by, reason });
 }

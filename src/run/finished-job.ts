@@ -17,24 +17,24 @@ import type { RunningJob } from "./running-jobs.ts";
 /** Describes a job that ended, for its release. `error` is null if it succeeded. */
 export function finishedJob(
   job: Job,
-  ended: RunningJob & { error: unknown },
+  running: RunningJob,
+  error: unknown,
   context: { logger: Logger; events: EventSink },
 ): FinishedJob {
-  if (!ended.ownsSlot) return replacedJob(job, ended.admission);
-  const failed = ended.error != null;
-  const again = job.attempts < job.max_attempts || givesBack(ended);
-  const retry = failed && again ? retryOf(job, ended, context) : null;
+  if (!running.ownsSlot) return replacedJob(job, running.admission);
+  const { policy } = running;
+  const failed = error != null;
+  const again = failed && (job.attempts < job.max_attempts || givesBack(policy, error));
+  const retry = again ? retryOf(job, running, error, context) : null;
   return {
     job: String(job.id), // the application's pg may read a bigint as a BigInt, which JSON refuses
-    admission: ended.admission,
+    admission: running.admission,
     ok: !failed,
-    lagMs: ended.lagMs,
+    lagMs: running.lagMs,
     task: job.task_identifier,
-    durationMs: performance.now() - ended.startedAt,
+    durationMs: performance.now() - running.startedAt,
     attempt: job.attempts,
-    ...(failed &&
-      retry === null &&
-      policyDefinition(ended.policy).history && { error: firstLineOf(ended.error) }),
+    ...(failed && retry === null && policyDefinition(policy).history && { error: firstLineOf(error) }),
     retry,
   };
 }
@@ -53,14 +53,15 @@ export function replacedJob(job: Job, admission: string): FinishedJob {
 }
 
 /** Whether this run does not count as an attempt. */
-function givesBack({ policy, error }: { policy: AnyPolicy; error: unknown }): boolean {
+function givesBack(policy: AnyPolicy, error: unknown): boolean {
   return isRetryAfter(error) && policyDefinition(policy).giveBackAttempt;
 }
 
 /** How a failed job is tried again. Null leaves it to Graphile Worker. */
 function retryOf(
   job: Job,
-  { policy, error, signal }: RunningJob & { error: unknown },
+  { policy, signal }: RunningJob,
+  error: unknown,
   { logger, events }: { logger: Logger; events: EventSink },
 ): Retry | null {
   const failed = { attempt: job.attempts, revision: job.revision };
@@ -83,7 +84,7 @@ function retryOf(
     after: backoff ? backoff.afterMs / 1000 : Math.exp(Math.min(job.attempts, 10)),
     priority: backoff?.priority ?? job.priority,
     maxAttempts: job.max_attempts,
-    ...(givesBack({ policy, error }) && { giveBack: true, jobKey: job.key }),
+    ...(givesBack(policy, error) && { giveBack: true, jobKey: job.key }),
     move,
   };
 }

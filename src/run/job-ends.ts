@@ -21,7 +21,7 @@ export function makeJobEnds(
   return {
     /** A job that occupies a slot ended. Resolves when its release was flushed once. */
     release(job: Job, running: RunningJob, error: unknown): Promise<void> {
-      const finished = finishedJob(job, { ...running, error }, { logger, events });
+      const finished = finishedJob(job, running, error, { logger, events });
       return releases.push({ ...finished, ends: true }, running.policy.identifier);
     },
     /** A job without a slot ended. If it had replaced one with a slot under its key, that slot is given back. */

@@ -5,75 +5,76 @@ import { ours } from "../log.ts";
 /** A run that goes on for longer than this after it was told to end is warned about. */
 const GRACE_MS = 10_000;
 
-/** The abort signal of one run. */
-export interface RunSignal {
-  /** Why an operator has cancelled the job. Undefined: nobody has. */
-  readonly cancelled: CancelledError | undefined;
-  /** Tells the run to end. The signal has the first reason. */
-  abort(reason: RunTimeoutError | CancelledError): void;
-  /** The run has ended. */
-  end(): void;
-}
-
 /**
- * Gives a run an abort signal of its own, because Graphile Worker's belongs to the whole pool. It aborts with the pool's as
- * well.
+ * The abort signal of one run. Graphile Worker's belongs to the whole pool, and this one aborts with it.
  *
- * Any run may be cancelled, and most tasks never look at their signal. So it is made when somebody does.
+ * Any run may be cancelled, so each has a signal, although most tasks never look. It stands in `helpers` as a plain value,
+ * because a getter would cost a run much more than the signal: see decision 156.
  */
-export function ownSignal(helpers: JobHelpers): RunSignal {
-  const { abortSignal: pool } = helpers;
-  let own: AbortController | undefined;
-  let promise: Promise<void> | undefined;
-  let reason: RunTimeoutError | CancelledError | undefined;
-  let cancelled: CancelledError | undefined;
-  let overdue: NodeJS.Timeout | undefined;
-  let hasEnded = false;
-  const follow = () => own?.abort(pool.reason);
+export class RunSignal {
+  /** Why an operator has cancelled the job. Undefined: nobody has. */
+  cancelled: CancelledError | undefined;
+  readonly #helpers: JobHelpers;
+  readonly #runsOfPool: Set<RunSignal>;
+  readonly #controller = new AbortController();
+  readonly #rejection = Promise.withResolvers<void>();
+  #reason: RunTimeoutError | CancelledError | undefined;
+  #overdue: NodeJS.Timeout | undefined;
+  #hasEnded = false;
 
-  function signal(): AbortSignal {
-    if (own) return own.signal;
-    own = new AbortController();
-    if (reason) own.abort(reason);
-    else if (pool.aborted) follow();
-    else if (!hasEnded) pool.addEventListener("abort", follow, { once: true });
-    return own.signal;
+  /** Puts the run's signal, and the promise that rejects with it, in the place of the pool's. */
+  constructor(helpers: JobHelpers) {
+    const { abortSignal: pool } = helpers;
+    this.#helpers = helpers;
+    this.#runsOfPool = runsOf(pool);
+    helpers.abortSignal = this.#controller.signal;
+    helpers.abortPromise = this.#rejection.promise;
+    if (pool.aborted) this.follow(pool);
+    else this.#runsOfPool.add(this);
   }
 
-  Object.defineProperties(helpers, {
-    abortSignal: { get: signal, enumerable: true, configurable: true },
-    abortPromise: {
-      get: () => (promise ??= rejection(signal())),
-      enumerable: true,
-      configurable: true,
-    },
-  });
-  return {
-    get cancelled() {
-      return cancelled;
-    },
-    abort(why) {
-      if (why instanceof CancelledError) cancelled ??= why;
-      if (reason || hasEnded) return;
-      reason = why;
-      own?.abort(why);
-      overdue = setTimeout(warn, GRACE_MS, helpers, why).unref();
-    },
-    end() {
-      hasEnded = true;
-      clearTimeout(overdue);
-      if (own) pool.removeEventListener("abort", follow);
-    },
-  };
+  /** Tells the run to end. The signal has the first reason. */
+  abort(reason: RunTimeoutError | CancelledError): void {
+    if (reason instanceof CancelledError) this.cancelled ??= reason;
+    if (this.#reason || this.#hasEnded) return;
+    this.#reason = reason;
+    this.#tell(reason);
+    this.#overdue = setTimeout(warn, GRACE_MS, this.#helpers, reason).unref();
+  }
+
+  /** The pool's signal has aborted. */
+  follow(pool: AbortSignal): void {
+    this.#tell(pool.reason);
+  }
+
+  /** The run has ended. */
+  end(): void {
+    this.#hasEnded = true;
+    this.#runsOfPool.delete(this);
+    clearTimeout(this.#overdue);
+  }
+
+  #tell(reason: unknown): void {
+    this.#rejection.promise.catch(() => {}); // nobody need wait for it
+    this.#rejection.reject(reason);
+    this.#controller.abort(reason);
+  }
 }
 
-function rejection(signal: AbortSignal): Promise<void> {
-  const promise = new Promise<void>((_, reject) => {
-    if (signal.aborted) reject(signal.reason);
-    else signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
-  promise.catch(() => {}); // nobody need wait for it
-  return promise;
+/** The runs that a pool's signal still has to tell, by that signal. */
+const runsByPool = new WeakMap<AbortSignal, Set<RunSignal>>();
+
+/** One listener tells all runs of a pool. Each run's own would have to be added and removed. */
+function runsOf(pool: AbortSignal): Set<RunSignal> {
+  const known = runsByPool.get(pool);
+  if (known) return known;
+  const runs = new Set<RunSignal>();
+  runsByPool.set(pool, runs);
+  const tellAll = () => {
+    for (const run of runs) run.follow(pool);
+  };
+  pool.addEventListener("abort", tellAll, { once: true });
+  return runs;
 }
 
 function warn({ job, logger }: JobHelpers, reason: Error): void {

@@ -1,6 +1,5 @@
 import type { Job } from "graphile-worker";
 import type { AnyPolicy } from "../policy/policy.ts";
-import type { Cancellation } from "./cancellations.ts";
 import type { RunSignal } from "./run-signal.ts";
 
 /** What is known of a running job with a policy, for its release. */
@@ -14,39 +13,38 @@ export interface RunningJob {
   readonly lagMs: number | null;
   /** By `performance.now()`. */
   readonly startedAt: number;
-  readonly signal: Pick<RunSignal, "cancelled">;
-  /** An operator has cancelled the job. The run is told to end, once. */
-  cancel(why: Cancellation): void;
+  readonly signal: Pick<RunSignal, "cancelled" | "abort">;
 }
 
-/** How far a job has come in this process. Times are by `performance.now()`. */
-interface Progress {
-  /** When a local queue fetched it ahead of its start. */
-  readonly fetchedAt?: number;
-  readonly running?: RunningJob;
+/** A local queue fetched jobs together, ahead of their starts. */
+interface Fetch {
+  /** By `performance.now()`. */
+  readonly at: number;
 }
 
 /** What a process knows of the jobs that its workers have fetched, from the fetch to the end. */
 export function makeRunningJobs() {
-  const jobs = new WeakMap<Job, Progress>();
+  const fetches = new WeakMap<Job, Fetch>();
+  const running = new WeakMap<Job, RunningJob>();
   return {
-    /** A local queue fetched the job. It may wait there before it starts. */
-    fetched(job: Job): void {
-      jobs.set(job, { fetchedAt: performance.now() });
+    /** A local queue fetched the jobs. They may wait there before they start. */
+    fetched(jobs: readonly Job[]): void {
+      const fetch = { at: performance.now() };
+      for (const job of jobs) fetches.set(job, fetch);
     },
     /** How long the job has waited in a local queue, in milliseconds; 0 without one. */
     waitedMs(job: Job): number {
-      const fetchedAt = jobs.get(job)?.fetchedAt;
-      return fetchedAt === undefined ? 0 : performance.now() - fetchedAt;
+      const fetch = fetches.get(job);
+      return fetch === undefined ? 0 : performance.now() - fetch.at;
     },
-    started(job: Job, running: RunningJob): void {
-      jobs.set(job, { ...jobs.get(job), running });
+    started(job: Job, one: RunningJob): void {
+      running.set(job, one);
     },
     /** The job ended. Undefined: it had no policy or occupied no slot, or its end was seen before. */
     ended(job: Job): RunningJob | undefined {
-      const running = jobs.get(job)?.running;
-      if (running) jobs.delete(job);
-      return running;
+      const one = running.get(job);
+      if (one) running.delete(job);
+      return one;
     },
   };
 }

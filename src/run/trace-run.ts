@@ -9,8 +9,8 @@ import { openTelemetry, spanContextOf, tracerOf } from "../traces.ts";
 import { type Trace, traceOf } from "./fetched-job.ts";
 import type { Outcome } from "./wrap-task.ts";
 
-/** A job that is about to run. */
-interface Run {
+/** What a span says of a job that is about to run. */
+export interface TracedRun {
   readonly job: Job;
   readonly own: DispatchPolicyHelpers;
   /** Its partition, if that is known without working it out. */
@@ -25,14 +25,14 @@ interface Run {
  * The span begins a trace of its own, and links to the producer's span. As a child it would stretch that trace by the wait,
  * which may be hours. Waits are children of the run, although they began before it. Their times are the database's.
  */
-export function traceRun(run: Run, start: () => Promise<Outcome>): Promise<Outcome> {
+export function traceRun<R extends TracedRun>(run: R, start: (run: R) => Promise<Outcome>): Promise<Outcome> {
   const api = openTelemetry();
   const tracer = api && tracerOf(api, TRACER);
-  return api && tracer ? runInSpan(run, start, api, tracer) : start();
+  return api && tracer ? runInSpan(run, () => start(run), api, tracer) : start(run);
 }
 
 async function runInSpan(
-  run: Run,
+  run: TracedRun,
   start: () => Promise<Outcome>,
   api: typeof OpenTelemetry,
   tracer: OpenTelemetry.Tracer,
@@ -57,7 +57,7 @@ async function runInSpan(
   return outcome;
 }
 
-function attributesOf(run: Run): Attributes {
+function attributesOf(run: TracedRun): Attributes {
   const { job, own, partition } = run;
   return {
     [ATTRIBUTES.system]: SYSTEM,
@@ -72,7 +72,7 @@ function attributesOf(run: Run): Attributes {
   };
 }
 
-function policyOf({ own }: Run) {
+function policyOf({ own }: TracedRun) {
   return { [OWN_ATTRIBUTES.policy]: own.policy };
 }
 
@@ -83,7 +83,7 @@ interface Wait {
 }
 
 /** A retry's flag still has the times of the first attempt, so a retry only shows how long it was queued. */
-function waitsOf({ job, own: { admittedAt }, lagMs }: Run, trace: Trace | null): readonly Wait[] {
+function waitsOf({ job, own: { admittedAt }, lagMs }: TracedRun, trace: Trace | null): readonly Wait[] {
   if (admittedAt === null) return [];
   const waits: Wait[] = [];
   if (trace !== null && job.attempts === 1 && job.last_error === null) {

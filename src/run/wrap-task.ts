@@ -1,7 +1,7 @@
 import type { Job, JobHelpers, Task, TaskList } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
-import { ArgumentError, CancelledError } from "../errors.ts";
+import { ArgumentError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
 import { ours } from "../log.ts";
 import { hold } from "../operate/hold.ts";
@@ -17,13 +17,13 @@ import { makeAdder } from "../stage/adder.ts";
 import { timeOf } from "../timestamp.ts";
 import { admittedPartition } from "./admitted-partition.ts";
 import { batchParts } from "./batch-parts.ts";
-import type { Cancellation } from "./cancellations.ts";
+import { type Cancellation, cancelRun } from "./cancellations.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
 import { isRetryAfter, type RetryAfter } from "./retry-after.ts";
-import { ownSignal, type RunSignal } from "./run-signal.ts";
-import { type Watch, watchRun } from "./run-timeout.ts";
+import { RunSignal } from "./run-signal.ts";
+import { watchRun } from "./run-timeout.ts";
 import type { RunningJob } from "./running-jobs.ts";
-import { traceRun } from "./trace-run.ts";
+import { type TracedRun, traceRun } from "./trace-run.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
 
 /** A fetched row counts as current for this long. Later, the job's slot may have been given back by hand. */
@@ -102,66 +102,100 @@ async function runGoverned(
   helpers: JobHelpers,
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
-  const { job, withPgClient } = helpers;
+  const { job } = helpers;
   const start =
     startAsAdmitted(policy, job, observer) ??
     (await startAsRecorded(policy, helpers, observer).catch((error) => {
       rethrowPlainly(error, observer.engine.schemaName);
     }));
-  const { admission, mark = null } = start;
-  const scopeOf: ScopeOf = (gate) => withPgClient((client) => observer.engine.scopeOf(client, job.id, gate));
-  const known =
-    start.partition ?? admittedPartition(policy, job, mark, async () => (await scopeOf(null))?.partition);
+  const known = partitionOf(start, policy, helpers, observer);
   const partition = known instanceof Promise ? await known : known;
-  const own = describe(policy, helpers, { ...start, partition }, scopeOf, observer);
+  const own = describe(policy, helpers, start, partition, observer);
   const lagMs = start.resumed ? null : own.lagMs;
-  const slot = admission === null ? null : { admission, ownsSlot: start.ownsSlot };
-  const signal = ownSignal(helpers);
-  const cancel = cancelOf(policy, job, signal, observer);
-  const running = slot && { policy, ...slot, lagMs, startedAt: performance.now(), signal, cancel };
+  const signal = new RunSignal(helpers);
+  const { admission, ownsSlot, cancelled } = start;
+  const running =
+    admission === null ? null : { policy, admission, ownsSlot, lagMs, startedAt: performance.now(), signal };
   if (running) observer.started(job, running);
-  if (start.cancelled) cancel(start.cancelled);
+  if (running && cancelled) cancelRun(job, running, cancelled, observer.events);
   if (start.runs) helpers.dispatchPolicy = own;
-  const watch = watchOf(policy, helpers, signal, observer);
-  const run = async () =>
-    afterCancel(payload, await watch(() => runTask(task, payload, helpers, own)), signal);
-  const begin = async (): Promise<Outcome> => {
-    if (signal.cancelled) return { error: signal.cancelled };
-    return start.runs ? traceRun({ job, own, partition, lagMs }, run) : { result: undefined };
-  };
-  const outcome = await begin().finally(signal.end);
+  let outcome: Outcome = { result: undefined };
+  try {
+    const run = { policy, task, payload, helpers, job, own, partition, lagMs, signal, observer };
+    if (signal.cancelled) outcome = { error: signal.cancelled };
+    else if (start.runs) outcome = await traceRun(run, runToItsEnd);
+  } finally {
+    signal.end();
+  }
   if (running && observer.returned) await observer.returned(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
   return outcome.result;
 }
 
-/** Cancels this run. Only the first call counts. */
-function cancelOf(
-  policy: AnyPolicy,
-  job: Job,
-  signal: RunSignal,
-  { events }: Observer,
-): RunningJob["cancel"] {
-  return ({ by, reason }) => {
-    if (signal.cancelled) return;
-    const jobId = String(job.id);
-    signal.abort(new CancelledError(jobId, { by, reason }));
-    const { attempts: attempt } = job;
-    emit(events, "dispatchPolicy:runCancelled", { policy: policy.identifier, jobId, attempt, by, reason });
-  };
+/** A job that is about to run, and what its run needs. */
+interface Run extends TracedRun {
+  readonly policy: AnyPolicy;
+  readonly task: Task;
+  readonly payload: unknown;
+  readonly helpers: JobHelpers;
+  readonly signal: RunSignal;
+  readonly observer: Observer;
 }
 
-/** How a run ended. If it was cancelled and has failed, it has failed because of that. Parts of a batch keep their errors. */
-async function afterCancel(payload: unknown, outcome: Outcome, { cancelled }: RunSignal): Promise<Outcome> {
-  const parts = batchParts(payload, outcome);
+/**
+ * How the run ended, once its parts have ended as well, if it is of a batch. If it was cancelled and has failed, it has
+ * failed because of that. Parts of a batch keep their errors.
+ */
+async function runToItsEnd(run: Run): Promise<Outcome> {
+  const { runTimeoutMs } = run.policy["~policy"].declaration;
+  const outcome = await (runTimeoutMs === null ? runTask(run) : runInTime(run, runTimeoutMs));
+  const parts = batchParts(run.payload, outcome);
   if (parts) await Promise.allSettled(parts);
+  const { cancelled } = run.signal;
   if (cancelled === undefined || !("error" in outcome) || outcome.error === cancelled) return outcome;
   cancelled.cause ??= outcome.error;
   return { error: cancelled };
 }
 
+/** A run of a policy with a `runTimeout`. */
+function runInTime(run: Run, timeoutMs: number): Promise<Outcome> {
+  const { policy, helpers, signal, job, observer } = run;
+  const watch = watchRun(helpers, signal, timeoutMs, () =>
+    emit(observer.events, "dispatchPolicy:runTimeout", {
+      policy: policy.identifier,
+      jobId: String(job.id),
+      attempt: job.attempts,
+      timeoutMs,
+    }),
+  );
+  return watch(() => runTask(run));
+}
+
+async function runTask({ task, payload, helpers, own }: Run): Promise<Outcome> {
+  try {
+    return { result: await task(payload as never, helpers) };
+  } catch (error) {
+    if (isRetryAfter(error)) await holdFor(error, own, helpers);
+    return { error };
+  }
+}
+
 /** The partition of the running job, and with a gate its scope key there. */
-type ScopeOf = (gate: string | null) => ReturnType<Engine["scopeOf"]>;
+function scopeOf({ job, withPgClient }: JobHelpers, { engine }: Observer, gate: string | null) {
+  return withPgClient((client) => engine.scopeOf(client, job.id, gate));
+}
+
+/** The partition of a job that starts. Undefined: nobody has worked it out yet. */
+function partitionOf(
+  { partition, mark = null }: Start,
+  policy: AnyPolicy,
+  helpers: JobHelpers,
+  observer: Observer,
+): string | undefined | Promise<string | undefined> {
+  if (partition !== undefined) return partition;
+  const lookUp = async () => (await scopeOf(helpers, observer, null))?.partition;
+  return admittedPartition(policy, helpers.job, mark, lookUp);
+}
 
 /** How a job starts. */
 interface Start {
@@ -227,35 +261,6 @@ async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer:
   return { runs, ownsSlot: verdict === "admitted", byTick: false, stagedId, admission, partition };
 }
 
-/** How a run of a policy with a `runTimeout` is watched. Others are not, and cost nothing. */
-function watchOf(policy: AnyPolicy, helpers: JobHelpers, signal: RunSignal, { events }: Observer): Watch {
-  const timeoutMs = policy["~policy"].declaration.runTimeoutMs;
-  if (timeoutMs === null) return (run) => run();
-  const { job } = helpers;
-  return watchRun(helpers, signal, timeoutMs, () =>
-    emit(events, "dispatchPolicy:runTimeout", {
-      policy: policy.identifier,
-      jobId: String(job.id),
-      attempt: job.attempts,
-      timeoutMs,
-    }),
-  );
-}
-
-async function runTask(
-  task: Task,
-  payload: unknown,
-  helpers: JobHelpers,
-  own: DispatchPolicyHelpers,
-): Promise<Outcome> {
-  try {
-    return { result: await task(payload as never, helpers) };
-  } catch (error) {
-    if (isRetryAfter(error)) await holdFor(error, own, helpers);
-    return { error };
-  }
-}
-
 /**
  * Holds the partition. If the time has passed already, one job goes first all the same, as after a hold. If that fails, the
  * host still gets the task's own error.
@@ -294,13 +299,14 @@ function lagOf(job: Job, admittedAtMs: number, observer: Observer): number | nul
 
 function describe(
   policy: AnyPolicy,
-  { job, withPgClient }: JobHelpers,
-  { stagedId, admission, admitted, partition, byTick }: Start,
-  scopeOf: ScopeOf,
+  helpers: JobHelpers,
+  { stagedId, admission, admitted, byTick }: Start,
+  partition: string | undefined,
   observer: Observer,
 ): DispatchPolicyHelpers {
+  const { job } = helpers;
   const admittedAtMs = byTick ? Number(admitted ?? admission) / 1000 : null;
-  const context = { withPgClient, engine: observer.engine, events: observer.events };
+  const context = { withPgClient: helpers.withPgClient, engine: observer.engine, events: observer.events };
   const own = {
     policy: policy.identifier,
     partition: partition ?? "",
@@ -312,19 +318,19 @@ function describe(
       const { gate, key, ...how } = options;
       const by = `job ${job.id}`;
       if (gate !== undefined) {
-        const scope = key ?? ((await scopeOf(gate))?.scope_key || undefined);
+        const scope = key ?? ((await scopeOf(helpers, observer, gate))?.scope_key || undefined);
         await hold(context, { ...how, policy: policy.identifier, gate, key: scope, by });
         return;
       }
-      const where = (await scopeOf(null))?.partition ?? own.partition;
+      const where = (await scopeOf(helpers, observer, null))?.partition ?? own.partition;
       await hold(context, { ...how, policy: policy.identifier, partition: where, by });
     },
     async take(options) {
-      const key = options.key ?? (await scopeOf(options.gate))?.scope_key ?? undefined;
+      const key = options.key ?? (await scopeOf(helpers, observer, options.gate))?.scope_key ?? undefined;
       return take(context, { ...options, policy: policy.identifier, key });
     },
   } satisfies DispatchPolicyHelpers;
-  // A getter among the others would cost each job half a microsecond.
+  // A getter would keep the run's objects until the next major collection: see decision 156.
   if (partition !== undefined) return own;
   const get = () => resolveJob(policy, job.payload, specificationOf(job)).partition;
   return Object.defineProperty(own, "partition", { get, enumerable: true });

@@ -1,14 +1,17 @@
 // What a worker pool knows of cancelled jobs: which runs it tells, and which starts.
 import test from "ava";
 import { type Job, Logger } from "graphile-worker";
-import { type Cancellation, makeCancellations } from "../../src/run/cancellations.ts";
+import { type CancelledError, definePolicy } from "../../src/index.ts";
+import { makeCancellations } from "../../src/run/cancellations.ts";
 import type { RunningJob } from "../../src/run/running-jobs.ts";
 
 const why = { by: "ana", reason: null };
-const jobOf = (id: string) => ({ id }) as Job;
+const jobOf = (id: string) => ({ id, attempts: 1 }) as Job;
+const policy = definePolicy("work", { partitionBy: "account" });
 
 function world() {
   const lines: string[] = [];
+  const emitted: object[] = [];
   const answers: (() => Promise<object[]>)[] = [];
   let looks = 0;
   let closed = false;
@@ -19,17 +22,22 @@ function world() {
     }) as never,
     engine: {} as never,
     logger: new Logger(() => (_level, message) => void lines.push(message)),
+    events: { emit: (name, event) => emitted.push({ name, ...(event as object) }) > 0 },
     isClosed: () => closed,
   });
   const told: string[] = [];
-  const run = (name: string, admission: string, ownsSlot = true) =>
-    ({
-      admission,
-      ownsSlot,
-      cancel: ({ by }: Cancellation) => told.push(`${name} ${by}`),
-    }) as unknown as RunningJob;
+  const run = (name: string, admission: string, ownsSlot = true): RunningJob => {
+    const signal = {
+      cancelled: undefined as CancelledError | undefined,
+      abort(reason: unknown) {
+        signal.cancelled = reason as CancelledError;
+        told.push(`${name} ${signal.cancelled.by}`);
+      },
+    };
+    return { ...{ policy, admission, ownsSlot, signal }, lagMs: null, startedAt: 0 };
+  };
   return {
-    ...{ cancellations, lines, told, run },
+    ...{ cancellations, lines, told, run, emitted },
     looks: () => looks,
     answer: (...jobs: (readonly [string, string])[]) =>
       answers.push(async () => jobs.map(([jobId, admission]) => ({ jobId, admission, ...why }))),
@@ -54,13 +62,36 @@ test("it tells the runs that it has, and those that start later, by the owner of
 
 test("it tells no run that has ended, and none in the slot of a job that it replaced", async (t) => {
   const { cancellations, told, run, answer } = world();
-  const ended = run("ended", "10");
-  cancellations.started(jobOf("1"), ended);
+  const ended = jobOf("1");
+  cancellations.started(ended, run("ended", "10"));
   cancellations.started(jobOf("2"), run("replaced", "10", false));
-  cancellations.ended(jobOf("1"), ended);
+  cancellations.ended(ended);
   answer(["1", "10"], ["2", "10"]);
   await cancellations.look();
   t.deepEqual(told, []);
+});
+
+test("the end of a run hides no other run of its job that this pool has", async (t) => {
+  const { cancellations, told, run, answer } = world();
+  const [lost, fetchedAgain] = [jobOf("1"), jobOf("1")];
+  cancellations.started(lost, run("lost", "10"));
+  cancellations.started(fetchedAgain, run("fetched again", "10"));
+  cancellations.ended(lost);
+  answer(["1", "10"]);
+  await cancellations.look();
+  t.deepEqual(told, ["fetched again ana"]);
+});
+
+test("a run is told once, however many looks find its job, and one event says so", async (t) => {
+  const { cancellations, told, run, answer, emitted } = world();
+  cancellations.started(jobOf("1"), run("one", "10"));
+  for (const _ of [1, 2]) {
+    answer(["1", "10"]);
+    await cancellations.look();
+  }
+  t.deepEqual(told, ["one ana"]);
+  const event = { policy: "work", jobId: "1", attempt: 1, ...why };
+  t.deepEqual(emitted, [{ name: "dispatchPolicy:runCancelled", ...event }]);
 });
 
 test("a heartbeat looks only while jobs run", async (t) => {

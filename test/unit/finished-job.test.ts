@@ -45,8 +45,7 @@ const running = {
     ownsSlot: true,
     lagMs: 0,
     startedAt: 0,
-    signal: { cancelled: undefined },
-    cancel() {},
+    signal: { cancelled: undefined, abort() {} },
   },
 };
 
@@ -59,7 +58,7 @@ function finished(error: unknown, { last = true, backoff }: { last?: boolean; ba
   const said: string[] = [];
   const logger = { error: (message: string) => said.push(message) } as unknown as Logger;
   const of = { ...job, max_attempts: last ? 1 : 25 } as Job;
-  return { ...finishedJob(of, { ...running, policy, error }, { logger, events: noEvents }), said };
+  return { ...finishedJob(of, { ...running, policy }, error, { logger, events: noEvents }), said };
 }
 
 for (const [what, thrown, text] of THROWN) {

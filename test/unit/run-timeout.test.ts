@@ -1,10 +1,11 @@
 // A run's own signal, and the warning about a run that ignores it. The timers are Node's mocks, because the warning comes
 // after 10 seconds.
+import { getEventListeners } from "node:events";
 import { mock } from "node:test";
 import test from "ava";
 import { type JobHelpers, Logger } from "graphile-worker";
 import { CancelledError, RunTimeoutError } from "../../src/index.ts";
-import { ownSignal } from "../../src/run/run-signal.ts";
+import { RunSignal } from "../../src/run/run-signal.ts";
 import { watchRun } from "../../src/run/run-timeout.ts";
 
 function helpersOf(lines: string[]) {
@@ -12,7 +13,7 @@ function helpersOf(lines: string[]) {
   const logger = new Logger(() => (_level, message) => void lines.push(message));
   const job = { id: "1", task_identifier: "work" };
   const helpers = { job, logger, abortSignal: pool.signal } as unknown as JobHelpers;
-  return { pool, helpers, signal: ownSignal(helpers) };
+  return { pool, helpers, signal: new RunSignal(helpers) };
 }
 
 test.serial("a run that goes on is warned about once, and one that ended is not", async (t) => {
@@ -43,7 +44,7 @@ test.serial("a run that goes on is warned about once, and one that ended is not"
   ]);
 });
 
-test.serial("a run that ended in time leaves no timer, and no listener at the pool's signal", async (t) => {
+test.serial("a run that ended in time leaves no timer, and no longer aborts with the pool", async (t) => {
   mock.timers.enable({ apis: ["setTimeout"] });
   t.teardown(() => mock.timers.reset());
   const { pool, helpers, signal } = helpersOf([]);
@@ -107,4 +108,29 @@ test.serial("a run past its time can still be cancelled; one that has ended is t
   t.false(others.abortSignal.aborted);
   t.is(ended.cancelled, cancelled, "its release must know");
   signal.end();
+});
+
+test.serial("a copy of the helpers has the run's own signal and promise", async (t) => {
+  const { pool, helpers, signal } = helpersOf([]);
+  const { abortSignal, abortPromise } = { ...helpers };
+  t.not(abortSignal, pool.signal);
+  const cancelled = new CancelledError("1", { by: "ana", reason: null });
+  signal.abort(cancelled);
+  t.is(abortSignal.reason, cancelled);
+  t.is(await abortPromise.catch((error) => error), cancelled);
+  signal.end();
+});
+
+test.serial("all runs of a pool abort with it, and its signal has one listener", async (t) => {
+  const { pool, helpers } = helpersOf([]);
+  const { signal: ofPool } = pool;
+  const others = [1, 2].map(() => ({ ...helpers, abortSignal: ofPool }));
+  const [running, ended] = others.map((one) => new RunSignal(one));
+  t.is(getEventListeners(ofPool, "abort").length, 1);
+  ended!.end();
+  pool.abort(new Error("shutdown"));
+  const reasons = [helpers, ...others].map(({ abortSignal }) => abortSignal.reason?.message);
+  t.deepEqual(reasons, ["shutdown", "shutdown", undefined]);
+  t.is(await others[0]!.abortPromise.catch((error) => error), ofPool.reason);
+  running!.end();
 });
