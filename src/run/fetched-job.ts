@@ -21,9 +21,15 @@ const TICKET = /^(\d+)@(\d+)(?:$|#(?:([0-9a-f]{8})(?:$|\.))?)/;
 
 /** A job's ticket. Null: it was added past its policy. */
 export function ticketOf(job: Job): Ticket | null {
-  const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(RESERVED_FLAG));
-  const [, stagedId, admission, mark = null] = TICKET.exec(flag?.slice(RESERVED_FLAG.length) ?? "") ?? [];
-  return stagedId === undefined || admission === undefined ? null : { stagedId, admission, mark };
+  const found = TICKET.exec(ownFlagOf(job));
+  if (!found) return null;
+  return { stagedId: found[1] as string, admission: found[2] as string, mark: found[3] ?? null };
+}
+
+/** What an admission's flag says, or an empty text. */
+function ownFlagOf({ flags }: Job): string {
+  for (const flag in flags) if (flag.startsWith(RESERVED_FLAG)) return flag.slice(RESERVED_FLAG.length);
+  return "";
 }
 
 /** The trace context with which a job was staged, and its times. */
@@ -40,8 +46,7 @@ const TRACE =
 
 /** A job's trace. Null: nobody traced its producer, its context has another form, or it was added past its policy. */
 export function traceOf(job: Job): Trace | null {
-  const flag = Object.keys(job.flags ?? {}).find((one) => one.startsWith(RESERVED_FLAG));
-  const [, traceparent, staged, due] = TRACE.exec(flag?.slice(RESERVED_FLAG.length) ?? "") ?? [];
+  const [, traceparent, staged, due] = TRACE.exec(ownFlagOf(job)) ?? [];
   if (traceparent === undefined) return null;
   return { traceparent, stagedAt: timeIn(staged), dueAt: due === undefined ? null : timeIn(due) };
 }

@@ -1,4 +1,4 @@
-import type { Job, JobHelpers, Task, TaskList } from "graphile-worker";
+import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { ArgumentError } from "../errors.ts";
@@ -181,8 +181,8 @@ async function runTask({ task, payload, helpers, own }: Run): Promise<Outcome> {
 }
 
 /** The partition of the running job, and with a gate its scope key there. */
-function scopeOf({ job, withPgClient }: JobHelpers, { engine }: Observer, gate: string | null) {
-  return withPgClient((client) => engine.scopeOf(client, job.id, gate));
+function scopeOf({ id }: Job, withPgClient: WithPgClient, { engine }: Observer, gate: string | null) {
+  return withPgClient((client) => engine.scopeOf(client, id, gate));
 }
 
 /** The partition of a job that starts. Undefined: nobody has worked it out yet. */
@@ -193,8 +193,9 @@ function partitionOf(
   observer: Observer,
 ): string | undefined | Promise<string | undefined> {
   if (partition !== undefined) return partition;
-  const lookUp = async () => (await scopeOf(helpers, observer, null))?.partition;
-  return admittedPartition(policy, helpers.job, mark, lookUp);
+  const { job, withPgClient } = helpers;
+  const lookUp = async () => (await scopeOf(job, withPgClient, observer, null))?.partition;
+  return admittedPartition(policy, job, mark, lookUp);
 }
 
 /** How a job starts. */
@@ -299,14 +300,13 @@ function lagOf(job: Job, admittedAtMs: number, observer: Observer): number | nul
 
 function describe(
   policy: AnyPolicy,
-  helpers: JobHelpers,
+  { job, withPgClient }: JobHelpers,
   { stagedId, admission, admitted, byTick }: Start,
   partition: string | undefined,
   observer: Observer,
 ): DispatchPolicyHelpers {
-  const { job } = helpers;
   const admittedAtMs = byTick ? Number(admitted ?? admission) / 1000 : null;
-  const context = { withPgClient: helpers.withPgClient, engine: observer.engine, events: observer.events };
+  const context = { withPgClient, engine: observer.engine, events: observer.events };
   const own = {
     policy: policy.identifier,
     partition: partition ?? "",
@@ -318,15 +318,16 @@ function describe(
       const { gate, key, ...how } = options;
       const by = `job ${job.id}`;
       if (gate !== undefined) {
-        const scope = key ?? ((await scopeOf(helpers, observer, gate))?.scope_key || undefined);
+        const scope = key ?? ((await scopeOf(job, withPgClient, observer, gate))?.scope_key || undefined);
         await hold(context, { ...how, policy: policy.identifier, gate, key: scope, by });
         return;
       }
-      const where = (await scopeOf(helpers, observer, null))?.partition ?? own.partition;
+      const where = (await scopeOf(job, withPgClient, observer, null))?.partition ?? own.partition;
       await hold(context, { ...how, policy: policy.identifier, partition: where, by });
     },
     async take(options) {
-      const key = options.key ?? (await scopeOf(helpers, observer, options.gate))?.scope_key ?? undefined;
+      const key =
+        options.key ?? (await scopeOf(job, withPgClient, observer, options.gate))?.scope_key ?? undefined;
       return take(context, { ...options, policy: policy.identifier, key });
     },
   } satisfies DispatchPolicyHelpers;
