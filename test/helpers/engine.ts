@@ -2,7 +2,7 @@
 import type { ExecutionContext } from "ava";
 import pg from "pg";
 import { overridableFields } from "../../src/gates/index.ts";
-import { testDatabase } from "./database.ts";
+import { type LentDatabase, lentDatabase } from "./lent.ts";
 import { until } from "./until.ts";
 
 export { until };
@@ -150,26 +150,29 @@ export interface Finished {
   readonly retry?: object;
 }
 
-/** A database of the test's own, with one declared policy. */
+/** A database for the test alone, with one declared policy. Its sessions are given back with it, locks and all. */
 export async function engine(t: ExecutionContext, options: EngineOptions): Promise<Engine> {
-  const { url, pool } = await testDatabase(t);
-  const world = new Engine(url, pool, options);
+  const database = await lentDatabase(t);
+  const world = new Engine(database.url, database.pool, options, database);
   await world.declare();
-  // Teardowns run last first: sessions end, locks and all, before the pool does.
-  t.teardown(() => world.endSessions());
   return world;
 }
+
+type Lender = Pick<LentDatabase, "session" | "giveBack">;
 
 export class Engine {
   readonly url: string;
   readonly pool: pg.Pool;
   readonly policy: string;
   readonly #options: EngineOptions;
-  readonly #sessions: Session[] = [];
+  readonly #lender: Lender | undefined;
+  readonly #sessions: pg.Client[] = [];
 
-  constructor(url: string, pool: pg.Pool, options: EngineOptions) {
+  /** `lender`: where sessions come from. Default: it makes them, and `endSessions` ends them. */
+  constructor(url: string, pool: pg.Pool, options: EngineOptions, lender?: Lender) {
     this.url = url;
     this.pool = pool;
+    this.#lender = lender;
     this.policy = options.policy ?? "p";
     this.#options = options;
   }
@@ -403,13 +406,22 @@ export class Engine {
 
   /** A connection of its own, which a test can leave inside a transaction. */
   async session(): Promise<Session> {
+    const client = await (this.#lender?.session() ?? this.#makeSession());
+    const { rows } = await client.query("select pg_backend_pid() as pid");
+    return Object.assign(client, { pid: rows[0].pid as number });
+  }
+
+  async #makeSession(): Promise<pg.Client> {
     const client = new pg.Client({ connectionString: this.url });
     client.on("error", () => {});
     await client.connect();
-    const { rows } = await client.query("select pg_backend_pid() as pid");
-    const session = Object.assign(client, { pid: rows[0].pid as number });
-    this.#sessions.push(session);
-    return session;
+    this.#sessions.push(client);
+    return client;
+  }
+
+  /** Ends a session before the test does. Another session may get its connection. */
+  async end(session: Session): Promise<void> {
+    await (this.#lender?.giveBack(session) ?? session.end());
   }
 
   async endSessions(): Promise<void> {

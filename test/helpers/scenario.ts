@@ -3,7 +3,7 @@
 import type { ExecutionContext } from "ava";
 import type { Job, RunnerOptions, Task, TaskList, WorkerEvents } from "graphile-worker";
 import { run, WorkerPreset } from "graphile-worker";
-import pg from "pg";
+import type pg from "pg";
 import type {
   AddedJob,
   AnyPolicy,
@@ -13,9 +13,9 @@ import type {
   PolicyUtils,
 } from "../../src/index.ts";
 import { type concurrency, definePolicy, dispatchPolicyPreset, makePolicyUtils } from "../../src/index.ts";
-import { quietPool, testDatabase } from "./database.ts";
-import { until } from "./engine.ts";
+import { type LentDatabase, lentDatabase } from "./lent.ts";
 import { silent } from "./silent.ts";
+import { until } from "./until.ts";
 
 /** True: scenarios with time run as long as they are written; otherwise for a few seconds. */
 export const FULL = process.env.SCENARIO_FULL === "1";
@@ -102,9 +102,9 @@ export async function scenario(
   policy: Words | AnyPolicy = {},
   options: ScenarioOptions = {},
 ): Promise<Scenario> {
-  const { url, pool } = await testDatabase(t);
+  const database = await lentDatabase(t);
   const own = "~policy" in policy ? (policy as AnyPolicy) : policyOf("p", policy as Words);
-  const world = new Scenario(t, url, pool, own, options);
+  const world = new Scenario(t, database, own, options);
   await world.open();
   return world;
 }
@@ -117,12 +117,14 @@ export class Scenario {
   readonly policy: string;
   readonly options: ScenarioOptions;
   utils!: PolicyUtils;
+  readonly #database: LentDatabase;
   #start: number | undefined;
 
-  constructor(t: ExecutionContext, url: string, pool: pg.Pool, own: AnyPolicy, options: ScenarioOptions) {
+  constructor(t: ExecutionContext, database: LentDatabase, own: AnyPolicy, options: ScenarioOptions) {
     this.t = t;
-    this.url = url;
-    this.pool = pool;
+    this.url = database.url;
+    this.pool = database.pool;
+    this.#database = database;
     this.own = own;
     this.policy = own.identifier;
     this.options = options;
@@ -245,19 +247,15 @@ export class Scenario {
     return (await this.rows(`select * from dispatch_policy.limiters ${where}`, [this.policy, gate, key]))[0];
   }
 
-  /** A pool of its own, which does not mind that the database goes away under it. */
+  /** A pool of its own, until the test ends. */
   connections(max: number): pg.Pool {
-    const pool = quietPool(this.url, { max });
-    this.t.teardown(() => pool.end());
-    return pool;
+    return this.#database.connections(max);
   }
 
-  /** A connection of its own inside a transaction; it ends with the test. */
+  /** A connection of its own inside a transaction; the test's end rolls it back. */
   async transaction(): Promise<pg.Client> {
-    const client = new pg.Client({ connectionString: this.url });
-    client.on("error", () => {});
-    await client.connect();
-    this.t.teardown(() => client.end());
+    const client = await this.#database.session();
+    this.t.teardown(() => this.#database.giveBack(client));
     await client.query("begin");
     return client;
   }

@@ -184,8 +184,7 @@ async function undone<Result>(
   try {
     return await act(session);
   } finally {
-    await session.query("rollback");
-    await session.end();
+    await world.end(session); // which rolls back
   }
 }
 

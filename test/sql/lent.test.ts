@@ -1,0 +1,59 @@
+// No test can tell a database that another one had from a new one.
+import test from "ava";
+import pg from "pg";
+import { concurrency, Engine } from "../helpers/engine.ts";
+import { type LentDatabase, lentDatabase } from "../helpers/lent.ts";
+
+/** Has a database as a test would. Returns its name. */
+async function borrow(act: (database: LentDatabase) => Promise<unknown>, passed = true): Promise<string> {
+  const ends: (() => unknown)[] = [];
+  const database = await lentDatabase({ passed, teardown: (end) => void ends.unshift(end) });
+  await act(database);
+  for (const end of ends) await end();
+  return database.url;
+}
+
+test.serial(
+  "the next test gets it without the rows and with its sessions, which have nothing open",
+  async (t) => {
+    const seen: unknown[] = [];
+    const use = async (database: LentDatabase) => {
+      const { url, pool } = database;
+      const world = new Engine(url, pool, { gates: [concurrency(1)] }, database);
+      await world.declare();
+      const session = await world.session();
+      const { rows } = await session.query("show lock_timeout");
+      const [id] = await world.stage(["a", "a"]);
+      seen.push([rows[0].lock_timeout, session.pid, id, await world.staged(), await world.passes()]);
+      await session.query("set lock_timeout = '1h'; begin; lock table dispatch_policy._private_limiters");
+    };
+    t.is(await borrow(use), await borrow(use));
+    t.deepEqual(seen[1], seen[0]);
+  },
+);
+
+const CHANGES: Record<string, string> = {
+  "a table": "create table kept ()",
+  "a function": "alter function dispatch_policy._admit set lock_timeout = 0",
+  statistics: "analyze dispatch_policy._private_turns",
+  "a grant": "grant usage on schema dispatch_policy to public",
+  "a setting": `do $$ begin execute format('alter database %I set lock_timeout = 1', current_database()); end $$`,
+};
+
+for (const [what, statement] of Object.entries(CHANGES))
+  test.serial(`nobody gets it after a change: ${what}`, async (t) => {
+    const changed = await borrow(({ pool }) => pool.query(statement));
+    t.not(await borrow(async () => {}), changed);
+  });
+
+test.serial("nor after a failure, nor while somebody is connected", async (t) => {
+  const failed = await borrow(async () => {}, false);
+  const client: pg.Client[] = [];
+  const connected = await borrow(async ({ url }) => {
+    client.push(new pg.Client({ connectionString: url }));
+    client[0]!.on("error", () => {});
+    await client[0]!.connect();
+  });
+  const next = await borrow(async () => {});
+  t.is(new Set([failed, connected, next]).size, 3);
+});
