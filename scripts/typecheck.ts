@@ -9,7 +9,7 @@ import { text } from "node:stream/consumers";
 
 /** The slowest first. */
 const COMPILERS = ["node_modules/ts59/bin/tsc", "node_modules/typescript/bin/tsc"];
-const PROJECTS = ["tsconfig.json", "test/drivers", "test/testing"];
+const PROJECTS = ["tsconfig.json", "test/drivers", "test/testing", "site"];
 
 const checks = COMPILERS.flatMap((compiler) => PROJECTS.map((project) => [compiler, "-p", project]));
 await Promise.all(Array.from({ length: os.availableParallelism() }, work));

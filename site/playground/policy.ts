@@ -1,0 +1,133 @@
+// The policy of a setup: as an object, which the engine runs, and as the TypeScript that a visitor copies.
+import { exponential } from "../../src/policy/backoff.ts";
+import { type AnyPolicy, definePolicy } from "../../src/policy/policy.ts";
+import { isNight, nightOf, RETRY_AFTER_MS } from "./load.ts";
+import type { Setup } from "./setup.ts";
+
+export const POLICY = "call_partner";
+
+interface Payload {
+  readonly tenant: string;
+  readonly account: string;
+  readonly weight: number;
+  readonly shard: string;
+}
+
+/** What a job of this tenant carries. */
+export function payloadOf({ tenants, shards, weight }: Setup, tenant: number, name: string): Payload {
+  return {
+    tenant: name,
+    account: `account ${Math.floor(tenant / 2) + 1}`,
+    weight: tenant === tenants - 1 ? weight : 1,
+    shard: tenant % 2 === 0 || shards === 1 ? "one" : "two",
+  };
+}
+
+/** The shards that are ticked, each by itself. */
+export const shardsOf = ({ shards }: Setup): readonly (string | null)[] =>
+  shards === 1 ? [null] : ["one", "two"];
+
+/** The options of a gate: numbers and texts, as they stand in the policy. */
+interface GateOptions {
+  readonly kind: "throttle" | "concurrency" | "adaptiveConcurrency";
+  readonly options: Readonly<Record<string, number | string>>;
+}
+
+const TARGET_LAG_MS = 300;
+
+function gatesOf({ rate, burst, max, cap }: Setup): readonly GateOptions[] {
+  const gates: GateOptions[] = [];
+  if (rate > 0)
+    gates.push({ kind: "throttle", options: { rate, per: "1 second", ...(burst > 0 && { burst }) } });
+  if (max > 0 && cap === "fixed") gates.push({ kind: "concurrency", options: { max } });
+  if (max > 0 && cap === "adaptive")
+    gates.push({ kind: "adaptiveConcurrency", options: { initialMax: max, targetLagMs: TARGET_LAG_MS } });
+  return gates;
+}
+
+export function policyOf(setup: Setup): AnyPolicy {
+  const { scope, weight, shards, failing } = setup;
+  const scoped = {
+    tenant: {},
+    account: { scope: (ctx: Payload) => ctx.account },
+    policy: { scope: "policy" },
+  }[scope];
+  const names = contextOf(setup);
+  const options = {
+    ...(names.length > 0 && {
+      context: (payload: Payload) => Object.fromEntries(names.map((name) => [name, payload[name]])),
+    }),
+    partitionBy: "tenant",
+    ...(weight > 1 && { weight: (ctx: Payload) => ctx.weight }),
+    ...(shards > 1 && { shardBy: (ctx: Payload) => ctx.shard }),
+    gates: (make: Record<GateOptions["kind"], (given: object) => unknown>) =>
+      gatesOf(setup).map((gate) => make[gate.kind]({ ...gate.options, ...scoped })),
+    ...(failing > 0 && { backoff: BACKOFF }),
+  };
+  return definePolicy(POLICY, options as never);
+}
+
+/** 2, 3, 6, 11 … seconds. */
+const BACKOFF = exponential({ base: 2, power: 2 });
+
+/** The same policy as its file would be. */
+export function textOf(setup: Setup): string {
+  const { failing, refused } = setup;
+  const helpers = ["definePolicy", failing > 0 && "exponential", refused > 0 && "RetryAfter"].filter(Boolean);
+  const kinds = gatesOf(setup).map(({ kind }) => kind);
+  const context = contextOf(setup);
+  const lines = [
+    `import { ${helpers.join(", ")} } from "graphile-worker-dispatch-policy";`,
+    context.length > 0 && 'import { z } from "zod";',
+    "",
+    `export const callPartner = definePolicy("${POLICY}", {`,
+    context.length > 0 && `  payload: z.object({ tenant: z.string(), ${context.map(asSchema).join(", ")} }),`,
+    context.length > 0 && `  context: ({ ${context.join(", ")} }) => ({ ${context.join(", ")} }),`,
+    '  partitionBy: "tenant",',
+    context.includes("weight") && "  weight: (ctx) => ctx.weight,",
+    context.includes("shard") && "  shardBy: (ctx) => ctx.shard,",
+    kinds.length > 0 && `  gates: ({ ${kinds.join(", ")} }) => [`,
+    ...gatesOf(setup).map((gate) => `    ${gateText(gate, setup)},`),
+    kinds.length > 0 && "  ],",
+    failing > 0 && "  backoff: exponential({ base: 2, power: 2 }), // 2, 3, 6, 11 … seconds",
+    "});",
+    ...(refused > 0 ? TASK : []),
+    ...(isNight(setup) ? nightText(setup) : []),
+  ];
+  return `${lines.filter((line) => line !== false).join("\n")}\n`;
+}
+
+/** What of the payload the policy's functions read. */
+function contextOf({ scope, weight, shards }: Setup): readonly (keyof Payload)[] {
+  const used = { account: scope === "account", weight: weight > 1, shard: shards > 1 } as const;
+  return (["account", "weight", "shard"] as const).filter((name) => used[name]);
+}
+
+const asSchema = (name: string) => `${name}: z.${name === "weight" ? "number" : "string"}()`;
+
+function gateText({ kind, options }: GateOptions, { scope }: Setup): string {
+  const given = Object.entries(options).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
+  if (scope === "account") given.push("scope: (ctx) => ctx.account");
+  if (scope === "policy") given.push('scope: "policy"');
+  return `${kind}({ ${given.join(", ")} })`;
+}
+
+const TASK = [
+  "",
+  "// tasks/call_partner.ts",
+  "export default callPartner.task(async () => {",
+  '  const response = await fetch("https://partner.example/");',
+  `  if (response.status === 429) throw new RetryAfter("${RETRY_AFTER_MS / 1000} seconds", { reason: "429" });`,
+  "});",
+];
+
+function nightText(setup: Setup): readonly string[] {
+  const { from, until } = nightOf(setup);
+  return [
+    "",
+    `// each night, here from ${from / 1000} s to ${until / 1000} s`,
+    "await utils.setLimit({",
+    `  policy: "${POLICY}", gate: "throttle", set: { rate: ${setup.night} }, from, until, reason: "night tariff",`,
+    "});",
+  ];
+}

@@ -1,0 +1,187 @@
+// The playground: its policies, what stands in for Node's modules, and whole runs in Chromium beside those of a server.
+import { createHash } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import type { AddressInfo } from "node:net";
+import os from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import test, { type ExecutionContext } from "ava";
+import type { WithPgClient } from "graphile-worker";
+import type { Browser, Page } from "playwright-core";
+import { z } from "zod";
+import { createHash as inBrowsers } from "../../site/browser/crypto.ts";
+import { buildSite } from "../../site/build/build.ts";
+import { serve } from "../../site/build/serve.ts";
+import { BEGIN, type Said } from "../../site/playground/messages.ts";
+import { payloadOf, policyOf, textOf } from "../../site/playground/policy.ts";
+import { PRESETS, type Preset } from "../../site/playground/presets.ts";
+import { readSetup, tenantsOf } from "../../site/playground/setup.ts";
+import { type Ran, simulate } from "../../site/playground/simulation.ts";
+import { definePolicy, exponential } from "../../src/index.ts";
+import { type AnyPolicy, policyDefinition, resolveJob } from "../../src/policy/policy.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { type Register, sampled } from "../helpers/sampled.ts";
+import { beside, findChromium, findings, launch } from "../ui/browser.ts";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+test("the hash for browsers is Node's, for texts of all lengths around a block", (t) => {
+  for (const length of [0, 1, 3, 55, 56, 63, 64, 65, 119, 120, 1000]) {
+    const text = `é${"x".repeat(length)}`;
+    t.is(inBrowsers("sha256").update(text).digest("hex"), createHash("sha256").update(text).digest("hex"));
+  }
+});
+
+/** The policy that the copied text declares. */
+function declared(text: string): AnyPolicy {
+  const [own = ""] = text.split("\n// ");
+  const body = own.replace(/^import .*$/gm, "").replace("export const callPartner =", "return");
+  return new Function("definePolicy", "exponential", "z", body)(definePolicy, exponential, z);
+}
+
+for (const { id, setup } of PRESETS)
+  test(`${id}: the text that a visitor copies declares the policy that runs`, (t) => {
+    const copied = declared(textOf(setup));
+    const ran = policyOf(setup);
+    const plain = (policy: AnyPolicy) => {
+      const { gates, weight, shard, partitionPaths } = policyDefinition(policy);
+      return { gates, weight, shard, partitionPaths };
+    };
+    t.deepEqual(plain(copied), plain(ran));
+    for (const [tenant, name] of tenantsOf(setup).entries()) {
+      const resolved = (policy: AnyPolicy) => {
+        const job = resolveJob(policy, payloadOf(setup, tenant, name), { task: "call_partner" });
+        return { ...job, context: null };
+      };
+      t.deepEqual(resolved(copied), resolved(ran));
+    }
+  });
+
+test("a setup that came from an address stays within the sliders", (t) => {
+  const { tenants, rate, scope, jobs } = readSetup({
+    tenants: "1000",
+    rate: "x",
+    scope: "toString",
+    jobs: "83",
+  });
+  t.deepEqual({ tenants, rate, scope, jobs }, { tenants: 8, rate: 0, scope: "tenant", jobs: 80 });
+});
+
+const program = findChromium();
+let browser: Browser;
+let server: Awaited<ReturnType<typeof serve>>;
+let folder: string | undefined;
+
+/** Each builds the site and starts PostgreSQL in a browser: ten seconds of a processor. */
+const inChromium: Register = program ? sampled(3) : test.serial.skip;
+
+test.after.always(async () => {
+  await browser?.close();
+  server?.close();
+  server?.closeAllConnections();
+  if (folder !== undefined) await rm(folder, { recursive: true, force: true });
+});
+
+/** Builds and serves the site, and opens its playground. `requests` and `messages` are those of the page and its worker. */
+async function openPlayground(t: ExecutionContext, hash = "") {
+  t.timeout(300_000);
+  if (folder === undefined) {
+    folder = await mkdtemp(path.join(os.tmpdir(), "site-"));
+    await buildSite(ROOT, folder);
+    server = await serve(folder, 0);
+    browser = await launch(program as string);
+  }
+  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const context = await browser.newContext();
+  t.teardown(() => context.close());
+  const requests: string[] = [];
+  const messages: string[] = [];
+  context.on("request", (request) => requests.push(request.url()));
+  context.on("console", (message) => messages.push(message.text()));
+  const page = await context.newPage();
+  page.on("pageerror", (error) => messages.push(String(error)));
+  await page.addInitScript(RECORD);
+  await page.goto(`${base}/playground.html${hash}`);
+  return { page, base, requests, messages };
+}
+
+/** Keeps what the worker says, which the page only draws. */
+const RECORD = `{
+  const Real = Worker;
+  window.said = [];
+  window.Worker = class extends Real {
+    constructor(...args) {
+      super(...args);
+      window.said = [];
+      this.addEventListener("message", ({ data }) => window.said.push(data));
+    }
+  };
+}`;
+
+async function ranIn(page: Page): Promise<Pick<Ran, "starts" | "ends" | "frames">> {
+  const said = (await page.evaluate("said")) as Said[];
+  const frames = said.flatMap((one) => (one.says === "frame" ? [one.frame] : []));
+  return { frames, starts: frames.flatMap(({ starts }) => starts), ends: frames.flatMap(({ ends }) => ends) };
+}
+
+async function untilRan(page: Page): Promise<string> {
+  const status = page.locator("#status");
+  await status.filter({ hasText: /starts in|failed/ }).waitFor({ timeout: 120_000 });
+  return (await status.textContent()) ?? "";
+}
+
+/** The same setup on the test's PostgreSQL server, by the times that the run gives and not by the server's clock. */
+async function ranOnServer(t: ExecutionContext, { setup }: Preset): Promise<Ran> {
+  const { pool } = await testDatabase(t);
+  const client = await pool.connect();
+  try {
+    const withPgClient = (callback: (it: never) => unknown) => callback(client as never);
+    return await simulate(setup, {
+      withPgClient: Object.assign(withPgClient, { withRetries: withPgClient }) as WithPgClient,
+      begin: BEGIN,
+      goTo() {},
+      explains: false,
+    });
+  } finally {
+    client.release();
+  }
+}
+
+const card = (id: string) => PRESETS.find((preset) => preset.id === id) as Preset;
+
+inChromium(
+  "a visitor runs cases, and each start and end is that of a server, to the millisecond",
+  async (t) => {
+    const { page, base, requests, messages } = await openPlayground(t);
+    t.false(
+      requests.some((url) => url.includes("/engine/")),
+      "nothing of the database before the click",
+    );
+    for (const id of ["throttle", "hold"]) {
+      await page.locator(`[data-preset="${id}"]`).click();
+      if (id === "throttle") await page.getByRole("button", { name: "Run", exact: true }).click();
+      t.regex(await untilRan(page), /starts in/);
+      const [here, there] = [await ranIn(page), await ranOnServer(t, card(id))];
+      t.true(here.starts.length > 40, `${here.starts.length}`);
+      t.deepEqual(here.starts, there.starts, id);
+      t.deepEqual(here.ends, there.ends, id);
+      await page.locator("#time").fill("60");
+      const started = here.frames.at(-1)?.tenants.map((one) => String(one.started));
+      t.deepEqual(await page.locator("#tenants td:nth-child(2)").allTextContents(), started);
+    }
+    t.true(requests.some((url) => url.includes("/engine/")));
+    t.deepEqual(
+      requests.filter((url) => !url.startsWith(base) && !url.startsWith("data:")),
+      [],
+    );
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      t.deepEqual(await findings(page), [], colorScheme);
+    }
+    for (const width of [390, 3840]) {
+      await page.setViewportSize({ width, height: 900 });
+      t.is(await beside(page), 0, `${width}`);
+    }
+    t.deepEqual(messages, []);
+  },
+);
