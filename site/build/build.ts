@@ -7,7 +7,8 @@ import { writeModules } from "./modules.ts";
 import { laidOut, type Page } from "./page.ts";
 import { playgroundPage } from "./playground.ts";
 
-const ENTRIES = ["site/playground/page.ts", "site/playground/worker.ts"];
+/** What the page loads, and what it starts as a worker. */
+export const ENTRIES = ["site/playground/page.ts", "site/playground/worker.ts"];
 
 /** Builds the site of the repository `root` into the folder `out`, which is made anew. */
 export async function buildSite(root: string, out: string): Promise<void> {

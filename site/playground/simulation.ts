@@ -2,7 +2,7 @@
 // workers are made up: they take as long as the plan says, and end as it says.
 import type { WithPgClient } from "graphile-worker";
 import { declarePolicies } from "../../src/admit/declare.ts";
-import { tickOnce } from "../../src/admit/tick.ts";
+import { type Pass, tickOnce } from "../../src/admit/tick.ts";
 import { makeEngine } from "../../src/db/engine.ts";
 import { parameter, parameters } from "../../src/db/parameters.ts";
 import { asSent, type FinishedJob, type Retry } from "../../src/db/releasing.ts";
@@ -83,6 +83,8 @@ interface Running {
 const SCHEMA = "dispatch_policy";
 /** The moments at which the state is shown. */
 export const FRAMES = 60;
+/** A loop rests for so long after a pass that admitted nothing. */
+const REST_MS = 20;
 /** So many frames. */
 const BEAT_EVERY = 10;
 /** It needs no query. */
@@ -98,6 +100,7 @@ export async function simulate(setup: Setup, world: World): Promise<Ran> {
   const context = { withPgClient, engine, events: noEvents, logger: SILENT };
   const ticks = { ...context, registry: settings.registry, partitionBatchSize: settings.partitionBatchSize };
   const names = tenantsOf(setup);
+  const shards = [...shardsOf(setup)];
   const dateOf = (ms: number) => new Date(begin + ms);
 
   const plan = jobsOf(setup);
@@ -128,17 +131,21 @@ export async function simulate(setup: Setup, world: World): Promise<Ran> {
     return true;
   }
 
-  /** Admits what may go now, as the loop of a worker does. Returns when a job may be admitted next. */
+  /** Admits what may go now, as the loops of workers do. Returns when a job may be admitted next. */
   async function tick(now: number): Promise<number> {
     let next = Number.POSITIVE_INFINITY;
-    for (const shard of shardsOf(setup)) {
-      for (let isDue = true; isDue; passes++) {
-        const pass = await tickOnce(ticks, { policy: POLICY, shard, now: dateOf(now), bounded: false });
-        const nextAt = pass.nextEligibleAt ? pass.nextEligibleAt.getTime() - begin : Number.POSITIVE_INFINITY;
-        isDue = pass.admitted > 0 && nextAt <= now;
-        if (!isDue) next = Math.min(next, nextAt);
-      }
+    for (const shard of shards) {
+      let pass: Pass;
+      do {
+        pass = await tickOnce(ticks, { policy: POLICY, shard, now: dateOf(now), bounded: false });
+        passes++;
+      } while (pass.admitted > 0 && pass.nextEligibleAt && pass.nextEligibleAt <= dateOf(now));
+      if (!pass.nextEligibleAt) continue;
+      // a Date has no microseconds: at its millisecond the pass would be too early
+      const nextAt = pass.nextEligibleAt.getTime() - begin + 1;
+      next = Math.min(next, pass.admitted > 0 ? nextAt : Math.max(nextAt, now + REST_MS));
     }
+    shards.reverse(); // loops of several processes take turns
     return next;
   }
 
@@ -238,16 +245,22 @@ export async function simulate(setup: Setup, world: World): Promise<Ran> {
     return backoff ? backoff.afterMs / 1000 : Math.exp(attempts);
   }
 
-  /** As a live worker's: without one, each explanation would say that none ticks. */
+  /** A worker's: else each explanation would say that none ticks, and a shared limit would wake no other shard. */
   async function beat(): Promise<void> {
     const pool = { id: "playground", slots: setup.workers, tasks: [POLICY], host: "browser", pid: 1 };
     const times = { staleAfterMs: setup.seconds * 1000, clockBehindMs: 0 };
-    const bid = { policies: [POLICY], shards: null, ttlMs: setup.seconds * 1000, bids: true };
+    const named = shardsOf(setup).filter((shard) => shard !== null);
+    const bid = {
+      policies: [POLICY],
+      shards: named.length > 0 ? named : null,
+      ttlMs: setup.seconds * 1000,
+      bids: true,
+    };
     await withPgClient((client) => engine.beat(client, { ...pool, ...times }, bid));
   }
 
   async function frame(now: number): Promise<Frame> {
-    if (world.explains && frames.length % BEAT_EVERY === 0) await beat();
+    if (frames.length % BEAT_EVERY === 0) await beat();
     const due = names.map(
       (_, place) => plan.filter(({ tenant, at }) => tenant === place && at <= now).length,
     );

@@ -1,6 +1,6 @@
 // The playground: its policies, what stands in for Node's modules, and whole runs in Chromium beside those of a server.
 import { createHash } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import os from "node:os";
 import path from "node:path";
@@ -10,7 +10,8 @@ import type { WithPgClient } from "graphile-worker";
 import type { Browser, Page } from "playwright-core";
 import { z } from "zod";
 import { createHash as inBrowsers } from "../../site/browser/crypto.ts";
-import { buildSite } from "../../site/build/build.ts";
+import { buildSite, ENTRIES } from "../../site/build/build.ts";
+import { writeModules } from "../../site/build/modules.ts";
 import { serve } from "../../site/build/serve.ts";
 import { BEGIN, type Said } from "../../site/playground/messages.ts";
 import { payloadOf, policyOf, textOf } from "../../site/playground/policy.ts";
@@ -67,13 +68,31 @@ test("a setup that came from an address stays within the sliders", (t) => {
   t.deepEqual({ tenants, rate, scope, jobs }, { tenants: 8, rate: 0, scope: "tenant", jobs: 80 });
 });
 
+test("the page and its worker import nothing that browsers lack", async (t) => {
+  const out = await mkdtemp(path.join(os.tmpdir(), "modules-"));
+  t.teardown(() => rm(out, { recursive: true, force: true }));
+  const names = writeModules(ROOT, ENTRIES, out);
+  t.true(names.includes("src/admit/tick.ts"));
+  t.false(names.some((name) => /^src\/(host|pool|run|ui|cli)\//.test(name)));
+});
+
+test("a module that imports what browsers lack fails the build, which names both", async (t) => {
+  const root = await mkdtemp(path.join(os.tmpdir(), "root-"));
+  t.teardown(() => rm(root, { recursive: true, force: true }));
+  await writeFile(path.join(root, "one.ts"), 'import { a } from "./two.ts";\nconsole.log(a);\n');
+  await writeFile(path.join(root, "two.ts"), 'import fs from "node:fs";\nexport const a = fs;\n');
+  t.throws(() => writeModules(root, ["one.ts"], path.join(root, "out")), {
+    message: /^two\.ts imports "node:fs", which browsers lack/,
+  });
+});
+
 const program = findChromium();
 let browser: Browser;
 let server: Awaited<ReturnType<typeof serve>>;
 let folder: string | undefined;
 
-/** Each builds the site and starts PostgreSQL in a browser: ten seconds of a processor. */
-const inChromium: Register = program ? sampled(3) : test.serial.skip;
+/** Each builds the site and starts PostgreSQL in a browser: fifteen seconds of a processor. */
+const inChromium: Register = program ? sampled(4) : test.serial.skip;
 
 test.after.always(async () => {
   await browser?.close();
@@ -149,6 +168,22 @@ async function ranOnServer(t: ExecutionContext, { setup }: Preset): Promise<Ran>
 
 const card = (id: string) => PRESETS.find((preset) => preset.id === id) as Preset;
 
+/** Runs cases in the page, and compares their starts and ends with those of the server. */
+async function compare(t: ExecutionContext, page: Page, ids: readonly string[]): Promise<void> {
+  for (const [n, id] of ids.entries()) {
+    await page.locator(`[data-preset="${id}"]`).click();
+    if (n === 0) await page.getByRole("button", { name: "Run", exact: true }).click();
+    t.regex(await untilRan(page), /starts in/);
+    const [here, there] = [await ranIn(page), await ranOnServer(t, card(id))];
+    t.true(here.starts.length > 40, `${here.starts.length}`);
+    t.deepEqual(here.starts, there.starts, id);
+    t.deepEqual(here.ends, there.ends, id);
+    await page.locator("#time").fill("60");
+    const started = here.frames.at(-1)?.tenants.map((one) => String(one.started));
+    t.deepEqual(await page.locator("#tenants td:nth-child(2)").allTextContents(), started);
+  }
+}
+
 inChromium(
   "a visitor runs cases, and each start and end is that of a server, to the millisecond",
   async (t) => {
@@ -157,22 +192,17 @@ inChromium(
       requests.some((url) => url.includes("/engine/")),
       "nothing of the database before the click",
     );
-    for (const id of ["throttle", "hold"]) {
-      await page.locator(`[data-preset="${id}"]`).click();
-      if (id === "throttle") await page.getByRole("button", { name: "Run", exact: true }).click();
-      t.regex(await untilRan(page), /starts in/);
-      const [here, there] = [await ranIn(page), await ranOnServer(t, card(id))];
-      t.true(here.starts.length > 40, `${here.starts.length}`);
-      t.deepEqual(here.starts, there.starts, id);
-      t.deepEqual(here.ends, there.ends, id);
-      await page.locator("#time").fill("60");
-      const started = here.frames.at(-1)?.tenants.map((one) => String(one.started));
-      t.deepEqual(await page.locator("#tenants td:nth-child(2)").allTextContents(), started);
-    }
+    await compare(t, page, ["throttle", "hold"]);
     t.true(requests.some((url) => url.includes("/engine/")));
     t.deepEqual(
       requests.filter((url) => !url.startsWith(base) && !url.startsWith("data:")),
       [],
+    );
+    t.regex((await page.locator("#tenants").textContent()) ?? "", /No job waits/);
+    await page.locator("#time").fill("15");
+    t.regex(
+      (await page.locator("#tenants").textContent()) ?? "",
+      /on hold by the task \(429\) until 16\.5 s/,
     );
     for (const colorScheme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme });
@@ -185,3 +215,9 @@ inChromium(
     t.deepEqual(messages, []);
   },
 );
+
+inChromium("retries, shards, an operator's limit and an adaptive cap go as on a server", async (t) => {
+  const { page, messages } = await openPlayground(t, "#retries");
+  await compare(t, page, ["retries", "sharding", "night", "adaptive"]);
+  t.deepEqual(messages, []);
+});
