@@ -83,6 +83,8 @@ interface Running {
 const SCHEMA = "dispatch_policy";
 /** The moments at which the state is shown. */
 export const FRAMES = 60;
+/** At a whole second a token often comes, and for a moment nothing holds a job back. So frames are a little later. */
+const AFTER_MS = 130;
 /** A loop rests for so long after a pass that admitted nothing. */
 const REST_MS = 20;
 /** So many frames. */
@@ -296,7 +298,8 @@ export async function simulate(setup: Setup, world: World): Promise<Ran> {
   }
   const frames: Frame[] = [];
   const length = setup.seconds * 1000;
-  const frameAt = () => (frames.length * length) / FRAMES;
+  const frameAt = () =>
+    frames.length === 0 ? 0 : Math.min(length, (frames.length * length) / FRAMES + AFTER_MS);
   const changes = isNight(setup) ? Object.values(nightOf(setup)) : [];
   let eligible = 0;
   for (let now = 0; ; ) {

@@ -103,7 +103,7 @@ test.after.always(async () => {
 
 /** Builds and serves the site, and opens its playground. `requests` and `messages` are those of the page and its worker. */
 async function openPlayground(t: ExecutionContext, hash = "") {
-  t.timeout(300_000);
+  t.timeout(600_000);
   if (folder === undefined) {
     folder = await mkdtemp(path.join(os.tmpdir(), "site-"));
     await buildSite(ROOT, folder);
@@ -145,7 +145,7 @@ async function ranIn(page: Page): Promise<Pick<Ran, "starts" | "ends" | "frames"
 
 async function untilRan(page: Page): Promise<string> {
   const status = page.locator("#status");
-  await status.filter({ hasText: /starts in|failed/ }).waitFor({ timeout: 120_000 });
+  await status.filter({ hasText: /starts in|failed/ }).waitFor({ timeout: 300_000 });
   return (await status.textContent()) ?? "";
 }
 
