@@ -88,7 +88,7 @@ test("releases are apart while the workers have enough to do, and none is left a
 });
 
 test("a rest ends where somebody wants a release, and where a job of another policy ends", async (t) => {
-  const it = await engine(t, { gates: [], ahead: 3 });
+  const it = await engine(t, { gates: [], ahead: 10 });
   await it.pool.query("select dispatch_policy._worker_alive('pool', 1, $1, 'host', 1, '1 hour', '0')", [
     ["p"],
   ]);
