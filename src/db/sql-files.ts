@@ -14,8 +14,19 @@ export interface SqlFile {
   readonly text: string;
 }
 
+type Folder = "migrations" | "functions" | "views" | "comments";
+
+/** A process that makes many pools or utils would otherwise read some 450 files for each. */
+const read = new Map<Folder, readonly SqlFile[]>();
+
 /** The files of a folder below sql/, in the order of their paths, with placeholders. */
-export function sqlFiles(folder: "migrations" | "functions" | "views" | "comments"): readonly SqlFile[] {
+export function sqlFiles(folder: Folder): readonly SqlFile[] {
+  const files = read.get(folder) ?? readFolder(folder);
+  read.set(folder, files);
+  return files;
+}
+
+function readFolder(folder: Folder): readonly SqlFile[] {
   const root = path.join(sqlFolder(), folder);
   return readdirSync(root, { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".sql"))
