@@ -94,7 +94,7 @@ begin
         -- while this pass waited for the locks, a removal of the policy may have moved its jobs elsewhere
         exit when exists (
           select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_policy.id and p.paused_until > v_now);
-        select a.claimed, a.admitted, a.denied, a.set_aside, a.saturated
+        select coalesce(a.claimed, _admit.claimed), a.admitted, a.denied, a.set_aside, a.saturated
         into claimed, admitted, denied, set_aside, saturated
         from :DISPATCH_POLICY_SCHEMA._admit_locked(
           v_policy, v_partition_ids, v_limiter_ids, v_now, p_bounded, v_began) a;

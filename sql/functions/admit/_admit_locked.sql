@@ -1,7 +1,7 @@
 -- Admits due jobs of these partitions. The caller has locked them and all of their limiters, in an earlier statement.
 --
 --   p_began     when the pass began; null: it is none
---   claimed     how many partitions were looked at: expired jobs and unknown outcomes leave some out
+--   claimed     how many partitions a breaker has left; null: the policy has none
 --   looked_at   these partitions
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_locked(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[], p_now timestamptz,
@@ -13,7 +13,7 @@ declare
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
   v_stopped record;
 begin
-  claimed := cardinality(p_partition_ids); admitted := 0; denied := '{}'; set_aside := 0;
+  admitted := 0; denied := '{}'; set_aside := 0;
   looked_at := :DISPATCH_POLICY_SCHEMA._expire((p_policy).name, p_partition_ids, p_now);
   if looked_at = '{}' then
     return;
