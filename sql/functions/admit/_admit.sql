@@ -108,7 +108,7 @@ begin
     end loop;
   end if;
   next_eligible_at := case when v_policy.ahead_limiter_id = any(v_locked) then v_now + interval '100 milliseconds'
-    else :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null) end;
+    else :DISPATCH_POLICY_SCHEMA._next_eligible_at(p_policy, p_shard, saturated is not null, p_now) end;
   to_route := :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy);
 end
 $$;

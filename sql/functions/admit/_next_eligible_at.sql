@@ -1,8 +1,12 @@
 -- When something may be admitted next. The first partition is eligible then, or a shared bucket that somebody waits for
 -- gets its next token. Or an override starts or ends that concerns waiters, or the pause of the whole policy ends. Null:
--- not before something happens. `p_saturated`: no partition may go, however eligible, until a job ends.
+-- not before something happens.
+--
+--   p_saturated   no partition may go, however eligible, until a job ends
+--   p_now         the time that the caller gives, which may be ahead of the clock. Then an override that only has to be
+--     announced again, by the clock, is nothing to tick for. Null: the caller goes by the clock
 create or replace function :DISPATCH_POLICY_SCHEMA._next_eligible_at(
-  p_policy text, p_shard text, p_saturated boolean default false
+  p_policy text, p_shard text, p_saturated boolean default false, p_now timestamptz default null
 )
 returns timestamptz language plpgsql stable as $$
 begin
@@ -24,7 +28,10 @@ begin
       where l.policy_id = p.id and l.wake_at is not null order by l.wake_at limit 1),
     case when not p.enabled then null when exists (
         select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p.id and o.to_announce <> '{}')
-      then '-infinity' else (
+      then '-infinity' when p_now is not null then (
+        select min(case when o.announce_again_at <= p_now then o.announce_at else least(o.announce_at, o.announce_again_at) end)
+        from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p.id)
+      else (
         select least(o.announce_at, o.announce_again_at) from :DISPATCH_POLICY_SCHEMA._private_overrides o
         where o.policy_id = p.id order by least(o.announce_at, o.announce_again_at) limit 1) end
   ) as at) e

@@ -91,6 +91,12 @@ for (const change of ["begins", "ends"] as const) {
     t.is((await world.partition("a")).blocked_on, null, "by that time it may go");
     t.is(await world.passes(), 0, "by the clock it may not");
     t.deepEqual(await looksAgainAt(world), new Date(at));
+    const ahead = "select dispatch_policy._next_eligible_at('p', null, false, $1) as at";
+    t.is(
+      (await world.pool.query(ahead, [new Date(at + 1000)])).rows[0].at,
+      null,
+      "and not by that time again",
+    );
     await world.pool.query(`update dispatch_policy._private_overrides set
       from_at = from_at - interval '2 hours', until_at = until_at - interval '2 hours',
       announce_at = announce_at - interval '2 hours', announce_again_at = announce_again_at - interval '2 hours'`);
