@@ -141,7 +141,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.longest is
   'Seconds of a longer window that this one was, or may be again. What it spent is remembered for as long.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.longest_until is 'Until when longest counts.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.in_flight is
-  'Slots that are occupied. It equals the number of in-flight rows that name this limiter. If they differ, the limiter is over its cap, or a slot is lost. Changed under a lock on this row by admissions and releases; _sweep_counters repairs it. 0 for a throttle.';
+  'Slots that are occupied. It equals the number of in-flight rows that name this limiter. If they differ, the limiter is over its cap, or a slot is lost. Changed under a lock on this row by admissions and releases; _sweep_counters repairs it. A throttle that was a cap under its name has those of that time until they end; any other throttle has 0.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.current_max is
   'Jobs at once that an adaptive gate has learnt to allow.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.lag_ewma_ms is
@@ -197,7 +197,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.arrival_id is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.version is
   'Version of the policy that context and limits come from.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.due_at is
-  'When its next job is due; infinity: it has no work. _mark_partitions alone raises it; routing and sweeps lower it. Too high, a partition with work sleeps.';
+  'When its next job is due; infinity: it has no work. While due jobs stay it is a time that has come, or 50 ms ahead if the next job is locked. _mark_partitions alone raises it; routing and sweeps lower it. Too high, a partition with work sleeps.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_until is
   'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions and _put_off raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.held_until is
@@ -211,9 +211,9 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.looked_at is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.ready is
   'It was eligible when somebody looked at it last. Passes claim those that are ready in fair order, by an index.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.blocked_on is
-  'The limiter it waits for. A waiter has work and is neither held nor paused, which a CHECK ensures.';
+  'The limiter it waits for: the first one without room, narrow scopes first; of several buckets of its own, the one that is ready last. A waiter has work and is neither held nor paused, which a CHECK ensures.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_reason is
-  'Why the last pass left it due jobs; null: it left none. docs/reasons.md explains the reasons.';
+  'Why the last pass left it due jobs; null: it left none. Of several limiters without room, it is the reason of the one that lets go last, which may be another than blocked_on. docs/reasons.md explains the reasons.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.waiting_since is
   'Since when it has due jobs and none of them was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.in_line_since is
@@ -321,7 +321,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_run_at is 'Seco
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_id is 'Third part of this place.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.min_cost is 'Of work: tokens of its cheapest job.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.pause is
-  'Stop: a pause or hold of a partition that does not exist yet, as {until, held, by, reason}.';
+  'A stop, which is a pause or a hold, of a partition that does not exist yet, as {until, held, by, reason}.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.outcome is
   'Outcome: how jobs ended, if a breaker, a probe or fairness by work counts it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.jobs is
@@ -351,14 +351,14 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.policy_id is '
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.partition_id is 'The partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.limiter_ids is
   'Limiters in which it occupies a slot, whatever the policy says today. The order means nothing. It names none that was a throttle at the admission, because nothing of a throttle comes back.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cost is 'Tokens it took from each throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cost is 'Tokens it spent of each throttle.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.work is
   'Seconds that its partition was charged for it. Null unless fairness is by work.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admitted_at is 'When it was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.attempt is
   'The attempt that owns the slots, since its start was recorded or a sweep unlocked the job. Null: the admitted one, whose start nobody recorded.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.pool_id is
-  'The worker pool in which that attempt runs, once it does.';
+  'The worker pool in which that attempt runs, if its start was recorded. Null: a first attempt that a worker believed runs, or none does.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.started_at is
   'When that attempt started. Null: about when it was fetched.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.missing_since is
@@ -917,7 +917,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.slots is
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.cap is
   'Cap: how many jobs may be in flight at once, with overrides. Null: throttle, or no bound.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.in_flight is
-  'Slots that are occupied. 0 for a throttle.';
+  'Slots that are occupied. Of a throttle: those from when it was a cap under its name; else 0.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.reserved_for is
   'The partition for which one slot is reserved, if it still waits; null: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.reserved_until is

@@ -26,7 +26,8 @@ comment on column :DISPATCH_POLICY_SCHEMA.limiters.capacity is 'Throttle: tokens
 comment on column :DISPATCH_POLICY_SCHEMA.limiters.available is
   'What is left now: tokens of a throttle, slots of any other gate. Null: no bound.';
 comment on column :DISPATCH_POLICY_SCHEMA.limiters.tokens is 'Throttle: tokens that are left now.';
-comment on column :DISPATCH_POLICY_SCHEMA.limiters.in_flight is 'Slots that are occupied; 0 for a throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.in_flight is
+  'Slots that are occupied. Of a throttle: those from when it was a cap under its name; else 0.';
 comment on column :DISPATCH_POLICY_SCHEMA.limiters.max is 'Jobs at once, overrides applied; null: no bound.';
 comment on column :DISPATCH_POLICY_SCHEMA.limiters.lag_ewma_ms is
   'Adaptive concurrency: milliseconds of lag of the jobs that finished lately, as a moving average.';

@@ -91,7 +91,10 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
 /** Whether a cap on jobs in flight denied jobs. */
 const isFull = ({ denied }: Pass) => CAP_KINDS.some((kind) => `${kind}_full` in denied);
 
-/** Whether a release might let jobs go that a pass left behind. If the pass has filled the workers, none could. */
+/**
+ * Whether a release might let jobs go that a pass left behind. So it is if a cap was full, or a probe is out. So it is also
+ * if the pass admitted nothing of what it claimed.
+ */
 function wantsRelease(pass: Pass): boolean {
   return isFull(pass) || "probing" in pass.denied || (pass.claimed > 0 && pass.admitted === 0);
 }

@@ -144,7 +144,9 @@ function reportPass(
   );
 }
 
-/** "Pass of policy "p", shard a: claimed 3 partitions, admitted 5 jobs, denied 1 partition (throttled: 1), in 4.2 ms". */
+/**
+ * "Pass of policy "p", shard a: claimed 3 partitions, admitted 5 jobs, denied 1 partition (throttle_empty: 1), in 4.2 ms".
+ */
 function sentenceOf({ policy, shard }: Pick<TickRequest, "policy" | "shard">, pass: Pass): string {
   const where = shard === null ? "every shard" : `shard ${shard}`;
   const denied = Object.entries(pass.denied);

@@ -1,5 +1,5 @@
--- One admission pass over one shard of a policy: claim, lock, allocate, hand over, charge. It is one transaction with the
--- same number of statements for any number of partitions.
+-- One admission pass over one shard of a policy: claim, lock, allocate, hand over, charge. It is one transaction. Its number
+-- of statements does not grow with the partitions, unless it tries twice or hands over in halves.
 --
 -- Passes that keep to the ahead bound run one after another. So none skips partitions that another has locked. A second one
 -- beside the first would rank only its own claim. Once the first has unlocked the bound, it would use all the room.

@@ -1,8 +1,9 @@
 -- Admits due jobs of these partitions. The caller has locked them and all of their limiters, in an earlier statement.
 --
 --   p_began     when the pass began; null: it is none
---   claimed     how many partitions a breaker has left; null: the policy has none
---   looked_at   these partitions
+--   claimed     with a breaker, how many partitions count as claimed: those in looked_at; null: without one, all do
+--   looked_at   the partitions from which jobs were chosen: without those that _expire leaves out and, with a breaker, those
+--     whose failures are not all routed
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_locked(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[], p_now timestamptz,
   p_bounded boolean, p_began timestamptz,

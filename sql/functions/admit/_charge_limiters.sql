@@ -1,4 +1,5 @@
--- Takes from the limiters what a pass put in flight, sets when their waiters are woken, and reserves slots (_reservations).
+-- Charges the limiters for what a pass put in flight, sets when their waiters are woken, and reserves slots (see
+-- _reservations).
 --
 --   p_elsewhere   a job that went may wait in Graphile Worker for something else than a slot
 create or replace function :DISPATCH_POLICY_SCHEMA._charge_limiters(

@@ -1,19 +1,19 @@
 -- Moves chosen jobs out of staging and into Graphile Worker, in one statement: new ones by add_jobs, parked ones by
 -- reschedule_jobs.
 --
--- If a worker has fetched the job of a key meanwhile, add_jobs returns fewer rows than it got. A job without a row goes
+-- If a worker has fetched the job of a job key meanwhile, add_jobs returns fewer rows than it got. A job without a row goes
 -- back to staging. A parked job leaves without an effect if its row is not there any more. It does so too if a newer job
--- of its key is staged or has its row. Rows that another session has locked are skipped.
+-- of its job key is staged or has its row. Rows that another session has locked are skipped.
 --
--- The newest job of a key counts, however it was added. So a staged job leaves without a trace if Graphile Worker has a
--- later one of its key. A job that is added while this runs would be overwritten. In that case this raises
+-- The newest job of a job key counts, however it was added. So a staged job leaves without a trace if Graphile Worker has a
+-- later one of its job key. A job that is added while this runs would be overwritten. In that case this raises
 -- lock_not_available, and a later pass tries again.
 --
 -- Staged rows are found by ctid. By id, the planner reads another index if the table looks empty to vacuum. A hashed
 -- sub-select checks that a ctid still has the same job: "in (...) is true" is one, and is no join. When it was compared
 -- with an array, 5,000 jobs cost 130 ms, now 5.
 --
--- Jobs that have neither a key nor a parked row need none of that: see _hand_over_plain.
+-- Jobs that have neither a job key nor a parked row need none of that: see _hand_over_plain.
 --
 -- It is longer than others, because each step needs the rows that the steps before it deleted or added in the same
 -- statement.

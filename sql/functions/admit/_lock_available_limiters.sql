@@ -1,4 +1,4 @@
--- Locks those of these limiters that nobody else has locked, and returns the others.
+-- Returns those of these limiters that it did NOT lock, because somebody else has. It locks all the others.
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_available_limiters(p_ids bigint[])
 returns bigint[] language plpgsql as $$
 declare

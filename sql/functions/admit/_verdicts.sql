@@ -1,5 +1,9 @@
 -- Decides about each claimed partition: why due jobs stay, which limiter it waits for, and when it is looked at again if
--- nobody wakes it. It waits for the first limiter, narrow scopes first, that has no room for its next job.
+-- nobody wakes it. It waits for the first limiter, narrow scopes first, that has no room for its next job. Of several
+-- buckets of its own, it waits for the one that is ready last.
+--
+-- The reason is that of the limiter that lets go last; one whose time nobody knows counts as the last. So the reason may be
+-- another gate's than the limiter that it waits for.
 create or replace function :DISPATCH_POLICY_SCHEMA._verdicts(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_leftovers :DISPATCH_POLICY_SCHEMA._private_leftover[],
   p_lacks :DISPATCH_POLICY_SCHEMA._private_lack[], p_now timestamptz

@@ -2,7 +2,7 @@
 -- were admitted once, and would start past their limits. So they are parked, and staged like any retry. If only JavaScript
 -- can work out the partition, the job waits for the next tick of a process that has the policy.
 --
--- A job that waits in Graphile Worker, and was put off, gives its slot back with the next sweep.
+-- A job that waits in Graphile Worker for a later time gives its slot back with the next sweep.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_again(p_jobs :DISPATCH_POLICY_SCHEMA.db_job[])
 returns void language plpgsql as $$
 declare

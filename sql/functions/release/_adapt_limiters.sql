@@ -1,5 +1,5 @@
 -- Feeds the ends of released jobs to those of these limiters that adapt, in the order in which they ended. The caller has
--- locked the limiters and taken the jobs (`p_gone`) off their counts.
+-- locked the limiters and subtracted the jobs (`p_gone`) from their counts.
 create or replace function :DISPATCH_POLICY_SCHEMA._adapt_limiters(
   p_limiter_ids bigint[], p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[],
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz

@@ -1,6 +1,6 @@
 -- Ends failed jobs that are given up, with Graphile Worker's own message of the failure. That of a cancelled job also says
--- who cancelled it. Puts off a retry that goes past the gates, by the policy's back-off. Returns the jobs that another
--- transaction has locked.
+-- who cancelled it. Sets a retry that goes past the gates to a later time, by the policy's back-off. Returns the jobs that
+-- another transaction has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._end_or_put_off(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
 ) returns bigint[] language plpgsql

@@ -7,8 +7,8 @@
 --
 --   p_ending    jobs whose end Graphile Worker is recording: the ahead bound still counts them
 --   left_ids    the jobs that stay
---   may_end     so many jobs of each worker pool may end before the next flush, because the only ones that wait are the
---     workers' next jobs, see _may_end; 0: it goes at once; null: nobody waits
+--   may_end     how many jobs of each worker pool may end before the next flush, see _may_end. It is more than 0 only if
+--     nobody waits but for the ahead bound. 0: the next flush goes at once. Null: no loop is notified
 --   is_recorded   the start of one of these jobs was recorded with its worker pool
 --   to_hand_on    partitions' own limiters with a waiter, if p_hands_on: the caller hands them on, and nobody is told of them
 --

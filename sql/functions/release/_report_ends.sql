@@ -1,5 +1,5 @@
--- Reports ends to the router, which alone may change a partition: how a probe ended, failures for a breaker, how long jobs
--- ran. Returns whether a breaker or a probe waits for it.
+-- Reports ends to the router: how a probe ended, failures for a breaker, how long jobs ran. It locks no partition. It leaves
+-- an arrival, and the router changes the partition. Returns whether a breaker or a probe waits for it.
 --
 -- A run that an operator has cancelled fails because of that. It counts as an end that nobody saw: else a cancel of a
 -- tenant's jobs would open the breaker for those that come next.

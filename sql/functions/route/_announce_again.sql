@@ -1,5 +1,5 @@
 -- A tick ahead of the database's clock has announced some overrides too early. Once their time has come by that clock
--- (`p_clock`), they are announced again from the start. It skips locked rows: a later pass comes to them.
+-- (`p_clock`), they are announced again from the start. It skips locked rows: a later routing step comes to them.
 create or replace function :DISPATCH_POLICY_SCHEMA._announce_again(p_policy_id int, p_clock timestamptz) returns void
 language sql volatile as $$
   update :DISPATCH_POLICY_SCHEMA._private_overrides o

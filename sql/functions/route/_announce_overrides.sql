@@ -2,7 +2,7 @@
 -- Returns whether it has to go on with the next step.
 --
 -- A tick may go by the numbers before, and make a partition wait that nobody sees yet. The tick has the limiter locked. So
--- this locks a limiter before it looks who waits, and tries again on later passes if it cannot lock it.
+-- this locks a limiter before it looks who waits, and tries again in later routing steps if it cannot.
 --
 -- An override of every key, or of a context, may concern 100,000 limiters, and the router's turn is locked meanwhile. So a
 -- step goes through 1,000 limiters of the gate, by scope key. All such overrides of the gate go together. One that comes later

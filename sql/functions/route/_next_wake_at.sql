@@ -1,8 +1,8 @@
 -- When the router looks at a limiter's waiters again, after it woke `woken` of `waiting`. Null: at the next freed row.
 --
--- A shared throttle serves its waiters in fair order. Otherwise cheap jobs would use each token that an expensive one
--- waits for. The next waiter is woken when there are enough tokens for its job. It is woken within 50 ms if others were
--- woken before it, because those may need no token.
+-- The danger: cheap jobs would use each token that a dearer one waits for. The cure: a shared throttle serves its waiters in
+-- fair order. The router looks again when there are enough tokens for the next waiter's job. If it has just woken others, it
+-- looks again after 50 ms at most, because those may need no token.
 --
 --   room        how many were looked at      cost    what the jobs of those woken cost
 --   next_cost   what the job of the first that was not woken costs

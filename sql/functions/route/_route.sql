@@ -1,15 +1,17 @@
--- Turns arrivals into partitions and limiters. It runs in a transaction of its own; a policy has one router at a time.
+-- Turns arrivals into partitions and limiters. A policy has one router at a time. Tick loops call it in a transaction of its
+-- own; SQL tick and SQL admit go on to admit in the same one.
 --
 -- Returns -1 if another router is at work: the caller comes back, because arrivals it was notified of may be left. Else it
 -- returns how many arrivals it consumed and partitions it woke: `p_max` or more means call again. 0 means that nothing is
--- left that it can do. Arrivals of locked rows stay for a later pass.
+-- left that it can do. Arrivals of locked rows stay for a later routing step.
 --
 -- An open transaction delays only what it has locked. The router never waits for a partition: it skips the arrivals of a
 -- locked one, and reads on. Limits come after, in a later statement: limiters ascending, and only those whose numbers
 -- differ and come from an earlier arrival. It waits for these only for a moment (see _route_batch).
 --
 --   p_times   false: the limiters' wake_at stay as they are. The SQL functions tick and admit go on to admit in the same
---             transaction. They would lock limiters out of order, and deadlock with releases; the next pass sets the times.
+--             transaction. They would lock limiters out of order, and deadlock with releases. The next routing step of a
+--             loop sets the times.
 --   p_shard   the shard that the caller ticks next, null: all of them. The tick loops of other shards are notified if
 --             their partitions are woken.
 create or replace function :DISPATCH_POLICY_SCHEMA._route(

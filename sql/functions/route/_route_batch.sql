@@ -2,8 +2,8 @@
 -- arrivals of locked partitions, arrivals that give a locked limiter other numbers, and arrivals that raise an error.
 --
 -- One bad arrival would stop its whole policy. So it finds such arrivals by trying the others in halves, level by level.
--- The number of tries has a bound, and the last of them take single partitions drawn by lot. So each pass gets further,
--- however many are bad.
+-- The number of tries has a bound, and the last of them try single partitions drawn by lot. So each routing step gets
+-- further, however many are bad.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_batch(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
   p_now timestamptz

@@ -13,7 +13,7 @@ begin
     select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p
     where p.id = any(p_partition_ids) order by p.id for no key update skip locked
   ) l;
-  -- partitions that others have locked wait for the next pass; those that do not exist are made here
+  -- partitions that others have locked wait for the next routing step; those that do not exist are made here
   v_our_ids := v_our_ids || array(
     select u.id from unnest(p_partition_ids) u (id)
     where not exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = u.id));

@@ -27,9 +27,9 @@
 -- have the original any more. A crash may bring the original back after the copy has run. The row has the revision,
 -- because the next job of the key may get the original's row.
 --
--- Locks: the router's turn (only if the partition is new or its limits changed), the partition, limiters ascending,
--- in-flight rows. Whatever did not let the job in is unlocked before _stored_payload locks rows of Graphile Worker, which it
--- unlocks again at once.
+-- Locks: the router's turn, the partition, limiters ascending, in-flight rows. The turn is locked only if the partition is
+-- new, if its limits changed, or if its context changed while there are limits by context. Whatever did not let the job in
+-- is unlocked before _stored_payload locks rows of Graphile Worker, which it unlocks again at once.
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_batch json, p_unmanaged text, p_now timestamptz,
   out verdict text, out staged_id bigint, out admission bigint

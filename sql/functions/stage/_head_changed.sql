@@ -1,6 +1,6 @@
--- Has routing look at these partitions again, because their next job may be another: it was removed, put off, or replaced
--- under its key. A partition that waits for tokens would otherwise go on waiting for as many as its former next job costs.
--- Only routing may change a waiting partition.
+-- Has routing look at these partitions again, because their next job may be another. It was removed, set to a later time,
+-- or replaced under its job key. A partition that waits for tokens would otherwise go on waiting for as many as its former
+-- next job costs. This locks no partition: it leaves an arrival, and the router changes the partition.
 --
 --   p_each   what each mention of a partition adds to its count of staged jobs
 create or replace function :DISPATCH_POLICY_SCHEMA._head_changed(p_partition_ids uuid[], p_each int default 0) returns void

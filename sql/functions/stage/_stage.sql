@@ -2,9 +2,10 @@
 -- the calling process knows no policy of a task, the policies in the database count.
 --
 -- If the policy's backlog has no bound, it only inserts: into staged_jobs, arrivals and keyless_jobs. It updates no shared
--- row, and takes no lock that another session can wait for. One exception: a job key that is already staged locks that one
--- row, and several keys of one call are locked in sorted order. A bounded backlog is counted as well (_make_room). A strict
--- one waits for a turn, and a full one may drop staged jobs.
+-- row, and takes no lock that another session can wait for. There are two exceptions. A job key that is already staged
+-- locks that one row, and `unsafe_dedupe` first locks and deletes expired jobs of its job keys. Both lock the rows of a call
+-- in the order of their job keys. A bounded backlog is counted as well (_make_room). A strict one waits for a turn, and a
+-- full one may drop staged jobs.
 --
 --   p_batches   json array, one batch per policy (and one, with policy null, for tasks without a policy here):
 --     { "policy": text, "version": int,

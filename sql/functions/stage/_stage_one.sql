@@ -1,4 +1,4 @@
--- Stages a call of one job without a key, which is the most frequent one. It writes the same rows as _stage_batch, by
+-- Stages a call of one job without a job key, which is the most frequent one. It writes the same rows as _stage_batch, by
 -- small statements. The start of the large statement took two thirds of the call (2.0 ms, now 0.8, as
 -- graphile_worker.add_job).
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_one(

@@ -1,9 +1,9 @@
 -- The slots that nobody will give back, of these jobs in flight (null: of all). Graphile Worker does not have such a job any
 -- more, or will not run it again. Or it keeps it for a later time, by its own back-off or because somebody rescheduled it.
 --
--- A job that waits is parked until its time. Two are not: a retry that bypasses the gates, and a job whose row the next
--- job of its key has got. Admission, attempt and revision are returned as they are now, because the row may be another's
--- by the time of the release.
+-- The release parks a job that waits. Two kinds are not parked: a retry that bypasses the gates, and a job whose row the
+-- next job of its job key has got. Admission, attempt and revision are returned as they are now, because the row may be
+-- another's by the time of the release.
 --
 -- A job that Graphile Worker does not have any more may still run. An earlier attempt, whose pool counted as dead, may
 -- have completed it late. The slot belongs to the later attempt as long as the pool lives that runs it.

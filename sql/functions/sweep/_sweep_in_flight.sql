@@ -1,5 +1,5 @@
--- Finds the slots that nobody will give back. The first sweep only marks them. Returned are how many were marked now, and
--- the jobs that were marked for longer than `p_grace`; the caller releases these.
+-- Finds the slots that nobody will give back. The first look only marks them, and the same sweep looks again a second later.
+-- Returned are how many were marked now, and the jobs that were marked for longer than `p_grace`. The caller releases these.
 --
 --   p_only_marked   only jobs that a verb has marked; then nothing is marked here
 create or replace function :DISPATCH_POLICY_SCHEMA._sweep_in_flight(p_grace interval, p_only_marked boolean default false)
