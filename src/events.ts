@@ -1,4 +1,5 @@
 import type { Logger } from "graphile-worker";
+import { errorText } from "./error-text.ts";
 
 /** What each event of a verb has: who did it and why, as the call said, and what came of it, as its result says. */
 type Act = {
@@ -155,7 +156,7 @@ export function safely(events: unknown, logger: () => Logger): EventSink {
       try {
         return (events as EventSink).emit(name, payload);
       } catch (error) {
-        const message = error instanceof Error ? error.message : String(error);
+        const message = errorText(error);
         logger().error(`A listener of ${name} threw an error, which changes nothing here: ${message}`, {
           error,
         });

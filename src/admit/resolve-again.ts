@@ -1,6 +1,7 @@
 import type { Logger, WithPgClient } from "graphile-worker";
 import { show } from "../checks/options.ts";
 import type { Engine } from "../db/engine.ts";
+import { errorText } from "../error-text.ts";
 import { type AnyPolicy, definitionHash, policyDefinition, resolveLimits } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
 
@@ -66,7 +67,7 @@ async function resolveAgain(
     logger.warn(
       `The definition of policy "${policy.identifier}" has changed. ${failed.length} of ${read} partitions keep their limits ` +
         "until their next job is added, because the new ones cannot be worked out from the stored contexts. " +
-        `The first is ${show(first.key)}: ${first.error instanceof Error ? first.error.message : String(first.error)}`,
+        `The first is ${show(first.key)}: ${errorText(first.error)}`,
       { error: first.error },
     );
   }

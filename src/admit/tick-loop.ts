@@ -2,6 +2,7 @@ import type { Logger } from "graphile-worker";
 import { counted } from "../counted.ts";
 import type { Lease } from "../db/engine.ts";
 import { isUnknownPolicy } from "../db/sqlstates.ts";
+import { errorText } from "../error-text.ts";
 import { emit } from "../events.ts";
 import { CAP_KINDS } from "../gates/index.ts";
 import { makePauses, type Pause } from "./pauses.ts";
@@ -59,7 +60,7 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
       if (pass.claimed > 0) context.onFull?.(lead, isFull(pass) || "ahead_full" in pass.denied);
       return pass;
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = errorText(error);
       if (isUnknownPolicy(error)) {
         context.logger.info(`Policy "${lead.policy}" was removed: its loop ends`);
         stopped = true;

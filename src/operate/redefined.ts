@@ -1,6 +1,8 @@
 // A recorded load, under another definition of its policy: for `diff`.
+
 import { show } from "../checks/options.ts";
 import type { RecordedLoad, RecordedPartition } from "../db/engine.ts";
+import { errorText } from "../error-text.ts";
 import { ArgumentError } from "../errors.ts";
 import { type AnyPolicy, type PolicyDefinition, policyDefinition, resolveLimits } from "../policy/policy.ts";
 
@@ -40,9 +42,8 @@ function limitsOf(policy: AnyPolicy, { key, context }: RecordedPartition) {
   try {
     return resolveLimits(policy, context);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
     throw new ArgumentError(
-      `diff: the definition cannot work out the limits of partition ${show(key)} from its stored context: ${why}. ` +
+      `diff: the definition cannot work out the limits of partition ${show(key)} from its stored context: ${errorText(cause)}. ` +
         "Bring what it reads by refreshContext, or wait for the partition's next job",
       { cause },
     );

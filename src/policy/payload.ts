@@ -1,3 +1,4 @@
+import { errorText } from "../error-text.ts";
 import { PayloadError, type PayloadIssue } from "../errors.ts";
 import { isThenable } from "./json.ts";
 import type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schema.ts";
@@ -27,8 +28,7 @@ function validate(policy: string, schema: StandardSchema, payload: unknown): unk
   try {
     return schema["~standard"].validate(payload);
   } catch (cause) {
-    const message = cause instanceof Error ? cause.message : String(cause);
-    throw new PayloadError(policy, `its payload schema threw: ${message}`, { cause });
+    throw new PayloadError(policy, `its payload schema threw: ${errorText(cause)}`, { cause });
   }
 }
 

@@ -77,7 +77,6 @@ export function makeReleaseRest() {
       for (const policy of policies) if (!lastPolicies.has(policy)) return 0;
       return restUntil(waiting, ended);
     },
-    isWaitedFor: (): boolean => waiting.isWaitedFor,
     /** When the last flush began. */
     flushedAt: (): number => waiting.flushedAt,
     /** Whether the flush under way, or the last one, has jobs of this policy. */

@@ -76,6 +76,7 @@ process.on("beforeExit", () => {
 });
 
 async function takeBack(place: Place, passed: boolean): Promise<void> {
+  // what cannot be made new, for whatever reason, is not passed on
   const looksNew = passed && (await place.renew().catch(() => false));
   if (looksNew) free.push(place);
   else await place.drop();

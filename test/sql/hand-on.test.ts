@@ -20,6 +20,13 @@ async function handOn(it: Engine, jobs: readonly string[], as: Queryable = it.po
 const freed = async (it: Engine) =>
   (await it.pool.query("select count(*)::int as n from dispatch_policy._private_freed")).rows[0].n as number;
 
+/** From now on each such change of a row raises an error. */
+const fails = (it: Engine, change: string) =>
+  it.pool.query(
+    `create function fails() returns trigger language plpgsql as $$ begin raise 'no more'; end $$;
+    create trigger fails before ${change} for each row execute function fails()`,
+  );
+
 /** One job of `a` runs at its cap, and one more waits there. */
 async function waiting(t: Parameters<typeof engine>[0], options: Partial<EngineOptions> = {}) {
   const it = await engine(t, { gates: [concurrency(1)], ...options });
@@ -111,10 +118,7 @@ test("a partition that is eligible goes with the next pass, before a slot is han
 
 test("what stops the admission of the next job stops no release", async (t) => {
   const { it, running } = await waiting(t);
-  await it.pool.query(
-    `create function fails() returns trigger language plpgsql as $$ begin raise 'no more'; end $$;
-    create trigger fails before update on dispatch_policy._private_partitions for each row execute function fails()`,
-  );
+  await fails(it, "update on dispatch_policy._private_partitions");
   t.deepEqual(await handOn(it, [running]), { left_ids: [], may_end: 0, handed_on: null });
   t.deepEqual(await it.inFlight(), []);
   t.is((await it.limiter("concurrency", "a")).in_flight, 0);
@@ -134,10 +138,7 @@ test("the loop of a shard is told of a time, also if another shard has an earlie
 
 test("a job that Graphile Worker refuses is left to the next pass, which tells of it", async (t) => {
   const { it, running } = await waiting(t);
-  await it.pool.query(
-    `create function refuses() returns trigger language plpgsql as $$ begin raise 'not this one'; end $$;
-    create trigger refuses before insert on graphile_worker._private_jobs for each row execute function refuses()`,
-  );
+  await fails(it, "insert on graphile_worker._private_jobs");
   t.deepEqual(await handOn(it, [running]), { left_ids: [], may_end: 0, handed_on: null });
   await it.route();
   t.is((await it.admit()).set_aside, 1);

@@ -6,6 +6,7 @@ language sql volatile as $$
   set announced_to = null, announce_at = least(o.announce_at, o.announce_again_at), announce_again_at = 'infinity'
   where o.id = any(array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_overrides x
-    where x.policy_id = p_policy_id and least(x.announce_at, x.announce_again_at) <= p_clock and x.announce_again_at <= p_clock
+    where x.policy_id = p_policy_id and x.announce_again_at <= p_clock
+      and least(x.announce_at, x.announce_again_at) <= p_clock   -- it follows from the line above: for the index
     order by x.id for update skip locked));
 $$;
