@@ -19,6 +19,7 @@ export interface Unreleased {
 export function makeUnreleased() {
   const fresh: Unreleased[] = [];
   let freshPolicies = new Set<string>();
+  let group = Promise.withResolvers<void>();
   const left: Unreleased[] = [];
   let leftUntil = 0;
 
@@ -26,7 +27,10 @@ export function makeUnreleased() {
     /** Resolves when the job's group was flushed. */
     add(job: FinishedJob, policy: string): Promise<void> {
       freshPolicies.add(policy);
-      return new Promise((resolve) => fresh.push({ job, policy, tries: 0, flushed: resolve }));
+      // the jobs that a flush takes together share a promise
+      if (fresh.length % BATCH === 0) group = Promise.withResolvers();
+      fresh.push({ job, policy, tries: 0, flushed: group.resolve });
+      return group.promise;
     },
     /** What goes with the next flush: all fresh jobs, and the left ones if their time has come or nothing else goes. */
     consume(): Unreleased[] {

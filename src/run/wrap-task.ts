@@ -338,8 +338,21 @@ function describe(
 }
 
 /** Changes a job's helpers so that they stage the jobs of tasks with a policy. Each job has helpers of its own. */
-function makePolicyAware(helpers: JobHelpers, { engine, registry, events }: Observer): void {
-  const adder = makeAdder(engine, registry, helpers.withPgClient, events);
+function makePolicyAware(helpers: JobHelpers, observer: Observer): void {
+  const adder = adderOf(observer, helpers.withPgClient);
   helpers.addJob = adder.addJob as JobHelpers["addJob"];
   helpers.addJobs = adder.addJobs as JobHelpers["addJobs"];
+}
+
+type Adder = ReturnType<typeof makeAdder>;
+const adders = new WeakMap<Observer, WeakMap<WithPgClient, Adder>>();
+
+/** The jobs of a pool share `withPgClient`, so they share an adder. */
+function adderOf(observer: Observer, withPgClient: WithPgClient): Adder {
+  const { engine, registry, events } = observer;
+  const known = adders.get(observer) ?? new WeakMap<WithPgClient, Adder>();
+  adders.set(observer, known);
+  const adder = known.get(withPgClient) ?? makeAdder(engine, registry, withPgClient, events);
+  known.set(withPgClient, adder);
+  return adder;
 }
