@@ -5,8 +5,8 @@ import { isUnknownPolicy } from "../db/sqlstates.ts";
 import { errorText } from "../error-text.ts";
 import { emit } from "../events.ts";
 import { CAP_KINDS } from "../gates/index.ts";
-import { makePauses, type Pause } from "./pauses.ts";
 import { makeSleeper } from "./sleeper.ts";
+import { makeSleeps, type Sleep } from "./sleeps.ts";
 import { type Pass, type TickContext, tickOnce } from "./tick.ts";
 
 /** What a loop ticks. Without a shard: all of them. */
@@ -33,7 +33,7 @@ export interface TickLoopContext extends TickContext {
  * heartbeat nudges. It ends by itself once the policy is removed.
  */
 export function startShardLoop(context: TickLoopContext, lead: Lead) {
-  const pauses = makePauses(context);
+  const sleeps = makeSleeps(context);
   const sleeper = makeSleeper();
   let stopped = false;
   let nudged = true;
@@ -43,7 +43,7 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
     while (!stopped) {
       nudged = false;
       const pass = await attempt();
-      if (!stopped) await sleep(pass ? pauses.afterPass(pass) : pauses.afterFailure());
+      if (!stopped) await sleep(pass ? sleeps.afterPass(pass) : sleeps.afterFailure());
     }
   })();
 
@@ -70,7 +70,7 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
     }
   }
 
-  function sleep({ ms, leastMs }: Pause): Promise<void> {
+  function sleep({ ms, leastMs }: Sleep): Promise<void> {
     const began = performance.now();
     return sleeper.sleepUntil(() => (stopped ? 0 : began + (nudged ? leastMs : Math.max(ms, leastMs))));
   }

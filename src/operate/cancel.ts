@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { ArgumentError } from "../errors.ts";
 import { actOf, aimOf, call, type OperateContext, told } from "./call.ts";
-import { IDLE_PAUSE_MS, IDLE_STEPS } from "./steps.ts";
+import { IDLE_SLEEP_MS, IDLE_STEPS } from "./steps.ts";
 import { releaseMarked } from "./sweep.ts";
 import { type Changed, checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
@@ -54,7 +54,7 @@ export async function cancel(context: OperateContext, options: CancelOptions): P
       idle = 0;
     } else if (goesOn) {
       idle++;
-      await delay(IDLE_PAUSE_MS);
+      await delay(IDLE_SLEEP_MS);
     }
   }
   return total;

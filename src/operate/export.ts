@@ -3,7 +3,7 @@ import type { ExportedRow } from "../db/engine.ts";
 import { isBusy } from "../db/outage.ts";
 import { ArgumentError } from "../errors.ts";
 import { asOurs, type OperateContext } from "./call.ts";
-import { IDLE_PAUSE_MS, IDLE_STEPS } from "./steps.ts";
+import { IDLE_SLEEP_MS, IDLE_STEPS } from "./steps.ts";
 import { checkVerb, type PolicyTarget, type Why } from "./targets.ts";
 
 /** The options of `export`: jobs by their staged ids, or those of a policy or a partition. Neither is an {@link ArgumentError}. */
@@ -83,7 +83,7 @@ async function readPage(
       return await asOurs(() => withPgClient((client) => engine.exportedPage(client, asked)), context);
     } catch (error) {
       if (!isBusy(error) || tries === IDLE_STEPS) throw error;
-      await delay(IDLE_PAUSE_MS);
+      await delay(IDLE_SLEEP_MS);
     }
   }
 }

@@ -3,7 +3,7 @@ import { show } from "../checks/options.ts";
 import { isBusy } from "../db/outage.ts";
 import { ArgumentError } from "../errors.ts";
 import { actOf, call, type OperateContext, told } from "./call.ts";
-import { IDLE_PAUSE_MS, IDLE_STEPS } from "./steps.ts";
+import { IDLE_SLEEP_MS, IDLE_STEPS } from "./steps.ts";
 import { type Changed, checkVerb, type PartitionTarget, type Why } from "./targets.ts";
 
 /** How many jobs one step moves. */
@@ -49,7 +49,7 @@ export async function move(context: OperateContext, options: MoveOptions): Promi
       });
     if (step?.changed === 0) break; // the others are locked, or gone
     changed += step?.changed ?? 0;
-    if (step === null) await delay(IDLE_PAUSE_MS);
+    if (step === null) await delay(IDLE_SLEEP_MS);
     else idle = 0;
   }
   return { matched, changed };

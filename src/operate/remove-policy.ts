@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { isBusy } from "../db/outage.ts";
 import { RemovalError } from "../errors.ts";
 import { call, type OperateContext } from "./call.ts";
-import { IDLE_PAUSE_MS, IDLE_STEPS } from "./steps.ts";
+import { IDLE_SLEEP_MS, IDLE_STEPS } from "./steps.ts";
 import { type Changed, checkVerb, type Why } from "./targets.ts";
 
 /** The options of `removePolicy`. */
@@ -42,6 +42,6 @@ export async function removePolicy(
         `removePolicy: another session keeps ${step?.matched} jobs of policy "${policy}" locked; ${total.changed} have ` +
           "moved. End long transactions (view pg_stat_activity), then call it again",
       );
-    else await delay(IDLE_PAUSE_MS);
+    else await delay(IDLE_SLEEP_MS);
   }
 }

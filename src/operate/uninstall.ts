@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { isBusy } from "../db/outage.ts";
 import { RemovalError } from "../errors.ts";
 import { call, type OperateContext } from "./call.ts";
-import { IDLE_PAUSE_MS, IDLE_STEPS } from "./steps.ts";
+import { IDLE_SLEEP_MS, IDLE_STEPS } from "./steps.ts";
 import { checkVerb } from "./targets.ts";
 
 /** The options of `uninstall`. */
@@ -72,7 +72,7 @@ export async function uninstall(
     else if (step.refused > 0) throw await refused(context, total);
     else {
       idle++;
-      await delay(IDLE_PAUSE_MS);
+      await delay(IDLE_SLEEP_MS);
     }
   }
   throw new RemovalError(

@@ -38,7 +38,7 @@ export function makeBids({ settings, oneShot }: Pick<PoolContext, "settings" | "
      * Milliseconds until the next heartbeat. A leader renews its leases in time; a standby comes when the first lease of
      * another pool ends.
      */
-    pauseAfter(leases: readonly { leads: boolean; expires_in_ms: number | null }[]): number {
+    sleepAfter(leases: readonly { leads: boolean; expires_in_ms: number | null }[]): number {
       const longest = loop ? Math.min(BEAT_MS, settings.loopHeartbeatMs) : Number.POSITIVE_INFINITY;
       const ends = leases
         .filter((lease) => !lease.leads)

@@ -4,7 +4,7 @@ import type { Lease } from "../db/engine.ts";
 import type { makeCancellations } from "../run/cancellations.ts";
 import { type Bid, type makeBids, NO_BID } from "./bids.ts";
 import type { PoolConnections } from "./connections.ts";
-import { ERROR_PAUSE_MS, type PoolContext, type PoolLife } from "./pool-context.ts";
+import { ERROR_SLEEP_MS, type PoolContext, type PoolLife } from "./pool-context.ts";
 import { makePulse } from "./pulse.ts";
 import type { Silence } from "./silence.ts";
 import type { makeSweeper } from "./sweeper.ts";
@@ -39,13 +39,13 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
       loops.follow(leases);
       for (const { policy, shard, leads, waiting, next_in_ms } of leases)
         if (leads && (waiting || (next_in_ms ?? 1) <= 0)) loops.nudge(policy, shard);
-      const pause = bids.pauseAfter(leases);
-      if (!(loops.size > 0 && leases[0]?.leads && leases[0].busy)) return pause;
+      const longest = bids.sleepAfter(leases);
+      if (!(loops.size > 0 && leases[0]?.leads && leases[0].busy)) return longest;
       sweeper.sweepIfDue();
-      return Math.min(pause, sweeper.dueInMs());
+      return Math.min(longest, sweeper.dueInMs());
     } catch (error) {
       if (!life.closed) logger.warn(`Heartbeat failed, trying again: ${(error as Error).message}`, { error });
-      return ERROR_PAUSE_MS;
+      return ERROR_SLEEP_MS;
     }
   }
 

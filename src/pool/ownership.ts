@@ -1,6 +1,6 @@
 import type { Job } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
-import { ERROR_PAUSE_MS, type PoolLife } from "./pool-context.ts";
+import { ERROR_SLEEP_MS, type PoolLife } from "./pool-context.ts";
 import type { Silence } from "./silence.ts";
 
 export interface OwnershipContext {
@@ -23,7 +23,7 @@ export function makeOwnership({ silence, life, beat, keeps }: OwnershipContext) 
         beating = undefined;
       });
       await beating;
-      if (silence.lasts()) await sleep(ERROR_PAUSE_MS, life.onClose);
+      if (silence.lasts()) await sleep(ERROR_SLEEP_MS, life.onClose);
     }
     await silence.check(job, () => keeps(job));
   }

@@ -32,7 +32,7 @@ export interface PoolClock {
 }
 
 /** A heartbeat that failed is repeated after this. */
-export const ERROR_PAUSE_MS = 1000;
+export const ERROR_SLEEP_MS = 1000;
 
 /** A pool runs, then stops, then is closed. Each signal aborts when its state begins. */
 export interface PoolLife {

@@ -1,7 +1,7 @@
 import type { Logger } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
 import { isOutage } from "../db/outage.ts";
-import { ERROR_PAUSE_MS, type PoolLife } from "./pool-context.ts";
+import { ERROR_SLEEP_MS, type PoolLife } from "./pool-context.ts";
 
 export interface RegistrationContext {
   readonly life: Pick<PoolLife, "stopping" | "onStop">;
@@ -30,7 +30,7 @@ export function makeRegistration({ life, introduce, declare, sayEnded, logger }:
         if (life.stopping) return false;
         await declare().catch(throwUnlessOutage);
         logger.warn(`Cannot register, trying again: ${(error as Error).message}`, { error });
-        await sleep(ERROR_PAUSE_MS, life.onStop);
+        await sleep(ERROR_SLEEP_MS, life.onStop);
       }
     }
     return false;

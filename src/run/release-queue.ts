@@ -5,7 +5,7 @@ import { errorText } from "../error-text.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type FlushContext, type Flushed, flush } from "./flush.ts";
 import { makeReleaseRest } from "./release-rest.ts";
-import { BATCH, makeUnreleased, pauseAfter, policiesOf } from "./unreleased.ts";
+import { BATCH, makeUnreleased, policiesOf, sleepAfter } from "./unreleased.ts";
 
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
@@ -18,7 +18,7 @@ export interface ReleaseContext extends FlushContext {
   readonly events: EventSink;
   /** Called after a flush that somebody waits for, that staged a retry, or that failed: its policies may have jobs to admit. */
   readonly onReleased?: (policies: ReadonlySet<string>) => void;
-  /** Whether a pause between tries keeps the process alive. Default true; false if nobody closes the queue. */
+  /** Whether a sleep between tries keeps the process alive. Default true; false if nobody closes the queue. */
   readonly keepsAlive?: boolean;
   /** Whether flushes may be further apart while workers have enough to do. Default false: somebody waits for each. */
   readonly rests?: boolean;
@@ -31,7 +31,7 @@ export type ReleaseQueue = ReturnType<typeof makeReleaseQueue>;
  * goes with the next one.
  *
  * The queue tries again what a flush left or failed to do, until it is closed. A job that the database refuses to
- * release is left to a sweep, and delays no other. It is long because the loop, its pauses and its end share their
+ * release is left to a sweep, and delays no other. It is long because the loop, its sleeps and its end share their
  * state.
  */
 export function makeReleaseQueue(context: ReleaseContext) {
@@ -57,9 +57,9 @@ export function makeReleaseQueue(context: ReleaseContext) {
       do {
         await resting();
         failures = (await flushGroup(context, unreleased, rest)) ? 0 : failures + 1;
-        if (failures > 0) await pauseUntil(performance.now() + pauseAfter(failures));
+        if (failures > 0) await sleepUntil(performance.now() + sleepAfter(failures));
         else if (unreleased.fresh() === 0 && unreleased.size() > 0)
-          await pauseUntil(unreleased.leftUntil(), () => unreleased.fresh() > 0);
+          await sleepUntil(unreleased.leftUntil(), () => unreleased.fresh() > 0);
       } while (unreleased.size() > 0 && performance.now() < closesAt);
     } finally {
       flushing = null;
@@ -82,8 +82,8 @@ export function makeReleaseQueue(context: ReleaseContext) {
     while (flushing) await flushing;
   }
 
-  /** Closing the queue ends the pause, and so does a new job after which `isOver`. */
-  function pauseUntil(time: number, isOver = () => false): Promise<void> {
+  /** Closing the queue ends the sleep, and so does a new job after which `isOver`. */
+  function sleepUntil(time: number, isOver = () => false): Promise<void> {
     const openUntil = closesAt;
     return sleeper.sleepUntil(() => (closesAt < openUntil || isOver() ? 0 : time));
   }

@@ -3,8 +3,8 @@ import type { FinishedJob } from "../db/engine.ts";
 /** The most fresh jobs in one flush. */
 export const BATCH = 3000;
 /** A flush may come too early for a job: Graphile Worker is still recording its end. The job is tried again after this. */
-const FIRST_PAUSE_MS = 5;
-const LONGEST_PAUSE_MS = 1000;
+const FIRST_SLEEP_MS = 5;
+const LONGEST_SLEEP_MS = 1000;
 
 /** A finished job that is not released yet. */
 export interface Unreleased {
@@ -43,7 +43,7 @@ export function makeUnreleased() {
     putBack(jobs: readonly Unreleased[]): void {
       if (jobs.length === 0) return;
       for (const job of jobs) job.tries++;
-      const soonest = performance.now() + pauseAfter(Math.min(...jobs.map(({ tries }) => tries)));
+      const soonest = performance.now() + sleepAfter(Math.min(...jobs.map(({ tries }) => tries)));
       leftUntil = left.length === 0 ? soonest : Math.min(leftUntil, soonest);
       left.push(...jobs);
     },
@@ -63,6 +63,6 @@ export function policiesOf(jobs: readonly Unreleased[]): Set<string> {
 }
 
 /** In milliseconds: twice as long after each try. */
-export function pauseAfter(tries: number): number {
-  return Math.min(FIRST_PAUSE_MS * 2 ** (tries - 1), LONGEST_PAUSE_MS);
+export function sleepAfter(tries: number): number {
+  return Math.min(FIRST_SLEEP_MS * 2 ** (tries - 1), LONGEST_SLEEP_MS);
 }

@@ -1,6 +1,6 @@
 // How long a tick loop sleeps after a pass.
 import test from "ava";
-import { makePauses } from "../../src/admit/pauses.ts";
+import { makeSleeps } from "../../src/admit/sleeps.ts";
 import type { Pass } from "../../src/admit/tick.ts";
 
 const pass: Pass = {
@@ -20,40 +20,40 @@ for (const [what, answer, ms, leastMs] of [
   ["a gate of the whole policy is full", { saturated: "gate" }, 1000, 5],
 ] as const) {
   test(`the next pass comes after ${ms} ms, or ${leastMs} if the loop is nudged, when ${what}`, (t) => {
-    t.deepEqual(makePauses(settings).afterPass({ ...pass, ...answer }), { ms, leastMs });
+    t.deepEqual(makeSleeps(settings).afterPass({ ...pass, ...answer }), { ms, leastMs });
   });
 }
 
 for (const ready of [{ more: true }, { nextInMs: -600 }]) {
   test(`passes that get nowhere are ever further apart, until one gets further: ${Object.keys(ready)}`, (t) => {
-    const pauses = makePauses(settings);
+    const sleeps = makeSleeps(settings);
     const stuck = { ...pass, ...ready, progress: false };
     const slower = [10, 20, 40, 80, 100, 100];
     t.deepEqual(
-      slower.map(() => pauses.afterPass(stuck).ms),
+      slower.map(() => sleeps.afterPass(stuck).ms),
       slower,
     );
-    t.is(pauses.afterPass({ ...stuck, progress: true }).ms, 5);
-    t.is(pauses.afterPass(stuck).ms, 10, "anew");
-    t.is(pauses.afterPass(pass).ms, 1000, "nothing is ready");
-    t.is(pauses.afterPass(stuck).ms, 10);
+    t.is(sleeps.afterPass({ ...stuck, progress: true }).ms, 5);
+    t.is(sleeps.afterPass(stuck).ms, 10, "anew");
+    t.is(sleeps.afterPass(pass).ms, 1000, "nothing is ready");
+    t.is(sleeps.afterPass(stuck).ms, 10);
   });
 }
 
 test("no interval: the workers' rest is none, as passes in tests want it", (t) => {
   t.is(
-    makePauses({ ...settings, minTickIntervalMs: 0 }).afterPass({ ...pass, saturated: "workers" }).leastMs,
+    makeSleeps({ ...settings, minTickIntervalMs: 0 }).afterPass({ ...pass, saturated: "workers" }).leastMs,
     0,
   );
 });
 
 test("failures are further apart each time, whatever nudges, until a pass succeeds", (t) => {
-  const pauses = makePauses(settings);
+  const sleeps = makeSleeps(settings);
   const further = [250, 500, 1000, 2000, 4000, 5000, 5000];
   t.deepEqual(
-    further.map(() => pauses.afterFailure()),
+    further.map(() => sleeps.afterFailure()),
     further.map((ms) => ({ ms, leastMs: ms })),
   );
-  pauses.afterPass(pass);
-  t.is(pauses.afterFailure().ms, 250);
+  sleeps.afterPass(pass);
+  t.is(sleeps.afterFailure().ms, 250);
 });

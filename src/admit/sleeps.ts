@@ -5,19 +5,19 @@ const SLOWEST_MS = 100;
 /** While the workers have enough to do, passes are this far apart. Otherwise each job that ends would cause one. */
 const SATURATED_MS = 25;
 /** After a failed pass the loop waits this long, twice as long after each further failure. Only a stop cuts it short. */
-const FIRST_ERROR_PAUSE_MS = 250;
-const LONGEST_ERROR_PAUSE_MS = 5000;
+const FIRST_ERROR_SLEEP_MS = 250;
+const LONGEST_ERROR_SLEEP_MS = 5000;
 
 /** How long a loop sleeps after a pass, in milliseconds. */
-export interface Pause {
+export interface Sleep {
   /** If nothing nudges the loop. */
   readonly ms: number;
   /** If something does: the loop sleeps this long at least. */
   readonly leastMs: number;
 }
 
-/** Works out a loop's pauses from the passes it has done: they grow while passes get nowhere or fail. */
-export function makePauses({
+/** Works out a loop's sleeps from the passes it has done: they grow while passes get nowhere or fail. */
+export function makeSleeps({
   minTickIntervalMs,
   loopHeartbeatMs,
 }: {
@@ -28,13 +28,13 @@ export function makePauses({
   let failures = 0;
 
   return {
-    afterPass(pass: Pass): Pause {
+    afterPass(pass: Pass): Sleep {
       failures = 0;
       const saturated = pass.saturated === "workers" && minTickIntervalMs > 0 ? SATURATED_MS : 0;
       return { ms: untilNext(pass), leastMs: Math.max(minTickIntervalMs, saturated) };
     },
-    afterFailure(): Pause {
-      const ms = Math.min(FIRST_ERROR_PAUSE_MS * 2 ** failures, LONGEST_ERROR_PAUSE_MS);
+    afterFailure(): Sleep {
+      const ms = Math.min(FIRST_ERROR_SLEEP_MS * 2 ** failures, LONGEST_ERROR_SLEEP_MS);
       failures++;
       return { ms, leastMs: ms };
     },
