@@ -300,6 +300,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.traceparent is
 
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.expires_at is
   'When it expires: from then on it is never admitted, and the next look drops it. Null: never. A job that has started once does not expire.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.debounced_until is
+  'The first debounced add of its key since an admission, and the longest wait: no add with debounce puts the job off beyond that. Null: no add was debounced.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_arrivals is
   'Work for the router: something changed for one partition. A row is of one of five kinds: work, limits only, stop (pause), outcome, or "the next job may be another" (head_changed). Work may carry limits and head_changed too. Producers only insert, so none waits for another; the router applies a row and deletes it.';

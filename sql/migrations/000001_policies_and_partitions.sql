@@ -243,6 +243,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   droppable boolean not null default false,
   traceparent text,
   expires_at timestamptz,
+  debounced_until timestamptz,
   check (expires_at is null or parked_job_id is null)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 

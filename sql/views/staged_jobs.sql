@@ -8,7 +8,7 @@ select s.id, coalesce(p.name, a.policy, t.name) as policy, coalesce(q.key, a.key
     when not s.due and s.run_at > statement_timestamp() then 'not_due'
     else :DISPATCH_POLICY_SCHEMA._shown_reason(
       p.paused_until, q.paused_until, q.held_until, q.stopped_by, q.denied_reason) end as reason,
-  s.expires_at
+  s.expires_at, s.debounced_until
 from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
 left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
 left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
@@ -43,3 +43,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.reason is
   'Why it waits; null: nothing holds it back. docs/reasons.md explains the reasons.';
 comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.expires_at is
   'When it is dropped if it is not admitted by then; null: never.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.debounced_until is
+  'The latest time to which further adds of its key with debounce put it off; null: it has none.';

@@ -52,6 +52,8 @@ export interface StageJob {
   runAt?: Date | undefined;
   /** Seconds until it is due, in place of `runAt`. */
   wait?: number;
+  /** If it is debounced: the most seconds from the first add of its key until it is due. */
+  maxWait?: number;
   maxAttempts?: number | undefined;
   jobKey?: string | undefined;
   priority?: number | undefined;

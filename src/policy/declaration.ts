@@ -20,6 +20,7 @@ import { ArgumentError } from "../errors.ts";
 import { type Gate, gateFactories } from "../gates/index.ts";
 import { type Ahead, readAhead } from "./ahead.ts";
 import type { BackoffFunction } from "./backoff.ts";
+import { type Debounce, readDebounce } from "./debounce.ts";
 import { checkIdentifier, type JobDefaults, readJobDefaults } from "./job.ts";
 import { isStandardSchema, type StandardSchema } from "./standard-schema.ts";
 
@@ -54,6 +55,7 @@ export interface Declaration {
   readonly whenBusy: "wait" | "skip";
   /** Null: its jobs do not expire. */
   readonly expiresAfterSeconds: number | null;
+  readonly debounce: Debounce | undefined;
   readonly load: Kept | undefined;
   readonly history: Kept | undefined;
 }
@@ -104,6 +106,7 @@ const OPTIONS = [
   "maxPending",
   "whenBusy",
   "expiresAfter",
+  "debounce",
   "load",
   "history",
   "version",
@@ -146,6 +149,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     maxPending: readMaxPending(options.maxPending),
     whenBusy: readWhenBusy(options.whenBusy, gates),
     expiresAfterSeconds: readSeconds("expiresAfter", options.expiresAfter),
+    debounce: readDebounce("debounce", options.debounce),
     load: readKept("load", options.load, { most: "1 day", mostSeconds: DAY_SECONDS, such: "1 hour" }),
     history: readKept("history", options.history, {
       ...{ most: "1 year", mostSeconds: 366 * DAY_SECONDS, such: "7 days" },

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { GateKind, GateScope, OverrideRule, ResolvedValues } from "../gates/index.ts";
 import type { Ahead } from "./ahead.ts";
+import type { Debounce } from "./debounce.ts";
 import type { Breaker, ContextFunction, Declaration, Kept, MaxPending } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
@@ -48,6 +49,8 @@ export interface PolicyDefinition {
   whenBusy: "wait" | "skip";
   /** null: its jobs do not expire. */
   expiresAfterSeconds: number | null;
+  /** null: an add of a job key puts no job off, unless it says so itself. */
+  debounce: Debounce | null;
   /** null: it is not recorded. */
   load: Kept | null;
   /** null: it has none. */
@@ -82,7 +85,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
   const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
-  const { expiresAfterSeconds, load = null, history = null } = declaration;
+  const { expiresAfterSeconds, debounce = null, load = null, history = null } = declaration;
   const jobs = {
     job,
     retries,
@@ -93,6 +96,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     maxPending,
     whenBusy,
     expiresAfterSeconds,
+    debounce,
     load,
     history,
   };

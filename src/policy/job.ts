@@ -15,6 +15,7 @@ import {
 } from "../checks/options.ts";
 import type { Duration } from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
+import { readDebounce } from "./debounce.ts";
 
 /** The task that the crontab starts every minute. It admits jobs even if every loop has died, so no policy may govern it. */
 export const TICK_TASK = "dispatch_policy_tick";
@@ -101,6 +102,7 @@ const SPECIFICATION = {
   wait: aDuration,
   expiresAt: aDate,
   expiresAfter: positiveDuration,
+  debounce: { expects: "{ wait, maxWait }", accepts: (value) => typeof value === "object" },
   priority: wholeNumber(-32768, 32767),
   maxAttempts: wholeNumber(1, 32767),
   jobKey: text(512),
@@ -109,7 +111,12 @@ const SPECIFICATION = {
 } satisfies Record<string, Rule>;
 
 /** Graphile Worker's options of a job, and those that only this package has. */
-export type GivenSpecification = TaskSpec & { wait?: Duration; expiresAt?: Date; expiresAfter?: Duration };
+export type GivenSpecification = TaskSpec & {
+  wait?: Duration;
+  expiresAt?: Date;
+  expiresAfter?: Duration;
+  debounce?: { wait: Duration; maxWait: Duration };
+};
 
 /**
  * The options that a job is added with, without those that Graphile Worker reads as "not given": undefined, null, and an
@@ -133,7 +140,20 @@ export function readSpecification(spec: object): GivenSpecification {
     throw new ArgumentError(
       `a job: expiresAt and expiresAfter both say when it expires, leave one out; got expiresAfter ${show(read.expiresAfter)}`,
     );
+  if (read.debounce) checkDebounced(read);
   return read;
+}
+
+function checkDebounced({ debounce, jobKey, runAt, wait }: GivenSpecification): void {
+  readDebounce("a job: debounce", debounce);
+  if (!jobKey)
+    throw new ArgumentError(
+      "a job: jobKey is missing: debounce puts the adds of a key together. Give a jobKey, or no debounce",
+    );
+  if (runAt || wait)
+    throw new ArgumentError(
+      `a job: debounce says when it is due, leave ${runAt ? "runAt" : "wait"} out; got ${show(runAt ?? wait)}`,
+    );
 }
 
 /** @throws {ArgumentError} if a flag is one of this package's: the job would be taken for another staged job */

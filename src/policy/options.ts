@@ -246,6 +246,24 @@ export interface PolicyOptions<Id, S, C> {
    */
   expiresAfter?: Duration | undefined;
   /**
+   * Puts the adds of one job key together: each moves the job to `wait` from now. At the latest it is due `maxWait` after
+   * the first. So a burst of adds becomes one job, also if the burst does not end.
+   *
+   * It applies to jobs that are added with a `jobKey`, with `jobKeyMode: "replace"`, and without `runAt` and `wait`. A job's
+   * own `debounce` takes precedence. The newest payload counts, and arrays are merged. Once the job is admitted, the next
+   * add begins anew.
+   * @default none: a job is due when it says
+   * @example debounce: { wait: "5 seconds", maxWait: "1 minute" }
+   */
+  debounce?:
+    | {
+        /** How long after the newest add of its key a job is due. Longer than 0. */
+        wait: Duration;
+        /** How long after the first add of its key it is due at the latest. Not shorter than `wait`. */
+        maxWait: Duration;
+      }
+    | undefined;
+  /**
    * Records how many jobs come to each partition, second by second, for so long. Then `diff` can replay that time under
    * other limits: what would have happened. `keep` is a minute to a day.
    *

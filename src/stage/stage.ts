@@ -13,6 +13,8 @@ import {
 import { BACKLOG_FULL, BAD_ARGUMENT, BAD_KEY, saidBySql } from "../db/sqlstates.ts";
 import { type Duration, durationSeconds } from "../duration.ts";
 import { ArgumentError, BacklogFullError, PayloadError } from "../errors.ts";
+import type { Debounce } from "../policy/debounce.ts";
+import type { GivenSpecification } from "../policy/job.ts";
 import {
   type AnyPolicy,
   isPolicy,
@@ -29,7 +31,7 @@ import { type AddedJob, type StagedJob, toJob } from "./staged-job.ts";
 
 export type { Queryable } from "../db/engine.ts";
 
-/** Graphile Worker's TaskSpec, in which undefined is allowed (`{ runAt: maybeDate }` compiles), `wait` and the expiry. */
+/** Graphile Worker's TaskSpec, in which undefined is allowed (`{ runAt: maybeDate }` compiles), and this package's. */
 export interface JobSpec {
   /**
    * Jobs of one queue run one after the other, even if their policies differ. At most 128 characters.
@@ -82,6 +84,20 @@ export interface JobSpec {
    * @default "replace"
    */
   jobKeyMode?: "replace" | "preserve_run_at" | "unsafe_dedupe" | undefined;
+  /**
+   * Puts the adds of the job's `jobKey` together: each moves the job to `wait` from now, by the database's clock. At the
+   * latest it is due `maxWait` after the first add. Only for jobs of a policy, with a `jobKey` and the mode `"replace"`. Not
+   * with `runAt` or `wait`.
+   * @default the policy's `debounce`, else none
+   */
+  debounce?:
+    | {
+        /** How long after the newest add the job is due. Longer than 0. */
+        wait: Duration;
+        /** How long after the first add it is due at the latest. Not shorter than `wait`. */
+        maxWait: Duration;
+      }
+    | undefined;
   /**
    * Graphile Worker's flags. Those that begin with `dispatch_policy:` are reserved.
    * @default the policy's `job.flags`, else none
@@ -206,7 +222,7 @@ export async function addJobs(
   mode: JobKeyMode,
 ): Promise<AddedJob[]> {
   if (jobs.length === 0) return [];
-  const batches = batchesOf(jobs, currentTraceparent());
+  const batches = batchesOf(jobs, currentTraceparent(), mode);
   const rows = await engine.stage(client, batches, mode).catch(rethrow);
   const added = new Array<AddedJob>(rows.length);
   for (const row of rows) added[row.n] = toJob(row, jobs[row.n]?.payload);
@@ -237,18 +253,24 @@ export function modeOf(spec: JobSpec): JobKeyMode {
 }
 
 /** Resolves jobs into the batches of one staging statement. */
-export function batchesOf(jobs: readonly JobToAdd[], traceparent?: string): StageBatch[] {
+export function batchesOf(
+  jobs: readonly JobToAdd[],
+  traceparent?: string,
+  mode: JobKeyMode = "replace",
+): StageBatch[] {
   checkKeys(jobs);
   const batches = new Map<AnyPolicy | undefined, OpenBatch>();
   jobs.forEach((job, n) => {
     let batch = batches.get(job.policy);
     if (!batch) {
-      batch = openBatch(job.policy);
+      batch = openBatch(job.policy, mode);
       batches.set(job.policy, batch);
     }
     addToBatch(batch, job, n, traceparent);
   });
-  return [...batches.values()].map(({ places: _p, defaults: _d, expiresAfter: _e, ...batch }) => batch);
+  return [...batches.values()].map(({ policy, version, partitions, jobs }) => {
+    return { policy, version, partitions, jobs };
+  });
 }
 
 /** A batch that is being filled, with the place of each partition and the defaults of the policy's jobs. */
@@ -259,11 +281,13 @@ interface OpenBatch extends StageBatch {
   readonly defaults: object;
   /** The policy's, in seconds. */
   readonly expiresAfter: number | null;
+  readonly debounce: Debounce | null;
+  readonly mode: JobKeyMode;
 }
 
-function openBatch(policy: AnyPolicy | undefined): OpenBatch {
-  const none = { version: 0, job: {}, expiresAfterSeconds: null };
-  const { version, job, expiresAfterSeconds } = policy ? policyDefinition(policy) : none;
+function openBatch(policy: AnyPolicy | undefined, mode: JobKeyMode): OpenBatch {
+  const none = { version: 0, job: {}, expiresAfterSeconds: null, debounce: null };
+  const { version, job, expiresAfterSeconds, debounce } = policy ? policyDefinition(policy) : none;
   return {
     policy: policy?.identifier ?? null,
     version,
@@ -272,20 +296,25 @@ function openBatch(policy: AnyPolicy | undefined): OpenBatch {
     places: new Map(),
     defaults: job,
     expiresAfter: expiresAfterSeconds,
+    debounce,
+    mode,
   };
 }
 
 function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: string | undefined): void {
   const { policy, task, payload } = job;
   checkPayload(policy, task, payload);
-  const { wait, expiresAfter, ...given } = readSpecification(job.spec);
+  const read = readSpecification(job.spec);
+  const { wait, expiresAfter, debounce: _, ...given } = read;
   const spec: TaskSpec & { expiresAt?: Date } = { ...batch.defaults, ...given };
-  const { jobKeyMode: _, ...stored } = spec;
+  const { jobKeyMode: _mode, ...stored } = spec;
   const staged: StageJob = { ...stored, n, task, payload: payload ?? {} };
   if (wait !== undefined) staged.wait = durationSeconds(wait);
   if (expiresAfter !== undefined) staged.expiresAfter = durationSeconds(expiresAfter);
   else if (batch.expiresAfter !== null && spec.expiresAt === undefined && !job.hasStarted)
     staged.expiresAfter = batch.expiresAfter;
+  const debounced = debounceOf(batch, read);
+  if (debounced) Object.assign(staged, { wait: debounced.waitSeconds, maxWait: debounced.maxWaitSeconds });
   if (policy) {
     const resolved = resolveJob(policy, payload, { ...spec, task });
     let place = batch.places.get(resolved.partition);
@@ -307,6 +336,20 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
   }
   if (traceparent !== undefined) staged.traceparent = traceparent;
   batch.jobs.push(staged);
+}
+
+/** A job's own, else the policy's if nothing else says when the job is due. */
+function debounceOf(
+  batch: OpenBatch,
+  { jobKey, runAt, wait, debounce }: GivenSpecification,
+): Debounce | null {
+  if (debounce === undefined)
+    return jobKey && batch.mode === "replace" && !runAt && !wait ? batch.debounce : null;
+  if (batch.mode !== "replace")
+    throw new ArgumentError(
+      `a job: debounce moves the job of its key, and needs the mode "replace", got "${batch.mode}": leave one of the two out`,
+    );
+  return { waitSeconds: durationSeconds(debounce.wait), maxWaitSeconds: durationSeconds(debounce.maxWait) };
 }
 
 /** @throws {PayloadError} if JSON would refuse or empty a value; without a policy {@link ArgumentError} */

@@ -126,6 +126,9 @@ export interface StageOptions {
   readonly flags?: readonly string[];
   readonly runAt?: Date;
   readonly expiresAt?: Date;
+  /** In seconds, both: it is debounced. */
+  readonly wait?: number;
+  readonly maxWait?: number;
   readonly priority?: number;
   readonly cost?: number;
   readonly weight?: number;
@@ -240,6 +243,8 @@ export class Engine {
       task = this.policy,
       runAt,
       expiresAt,
+      wait,
+      maxWait,
       priority,
       cost,
       weight = 1,
@@ -257,7 +262,8 @@ export class Engine {
         return { key, shard: of, context: its, weight, limits: limitsOf(gates, key) };
       }),
       jobs: partitions.map((key, n) => {
-        return { n, task, p: place.get(key), jobKey, queueName, flags, runAt, expiresAt, priority, cost };
+        const due = { runAt, wait, maxWait, expiresAt };
+        return { n, task, p: place.get(key), jobKey, queueName, flags, ...due, priority, cost };
       }),
     };
   }

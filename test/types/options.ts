@@ -114,5 +114,5 @@ export const task = everything.task(async (parsed, helpers) => {
 type LooseTaskSpec = { [K in keyof TaskSpec]: TaskSpec[K] | undefined };
 export const fromGraphileWorker: (
   spec: Required<LooseTaskSpec>,
-) => Required<Omit<JobSpec, "wait" | "expiresAt" | "expiresAfter">> = (spec) => spec;
+) => Required<Omit<JobSpec, "wait" | "expiresAt" | "expiresAfter" | "debounce">> = (spec) => spec;
 export const toGraphileWorker: (spec: Required<JobSpec>) => Required<LooseTaskSpec> = (spec) => spec;

@@ -14,6 +14,7 @@ const maybe: Date | undefined = Math.random() > 0.5 ? new Date() : undefined;
 
 // --- addPolicyJob
 const s = await addPolicyJob(client, fetchEndpoint, ok, { runAt: maybe, expiresAt: maybe, expiresAfter: "15 minutes", jobKeyMode: "preserve_run_at" });
+await addPolicyJob(client, fetchEndpoint, ok, { jobKey: "k", debounce: { wait: "5 seconds", maxWait: "1 minute" } });
 await addPolicyJob(pool, sendEmail, { to: "x", meta: { tenant: "t", size: 1 } });
 await addPolicyJob(single, unknownTask, { whatever: true });
 // @ts-expect-error wrong type

@@ -55,6 +55,8 @@ const CHANGES: Record<string, object> = {
   whenBusy: { gates: [concurrency({ max: 1 })], whenBusy: "skip" },
   expiresAfter: { expiresAfter: "1 hour" },
   "the time of expiresAfter": { expiresAfter: "2 hours" },
+  debounce: { debounce: { wait: "5 seconds", maxWait: "1 minute" } },
+  "debounce: maxWait": { debounce: { wait: "5 seconds", maxWait: "2 minutes" } },
   load: { load: { keep: "1 hour" } },
   "the load's time": { load: { keep: "2 hours" } },
   history: { history: { keep: "1 hour" } },

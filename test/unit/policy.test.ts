@@ -45,6 +45,7 @@ test("a policy with nothing but partitionBy", (t) => {
     maxPending: null,
     whenBusy: "wait",
     expiresAfterSeconds: null,
+    debounce: null,
     load: null,
     history: null,
     functions: {},
@@ -71,6 +72,7 @@ test("every option finds its way into the definition", (t) => {
     maxPending: { partition: 1000, whenFull: "drop_oldest" },
     whenBusy: "skip",
     expiresAfter: "15 minutes",
+    debounce: { wait: "5 seconds", maxWait: "1 minute" },
     load: { keep: "90 minutes" },
     history: { keep: "7 days" },
     version: 7,
@@ -122,6 +124,7 @@ test("every option finds its way into the definition", (t) => {
     maxPending: { partition: 1000, policy: null, whenFull: "drop_oldest", strict: false },
     whenBusy: "skip",
     expiresAfterSeconds: 900,
+    debounce: { waitSeconds: 5, maxWaitSeconds: 60 },
     load: { keepSeconds: 5400 },
     history: { keepSeconds: 604_800 },
     functions: {},
@@ -361,6 +364,15 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   [
     with_({ gates: [], whenBusy: "skip" }),
     'policy "fetch": whenBusy must be "wait" without gates, got "skip": it drops jobs that gates deny, and there are none',
+  ],
+  [
+    with_({ debounce: { wait: "2 minutes", maxWait: "1 minute" } }),
+    'policy "fetch": debounce: maxWait must not be shorter than wait ("2 minutes"), got "1 minute": raise it, or lower wait',
+  ],
+  [with_({ debounce: { wait: "5 seconds" } }), /debounce: maxWait is missing: it must be a duration/],
+  [
+    with_({ debounce: { wait: "0 ms", maxWait: "1 minute" } }),
+    /debounce: wait must be .*longer than 0, got "0 ms"/,
   ],
   [
     with_({ load: { keep: "30 seconds" } }),

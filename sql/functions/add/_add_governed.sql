@@ -2,10 +2,11 @@
 -- schema's owner. It leaves jobs of tasks without a policy to the caller. Their `staged` is null. Their `job` has the
 -- form that _stage_plain reads, with the place of its payload among the specs.
 --
+--   p_debounces     for each job { "waitSeconds", "maxWaitSeconds" }, or null: that of the policy counts; null: of all jobs
 --   p_traceparent   the trace context of the jobs; null: that of the setting dispatch_policy.traceparent, if it is set
 create or replace function :DISPATCH_POLICY_SCHEMA._add_governed(
   p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_traceparent text default null,
-  p_expires_at timestamptz[] default null
+  p_expires_at timestamptz[] default null, p_debounces json[] default null
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -22,6 +23,9 @@ begin
   if p_expires_at is not null then
     perform :DISPATCH_POLICY_SCHEMA._check_expiry(p_specs, p_expires_at);
   end if;
+  if p_debounces is not null then
+    perform :DISPATCH_POLICY_SCHEMA._check_debounces(p_specs, p_debounces, p_mode);
+  end if;
   perform :DISPATCH_POLICY_SCHEMA._check_key(k.key) from unnest(p_partition_keys) k (key);
   perform :DISPATCH_POLICY_SCHEMA._check_specs(p_specs);
   if exists (select from unnest(p_specs) s where s.flags is not null and exists (
@@ -31,15 +35,17 @@ begin
   with spec as (
     -- unnested side by side, because an array subscript walks the array for each job
     select s.* from rows from (unnest(p_specs), unnest(coalesce(p_partition_keys, '{}')),
-        unnest(coalesce(p_expires_at, '{}'))) with ordinality
-      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, partition_key, expires_at, n)
+        unnest(coalesce(p_expires_at, '{}')), unnest(coalesce(p_debounces, '{}'))) with ordinality
+      s (identifier, payload, queue_name, run_at, max_attempts, job_key, priority, flags, partition_key, expires_at, debounce, n)
   ),
   placed as (
     select s.*, p.name as policy, p.definition,
       (p.definition ->> 'resolvesInSql')::boolean as resolves,
       case when p.id is null then null
         else coalesce(s.partition_key, :DISPATCH_POLICY_SCHEMA._path_key(p.definition, s.payload, s.identifier)) end
-        as key
+        as key,
+      coalesce(s.debounce, case when s.job_key is not null and s.run_at is null and p_mode = 'replace'
+        then (p.definition -> 'debounce')::json end) as debounced
     from spec s
     left join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = s.identifier
     left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id
@@ -52,7 +58,8 @@ begin
       'priority', coalesce(p.priority, (p.definition #>> '{job,priority}')::int),
       'flags', coalesce(to_json(p.flags), (p.definition #> '{job,flags}')::json),
       'cost', case when p.resolves then p.definition -> 'cost' end, 'key', p.partition_key,
-      'traceparent', v_traceparent, 'expiresAt', p.expires_at,
+      'traceparent', v_traceparent, 'wait', p.debounced -> 'waitSeconds', 'maxWait', p.debounced -> 'maxWaitSeconds',
+      'expiresAt', p.expires_at,
       'expiresAfter', case when p.expires_at is null then p.definition -> 'expiresAfterSeconds' end,
       'p', case when p.policy is null then p.n when p.resolves and p.key is not null
         then dense_rank() over (partition by p.policy, p.resolves and p.key is not null order by p.key) - 1 end) as job

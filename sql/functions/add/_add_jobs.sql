@@ -1,6 +1,7 @@
 -- Stages jobs added from SQL if their task has a policy. Passes the others on to Graphile Worker, with the caller's rights.
 create or replace function :DISPATCH_POLICY_SCHEMA._add_jobs(
-  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_expires_at timestamptz[]
+  p_specs :GRAPHILE_WORKER_SCHEMA.job_spec[], p_mode text, p_partition_keys text[], p_expires_at timestamptz[],
+  p_debounce json default null
 ) returns setof :DISPATCH_POLICY_SCHEMA.added_job language plpgsql as $$
 #variable_conflict use_column
 begin
@@ -8,6 +9,7 @@ begin
   select a.id, a.staged, a.task_identifier, a.queue_name, a.run_at, a.max_attempts, a.job_key, a.priority, a.flags,
     a.created_at, a.policy, a.partition, a.shard, a.id is null
   from :DISPATCH_POLICY_SCHEMA._stage_specs(
-    p_specs, p_mode, p_partition_keys, null, p_expires_at) a order by a.n;
+    p_specs, p_mode, p_partition_keys, null, p_expires_at,
+    case when p_debounce is not null then array_fill(p_debounce, array[coalesce(cardinality(p_specs), 0)]) end) a order by a.n;
 end
 $$;

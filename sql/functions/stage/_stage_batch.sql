@@ -31,11 +31,17 @@ begin
   ),
   job as materialized (
     select j.id, j.n, j.task, coalesce(j.payload, '{}') as payload, j."queueName" as queue_name,
-      :DISPATCH_POLICY_SCHEMA._run_at(j."runAt") as run_at, j."runAt" is not null as run_at_given,
+      case when j."maxWait" is null then :DISPATCH_POLICY_SCHEMA._run_at(j."runAt")
+        else v_now + make_interval(secs => j.wait) end as run_at, j."runAt" is not null as run_at_given,
       j."maxAttempts"::smallint as max_attempts, j."jobKey" as job_key, coalesce(j.priority, 0)::smallint as priority,
-      j.flags, coalesce(j.cost, 1) as cost, :DISPATCH_POLICY_SCHEMA._run_at(j."runAt") <= v_now as due, v_now as created_at,
+      j.flags, coalesce(j.cost, 1) as cost, j."maxWait" is null and :DISPATCH_POLICY_SCHEMA._run_at(j."runAt") <= v_now as due,
+      v_now as created_at, v_now + make_interval(secs => j."maxWait") as debounced_until,
       j.key as partition_key, k.id as partition_id, k.key, k.shard,
-      j.expires_at, left(j.traceparent, 55) as traceparent   -- a check of its form took 15 us: readers check it
+      -- a debounced job is due by this clock, so it expires by it
+      case when j."maxWait" is not null and j."expiresAfter" is not null
+        then v_now + make_interval(secs => j.wait + j."expiresAfter") else j.expires_at end as expires_at,
+      j."maxWait" is not null and j."expiresAfter" is not null as expires_late,
+      left(j.traceparent, 55) as traceparent   -- a check of its form took 15 us: readers check it
     from (
       select nextval(v_ids) as id, j.*
       from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
@@ -59,11 +65,11 @@ begin
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, preserve_run_at,
       priority, flags, cost, due, created_at, droppable, known_job_id, known_revision,
-      traceparent, expires_at)
+      traceparent, expires_at, debounced_until)
     overriding system value
     select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts, j.job_key,
       p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable, k.id, k.revision,
-      j.traceparent, j.expires_at
+      j.traceparent, j.expires_at, j.debounced_until
     from job j
     left join lateral (   -- one look at the index for each
       select x.id, x.revision from :GRAPHILE_WORKER_SCHEMA.jobs x where x.key = j.job_key limit 1) k on true
@@ -75,14 +81,22 @@ begin
           then (s.payload::jsonb || excluded.payload::jsonb)::json
         else excluded.payload end,
       queue_name = excluded.queue_name,
-      run_at = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end,
+      run_at = case when p_mode = 'preserve_run_at' then s.run_at when excluded.debounced_until is null then excluded.run_at
+        else :DISPATCH_POLICY_SCHEMA._debounced_run_at(
+          excluded.run_at, excluded.debounced_until, s.debounced_until, v_now) end,
       run_at_given = case when p_mode = 'preserve_run_at' then s.run_at_given else excluded.run_at_given end,
-      due = case when p_mode = 'preserve_run_at' then s.run_at else excluded.run_at end <= v_now,
+      due = case when p_mode = 'preserve_run_at' then s.run_at when excluded.debounced_until is null then excluded.run_at
+        else s.debounced_until end <= v_now is true,   -- a debounced one: it has waited for as long as it may
       max_attempts = excluded.max_attempts, preserve_run_at = excluded.preserve_run_at,
       priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
       known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
       parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable,
-      left_partition_id = s.partition_id, traceparent = excluded.traceparent, expires_at = excluded.expires_at
+      left_partition_id = s.partition_id, traceparent = excluded.traceparent,
+      expires_at = case when excluded.debounced_until is null or excluded.expires_at is null then excluded.expires_at
+        -- as much later as it is due. The list is made once, when the first such job needs it.
+        when excluded.job_key = any((select array_agg(j.job_key) from job j where j.expires_late)::text[])
+          then excluded.expires_at + (clock_timestamp() - v_now) else excluded.expires_at end,
+      debounced_until = least(s.debounced_until, excluded.debounced_until)
     -- a job of this key was committed meanwhile: it stays if the mode is unsafe_dedupe, or if a taken over job is older
     where case p_mode when 'unsafe_dedupe' then false
       when 'take_over' then (s.known_job_id, s.known_revision)
