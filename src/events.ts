@@ -39,12 +39,12 @@ export type PolicyEventMap = {
   "dispatchPolicy:deny": { policy: string; shard: string | null; reason: string; partitions: number };
   /**
    * Jobs were dropped. `max_pending`: the backlog was full when they, or newer jobs, were added. `busy`: the gates denied
-   * them. `partition` is null if it was not worked out yet.
+   * them. `unique`: their keys are remembered (`uniqueFor`). `partition` is null if it was not worked out yet.
    */
   "dispatchPolicy:drop": {
     policy: string;
     partition: string | null;
-    reason: "max_pending" | "busy";
+    reason: "max_pending" | "busy" | "unique";
     count: number;
   };
   /** Jobs were dropped, because they were not admitted before they expired. `partition` as in `dispatchPolicy:drop`. */

@@ -68,6 +68,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_full is
   'How a full backlog treats a further job: reject raises an error, drop_oldest and drop_newest drop a job.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.strict_pending is
   'True: producers wait for each other, so that their uncommitted jobs count. False: they may exceed the bound together.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.unique_for is
+  'How many seconds a job key is remembered after its last job has completed. Null: it is not.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_busy is
   'wait: jobs that the gates deny stay. skip: they are dropped.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.load_kept_for is
@@ -249,7 +251,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.fair_key is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_total is 'Jobs admitted since the row was made.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.admitted_at is 'Last admission; -infinity: none yet.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.dropped_total is
-  'Jobs dropped since the row was made, by maxPending or whenBusy, or because they expired.';
+  'Jobs dropped since the row was made, by maxPending, whenBusy or uniqueFor, or because they expired.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.staged is
   'Its staged jobs, but for what its arrivals add. Routing and passes keep it; nobody counts.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.created_at is 'When the row was made.';
@@ -407,8 +409,23 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_drops.policy is 'Name of the 
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.partition_id is 'The partition; null: it was not worked out yet.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.key is 'The partition''s key.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.reason is
-  'max_pending: the backlog was full. busy: whenBusy is skip, and the gates denied the jobs. expired: they were not admitted in time.';
+  'max_pending: the backlog was full. busy: whenBusy is skip, and the gates denied the jobs. expired: they were not admitted in time. unique: their keys are remembered (uniqueFor).';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.jobs is 'How many jobs.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_unique_keys is
+  'Job keys of policies with uniqueFor. One producer at a time has a key''s row locked, and decides whether its job is dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_unique_keys.policy_id is 'The policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_unique_keys.job_key is 'The key.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_unique_keys.staged_id is
+  'The last job of the key. If it has a row in unique_ends, it has completed. Null: none was staged.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_unique_keys.look_at is
+  'When a sweep looks whether the row is still needed.';
+
+comment on table :DISPATCH_POLICY_SCHEMA._private_unique_ends is
+  'Jobs that have completed, and were the last of their key as far as the release saw. A newer one may have been staged meanwhile: unique_keys has the last word.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_unique_ends.staged_id is 'The job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_unique_ends.policy_id is 'Its policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_unique_ends.ended_at is 'When it was released.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_freed is
   'Freed rows: this limiter may have room. A row stays until its limiter is full, nobody waits for it, or its wake_at is set. Otherwise a wake-up would be lost. The function _wake deletes it.';
@@ -497,13 +514,13 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_audit.changed is 'How many of
 
 comment on type :DISPATCH_POLICY_SCHEMA.added_job is
   'What add_job and add_jobs return: a staged job, or one that Graphile Worker has.';
-comment on column :DISPATCH_POLICY_SCHEMA.added_job.id is 'The staged id, or Graphile Worker''s. Null if dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA.added_job.id is 'The staged id, or Graphile Worker''s. Null if dropped; with uniqueFor, that of the earlier job.';
 comment on column :DISPATCH_POLICY_SCHEMA.added_job.staged is 'True: it waits for its gates. False: Graphile Worker has it.';
 comment on column :DISPATCH_POLICY_SCHEMA.added_job.policy is 'Policy of its task; null: none.';
 comment on column :DISPATCH_POLICY_SCHEMA.added_job.partition is 'Key of its partition; null: not worked out yet.';
 comment on column :DISPATCH_POLICY_SCHEMA.added_job.shard is 'Shard of its partition.';
 comment on column :DISPATCH_POLICY_SCHEMA.added_job.dropped is
-  'True: nothing was staged, because the backlog is full, or (unsafe_dedupe) a job outside the policy has the key.';
+  'True: nothing was staged, because the backlog is full, (unsafe_dedupe) a job outside the policy has the key, or (uniqueFor) the key is remembered.';
 comment on column :DISPATCH_POLICY_SCHEMA.added_job.task_identifier is 'Graphile Worker''s identifier of the task.';
 comment on column :DISPATCH_POLICY_SCHEMA.added_job.queue_name is 'Graphile Worker''s queue; null: none.';
 comment on column :DISPATCH_POLICY_SCHEMA.added_job.run_at is 'When it is due.';
@@ -1015,8 +1032,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_waiting_job.was_admitted is
 comment on type :DISPATCH_POLICY_SCHEMA._private_staging is
   'What a staging call returns for each job.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staging.n is 'Its place in the caller''s input.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.id is 'Null if the job was dropped.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_staging.job is 'A job that was passed on, as Graphile Worker returned it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.id is 'Null if the job was dropped, unless its key is remembered.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.job is 'A job that was passed on, as Graphile Worker returned it. Not null with staged true: its key is remembered, so it was dropped, and id is that of the earlier one.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staging.staged is
   'True: it waits for its gates. False: Graphile Worker has it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staging.task_identifier is

@@ -32,6 +32,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   max_pending_in_all int check (max_pending_in_all > 0),
   when_full text not null default 'reject' check (when_full in ('reject', 'drop_oldest', 'drop_newest')),
   strict_pending boolean not null default false,
+  unique_for float8 check (unique_for > 0 and unique_for < 'Infinity'),
   when_busy text not null default 'wait' check (when_busy in ('wait', 'skip')),
   load_kept_for float8 check (load_kept_for > 0 and load_kept_for < 'Infinity'),
   history_kept_for float8 check (history_kept_for > 0 and history_kept_for < 'Infinity'),
@@ -44,7 +45,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   paused_with_all boolean not null default false,
   handed_back_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
-  check (ahead is null or ahead_seconds is null)
+  check (ahead is null or ahead_seconds is null),
+  check (unique_for is null or retries <> 'bypass')
 );
 
 create table :DISPATCH_POLICY_SCHEMA._private_pause_of_all (
@@ -356,10 +358,28 @@ create table :DISPATCH_POLICY_SCHEMA._private_drops (
   policy text not null,
   partition_id uuid,
   key text,
-  reason text not null check (reason in ('max_pending', 'busy', 'expired')),
+  reason text not null check (reason in ('max_pending', 'busy', 'expired', 'unique')),
   jobs int not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 create index drops_by_policy on :DISPATCH_POLICY_SCHEMA._private_drops (policy);
+
+create table :DISPATCH_POLICY_SCHEMA._private_unique_keys (
+  policy_id int not null,
+  job_key text not null,
+  staged_id bigint,
+  look_at timestamptz not null,
+  primary key (policy_id, job_key)
+) with (fillfactor = 70);
+create index unique_keys_by_job on :DISPATCH_POLICY_SCHEMA._private_unique_keys (staged_id);
+create index unique_keys_to_look_at on :DISPATCH_POLICY_SCHEMA._private_unique_keys (look_at);
+
+-- Releases append to it, and wait for no producer.
+create table :DISPATCH_POLICY_SCHEMA._private_unique_ends (
+  staged_id bigint primary key,
+  policy_id int not null,
+  ended_at timestamptz not null
+);
+create index unique_ends_by_time on :DISPATCH_POLICY_SCHEMA._private_unique_ends (policy_id, ended_at);
 
 create table :DISPATCH_POLICY_SCHEMA._private_freed (
   id bigint generated always as identity,

@@ -22,7 +22,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.minutes.admitted is 'Jobs that were ad
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.set_aside is 'Jobs that were set aside with an error.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.dropped is 'Jobs that were dropped, by maxPending or whenBusy, or because they expired.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.dropped is 'Jobs that were dropped, by maxPending, whenBusy or uniqueFor, or because they expired.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.succeeded is 'Runs that succeeded and gave their slots back.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.failed is 'Runs that failed and gave their slots back, those that are tried again among them.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.wait_p50_seconds is

@@ -51,7 +51,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.partitions.mean_work is
   'Seconds that its jobs ran lately, on average; null unless fairness is by work.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.admitted_total is 'Jobs admitted since it was made.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.dropped_total is
-  'Jobs dropped since it was made, by maxPending or whenBusy, or because they expired.';
+  'Jobs dropped since it was made, by maxPending, whenBusy or uniqueFor, or because they expired.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.created_at is 'When it was made.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.id is 'A hash of policy and key.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.reason is

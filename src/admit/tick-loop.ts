@@ -51,9 +51,9 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
   async function attempt(): Promise<Pass | null> {
     try {
       const pass = await tickOnce(context, { ...lead, now: null, bounded: true });
-      if (pass.dropped > 0)
+      if (pass.lost > 0)
         context.logger.warn(
-          `Policy "${lead.policy}" dropped ${counted(pass.dropped, "job")}, because its backlog is full, its gates deny, or they expired`,
+          `Policy "${lead.policy}" dropped ${counted(pass.lost, "job")}, because its backlog is full, its gates deny, or they expired`,
         );
       if (pass.routed) context.onArrivals?.();
       if (wantsRelease(pass)) context.onDenied?.();

@@ -42,7 +42,7 @@ export interface TickResult {
   admitted: number;
   /** How many partitions kept due jobs, by reason. Each counts once, for the gate that will have room last. */
   denied: Record<string, number>;
-  /** Jobs that were dropped since the previous pass, by `maxPending` or `whenBusy`, or because they expired. */
+  /** Jobs that were dropped since the previous pass, by `maxPending`, `whenBusy` or `uniqueFor`, or because they expired. */
   dropped: number;
   durationMs: number;
   /** When a job may be admitted next. Null: not before something changes. */
@@ -51,6 +51,8 @@ export interface TickResult {
 
 /** A pass, with what its caller needs to decide when to repeat it. */
 export interface Pass extends TickResult {
+  /** Those of the dropped jobs that a healthy policy does not drop: all but those whose keys are remembered. */
+  readonly lost: number;
   /** Whether there is more to do: the caller repeats the pass at once. */
   readonly more: boolean;
   /** Whether another pass was at work. It may have seen less than this one would have. */
@@ -83,7 +85,8 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     claimed: admission?.claimed ?? 0,
     admitted: admission?.admitted ?? 0,
     denied: admission?.denied ?? {},
-    dropped: drops.reduce((sum, { jobs }) => sum + jobs, 0),
+    dropped: jobsOf(drops),
+    lost: jobsOf(drops.filter(({ reason }) => reason !== "unique")),
     durationMs: performance.now() - started,
     nextEligibleAt: finiteDate(admission?.next_eligible_at ?? null),
     nextInMs: admission?.next_in_ms ?? null,
@@ -112,6 +115,10 @@ function hasMoved({ claimed, admitted, set_aside, denied }: Admission, most: num
 
 function consumeDrops({ withPgClient, engine }: TickContext, name: string): Promise<Drop[]> {
   return withPgClient((client) => engine.consumeDrops(client, name));
+}
+
+function jobsOf(drops: readonly Drop[]): number {
+  return drops.reduce((sum, { jobs }) => sum + jobs, 0);
 }
 
 function tellOfDrops(events: EventSink, policy: string, drops: readonly Drop[]): void {

@@ -18,6 +18,9 @@ export function collecting({ schema, rows, first, count }: Statements) {
 
     forgetTakenOver: (client: Queryable) => rows(client, `select ${schema}._forget_taken_over()`),
 
+    /** Forgets job keys whose time is over. Returns how many rows it has looked at. */
+    forgetKeys: (client: Queryable) => count(client, "_forget_keys(pg_catalog.clock_timestamp())"),
+
     collectPartitions: (client: Queryable, inactiveAfterMs: number) =>
       count(client, `_collect_partitions(pg_catalog.clock_timestamp(), ${parameters("interval")})`, [
         interval(inactiveAfterMs),

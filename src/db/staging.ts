@@ -69,7 +69,7 @@ export interface StageJob {
 export interface StagedRow {
   n: number;
   staged: boolean;
-  /** Null: it was dropped, because the backlog is full, or a job of its key kept it out. */
+  /** Null: it was dropped, because the backlog is full, or a job of its key kept it out. With a `job`: the earlier one. */
   id: string | null;
   task_identifier: string;
   queue_name: string | null;
@@ -82,6 +82,7 @@ export interface StagedRow {
   policy: string | null;
   partition: string | null;
   shard: string | null;
+  /** Of a job that was passed on, Graphile Worker's. Of a staged one: it was dropped, because its key is remembered. */
   job: Record<string, unknown> | null;
 }
 

@@ -23,7 +23,7 @@ export interface Admission {
 export interface Drop {
   /** Null: the job's partition was not worked out yet. */
   partition: string | null;
-  reason: "max_pending" | "busy" | "expired";
+  reason: "max_pending" | "busy" | "expired" | "unique";
   jobs: number;
 }
 

@@ -34,7 +34,9 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
   shadow_denied_total: counter("Jobs that went although a shadow gate had no room."),
   finished_total: counter("Runs that ended, by outcome. A failed one may be tried again."),
   set_aside_total: counter("Jobs that were set aside with an error."),
-  dropped_total: counter("Jobs that were dropped, by maxPending or whenBusy, or because they expired."),
+  dropped_total: counter(
+    "Jobs that were dropped, by maxPending, whenBusy or uniqueFor, or because they expired.",
+  ),
   expired_total: counter("Of these, jobs that expired before they were admitted."),
   ended_elsewhere_total: counter("Jobs that ended in workers without this package."),
   wait_seconds: histogram("From when a job was due to its admission."),

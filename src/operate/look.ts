@@ -77,7 +77,7 @@ export interface PartitionStatus {
   meanWork: number | null;
   /** Jobs that were admitted since it was made. */
   admittedTotal: number;
-  /** Jobs that were dropped since it was made, by `maxPending` or `whenBusy`, or because they expired. */
+  /** Jobs that were dropped since it was made, by `maxPending`, `whenBusy` or `uniqueFor`, or because they expired. */
   droppedTotal: number;
   /** When it was made. In the explanation of a staged job: when that job was added. */
   createdAt: Date;

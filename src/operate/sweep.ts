@@ -68,6 +68,7 @@ export interface SweepFailure {
  * - Counters are counted again, and times that a wrong clock has set too far ahead are lowered.
  * - Partitions are woken that have jobs but no time to be claimed, or that wait for a limiter with room.
  * - Jobs that have expired are dropped, also of partitions that no pass looks at.
+ * - Job keys that were remembered for long enough are forgotten.
  * - Jobs that still run are charged for it, if fairness is by work.
  * - What passes and releases have done is added up.
  * - The history of jobs whose end nobody saw is ended.
@@ -113,6 +114,7 @@ export async function sweepOnce(
     },
     "jobs replaced while they were parked": () => withPgClient(engine.sweepReplaced),
     "jobs taken over": () => withPgClient(engine.forgetTakenOver),
+    "job keys that are over": () => untilNone(() => withPgClient(engine.forgetKeys)),
     "unused partitions": () => withPgClient((client) => engine.collectPartitions(client, inactiveAfterMs)),
     "unused limiters": () => withPgClient((client) => engine.collectLimiters(client, inactiveAfterMs)),
     "overrides that are over": () => withPgClient(engine.collectOverrides),

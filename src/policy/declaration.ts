@@ -56,6 +56,8 @@ export interface Declaration {
   /** Null: its jobs do not expire. */
   readonly expiresAfterSeconds: number | null;
   readonly debounce: Debounce | undefined;
+  /** Null: a job key is not remembered after its job. */
+  readonly uniqueForSeconds: number | null;
   readonly load: Kept | undefined;
   readonly history: Kept | undefined;
 }
@@ -107,6 +109,7 @@ const OPTIONS = [
   "whenBusy",
   "expiresAfter",
   "debounce",
+  "uniqueFor",
   "load",
   "history",
   "version",
@@ -150,6 +153,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     whenBusy: readWhenBusy(options.whenBusy, gates),
     expiresAfterSeconds: readSeconds("expiresAfter", options.expiresAfter),
     debounce: readDebounce("debounce", options.debounce),
+    uniqueForSeconds: readUniqueFor(options),
     load: readKept("load", options.load, { most: "1 day", mostSeconds: DAY_SECONDS, such: "1 hour" }),
     history: readKept("history", options.history, {
       ...{ most: "1 year", mostSeconds: 366 * DAY_SECONDS, such: "7 days" },
@@ -287,11 +291,24 @@ function readSeconds(key: string, duration: unknown): number | null {
   return durationSeconds(duration as Duration);
 }
 
+function readUniqueFor({ uniqueFor, retries }: Record<string, unknown>): number | null {
+  const seconds = readSeconds("uniqueFor", uniqueFor);
+  if (seconds !== null && seconds > 366 * DAY_SECONDS)
+    throw new ArgumentError(
+      `uniqueFor must be 1 year or less, got ${show(uniqueFor)}: each key is stored for that time`,
+    );
+  return seconds;
+}
+
 /** Node's timers fire at once if their time is longer. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 function readRunTimeout({ runTimeout, slotTimeout }: Record<string, unknown>): number | null {
   if (runTimeout === undefined) return null;
+  if (seconds !== null && retries === "bypass")
+    throw new ArgumentError(
+      `uniqueFor must be left out if retries is "bypass", got ${show(uniqueFor)}: a job that succeeds at its retry would not be remembered. Leave one of the two out`,
+    );
   check("runTimeout", runTimeout, positiveDuration);
   const ms = durationMs(runTimeout as Duration);
   if (ms > LONGEST_TIMER_MS)

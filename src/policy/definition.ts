@@ -51,6 +51,8 @@ export interface PolicyDefinition {
   expiresAfterSeconds: number | null;
   /** null: an add of a job key puts no job off, unless it says so itself. */
   debounce: Debounce | null;
+  /** null: a job key is not remembered after its job. */
+  uniqueForSeconds: number | null;
   /** null: it is not recorded. */
   load: Kept | null;
   /** null: it has none. */
@@ -85,7 +87,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
   const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
-  const { expiresAfterSeconds, debounce = null, load = null, history = null } = declaration;
+  const { expiresAfterSeconds, debounce = null, uniqueForSeconds, load = null, history = null } = declaration;
   const jobs = {
     job,
     retries,
@@ -97,6 +99,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     whenBusy,
     expiresAfterSeconds,
     debounce,
+    uniqueForSeconds,
     load,
     history,
   };

@@ -264,6 +264,17 @@ export interface PolicyOptions<Id, S, C> {
       }
     | undefined;
   /**
+   * Remembers a job key for so long after its last job has completed. A job that is added with the key in that time is
+   * dropped, counted, and emitted as `dispatchPolicy:drop`. Longer than 0, and 1 year at most.
+   *
+   * The result of `addJob` has `dropped: true` then, and the id of the earlier job. While a job of the key waits or runs,
+   * `jobKeyMode` decides as always. A job that failed for good, or was removed, is not remembered. Each key is stored until
+   * its time is over. Not with `retries: "bypass"`: a job that succeeds at such a retry would not be remembered.
+   * @default none: a key is free when its job has ended
+   * @example uniqueFor: "1 hour"
+   */
+  uniqueFor?: Duration | undefined;
+  /**
    * Records how many jobs come to each partition, second by second, for so long. Then `diff` can replay that time under
    * other limits: what would have happened. `keep` is a minute to a day.
    *

@@ -5,8 +5,8 @@ import type { StagedRow } from "../db/engine.ts";
 export interface StagedJob extends Job {
   staged: true;
   /**
-   * True if nothing was staged; `id` is null then. Either the policy's backlog is full and drops the newest, or (with
-   * `unsafe_dedupe`) a job outside the policy has the job key.
+   * True if nothing was staged. `id` is null if the policy's backlog is full and drops the newest. It is also null, with
+   * `unsafe_dedupe`, if a job outside the policy has the job key. With `uniqueFor`, `id` is that of the earlier job.
    */
   dropped?: true;
   /** The name of its policy. */
@@ -57,7 +57,7 @@ export function toJob(row: StagedRow, payload: unknown): AddedJob {
     policy: row.policy as string,
     partition: row.partition,
     shard: row.shard,
-    ...(row.id === null && { dropped: true }),
+    ...((row.id === null || row.job !== null) && { dropped: true }),
   };
 }
 

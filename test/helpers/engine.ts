@@ -100,6 +100,7 @@ export interface EngineOptions {
   readonly budget?: number | null;
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
   readonly maxPending?: object;
+  readonly uniqueForSeconds?: number;
   /** Keeps the passes to the ahead bound: a number of jobs, or a time. Default: gates alone decide. */
   readonly ahead?: number | { readonly seconds: number };
   /** Tasks beside the one of the policy's name. */
@@ -212,6 +213,7 @@ export class Engine {
       resolvesInSql: keyPath !== undefined,
       ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, functions: {} },
       slotTimeoutSeconds: this.#options.slotTimeout ?? null,
+      uniqueForSeconds: this.#options.uniqueForSeconds ?? null,
     };
     const settings = {
       ...{ halfLifeSeconds, admissionBatchSize: batchSize, tickAdmissionBudget: budget },

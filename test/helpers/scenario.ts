@@ -267,6 +267,7 @@ export class Scenario {
     loop = true,
     slots = 10,
     settings = {},
+    logger = silent,
     ...more
   }: {
     tasks: TaskList;
@@ -274,7 +275,7 @@ export class Scenario {
     loop?: boolean;
     slots?: number;
     settings?: Settings;
-  } & Pick<RunnerOptions, "crontab" | "parsedCronItems">): Promise<{ stop(): Promise<void> }> {
+  } & Pick<RunnerOptions, "crontab" | "parsedCronItems" | "logger">): Promise<{ stop(): Promise<void> }> {
     const { others = [] } = this.options;
     const preset = dispatchPolicyPreset({
       ...{ ...this.options.settings, ...settings, loop },
@@ -287,7 +288,7 @@ export class Scenario {
       concurrency: slots,
       pollInterval: 1000,
       noHandleSignals: true,
-      logger: silent,
+      logger,
       taskList: tasks,
       ...(events ? { events } : {}),
     });

@@ -46,6 +46,7 @@ test("a policy with nothing but partitionBy", (t) => {
     whenBusy: "wait",
     expiresAfterSeconds: null,
     debounce: null,
+    uniqueForSeconds: null,
     load: null,
     history: null,
     functions: {},
@@ -125,11 +126,16 @@ test("every option finds its way into the definition", (t) => {
     whenBusy: "skip",
     expiresAfterSeconds: 900,
     debounce: { waitSeconds: 5, maxWaitSeconds: 60 },
+    uniqueForSeconds: null,
     load: { keepSeconds: 5400 },
     history: { keepSeconds: 604_800 },
     functions: {},
   });
   t.deepEqual(tasksOf(policy), ["import_csv", "import_xml"]);
+  t.is(
+    policyDefinition(definePolicy("p", { partitionBy: "key", uniqueFor: "1 hour" })).uniqueForSeconds,
+    3600,
+  );
 });
 
 test("functions of the context stand as null, and by their digest", (t) => {

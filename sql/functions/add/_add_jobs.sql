@@ -7,7 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._add_jobs(
 begin
   return query
   select a.id, a.staged, a.task_identifier, a.queue_name, a.run_at, a.max_attempts, a.job_key, a.priority, a.flags,
-    a.created_at, a.policy, a.partition, a.shard, a.id is null
+    a.created_at, a.policy, a.partition, a.shard, a.id is null or (a.staged and a.job is not null)
   from :DISPATCH_POLICY_SCHEMA._stage_specs(
     p_specs, p_mode, p_partition_keys, null, p_expires_at,
     case when p_debounce is not null then array_fill(p_debounce, array[coalesce(cardinality(p_specs), 0)]) end) a order by a.n;

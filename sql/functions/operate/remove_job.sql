@@ -1,4 +1,5 @@
--- Removes the job of this key wherever it is: staged, or Graphile Worker's by its own remove_job.
+-- Removes the job of this key wherever it is: staged, or Graphile Worker's by its own remove_job. A key that is remembered
+-- (`uniqueFor`) is forgotten, so that the next job of it is added.
 create or replace function :DISPATCH_POLICY_SCHEMA.remove_job(job_key text)
 returns :DISPATCH_POLICY_SCHEMA.added_job language plpgsql strict
 security definer set search_path = pg_catalog, pg_temp as $$
@@ -7,6 +8,8 @@ declare
   v_staged :DISPATCH_POLICY_SCHEMA._private_staged_jobs;
   v_job record;
 begin
+  delete from :DISPATCH_POLICY_SCHEMA._private_unique_keys k where k.job_key = remove_job.job_key and k.policy_id in (
+    select p.id from :DISPATCH_POLICY_SCHEMA._private_policies p where p.unique_for is not null);
   perform :DISPATCH_POLICY_SCHEMA._before_change(array(
     select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = remove_job.job_key));
   perform :DISPATCH_POLICY_SCHEMA._record_removed(array(

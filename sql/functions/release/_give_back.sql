@@ -27,12 +27,13 @@ declare
   v_has_load boolean;
   v_has_history boolean;
   v_reports boolean;
+  v_remembers boolean;
   v_adapts boolean := exists (
     select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(p_limiter_ids) and l.current_max is not null);
 begin
   select coalesce(bool_or(p.load_kept_for is not null), false), coalesce(bool_or(p.history_kept_for is not null), false),
-    coalesce(bool_or(p.breaker_failures is not null or p.fair_by_work), false)
-  into v_has_load, v_has_history, v_reports from :DISPATCH_POLICY_SCHEMA._private_policies p;
+    coalesce(bool_or(p.breaker_failures is not null or p.fair_by_work), false), coalesce(bool_or(p.unique_for is not null), false)
+  into v_has_load, v_has_history, v_reports, v_remembers from :DISPATCH_POLICY_SCHEMA._private_policies p;
   v_reports := v_reports or exists (
     select from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.probe_job_id is not null and q.probe_job_id = any(p_job_ids));
@@ -98,7 +99,7 @@ begin
     (select min(case when f.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._may_end(f.limiter, p_now) else 0 end)
       from freed f join notified p on p.id = f.policy_id where f.waited),
     array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g
-      where v_adapts or v_has_load or v_reports or v_has_history),
+      where v_adapts or v_has_load or v_reports or v_has_history or v_remembers),
     exists (select from deleted g where g.pool_id is not null),
     array(select f.id from freed f where f.waited and f.own)
   into left_ids, may_end, v_deleted, is_recorded, to_hand_on;
@@ -113,6 +114,9 @@ begin
   end if;
   if v_has_history then
     perform :DISPATCH_POLICY_SCHEMA._record_ends(v_deleted, p_jobs, p_now);
+  end if;
+  if v_remembers then
+    perform :DISPATCH_POLICY_SCHEMA._remember_ends(v_deleted, p_jobs, p_now);
   end if;
   if v_reports and :DISPATCH_POLICY_SCHEMA._report_ends(v_deleted, p_jobs) then
     may_end := 0;

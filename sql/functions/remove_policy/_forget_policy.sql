@@ -38,6 +38,10 @@ begin
   delete from :DISPATCH_POLICY_SCHEMA._private_history h where h.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_reasons r where r.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_stop_times s where s.policy_id = v_id;
+  delete from :DISPATCH_POLICY_SCHEMA._private_unique_ends e where e.policy_id = v_id;
+  -- an application may have a key locked, for as long as it likes: a sweep deletes that one
+  delete from :DISPATCH_POLICY_SCHEMA._private_unique_keys k where k.ctid = any(array(
+    select x.ctid from :DISPATCH_POLICY_SCHEMA._private_unique_keys x where x.policy_id = v_id for update skip locked));
   delete from :DISPATCH_POLICY_SCHEMA._private_turns u where u.policy_id = v_id;
   -- a job that is committed from here on stays, under a name that nobody declared
   delete from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy and not exists (

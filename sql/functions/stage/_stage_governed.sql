@@ -2,7 +2,8 @@
 -- needs no right on a table. It believes task, partition and limits, because only JavaScript can work them out. add_job and
 -- add_jobs work them out themselves.
 --
--- If the policy is switched off, its jobs are passed on. A job that a full backlog drops has no id.
+-- If the policy is switched off, its jobs are passed on. A job that a full backlog drops has no id. One that is dropped
+-- because its key is remembered has the id of the earlier one, and a `job`.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_governed(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
@@ -11,17 +12,23 @@ security definer set search_path = pg_catalog, pg_temp as $$
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_jobs json := p_jobs;
+  v_kept json;
+  v_remembered :DISPATCH_POLICY_SCHEMA._private_staging[];
   -- without a key there is nothing to keep
   v_mode text := case when p_mode = 'unsafe_dedupe' and not exists (
     select from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null) then 'replace' else p_mode end;
 begin
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  -- Locks in the order of docs/engine.md: the turns of a strict backlog, job keys, staged jobs.
+  if v_policy.enabled and v_policy.strict_pending and (v_mode = 'unsafe_dedupe' or v_policy.unique_for is not null) then
+    perform :DISPATCH_POLICY_SCHEMA._lock_pending(v_policy, p_partitions);
+  end if;
+  if v_policy.enabled and v_policy.unique_for is not null then
+    perform :DISPATCH_POLICY_SCHEMA._lock_unique_keys(v_policy, p_jobs);
+  end if;
   -- An expired job keeps none out, also while the policy is off. A pass or a sweep may be about to delete it: a new job that
-  -- was taken for known beside it would be lost. So this waits for its row, after the turns of a strict backlog as all do.
+  -- was taken for known beside it would be lost. So this waits for its row.
   if v_mode = 'unsafe_dedupe' then
-    if v_policy.enabled and v_policy.strict_pending then
-      perform :DISPATCH_POLICY_SCHEMA._lock_pending(v_policy, p_partitions);
-    end if;
     perform :DISPATCH_POLICY_SCHEMA._drop_expired(array(
       select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
       where s.job_key in (select j.value ->> 'jobKey' from json_array_elements(p_jobs) j)
@@ -32,11 +39,22 @@ begin
     return query select s.* from :DISPATCH_POLICY_SCHEMA._pass_on(p_policy, p_version, p_partitions, p_jobs, v_mode) s;
     return;
   end if;
+  if v_policy.unique_for is not null then
+    v_remembered := :DISPATCH_POLICY_SCHEMA._drop_remembered(v_policy, p_partitions, p_jobs);
+    if cardinality(v_remembered) > 0 then
+      return query select s.* from unnest(v_remembered) s;
+      v_jobs := :DISPATCH_POLICY_SCHEMA._jobs_without(p_jobs, v_remembered);
+      if v_jobs is null then
+        return;
+      end if;
+    end if;
+  end if;
   if v_policy.max_pending is not null or v_policy.max_pending_in_all is not null then
-    v_jobs := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, p_jobs, v_mode);
+    v_kept := :DISPATCH_POLICY_SCHEMA._make_room(v_policy, p_partitions, v_jobs, v_mode);
     return query
-    select s.* from :DISPATCH_POLICY_SCHEMA._not_added(p_policy, p_partitions, p_jobs) s
-    where s.n not in (select k.n from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) k);
+    select s.* from :DISPATCH_POLICY_SCHEMA._not_added(p_policy, p_partitions, v_jobs) s
+    where s.n not in (select k.n from :DISPATCH_POLICY_SCHEMA._job_records(v_kept) k);
+    v_jobs := v_kept;
   end if;
   if v_jobs::text = '[]' then
     return;
@@ -56,6 +74,9 @@ begin
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
       p_policy, p_version, p_partitions, v_jobs, v_mode) s;
     perform :DISPATCH_POLICY_SCHEMA._know_handed_back(v_policy, v_jobs);
+  end if;
+  if v_policy.unique_for is not null then
+    perform :DISPATCH_POLICY_SCHEMA._remember_staged(v_policy, v_jobs);
   end if;
 end
 $$;

@@ -47,4 +47,19 @@ as $$
   where f.job_id = any(array(
     select x.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs x
     where x.missing_since > p_now + interval '1 second' for update skip locked));
+  -- a key would be remembered for as much longer
+  update :DISPATCH_POLICY_SCHEMA._private_unique_ends e set ended_at = p_now
+  where e.staged_id = any(array(
+    select x.staged_id from :DISPATCH_POLICY_SCHEMA._private_policies p
+    cross join lateral (
+      select y.staged_id from :DISPATCH_POLICY_SCHEMA._private_unique_ends y
+      where y.policy_id = p.id and y.ended_at > p_now + interval '1 second' limit 10000 for update skip locked
+    ) x));
+  update :DISPATCH_POLICY_SCHEMA._private_unique_keys k set look_at = p_now
+  where (k.policy_id, k.job_key) in (
+    select x.policy_id, x.job_key from :DISPATCH_POLICY_SCHEMA._private_unique_keys x
+    where x.look_at > p_now + (
+      select make_interval(secs => max(greatest(p.unique_for, 60))) from :DISPATCH_POLICY_SCHEMA._private_policies p
+      where p.unique_for is not null) + interval '1 minute'
+    order by x.look_at limit 10000 for update skip locked);
 $$;

@@ -1,0 +1,25 @@
+-- Notes which of these released jobs have completed, if they are the last ones of their keys (`uniqueFor`). It appends, and
+-- waits for nobody: a producer may have the key locked. If that one commits a newer job, the row means nothing, and a sweep
+-- deletes it. If it rolls back, the row counts.
+--
+-- A job whose end nobody saw has completed if Graphile Worker does not have it any more. One that fails for good, or is
+-- cancelled, stays there.
+create or replace function :DISPATCH_POLICY_SCHEMA._remember_ends(
+  p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[], p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[],
+  p_now timestamptz
+) returns void language plpgsql volatile as $$   -- planned as _give_back
+begin
+  insert into :DISPATCH_POLICY_SCHEMA._private_unique_ends as e (staged_id, policy_id, ended_at)
+  select distinct g.staged_id, g.policy_id, p_now
+  from unnest(p_gone) g
+  join unnest(p_jobs) f on f.job = g.job_id
+    and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
+  join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = g.policy_id and p.unique_for is not null
+  cross join lateral (   -- one look at the index for each, however many keys there are
+    select from :DISPATCH_POLICY_SCHEMA._private_unique_keys x
+    where x.staged_id = g.staged_id and x.policy_id = g.policy_id limit 1) k
+  where f.ok or (f.ok is null
+    and (select true from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = g.job_id limit 1) is null)
+  on conflict (staged_id) do update set ended_at = excluded.ended_at;
+end
+$$;
