@@ -71,7 +71,9 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.strict_pending is
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.unique_for is
   'How many seconds a job key is remembered after its last job has completed. Null: it is not.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_busy is
-  'wait: jobs that the gates deny stay. skip: they are dropped.';
+  'wait: jobs that the gates deny stay. skip: they are dropped. delay: they are delayed by busy_delay.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.busy_delay is
+  'By how many seconds a job is delayed that the gates deny, beside others up to twice that. Null: when_busy is not delay.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.load_kept_for is
   'For how many seconds its load is kept; null: it is not recorded.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.history_kept_for is
@@ -629,6 +631,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_activity.shadow_denied is
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.set_aside is 'Jobs that were set aside.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.dropped is 'Jobs that were dropped.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.expired is 'Of these, jobs that expired.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.delayed is 'How many times a job was delayed (whenBusy).';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.succeeded is 'Runs that succeeded and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.failed is 'Runs that failed and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.waits is
@@ -666,6 +669,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.shadow_denied is
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.set_aside is 'Jobs that were set aside.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.dropped is 'Jobs that were dropped.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.expired is 'Of these, jobs that expired.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.delayed is 'How many times a job was delayed (whenBusy).';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.succeeded is 'Runs that succeeded and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.failed is 'Runs that failed and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.waits is

@@ -33,7 +33,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   when_full text not null default 'reject' check (when_full in ('reject', 'drop_oldest', 'drop_newest')),
   strict_pending boolean not null default false,
   unique_for float8 check (unique_for > 0 and unique_for < 'Infinity'),
-  when_busy text not null default 'wait' check (when_busy in ('wait', 'skip')),
+  when_busy text not null default 'wait' check (when_busy in ('wait', 'skip', 'delay')),
+  busy_delay float8 check (busy_delay >= 1 and busy_delay < 'Infinity'),
   load_kept_for float8 check (load_kept_for > 0 and load_kept_for < 'Infinity'),
   history_kept_for float8 check (history_kept_for > 0 and history_kept_for < 'Infinity'),
   declared_enabled boolean not null default true,
@@ -46,6 +47,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   handed_back_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
   check (ahead is null or ahead_seconds is null),
+  check ((when_busy = 'delay') = (busy_delay is not null)),
   check (unique_for is null or retries <> 'bypass')
 );
 
@@ -491,6 +493,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_activity (
   set_aside int not null default 0,
   dropped int not null default 0,
   expired int not null default 0,
+  delayed int not null default 0,
   succeeded int not null default 0,
   failed int not null default 0,
   waits real[] not null default '{}',
@@ -515,6 +518,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_minutes (
   set_aside bigint not null,
   dropped bigint not null,
   expired bigint not null,
+  delayed bigint not null,
   succeeded bigint not null,
   failed bigint not null,
   waits bigint[] not null,

@@ -8,7 +8,8 @@ select p.name as policy, m.minute, m.passes, m.pass_seconds, m.staged, m.admitte
   :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.lags) as lag_p50_seconds,
   :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.lags) as lag_p95_seconds,
   :DISPATCH_POLICY_SCHEMA._quantile(0.5, m.runs) as run_p50_seconds,
-  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.runs) as run_p95_seconds, m.expired, m.shadow_denied
+  :DISPATCH_POLICY_SCHEMA._quantile(0.95, m.runs) as run_p95_seconds, m.expired, m.shadow_denied,
+  m.delayed
 from :DISPATCH_POLICY_SCHEMA._private_minutes m
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = m.policy_id
 where m.minute > '-infinity';   -- that one is the totals
@@ -36,3 +37,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.minutes.run_p95_seconds is 'The same o
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.expired is 'Of the dropped jobs, those that expired before they were admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.shadow_denied is
   'Jobs that went although a shadow gate had no room, by gate: a real gate would have denied them.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.delayed is
+  'How many times a job was delayed, by whenBusy.';

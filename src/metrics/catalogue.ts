@@ -38,6 +38,7 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
     "Jobs that were dropped, by maxPending, whenBusy or uniqueFor, or because they expired.",
   ),
   expired_total: counter("Of these, jobs that expired before they were admitted."),
+  delayed_total: counter("How many times a job was delayed, by whenBusy."),
   ended_elsewhere_total: counter("Jobs that ended in workers without this package."),
   wait_seconds: histogram("From when a job was due to its admission."),
   queue_lag_seconds: histogram("From a job's admission, or run_at if later, to its start."),

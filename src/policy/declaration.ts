@@ -15,7 +15,7 @@ import {
   text,
   wholeNumber,
 } from "../checks/options.ts";
-import { type Duration, durationMs, durationSeconds } from "../duration.ts";
+import { DURATION_EXPECTED, type Duration, durationMs, durationSeconds, isDuration } from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
 import { type Gate, gateFactories } from "../gates/index.ts";
 import { type Ahead, readAhead } from "./ahead.ts";
@@ -52,7 +52,9 @@ export interface Declaration {
   /** Null: none. */
   readonly runTimeoutMs: number | null;
   readonly maxPending: MaxPending | undefined;
-  readonly whenBusy: "wait" | "skip";
+  readonly whenBusy: "wait" | "skip" | "delay";
+  /** Of `"delay"`, else null. */
+  readonly busyDelaySeconds: number | null;
   /** Null: its jobs do not expire. */
   readonly expiresAfterSeconds: number | null;
   readonly debounce: Debounce | undefined;
@@ -150,7 +152,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     slotTimeoutSeconds: readSeconds("slotTimeout", options.slotTimeout),
     runTimeoutMs: readRunTimeout(options),
     maxPending: readMaxPending(options.maxPending),
-    whenBusy: readWhenBusy(options.whenBusy, gates),
+    ...readWhenBusy(options.whenBusy, gates),
     expiresAfterSeconds: readSeconds("expiresAfter", options.expiresAfter),
     debounce: readDebounce("debounce", options.debounce),
     uniqueForSeconds: readUniqueFor(options),
@@ -161,13 +163,34 @@ export function readDeclaration(name: string, options: unknown): Declaration {
   } as Declaration);
 }
 
-function readWhenBusy(whenBusy: unknown, gates: readonly Gate[]): "wait" | "skip" {
-  optional("whenBusy", whenBusy, oneOf("wait", "skip"));
-  if (whenBusy === "skip" && gates.length === 0)
+/** With less, a few jobs that are denied again and again keep the tick loop busy all the time. */
+const LEAST_DELAY_MS = 1000;
+
+const delay: Rule = {
+  expects: `${DURATION_EXPECTED}, 1 second or more`,
+  accepts: (value) => isDuration(value) && durationMs(value) >= LEAST_DELAY_MS,
+};
+
+const busy: Rule = {
+  expects: '"wait", "skip" or { delay }',
+  accepts: (value) => value === "wait" || value === "skip" || (typeof value === "object" && value !== null),
+};
+
+function readWhenBusy(
+  whenBusy: unknown,
+  gates: readonly Gate[],
+): Pick<Declaration, "whenBusy" | "busyDelaySeconds"> {
+  if (whenBusy === undefined || whenBusy === "wait") return { whenBusy: "wait", busyDelaySeconds: null };
+  check("whenBusy", whenBusy, busy);
+  const skips = whenBusy === "skip";
+  if (gates.length === 0)
     throw new ArgumentError(
-      'whenBusy must be "wait" without gates, got "skip": it drops jobs that gates deny, and there are none',
+      `whenBusy must be "wait" without gates, got ${skips ? '"skip": it drops' : "a delay: it puts off"} jobs that gates deny, and there are none`,
     );
-  return (whenBusy as "wait" | "skip" | undefined) ?? "wait";
+  if (skips) return { whenBusy: "skip", busyDelaySeconds: null };
+  checkOptions("whenBusy", whenBusy, ["delay"]);
+  check("whenBusy: delay", whenBusy.delay, delay);
+  return { whenBusy: "delay", busyDelaySeconds: durationSeconds(whenBusy.delay as Duration) };
 }
 
 function readTasks(name: string, tasks: unknown): readonly string[] {
@@ -297,6 +320,10 @@ function readUniqueFor({ uniqueFor, retries }: Record<string, unknown>): number 
     throw new ArgumentError(
       `uniqueFor must be 1 year or less, got ${show(uniqueFor)}: each key is stored for that time`,
     );
+  if (seconds !== null && retries === "bypass")
+    throw new ArgumentError(
+      `uniqueFor must be left out if retries is "bypass", got ${show(uniqueFor)}: a job that succeeds at its retry would not be remembered. Leave one of the two out`,
+    );
   return seconds;
 }
 
@@ -305,10 +332,6 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 function readRunTimeout({ runTimeout, slotTimeout }: Record<string, unknown>): number | null {
   if (runTimeout === undefined) return null;
-  if (seconds !== null && retries === "bypass")
-    throw new ArgumentError(
-      `uniqueFor must be left out if retries is "bypass", got ${show(uniqueFor)}: a job that succeeds at its retry would not be remembered. Leave one of the two out`,
-    );
   check("runTimeout", runTimeout, positiveDuration);
   const ms = durationMs(runTimeout as Duration);
   if (ms > LONGEST_TIMER_MS)

@@ -46,7 +46,9 @@ export interface PolicyDefinition {
   breaker: Breaker | null;
   /** null: no bound. */
   maxPending: MaxPending | null;
-  whenBusy: "wait" | "skip";
+  whenBusy: "wait" | "skip" | "delay";
+  /** null: `whenBusy` is not `"delay"`. */
+  busyDelaySeconds: number | null;
   /** null: its jobs do not expire. */
   expiresAfterSeconds: number | null;
   /** null: an add of a job key puts no job off, unless it says so itself. */
@@ -86,7 +88,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
-  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
+  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy, busyDelaySeconds } = declaration;
   const { expiresAfterSeconds, debounce = null, uniqueForSeconds, load = null, history = null } = declaration;
   const jobs = {
     job,
@@ -97,6 +99,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     breaker,
     maxPending,
     whenBusy,
+    busyDelaySeconds,
     expiresAfterSeconds,
     debounce,
     uniqueForSeconds,

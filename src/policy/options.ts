@@ -228,12 +228,21 @@ export interface PolicyOptions<Id, S, C> {
     | undefined;
   /**
    * How a pass treats jobs that the gates deny. `"wait"`: they wait. `"skip"`: they are dropped, counted, and emitted
-   * as `dispatchPolicy:drop`. Use `"skip"` for work that is worthless later.
+   * as `dispatchPolicy:drop`. Use `"skip"` for work that is worthless later. `{ delay: "30 seconds" }`: they are put off by
+   * that time, and jobs that come meanwhile go before them. If a pass puts off several, they are due one after the other,
+   * evenly from the delay to twice the delay.
    *
    * Some jobs always wait: retries, and jobs that only wait for a worker, for their time, or for the end of a pause.
    * @default "wait"
    */
-  whenBusy?: "wait" | "skip" | undefined;
+  whenBusy?:
+    | "wait"
+    | "skip"
+    | {
+        /** How long a job is put off each time that it meets its gates busy, beside others up to twice that. 1 second at least. */
+        delay: Duration;
+      }
+    | undefined;
   /**
    * For work that is worthless later: a job that is not admitted in this time is dropped, counted, and emitted as
    * `dispatchPolicy:expire`. It is never admitted later. Longer than 0.

@@ -13,7 +13,7 @@ import {
   throttle,
 } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
-import { type Ctx, policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
+import { type Ctx, policyOf, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
 
 const LONG_AGO = new Date("2020-01-01");
 
@@ -229,6 +229,178 @@ test("busy: a paused partition's jobs wait, and so do those beyond a budget", as
   t.is((await it.tick()).admitted, 1);
   t.is(await it.staged(), 2);
   t.is((await it.tick()).admitted, 1);
+});
+
+const DELAY = { delay: "30 seconds" } as const;
+
+for (const via of VIAS) {
+  test(`scenario 38: a job that meets its gates busy is put off, and one that comes when they have room goes (${via})`, async (t) => {
+    const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })], whenBusy: DELAY }, { via });
+    const [, second] = await it.stage("2@a");
+    t.like(await it.tick(), { admitted: 1, dropped: 0, denied: { concurrency_full: 1 } });
+    t.like(await it.tick(), { claimed: 1, admitted: 0, denied: {}, nextEligibleAt: it.at(30) });
+    const rows = () => it.rows("select id, run_at, reason from dispatch_policy.staged_jobs order by id");
+    t.deepEqual(await rows(), [{ id: second!.id, run_at: it.at(30), reason: "not_due" }]);
+    t.like(await it.tick(10), { claimed: 0 });
+    await it.finish(1);
+    t.like(await it.tick(29.999), { claimed: 0, admitted: 0, nextEligibleAt: it.at(30) });
+    const [third] = await it.stage("1@a");
+    t.like(await it.tick(29.999), { admitted: 1 });
+    t.deepEqual(
+      (await it.inFlight()).map(({ staged_id }) => staged_id),
+      [third!.id],
+    );
+    t.like(await it.tick(30), { admitted: 0 }, "the slot is taken: it is put off again");
+    t.deepEqual(await rows(), [{ id: second!.id, run_at: it.at(60), reason: "not_due" }]);
+    await it.finish(1);
+    await it.tick(59.999);
+    t.like(await it.tick(60), { admitted: 1 });
+    t.deepEqual(
+      (await it.inFlight()).map(({ staged_id }) => staged_id),
+      [second!.id],
+    );
+    t.like(await it.partition("a"), { staged: 0, dropped_total: "0" });
+  });
+}
+
+for (const via of VIAS) {
+  test(`scenario 39: jobs that were put off together are due one after the other (${via})`, async (t) => {
+    const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })], whenBusy: DELAY }, { via });
+    const jobs = await it.stage("4@a");
+    for (const [n, second] of [0, 30, 40, 50].entries()) {
+      if (n > 0) t.like(await it.tick(second - 0.001), { claimed: 0 });
+      t.like(await it.tick(second), { admitted: 1 });
+      t.deepEqual(
+        (await it.inFlight()).map(({ staged_id }) => staged_id),
+        [jobs[n]!.id],
+      );
+      await it.tick(second + 1);
+      await it.finish(1);
+    }
+    await it.rows("select dispatch_policy._fold_activity(1000)");
+    t.deepEqual(await it.rows("select sum(delayed)::int as delayed from dispatch_policy.minutes"), [
+      { delayed: 3 },
+    ]);
+    t.deepEqual(await it.rows("select value from dispatch_policy.metrics() where name = 'delayed_total'"), [
+      { value: 3 },
+    ]);
+  });
+}
+
+test("jobs of several partitions that one cap puts off are due one after the other, in steps", async (t) => {
+  const it = await scenario(t, {
+    gates: [concurrency<Ctx>({ scope: "policy", max: 0 })],
+    whenBusy: { delay: "1 second" },
+  });
+  await it.stage("1@a 1@b 6@c");
+  await it.tick();
+  t.deepEqual(
+    (await it.rows("select run_at from dispatch_policy.staged_jobs order by id")).map(({ run_at }) => run_at),
+    [1, 1, 1.25, 1.25, 1.5, 1.5, 1.75, 1.75].map((second) => it.at(second)),
+  );
+});
+
+test("jobs that were put off wait although a limit is raised, and an operator brings them back", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })], whenBusy: DELAY });
+  await it.stage("3@a");
+  await it.tickNow();
+  await it.utils.setLimit({ policy: "p", gate: "concurrency", set: { max: 3 } });
+  t.like(await it.tickNow(), { admitted: 0 });
+  await it.rows(`select dispatch_policy.reschedule_jobs(array(
+    select id from dispatch_policy.staged_jobs where policy = 'p' and reason = 'not_due' and job_id is null), now())`);
+  t.like(await it.tickNow(), { admitted: 2 });
+});
+
+test("the database refuses a delay of less than a second as well", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })], whenBusy: DELAY });
+  await t.throwsAsync(it.rows("update dispatch_policy._private_policies set busy_delay = 0.999"), {
+    code: "23514",
+  });
+});
+
+test("scenario 38: what is put off and what waits: retries, pauses and workers' turns are no gates", async (t) => {
+  const it = await scenario(t, {
+    gates: [throttle<Ctx>({ rate: 1, per: "1 hour", burst: 2 })],
+    tickAdmissionBudget: 1,
+    whenBusy: DELAY,
+    backoff: () => "10 seconds",
+  });
+  const later = async () =>
+    Number(
+      (
+        await it.rows("select count(*) as n from dispatch_policy.staged_jobs where run_at >= $1", [it.at(30)])
+      )[0].n,
+    );
+  await it.stage("3@a");
+  await it.utils.pause({ policy: "p", partition: "a" });
+  t.is((await it.tick()).admitted, 0);
+  t.is(await later(), 0, "it is paused");
+  await it.utils.resume({ policy: "p", partition: "a" });
+  t.is((await it.tick()).admitted, 1);
+  t.is(await later(), 0, "the budget is no gate");
+  const hands = await it.hands();
+  await hands.end(1, "badly");
+  t.is((await it.tick(1)).admitted, 1);
+  t.is(await later(), 1, "the bucket is empty");
+  t.like(await it.tick(11), { admitted: 0, denied: { throttle_empty: 1 } });
+  t.is(await later(), 1, "the retry waits for its token");
+  t.like(await it.tick(12), { claimed: 0 }, "and is not looked at before there is one");
+});
+
+test("a backlog is put off in steps", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 0 })], whenBusy: DELAY });
+  await it.stage("1500@a");
+  const due = () => it.rows("select count(*)::int as n from dispatch_policy._private_staged_jobs where due");
+  await it.tick();
+  t.deepEqual(await due(), [{ n: 500 }]);
+  await it.tick();
+  t.deepEqual(await due(), [{ n: 0 }]);
+  t.like(await it.tick(), { denied: {}, nextEligibleAt: it.at(30) });
+  t.like(await it.tick(1), { claimed: 0 });
+});
+
+test("a job that a cap over the policy puts off is looked at when its delay is over", async (t) => {
+  const it = await scenario(t, {
+    gates: [concurrency<Ctx>({ scope: "policy", max: 1 })],
+    whenBusy: DELAY,
+  });
+  const [, second] = await it.stage("1502@a");
+  for (const admitted of [1, 0]) {
+    const pass = await it.tick();
+    t.like(pass, { admitted, denied: { concurrency_full: 1 } });
+    t.not(pass.nextEligibleAt, null, "the next pass goes on with the rest");
+  }
+  t.like(await it.tick(), { denied: {}, nextEligibleAt: it.at(30) }, "the whole backlog is put off");
+  await it.finish(1);
+  t.like(await it.tick(30), { admitted: 1 });
+  t.is((await it.inFlight())[0]?.staged_id, second!.id);
+});
+
+test("jobs that come due beside dropped ones are found, although a cap over the policy is full", async (t) => {
+  const it = await scenario(t, {
+    gates: [concurrency<Ctx>({ scope: "policy", max: 1 })],
+    whenBusy: "skip",
+  });
+  await it.stage("1@a", {}, { runAt: it.at(20) });
+  await it.stage("2@a");
+  const next = async () => {
+    const [row] = await it.rows("select * from dispatch_policy._admit('p', null, 50, $1, false)", [it.at(0)]);
+    return row;
+  };
+  await it.rows("select dispatch_policy._route('p', $1, 10000, false, false, null)", [it.at(0)]);
+  t.like(await next(), { admitted: 1, saturated: null });
+  t.like(await next(), { next_eligible_at: it.at(20) });
+});
+
+test("a job that was put off expires, and its key finds it", async (t) => {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 0 })], whenBusy: DELAY });
+  const add = (spec: object) => it.utils.addJob("p", { key: "a" } as never, { jobKey: "k", ...spec });
+  const { id } = await add({ expiresAt: it.at(40) });
+  await it.tick();
+  await it.tick();
+  t.is((await add({ jobKeyMode: "unsafe_dedupe" })).id, id);
+  await it.tick(30);
+  t.like(await it.tick(60), { dropped: 1 });
 });
 
 test("a tick loop tells of drops by an event", async (t) => {

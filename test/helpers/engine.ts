@@ -101,6 +101,8 @@ export interface EngineOptions {
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
   readonly maxPending?: object;
   readonly uniqueForSeconds?: number;
+  /** Jobs that meet their gates busy are put off by so much. Default: they wait. */
+  readonly busyDelaySeconds?: number;
   /** Keeps the passes to the ahead bound: a number of jobs, or a time. Default: gates alone decide. */
   readonly ahead?: number | { readonly seconds: number };
   /** Tasks beside the one of the policy's name. */
@@ -188,6 +190,7 @@ export class Engine {
   async declare(): Promise<void> {
     const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
     const { breaker = null, maxPending = null, fairBy = "jobs", ahead, keyPath } = this.#options;
+    const { busyDelaySeconds } = this.#options;
     const gates = this.#options.gates.map((gate, position) => {
       const { name, kind, scope, numbers } = gate;
       const values = { ...numbers, ...windowOf(gate) };
@@ -214,6 +217,8 @@ export class Engine {
       ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, functions: {} },
       slotTimeoutSeconds: this.#options.slotTimeout ?? null,
       uniqueForSeconds: this.#options.uniqueForSeconds ?? null,
+      whenBusy: busyDelaySeconds === undefined ? "wait" : "delay",
+      busyDelaySeconds: busyDelaySeconds ?? null,
     };
     const settings = {
       ...{ halfLifeSeconds, admissionBatchSize: batchSize, tickAdmissionBudget: budget },

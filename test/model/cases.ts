@@ -220,6 +220,8 @@ const settings: fc.Arbitrary<Settings> = fc.record({
   budget: fc.constantFrom(null, 1, 2, 3, 5),
 });
 
+const busyDelay = fc.constantFrom(1, 3, 2.5, 600);
+
 const finished = fc.record({
   nth: fc.nat(20),
   ok: fc.constantFrom(true, true, false, null), // null: nobody saw it
@@ -356,6 +358,8 @@ export interface CaseOptions {
   readonly forced?: boolean;
   /** Partitions are held more often, so that probes go and end. */
   readonly held?: boolean;
+  /** Jobs that gates deny are put off. */
+  readonly delaying?: boolean;
   /** Some gates are shadows, and some become real, or a shadow, by the later definition. */
   readonly shadow?: boolean;
 }
@@ -366,7 +370,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
         fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
         fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
       )
-    : options.handing
+    : options.handing || options.delaying
       ? fc.tuple(
           ownCap.map((one) => [one]),
           fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
@@ -404,7 +408,11 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
   const all = gates.map(([some, others]) => [...some, ...others]);
   const its = options.handing
     ? settings.map((one): Settings => ({ ...one, budget: null, fairBy: "jobs" }))
-    : settings;
+    : options.delaying
+      ? fc
+          .tuple(settings, busyDelay)
+          .map(([one, busyDelaySeconds]): Settings => ({ ...one, busyDelaySeconds }))
+      : settings;
   return fc.record({ settings: its, gates: options.shadow ? all.chain(withShadows) : all, steps });
 }
 
@@ -425,9 +433,9 @@ function withShadows(gates: readonly GateCase[]): fc.Arbitrary<GateCase[]> {
 }
 
 export function inWords({ settings, gates, steps }: Case): string {
-  const { halfLifeSeconds, fairBy, batchSize, budget } = settings;
+  const { halfLifeSeconds, fairBy, batchSize, budget, busyDelaySeconds } = settings;
   return [
-    `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}`,
+    `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}${busyDelaySeconds === undefined ? "" : `, puts off by ${busyDelaySeconds} s`}`,
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
         (values, index) =>

@@ -6,7 +6,8 @@ export interface Job {
   readonly id: string;
   readonly partition: string;
   readonly priority: number;
-  readonly runAt: number;
+  /** Later, once it was put off. */
+  runAt: number;
   readonly cost: number;
   /** Its time has come, and a pass saw it. A clock that goes back does not take it away again. */
   due: boolean;
@@ -96,6 +97,8 @@ export interface Settings {
   readonly fairBy: "jobs" | "work";
   readonly batchSize: number;
   readonly budget: number | null;
+  /** Undefined: jobs that gates deny wait. */
+  readonly busyDelaySeconds?: number;
 }
 
 export interface Finish {
@@ -573,6 +576,25 @@ export class Model {
       if (partition.pausedUntil <= now) partition.pausedUntil = Number.NEGATIVE_INFINITY;
       if (partition.heldUntil <= now) partition.heldUntil = Number.NEGATIVE_INFINITY;
     }
+  }
+
+  /** After a pass over these: what their gates deny is due after the delay, one after the other until twice that. */
+  putOff(keys: readonly string[], now: number): void {
+    const { busyDelaySeconds: seconds } = this.settings;
+    if (seconds === undefined) return;
+    const jobs = keys.filter((key) => this.#isDenied(key, now)).flatMap((key) => this.line(key));
+    for (const [place, job] of jobs.sort(inLine).entries()) {
+      const quarters = seconds * 4 + Math.floor((place * seconds * 4) / jobs.length);
+      job.due = false;
+      job.runAt = now + (quarters * SECOND) / 4;
+    }
+  }
+
+  #isDenied(key: string, now: number): boolean {
+    const { limiters, probe } = this.partitions.get(key)!;
+    const next = this.line(key)[0];
+    if (!next || probe !== undefined) return false;
+    return limiters.some((limiter) => !this.#lets(limiter, 1, next.cost, now));
   }
 
   /** A shared bucket is brought up to date also when it has too little for the next job of one of these. */

@@ -259,6 +259,30 @@ export const MUTANTS = {
     shows:
       /jobs staged: the engine says|jobs admitted|the first jobs of|wait although they could go|still moves after/,
   },
+  "jobs that were put off together are due together": {
+    shownBy: 1,
+    of: "_delay_denied",
+    from: /p\.place \* v_delay/,
+    to: "0 * v_delay",
+    delaying: true,
+    shows: /when \d+ is due: the engine says/,
+  },
+  "jobs that wait for their turn are put off": {
+    shownBy: 1,
+    of: "_lock_denied",
+    from: /q\.denied_reason in \(/,
+    to: "q.denied_reason in ('batch', 'tick_budget', ",
+    delaying: true,
+    shows: /when \d+ is due: the engine says/,
+  },
+  "a partition whose jobs were put off is not looked at again": {
+    shownBy: 71,
+    of: "_delay_denied",
+    from: /set denied_until = '-infinity', blocked_on = null/,
+    to: "set denied_until = q.denied_until",
+    delaying: true,
+    shows: /wait although they could go|when \d+ is due: the engine says/,
+  },
   "a shadow gate holds jobs back": {
     shownBy: 2,
     of: "_limiter_left",

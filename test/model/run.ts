@@ -98,7 +98,7 @@ interface Snapshot {
     /** What it counts as staged, and what its arrivals add. */
     staged: number;
   }[];
-  readonly staged: readonly string[];
+  readonly staged: readonly { id: string; runAt: number }[];
   readonly inFlight: readonly { job: string; staged: string }[];
   readonly shadowDenied: Readonly<Record<string, number>>;
 }
@@ -114,7 +114,7 @@ const SNAPSHOT = `select json_build_object(
       'decayedAt', extract(epoch from q.decayed_at) * 1000, 'fairKey', q.fair_key, 'visited', q.visited, 'staged', q.staged + (select coalesce(sum(a.jobs), 0)
         from dispatch_policy._private_arrivals a where a.partition_id = q.id)) order by q.key), '[]')
     from dispatch_policy._private_partitions q where q.policy_id = p.id),
-  'staged', (select coalesce(json_agg(s.id::text), '[]')
+  'staged', (select coalesce(json_agg(json_build_object('id', s.id::text, 'runAt', extract(epoch from s.run_at) * 1000)), '[]')
     from dispatch_policy._private_staged_jobs s where s.task_identifier = p.name),
   'inFlight', (select coalesce(json_agg(json_build_object('job', f.job_id::text, 'staged', f.staged_id::text)), '[]')
     from dispatch_policy._private_in_flight_jobs f where f.policy_id = p.id),
@@ -267,7 +267,7 @@ class Run {
     ]);
     await this.#look();
     const keys = this.#visitedSince(before);
-    const left = new Set(this.#snapshot.staged);
+    const left = new Set(this.#snapshot.staged.map(({ id }) => id));
     this.#model.promote(keys, this.#now);
     this.#model.expire(keys, this.#now);
     const admitted = [...this.#model.staged.values()].filter(({ id }) => !left.has(id));
@@ -278,6 +278,7 @@ class Run {
       same(`the first jobs of ${key}`, this.#inWords(jobs), this.#inWords(first));
     }
     this.#model.charge(keys, admitted, this.#now, { forced: true });
+    this.#model.putOff(keys, this.#now);
     this.#compare();
     if (settles) await this.#settle();
   }
@@ -337,7 +338,7 @@ class Run {
 
   /** Holds what a pass over these partitions admitted against the model, and lets the model do the same. */
   #follow(keys: readonly string[], decayed: ReadonlyMap<string, number>, first: ReadonlySet<string>): void {
-    const left = new Set(this.#snapshot.staged);
+    const left = new Set(this.#snapshot.staged.map(({ id }) => id));
     for (const key of keys)
       if (this.#model.isStopped(this.#model.partitions.get(key)!, this.#now))
         throw new Difference(`${key} was claimed while it is stopped`);
@@ -353,6 +354,7 @@ class Run {
       same("jobs admitted", this.#inWords(admitted), this.#inWords(expected));
     }
     this.#model.charge(keys, admitted, this.#now, { decayed, first });
+    this.#model.putOff(keys, this.#now);
     this.#compare();
     for (const { key, fairKey } of this.#snapshot.partitions)
       if (keys.includes(key))
@@ -519,7 +521,9 @@ class Run {
     const model = this.#model;
     const byGate = (counts: Iterable<readonly [string, number]>) => JSON.stringify([...counts].sort());
     same("would-be denials", byGate(Object.entries(shadowDenied)), byGate(model.shadowDenied));
-    same("jobs staged", [...staged].sort().join(" "), [...model.staged.keys()].sort().join(" "));
+    const ids = staged.map(({ id }) => id).sort();
+    same("jobs staged", ids.join(" "), [...model.staged.keys()].sort().join(" "));
+    for (const { id, runAt } of staged) same(`when ${id} is due`, runAt, model.staged.get(id)!.runAt);
     same(
       "jobs in flight",
       inFlight

@@ -53,6 +53,8 @@ const CHANGES: Record<string, object> = {
   "maxPending of the policy": { maxPending: { policy: 3 } },
   "maxPending: whenFull": { maxPending: { partition: 3, whenFull: "drop_newest" } },
   whenBusy: { gates: [concurrency({ max: 1 })], whenBusy: "skip" },
+  "a delay as whenBusy": { gates: [concurrency({ max: 1 })], whenBusy: { delay: "30 seconds" } },
+  "whenBusy: delay": { gates: [concurrency({ max: 1 })], whenBusy: { delay: "1 minute" } },
   expiresAfter: { expiresAfter: "1 hour" },
   "the time of expiresAfter": { expiresAfter: "2 hours" },
   debounce: { debounce: { wait: "5 seconds", maxWait: "1 minute" } },

@@ -44,6 +44,7 @@ test("a policy with nothing but partitionBy", (t) => {
     slotTimeoutSeconds: null,
     maxPending: null,
     whenBusy: "wait",
+    busyDelaySeconds: null,
     expiresAfterSeconds: null,
     debounce: null,
     uniqueForSeconds: null,
@@ -124,6 +125,7 @@ test("every option finds its way into the definition", (t) => {
     slotTimeoutSeconds: 90,
     maxPending: { partition: 1000, policy: null, whenFull: "drop_oldest", strict: false },
     whenBusy: "skip",
+    busyDelaySeconds: null,
     expiresAfterSeconds: 900,
     debounce: { waitSeconds: 5, maxWaitSeconds: 60 },
     uniqueForSeconds: null,
@@ -370,6 +372,27 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   [
     with_({ gates: [], whenBusy: "skip" }),
     'policy "fetch": whenBusy must be "wait" without gates, got "skip": it drops jobs that gates deny, and there are none',
+  ],
+  [
+    with_({ gates: [], whenBusy: { delay: "30 seconds" } }),
+    'policy "fetch": whenBusy must be "wait" without gates, got a delay: it puts off jobs that gates deny, and there are none',
+  ],
+  [with_({ whenBusy: "drop" }), 'policy "fetch": whenBusy must be "wait", "skip" or { delay }, got "drop"'],
+  [
+    with_({ gates: [concurrency({ max: 1 })], whenBusy: { delay: 30 } }),
+    /whenBusy: delay must be a duration .*, 1 second or more, got 30/,
+  ],
+  [
+    with_({ gates: [concurrency({ max: 1 })], whenBusy: { delay: "999 ms" } }),
+    /whenBusy: delay must be a duration .*, 1 second or more, got "999 ms"/,
+  ],
+  [
+    with_({ uniqueFor: "1 hour", retries: "bypass" }),
+    'policy "fetch": uniqueFor must be left out if retries is "bypass", got "1 hour": a job that succeeds at its retry would not be remembered. Leave one of the two out',
+  ],
+  [
+    with_({ gates: [concurrency({ max: 1 })], whenBusy: { after: "30 seconds" } }),
+    /unknown option "after" of whenBusy \(known options: delay\)/,
   ],
   [
     with_({ debounce: { wait: "2 minutes", maxWait: "1 minute" } }),

@@ -50,8 +50,10 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._count_pending((p_policy).name,
       -(select count(*)::int from unnest(v_handed.admissions) a where a.staged_id is not null));
   end if;
-  -- More are to be dropped. So the next pass must not wait for the end of a job, though a cap over all of the policy is full.
-  if (p_policy).when_busy = 'skip' and :DISPATCH_POLICY_SCHEMA._skip_denied((p_policy).name, p_partition_ids) then
+  -- The danger: nobody may wait for a full cap any more, so the end of a job wakes nobody. Jobs that are due later, or were
+  -- put off, would be late. The cure: loops look again as if the cap had room.
+  if ((p_policy).when_busy = 'skip' and :DISPATCH_POLICY_SCHEMA._skip_denied((p_policy).name, p_partition_ids))
+    or ((p_policy).when_busy = 'delay' and :DISPATCH_POLICY_SCHEMA._delay_denied(p_policy, p_partition_ids, p_now)) then
     saturated := null;
   end if;
 end

@@ -24,6 +24,7 @@ begin
       ('set_aside_total', '{}', coalesce(t.set_aside, 0)),
       ('dropped_total', '{}', coalesce(t.dropped, 0)),
       ('expired_total', '{}', coalesce(t.expired, 0)),
+      ('delayed_total', '{}', coalesce(t.delayed, 0)),
       ('finished_total', '{"outcome": "succeeded"}', coalesce(t.succeeded, 0)),
       ('finished_total', '{"outcome": "failed"}', coalesce(t.failed, 0)),
       ('ended_elsewhere_total', '{}', coalesce((
