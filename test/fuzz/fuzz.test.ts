@@ -73,7 +73,8 @@ async function fuzz(t: ExecutionContext, variant: Variant, seed: number): Promis
   const judge = makeJudge(capsOf(variant), ratesOf(variant));
   const errors = await play(t, world, judge);
   judge.judgeRates(await chargesOf(world, judge));
-  t.log(JSON.stringify(judge.ledger.counts));
+  const delayed = await world.it.number("select coalesce(sum(delayed), 0)::int from dispatch_policy._private_activity");
+  t.log(JSON.stringify({ ...judge.ledger.counts, delayed }));
   t.deepEqual(judge.problems.slice(0, 5), []);
   t.deepEqual(judge.ledger.lost().slice(0, 5), []);
   t.deepEqual(errors, {});
@@ -149,6 +150,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
       counts["slot timed out"] = (counts["slot timed out"] ?? 0) + 1;
     }
   };
+  const forgetKeys = () => pool.query("select dispatch_policy._forget_keys(clock_timestamp())");
   const look = async () => {
     const { rows } = await pool.query(LOOK);
     for (const [what, found] of Object.entries(rows[0]))
@@ -168,6 +170,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
     repeat(operations.openTransaction, 100),
     actor("sweep", sweep, 800),
     ...(variant.slotTimeout === undefined ? [] : [actor("sweep overdue", sweepOverdue, 30)]),
+    ...(variant.uniqueForSeconds === undefined ? [] : [actor("forget keys", forgetKeys, 100)]),
     actor("look", look, 30),
   ];
   const end = performance.now() + SECONDS * 1000;

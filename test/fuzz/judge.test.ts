@@ -25,6 +25,12 @@ function add({ ledger }: Judge, key: string | null = null, committed = true): st
   return id;
 }
 
+function drop({ ledger }: Judge, key: string): void {
+  const done = new Done();
+  done.dropped.push(ledger.adds(key, false));
+  ledger.settle(done, true);
+}
+
 function finish({ ledger }: Judge, id: string, how: "well" | "given up" = "well"): void {
   ledger.starts(id);
   ledger.finishes(id, how);
@@ -89,6 +95,17 @@ const FAULTS: Record<string, Play> = {
     if (planted) end(judge, { endedKeys: ["k"] });
     add(judge, "k");
     if (!planted) end(judge, { endedKeys: ["k"] });
+  },
+  "an add that was dropped although a job of its key waited": (judge, planted) => {
+    finish(judge, add(judge, "k"));
+    const newest = add(judge, "k");
+    if (planted) drop(judge, "k");
+    finish(judge, newest);
+    if (!planted) drop(judge, "k");
+  },
+  "an add that was dropped although no job of its key ran well": (judge, planted) => {
+    finish(judge, add(judge, "k"), planted ? "given up" : "well");
+    drop(judge, "k");
   },
   "a job whose transaction rolled back": (judge, planted) => {
     finish(judge, add(judge, null, !planted));

@@ -5,6 +5,8 @@
 export class Done {
   /** Ids of jobs that it added. */
   readonly added: string[] = [];
+  /** Ids of jobs that were dropped as they were added, because their key was remembered. */
+  readonly dropped: string[] = [];
   /** Ids of jobs that it ended, as the verb itself answered. */
   readonly ended: string[] = [];
   /** Keys of which it ended a job, without saying which. */
@@ -29,21 +31,37 @@ interface Added {
   /** When it was acknowledged. */
   to?: number;
   rolledBack?: boolean;
+  dropped?: boolean;
   started?: boolean;
-  /** It ran well, or its worker gave it up. */
-  finished?: boolean;
-  succeeded?: boolean;
+  /** When it ran well, or its worker gave it up. */
+  finished?: number;
+  succeeded?: number;
   excused?: boolean;
 }
 
 export function makeLedger(problems: string[]) {
   const jobs = new Map<string, Added>();
   const taken: Taken[] = [];
+  const drops: Added[] = [];
   const ofKey = (key: string) => [...jobs.values()].filter((job) => job.key === key);
 
   /** Nothing that was added later, past every doubt, has replaced it. */
   const isNewest = (job: Added, others: readonly Added[]) =>
     !others.some((other) => other.to !== undefined && other.from > job.to!);
+
+  /** One job of the key had run well by then, and the newest was over: whatever was added meanwhile may be that one. */
+  function isRightly({ key, from, to }: Added): boolean {
+    const by = (time: number | undefined) => time !== undefined && time <= to!;
+    const versions = ofKey(key!).filter((job) => !job.rolledBack && !job.dropped && job.from <= to!);
+    const before = versions.filter((job) => job.to !== undefined && job.to < from);
+    const last = versions.filter(
+      (job) => !before.some((other) => job.to !== undefined && other.from > job.to),
+    );
+    return (
+      versions.some(({ succeeded, excused }) => by(succeeded) || excused) &&
+      last.some(({ finished, excused }) => by(finished) || excused)
+    );
+  }
 
   return {
     taken,
@@ -62,6 +80,11 @@ export function makeLedger(problems: string[]) {
         else job.rolledBack = true;
         if (!committed && job.started) problems.push(`${id} ran, and its transaction rolled back`);
       }
+      for (const id of done.dropped) {
+        const job = jobs.get(id)!;
+        job.dropped = true;
+        if (committed) drops.push({ ...job, to: now });
+      }
       if (!committed) return;
       for (const id of done.ended) {
         const job = jobs.get(id);
@@ -72,15 +95,15 @@ export function makeLedger(problems: string[]) {
     },
     starts(id: string): void {
       const job = jobs.get(id);
-      if (!job || job.rolledBack) problems.push(`${id} runs, and nobody has added it`);
+      if (!job || job.rolledBack || job.dropped) problems.push(`${id} runs, and nobody has added it`);
       else if (job.succeeded) problems.push(`${id} runs again, after it ran well`);
       else job.started = true;
     },
     finishes(id: string, how: "well" | "given up"): void {
       const job = jobs.get(id);
       if (!job) return;
-      job.finished = true;
-      if (how === "well") job.succeeded = true;
+      job.finished = performance.now();
+      if (how === "well") job.succeeded = job.finished;
     },
     /** Once nothing is left: jobs that were acknowledged, and neither ran to their end nor were ended by a verb. */
     lost(): string[] {
@@ -96,7 +119,12 @@ export function makeLedger(problems: string[]) {
         const fates = versions.map((job) => `${job.id} ${fateOf(job)}`).join(", ");
         lost.push(`${tell(ids, newest[0]!.witness)}, the newest of ${key} (${fates})`);
       }
-      return lost;
+      return [
+        ...lost,
+        ...drops
+          .filter((drop) => !isRightly(drop))
+          .map(({ id, key }) => `job ${id} of ${key} was dropped wrongly`),
+      ];
     },
     /** How many jobs were judged: witnesses, keys, all. */
     get counts() {
@@ -106,13 +134,14 @@ export function makeLedger(problems: string[]) {
         witnesses: acknowledged.filter(({ witness }) => witness).length,
         keys: new Set(acknowledged.map(({ key }) => key)).size,
         excused: acknowledged.filter(({ excused }) => excused).length,
+        dropped: drops.length,
       };
     },
   };
 }
 
 function isAccountedFor({ finished, excused }: Added): boolean {
-  return finished === true || excused === true;
+  return finished !== undefined || excused === true;
 }
 
 /** For the reader of a failure: when it was added and acknowledged, in milliseconds, and what became of it. */

@@ -15,6 +15,8 @@ const KEYS_LAST_MS = 400;
 const QUEUES = 3;
 const FRESH_FOR_MS = 300;
 
+const KEPT = "kept";
+
 type As = pg.Pool | pg.PoolClient;
 /** One call, whose effect stands in `done` once it is committed. */
 type Operation = (as: As, done: Done) => Promise<unknown>;
@@ -23,9 +25,10 @@ type Operation = (as: As, done: Done) => Promise<unknown>;
 export function makeOperations(world: World, judge: Judge, counts: Record<string, number>) {
   const { it, pool, random, partitions, tasks, gates, variant } = world;
   const { ledger } = judge;
+  const isUnique = variant.uniqueForSeconds !== undefined;
   /** No verb may end a witness, and each must run: so each of its keys has a newest job that nobody excuses. */
   const key = (witness: boolean) =>
-    `${witness ? "kept" : "key"}${Math.floor(performance.now() / KEYS_LAST_MS)}.${random.below(KEYS)}`;
+    `${witness ? KEPT : "key"}${Math.floor(performance.now() / KEYS_LAST_MS)}.${random.below(KEYS)}`;
   const period = () => Math.floor(performance.now() / FRESH_FOR_MS);
   const freshQueue = () => `queue${period()}.${random.below(QUEUES)}`;
   const freshTask = () => tasks[period() % tasks.length]!;
@@ -40,25 +43,36 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
   const add: Operation = async (as, done) => {
     if ((await it.number("select count(*)::int from dispatch_policy._private_staged_jobs")) > ENOUGH) return;
     const keyed = random.chance(0.4);
-    const witness = random.chance(0.3);
+    const known = isUnique && keyed && random.chance(0.5) ? await rememberedKey() : null;
+    const witness = known ? known.startsWith(KEPT) : random.chance(0.3);
     const keys = keyed ? [random.pick(partitions)] : [random.pick(partitions), random.pick(partitions)];
-    const jobKey = keyed ? key(witness) : null;
+    const jobKey = known ?? (keyed ? key(witness) : null);
     const options = {
       priority: random.below(3),
       ...(jobKey && { jobKey }),
       task: someTask(),
       ...(random.chance(0.3) && { queueName: freshQueue() }),
       ...(random.chance(0.2) && { runAt: new Date(Date.now() + random.between(0, 300)) }),
+      ...(variant.debounces && jobKey && { wait: random.between(0, 0.1), maxWait: 0.15 }),
     };
     const batch = it.batch(keys, options) as { jobs: object[] };
     const jobs = batch.jobs.map((job, n) => ({
       ...job,
       payload: payloadOf(keys[n]!, jobKey, witness, done),
     }));
-    await as.query("select id from dispatch_policy._stage($1, 'replace')", [
-      JSON.stringify([{ ...batch, jobs }]),
-    ]);
+    const text = "select id from dispatch_policy._stage($1, 'replace') where staged and job is not null"; // a dropped one
+    const { rows } = await as.query(text, [JSON.stringify([{ ...batch, jobs }])]);
+    if (rows.length > 0) done.dropped.push(done.added.pop()!);
   };
+
+  /** One whose job has completed: mostly the job that is added is dropped. Null: there is none. */
+  async function rememberedKey(): Promise<string | null> {
+    const { rows } = await pool.query(
+      `select k.job_key from dispatch_policy._private_unique_keys k
+       join dispatch_policy._private_unique_ends e on e.staged_id = k.staged_id order by ${shuffled("k.job_key")} limit 1`,
+    );
+    return rows[0]?.job_key ?? null;
+  }
 
   /** Past the policy: with a key of others, with flags of others, of a task without a policy. */
   const addNative: Operation = async (as, done) => {

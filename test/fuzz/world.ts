@@ -67,6 +67,10 @@ export interface Variant extends EngineOptions {
    * Other limits by context are set as well, and none is higher.
    */
   readonly free?: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  /** In seconds, and less than a policy may have: jobs that gates deny are put off. */
+  readonly shortDelay?: number;
+  /** Jobs with a key are debounced. */
+  readonly debounces?: boolean;
   /** An operator admits past the gates. Those jobs are judged by no limit. */
   readonly forced?: boolean;
 }
@@ -88,6 +92,10 @@ export const VARIANTS: readonly Variant[] = [
   },
   { name: "smooth rates in two shards", gates: SMOOTH, batchSize: 3, shardOf: host },
   { name: "forced admissions", gates: FORCED, batchSize: 3, forced: true },
+  {
+    ...{ name: "jobs that are put off, debounced and unique", gates: CAPS, batchSize: 3 },
+    ...{ shortDelay: 0.1, debounces: true, uniqueForSeconds: 1 },
+  },
   { name: "slots that time out", gates: CAPS, batchSize: 3, slotTimeout: 0.03 },
 ];
 
@@ -123,6 +131,7 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
   const pool = quietPool(it.url, { max: 16 });
   t.teardown(() => pool.end());
   await logCharges(it);
+  if (variant.shortDelay !== undefined) await putOff(it, variant.shortDelay);
   for (const [gate, set] of Object.entries(variant.free ?? {}))
     await it.pool.query(`select dispatch_policy.set_limit('p', $1, $2, "where" => '{"plan": "free"}')`, [
       gate,
@@ -162,6 +171,12 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
       }
     },
   };
+}
+
+async function putOff({ pool }: Engine, seconds: number): Promise<void> {
+  await pool.query(`
+    alter table dispatch_policy._private_policies drop constraint _private_policies_busy_delay_check;
+    update dispatch_policy._private_policies set when_busy = 'delay', busy_delay = ${seconds};`);
 }
 
 /** A row for each job that is put in flight, or moved to another partition there: it is charged. */
