@@ -358,6 +358,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.partition_id i
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.limiter_ids is
   'Limiters in which it occupies a slot, whatever the policy says today. The order means nothing. It names none that was a throttle at the admission, because nothing of a throttle comes back.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cost is 'Tokens it spent of each throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.paid is
+  'What it has paid instead, if it was settled or came past its gates: by gate in gates, cost at all others. Its key at is when it first paid, if another job of its key was admitted in its row since. The key forced says that it was admitted past its gates. Null: its cost, when it was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.work is
   'Seconds that its partition was charged for it. Null unless fairness is by work.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admitted_at is 'When it was admitted.';
@@ -913,6 +915,16 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.retry is 'How it
 comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.ordinality is 'Its place in the release, from 1.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.error is
   'First line of its error, if it failed for good and its policy has a history.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.settled is
+  'What its run cost: by gate in gates, cost at all others. Null: nobody said.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_settlement is
+  'What a job still has to pay at a throttle, see _settle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.job_id is 'Graphile Worker''s id.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.policy_id is 'The policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.limiter_id is 'The throttle.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.difference is 'In tokens; below 0: it gets them back.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.since is 'When it paid.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.paid is 'What it has paid then, see _private_in_flight_jobs.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_now is
   'What a limiter has left at a time, see _limiters_now. Read under a lock on the limiter, in a later statement than the lock, unless it is only shown.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.id is 'Number of the limiter.';

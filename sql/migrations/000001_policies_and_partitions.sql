@@ -310,6 +310,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   partition_id uuid not null,
   limiter_ids bigint[] not null,
   cost float8 not null,
+  paid jsonb,
   work float8,
   admitted_at timestamptz not null,
   attempt smallint,
@@ -677,7 +678,11 @@ create type :DISPATCH_POLICY_SCHEMA._private_retry as (
 
 create type :DISPATCH_POLICY_SCHEMA._private_finished_job as (
   job bigint, task text, admission bigint, ok boolean, lag_ms float8, duration_ms float8, attempt int, ends boolean,
-  retries boolean, retry :DISPATCH_POLICY_SCHEMA._private_retry, ordinality bigint, error text
+  retries boolean, retry :DISPATCH_POLICY_SCHEMA._private_retry, ordinality bigint, error text, settled jsonb
+);
+
+create type :DISPATCH_POLICY_SCHEMA._private_settlement as (
+  job_id bigint, policy_id int, limiter_id bigint, difference float8, since timestamptz, paid jsonb
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (

@@ -34,6 +34,12 @@ export interface Move {
   limits: readonly object[];
 }
 
+/** What a run cost, in tokens: at the gates by their names, and at every other throttle. Left out: its estimate. */
+export interface Settled {
+  readonly cost?: number;
+  readonly gates?: Readonly<Record<string, number>>;
+}
+
 /** A job that ended, for its release. */
 export interface FinishedJob {
   job: string;
@@ -52,6 +58,8 @@ export interface FinishedJob {
   ends?: boolean;
   /** First line of its error, if it failed for good and its policy has a history. */
   error?: string | undefined;
+  /** What it cost, if its run said so. */
+  settled?: Settled | undefined;
   retry: Retry | null;
 }
 
@@ -79,7 +87,8 @@ export function releasing({ schema, first }: Statements) {
 
 /**
  * Jobs in a row that ended alike are sent as one entry with lists. For thousands of jobs, an object each takes time to
- * write and to read. The order is kept, because an adaptive limit goes by it. A retry is an entry of its own.
+ * write and to read. The order is kept, because an adaptive limit goes by it. A retry is an entry of its own, and so is a
+ * settled job.
  */
 export function asSent(jobs: readonly FinishedJob[]): object[] {
   const rows: FinishedJob[][] = [];
@@ -99,7 +108,9 @@ function endedAlike(a: FinishedJob, b: FinishedJob): boolean {
     a.task === b.task &&
     a.error === b.error &&
     a.retry === null &&
-    b.retry === null
+    b.retry === null &&
+    a.settled === undefined &&
+    b.settled === undefined
   );
 }
 

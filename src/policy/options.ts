@@ -83,7 +83,8 @@ export interface PolicyOptions<Id, S, C> {
    */
   weight?: Value<C, number> | undefined;
   /**
-   * The tokens a job takes from throttles. 0, or 1e-12 to 1e12.
+   * The tokens a job takes from throttles. 0, or 1e-12 to 1e12. If it is an estimate, the run says what it cost:
+   * `helpers.dispatchPolicy.settle`.
    * @default 1
    */
   cost?: Value<C, number> | undefined;

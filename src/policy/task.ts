@@ -45,6 +45,19 @@ export interface DispatchPolicyHelpers {
     key?: string | undefined;
     cost?: number | undefined;
   }): Promise<{ taken: boolean; retryAt: Date | null }>;
+  /**
+   * Says what this run cost, in tokens, if that differs from the policy's `cost`: an estimate, which the job has paid. The
+   * difference is charged or returned when the job's slots come back. So it costs no query, and a crash keeps the
+   * estimate. Without `gate` it counts for each throttle of the policy. Of several calls the last one counts.
+   *
+   * A return fills no bucket above its capacity. A charge may leave a bucket in debt, of what it gains in its `per` at
+   * most. A run that fails is settled as well. Its retry pays the estimate anew.
+   *
+   * @throws {ArgumentError} if the gate is no throttle, the cost is no number from 0 to 1e12, or the run has ended
+   * @example helpers.dispatchPolicy.settle({ cost: 1700 });
+   * @example helpers.dispatchPolicy.settle({ gate: "all", cost: 1700 });
+   */
+  settle(options: { gate?: string | undefined; cost: number }): void;
 }
 
 /** Graphile Worker's helpers in a task made by `policy.task`. */

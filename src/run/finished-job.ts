@@ -34,6 +34,7 @@ export function finishedJob(
     task: job.task_identifier,
     durationMs: performance.now() - running.startedAt,
     attempt: job.attempts,
+    ...(running.settlement.settled && { settled: running.settlement.settled }),
     ...(failed && retry === null && policyDefinition(policy).history && { error: firstLineOf(error) }),
     retry,
   };

@@ -1,6 +1,7 @@
 import type { Job } from "graphile-worker";
 import type { AnyPolicy } from "../policy/policy.ts";
 import type { RunSignal } from "./run-signal.ts";
+import type { Settlement } from "./settlement.ts";
 
 /** What is known of a running job with a policy, for its release. */
 export interface RunningJob {
@@ -13,6 +14,8 @@ export interface RunningJob {
   readonly lagMs: number | null;
   /** By `performance.now()`. */
   readonly startedAt: number;
+  /** What the run has said of its cost. */
+  readonly settlement: Pick<Settlement, "settled">;
   readonly signal: Pick<RunSignal, "cancelled" | "abort">;
 }
 

@@ -23,6 +23,7 @@ import { isRetryAfter, type RetryAfter } from "./retry-after.ts";
 import { RunSignal } from "./run-signal.ts";
 import { watchRun } from "./run-timeout.ts";
 import type { RunningJob } from "./running-jobs.ts";
+import { Settlement } from "./settlement.ts";
 import { type TracedRun, traceRun } from "./trace-run.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
 
@@ -110,12 +111,14 @@ async function runGoverned(
     }));
   const known = partitionOf(start, policy, helpers, observer);
   const partition = known instanceof Promise ? await known : known;
-  const own = describe(policy, helpers, start, partition, observer);
+  const settlement = new Settlement(policy, job);
+  const own = describe(policy, helpers, start, partition, settlement, observer);
   const lagMs = start.resumed ? null : own.lagMs;
   const signal = new RunSignal(helpers);
   const { admission, ownsSlot, cancelled } = start;
+  const startedAt = performance.now();
   const running =
-    admission === null ? null : { policy, admission, ownsSlot, lagMs, startedAt: performance.now(), signal };
+    admission === null ? null : { policy, admission, ownsSlot, lagMs, startedAt, settlement, signal };
   if (running) observer.started(job, running);
   if (running && cancelled) cancelRun(job, running, cancelled, observer.events);
   if (start.runs) helpers.dispatchPolicy = own;
@@ -126,6 +129,7 @@ async function runGoverned(
     else if (start.runs) outcome = await traceRun(run, runToItsEnd);
   } finally {
     signal.end();
+    settlement.end();
   }
   if (running && observer.returned) await observer.returned(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
@@ -303,6 +307,7 @@ function describe(
   { job, withPgClient }: JobHelpers,
   { stagedId, admission, admitted, byTick }: Start,
   partition: string | undefined,
+  settlement: Settlement,
   observer: Observer,
 ): DispatchPolicyHelpers {
   const admittedAtMs = byTick ? Number(admitted ?? admission) / 1000 : null;
@@ -330,6 +335,7 @@ function describe(
         options.key ?? (await scopeOf(job, withPgClient, observer, options.gate))?.scope_key ?? undefined;
       return take(context, { ...options, policy: policy.identifier, key });
     },
+    settle: (options) => settlement.settle(options),
   } satisfies DispatchPolicyHelpers;
   // A getter would keep the run's objects until the next major collection: see decision 156.
   if (partition !== undefined) return own;

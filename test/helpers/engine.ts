@@ -154,6 +154,8 @@ export interface Finished {
   readonly admission?: string;
   readonly attempt?: number;
   readonly retry?: object;
+  /** What its run cost. */
+  readonly settled?: { cost?: number; gates?: Record<string, number> };
 }
 
 /** A database for the test alone, with one declared policy. Its sessions are given back with it, locks and all. */

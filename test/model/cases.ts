@@ -48,7 +48,14 @@ export type Step =
   | { readonly do: "wait"; readonly ms: number }
   | {
       readonly do: "finish";
-      readonly jobs: readonly { nth: number; ok: boolean | null; lagMs: number; seconds: number }[];
+      readonly jobs: readonly {
+        nth: number;
+        ok: boolean | null;
+        lagMs: number;
+        seconds: number;
+        /** What the run says that it cost; undefined: nothing. */
+        settled?: number;
+      }[];
     }
   | {
       readonly do: "admit";
@@ -341,6 +348,15 @@ const expiring: fc.Arbitrary<Step> = fc
   .tuple(add, fc.constantFrom(1, 500, 3000, 60_000))
   .map(([one, lastsMs]): Step => ({ ...one, lastsMs }) as Step);
 
+/** Runs that say what they cost. */
+const settling: fc.Arbitrary<Step> = fc
+  .array(fc.tuple(finished, fc.constantFrom(0, 1, 2, 3.5, 12, 1000)), {
+    minLength: 1,
+    maxLength: 6,
+    size: "max",
+  })
+  .map((jobs): Step => ({ do: "finish", jobs: jobs.map(([one, settled]) => ({ ...one, settled })) }));
+
 export interface CaseOptions {
   /** Partitions wait at caps of their own, so that releases hand their slots on. */
   readonly handing?: boolean;
@@ -360,6 +376,8 @@ export interface CaseOptions {
   readonly held?: boolean;
   /** Jobs that gates deny are put off. */
   readonly delaying?: boolean;
+  /** Runs say what they cost. */
+  readonly settling?: boolean;
   /** Some gates are shadows, and some become real, or a shadow, by the later definition. */
   readonly shadow?: boolean;
 }
@@ -396,6 +414,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
     ...(options.held ? [shortHold] : []),
     ...(options.handing ? [turning, turning, turning] : []),
     ...(options.expiring ? [expiring, expiring] : []),
+    ...(options.settling ? [settling, settling] : []),
     ...(options.byContext ? [planned, planned, planned, planned] : []),
   ];
   const any =
@@ -460,7 +479,7 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;
     case "finish":
-      return `finish ${step.jobs.map(({ nth, ok, lagMs, seconds }) => `#${nth} ${howEnded(ok)} after ${lagMs} ms and ${seconds} s`).join(", ")}`;
+      return `finish ${step.jobs.map(({ nth, ok, lagMs, seconds, settled }) => `#${nth} ${howEnded(ok)} after ${lagMs} ms and ${seconds} s${settled === undefined ? "" : `, at ${settled}`}`).join(", ")}`;
     case "admit":
       return `admit ${step.count} of ${step.partition ?? "all"} past the gates${step.settles ? ", and settle" : ""}`;
     case "pause":

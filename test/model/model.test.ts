@@ -85,6 +85,12 @@ const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: n
   ["jobs expire", { expiring: true, forced: true }, 0.4],
   ["busy gates put jobs off", { delaying: true, forced: true }, 0.4],
   ["shadow gates count and hold nothing back", { shadow: true, forced: true }, 0.4],
+  ["runs say what they cost", { settling: true, forced: true }, 0.2],
+  [
+    "runs say what they cost at shadow gates, and with calendars",
+    { settling: true, calendar: true, shadow: true },
+    0.1,
+  ],
 ];
 for (const [what, options, share] of VARIANTS)
   test.serial(`so it does where ${what}`, async (t) => {

@@ -107,6 +107,8 @@ export interface Finish {
   readonly ok: boolean | null;
   readonly lagMs: number;
   readonly seconds: number;
+  /** What its run cost, if it said so. */
+  readonly settled?: number;
 }
 
 type Numbers = Readonly<Record<string, number | null>>;
@@ -123,6 +125,8 @@ interface Flight {
   readonly admittedAt: number;
   /** What its partition was charged. */
   readonly work: number;
+  /** It went past the gates, so nobody knows what it has paid. */
+  readonly forced: boolean;
 }
 
 const CLOSE = 1e-9;
@@ -538,7 +542,7 @@ export class Model {
         spent.set(limiter, (spent.get(limiter) ?? 0) + job.cost);
       }
       this.staged.delete(job.id);
-      this.inFlight.set(job.id, { job, limiters, admittedAt: now, work: this.#workOf(partition) });
+      this.inFlight.set(job.id, { job, limiters, admittedAt: now, work: this.#workOf(partition), forced });
     }
     for (const limiter of touched) {
       if (limiter.gate.kind !== "throttle") continue;
@@ -553,18 +557,7 @@ export class Model {
       )
         continue;
       limiter.tokens = left;
-      const numbers = this.numbersOf(limiter, now);
-      if (limiter.window)
-        limiter.spent = spend(
-          limiter.spent,
-          lengthOf(limiter, numbers, now),
-          Math.max(
-            ...[numbers, limiter.numbers].map((of) => rememberedOf(limiter, of, now)),
-            longestOf(limiter, now),
-          ),
-          had - left,
-          now,
-        );
+      if (limiter.window) this.#spend(limiter, had - left, now);
       limiter.filledAt = laterMark(limiter.filledAt, now);
     }
     for (const partition of partitions) {
@@ -611,7 +604,64 @@ export class Model {
     );
   }
 
+  /** What each run cost beyond what it has paid, or less, at the throttles that its partition has now. */
+  #settle(finished: readonly Finish[], now: number): void {
+    const differences = new Map<Limiter, { since: number; tokens: number }[]>();
+    for (const { id, settled } of finished) {
+      if (settled === undefined) continue;
+      const { job, admittedAt, forced } = this.inFlight.get(id)!;
+      const tokens = forced ? Math.max(settled - job.cost, 0) : settled - job.cost;
+      for (const limiter of this.partitions.get(job.partition)!.limiters)
+        if (limiter.gate.kind === "throttle" && tokens !== 0)
+          differences.set(limiter, [...(differences.get(limiter) ?? []), { since: admittedAt, tokens }]);
+    }
+    for (const [limiter, all] of differences) {
+      if (limiter.window) this.#settleWindow(limiter, all, now);
+      else
+        this.#settleBucket(
+          limiter,
+          all.reduce((sum, { tokens }) => sum + tokens, 0),
+          now,
+        );
+      limiter.filledAt = laterMark(limiter.filledAt, now);
+    }
+  }
+
+  /** A debt is at most what the bucket gains in its time; a shadow has none. */
+  #settleBucket(limiter: Limiter, charge: number, now: number): void {
+    const numbers = this.numbersOf(limiter, now);
+    const gains = Math.max(numbers.rate! > 0 ? numbers.rate! : limiter.numbers.rate!, 0);
+    const had = this.tokensOf(limiter, now);
+    const least = Math.min(had, limiter.shadow ? 0 : -gains);
+    limiter.tokens = between(had - charge, least, Math.max(had, capacityOf(numbers)));
+  }
+
+  /** What is returned was never spent; what is charged is spent now. */
+  #settleWindow(limiter: Limiter, all: readonly { since: number; tokens: number }[], now: number): void {
+    const numbers = this.numbersOf(limiter, now);
+    for (const { since, tokens } of all) {
+      const paid = limiter.spent.find(({ at }) => at >= since);
+      if (tokens > 0 || !paid) continue;
+      const cost = Math.max(paid.cost + tokens, 0);
+      limiter.spent = limiter.spent.map((one) => (one === paid ? { ...one, cost } : one));
+    }
+    const charge = all.reduce((sum, { tokens }) => sum + Math.max(tokens, 0), 0);
+    const left = leftOfWindow(limiter, numbers, now);
+    const most = limiter.shadow ? Math.min(charge, Math.max(left, 0)) : charge;
+    if (most > 0) this.#spend(limiter, most, now);
+  }
+
+  #spend(limiter: Limiter, cost: number, now: number): void {
+    const numbers = this.numbersOf(limiter, now);
+    const longest = Math.max(
+      ...[numbers, limiter.numbers].map((of) => rememberedOf(limiter, of, now)),
+      longestOf(limiter, now),
+    );
+    limiter.spent = spend(limiter.spent, lengthOf(limiter, numbers, now), longest, cost, now);
+  }
+
   release(finished: readonly Finish[], now: number): void {
+    this.#settle(finished, now);
     const before = new Map([...this.limiters.values()].map((limiter) => [limiter, limiter.inFlight]));
     for (const { id, ok, lagMs, seconds } of finished) {
       const { job, limiters, admittedAt, work } = this.inFlight.get(id)!;

@@ -299,6 +299,22 @@ export const MUTANTS = {
     shadow: true,
     shows: /tokens: the engine says|would-be denials/,
   },
+  "a run that cost less gets back all that it has paid": {
+    shownBy: 75,
+    of: "_settle",
+    from: /greatest\(c\.cost - c\.paid, /,
+    to: "greatest(case when c.cost < c.paid then -c.paid else c.cost - c.paid end, ",
+    settling: true,
+    shows: /tokens: the engine says/,
+  },
+  "the debt of a settled job has no end": {
+    shownBy: 83,
+    of: "_lowest_tokens",
+    from: /-greatest\(/,
+    to: "-1e9 - greatest(",
+    settling: true,
+    shows: /tokens: the engine says/,
+  },
   "who waits for a limiter is never woken": {
     shownBy: 51,
     of: "_wake",

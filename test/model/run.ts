@@ -440,9 +440,10 @@ class Run {
     );
     const partitions = new Map([...this.#model.inFlight].map(([id, { job }]) => [id, job.partition]));
     const jobIds = new Map(this.#snapshot.inFlight.map(({ job, staged }) => [staged, job]));
-    const outcomes = [...finished.values()].map(({ id, ok, lagMs, seconds }) => {
+    const outcomes = [...finished.values()].map(({ id, ok, lagMs, seconds, settled: cost }) => {
       const ended = { admission: null, attempt: null, retry: null };
-      return { job: jobIds.get(id)!, ok, lagMs, durationMs: seconds * 1000, ...ended };
+      const settled = cost === undefined ? undefined : { cost };
+      return { job: jobIds.get(id)!, ok, lagMs, durationMs: seconds * 1000, settled, ...ended };
     });
     const { decayed, first } = await this.#compareDecayed();
     const before = this.#snapshot;

@@ -70,6 +70,9 @@ export const t1: Task<"fetch_endpoint"> = fetchEndpoint.task(async (payload, hel
   payload.endpointId.length; payload.at?.getTime();
   await helpers.dispatchPolicy.hold({ forMs: 1000 }); await helpers.dispatchPolicy.hold({ gate: "account", key: maybe?.toISOString(), forMs: 1000 });
   const { taken } = await helpers.dispatchPolicy.take({ gate: "all" }); void taken;
+  helpers.dispatchPolicy.settle({ cost: 17 }); helpers.dispatchPolicy.settle({ gate: "throttle", cost: 17 });
+  // @ts-expect-error what did it cost
+  helpers.dispatchPolicy.settle({ gate: "throttle" });
   const j = await helpers.addJob("plain_task", { n: 2 }); j.id;
   // @ts-expect-error
   payload.nope;

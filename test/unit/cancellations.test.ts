@@ -34,7 +34,8 @@ function world() {
         told.push(`${name} ${signal.cancelled.by}`);
       },
     };
-    return { ...{ policy, admission, ownsSlot, signal }, lagMs: null, startedAt: 0 };
+    const settlement = { settled: undefined };
+    return { ...{ policy, admission, ownsSlot, signal, settlement }, lagMs: null, startedAt: 0 };
   };
   return {
     ...{ cancellations, lines, told, run, emitted },

@@ -45,6 +45,7 @@ const running = {
     ownsSlot: true,
     lagMs: 0,
     startedAt: 0,
+    settlement: { settled: undefined },
     signal: { cancelled: undefined, abort() {} },
   },
 };

@@ -29,7 +29,8 @@ declare
   v_verdicts :DISPATCH_POLICY_SCHEMA._private_verdict[];
 begin
   select f.admitted, f.kept into v_admitted, v_kept from :DISPATCH_POLICY_SCHEMA._put_in_flight(
-    p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions, p_now) f;
+    p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions, p_now,
+    case when p_forced then '{"forced": true}'::jsonb end) f;
   if v_admitted <> '{}' and exists (
     select from unnest(p_limiters) l where l.shadow_slots is not null or l.shadow_tokens is not null) then
     v_shadows := :DISPATCH_POLICY_SCHEMA._shadow_left(

@@ -37,10 +37,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiter_left(
   from (
     select x.*, (x.numbers).shadow is true as is_shadow,
       case when x.by_tokens then case
-        when (x.numbers).rate <= 0 and not x.is_window then coalesce((x.settled).tokens, x.tokens)   -- a halted bucket keeps its tokens
+        when (x.numbers).rate <= 0 and not x.is_window then coalesce((x.brought).tokens, x.tokens)   -- a halted bucket keeps its tokens
         when x.is_window then :DISPATCH_POLICY_SCHEMA._window_left(x.spent, x.numbers, p_now)
         else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
-          coalesce((x.settled).tokens, x.tokens), coalesce((x.settled).refilled_at, x.refilled_at), x.numbers, p_now)
+          coalesce((x.brought).tokens, x.tokens), coalesce((x.brought).refilled_at, x.refilled_at), x.numbers, p_now)
         end end as tokens_now,
       case when x.by_tokens then null
         when x.cap is null then 2147483647
@@ -49,7 +49,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiter_left(
       select l.id, l.gate, l.kind, l.breadth, l.position, l.scope_key, l.in_flight, l.admitted, l.by_tokens,
         case when l.reserved_until > p_now then l.reserved_for end as reserved_for, l.reserved_until,
         case when l.by_tokens and not :DISPATCH_POLICY_SCHEMA._is_window(l.numbers) and p_turned_at > l.refilled_at
-          then :DISPATCH_POLICY_SCHEMA._throttle_settled(l, p_now, :DISPATCH_POLICY_SCHEMA._context_of(l)) end as settled,
+          then :DISPATCH_POLICY_SCHEMA._throttle_brought_to(l, p_now, :DISPATCH_POLICY_SCHEMA._context_of(l)) end as brought,
         case when l.longest_until > p_now then l.longest end as longest,
         l.tokens, l.refilled_at, l.spent, l.numbers as own_numbers, n.numbers,
         :DISPATCH_POLICY_SCHEMA._is_window(n.numbers) as is_window,

@@ -7,11 +7,13 @@
 -- The danger: tokens are spent by a start, and one payment would do for several starts or for a dearer job. The cure: a
 -- job that keeps the slot of one that may have run pays its tokens anew (_hand_over tells). A dearer one pays the
 -- difference.
+--
+--   p_paid   what the jobs have paid, if that is not their cost, see _private_in_flight_jobs
 create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
-  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz,
+  p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz, p_paid jsonb,
   out admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], out kept bigint[]
 ) language plpgsql volatile as $$   -- planned as _charge, which calls it
 declare
@@ -53,9 +55,9 @@ begin
     into v_moved, v_paying, v_paid from occupied h;
     with put as (
       insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
-        (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-      select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work,
-        p_now
+        (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, admitted_at)
+      select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost,
+        p_paid, h.work, p_now
       from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
       where h.counted
       order by h.job_id
@@ -66,6 +68,7 @@ begin
         limiter_ids = case when f.job_id = any(v_moved)
           then array(select unnest(f.limiter_ids) union select unnest(excluded.limiter_ids)) else f.limiter_ids end,
         cost = case when f.job_id = any(v_moved || v_paying) then excluded.cost else f.cost end,
+        paid = :DISPATCH_POLICY_SCHEMA._paid_again(f, excluded.paid, f.job_id = any(v_moved || v_paying)),
         work = case when f.job_id = any(v_moved) then excluded.work else f.work end
       returning f.job_id, f.xmax = 0 as fresh
     )
@@ -78,9 +81,9 @@ begin
   ),
   put as (
     insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs
-      (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, work, admitted_at)
-    select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost, h.work,
-      p_now
+      (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, admitted_at)
+    select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost,
+      p_paid, h.work, p_now
     from occupancies h where not h.counted
   )
   -- by partition, because unnesting the limiters of 5,000 jobs took as long as inserting them

@@ -6,7 +6,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._throttle_left(
   select case
     when :DISPATCH_POLICY_SCHEMA._is_window(limiter.numbers)
       then :DISPATCH_POLICY_SCHEMA._window_left(limiter.spent, limiter.numbers, now)
-    when overridden then (:DISPATCH_POLICY_SCHEMA._throttle_settled(limiter, now, context)).tokens
+    when overridden then (:DISPATCH_POLICY_SCHEMA._throttle_brought_to(limiter, now, context)).tokens
     else :DISPATCH_POLICY_SCHEMA._throttle_tokens(
       limiter.tokens, limiter.refilled_at, limiter.numbers, now)
     end;

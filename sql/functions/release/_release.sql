@@ -8,7 +8,8 @@
 --     "durationMs": how long it ran; null: not known,
 --     "attempt": the attempt that ended (null: whichever has the slot),
 --     "ends": true if Graphile Worker is recording its end at this moment,
---     "retry": how it is tried again, see _private_retry; null: it ended, or Graphile Worker retries it }
+--     "retry": how it is tried again, see _private_retry; null: it ended, or Graphile Worker retries it,
+--     "settled": what its run cost, { "cost": at every throttle, "gates": { gate: at this one } }; null: its estimate }
 --     Jobs that share all others may be one object, with "jobs", "lagsMs" and "durationsMs" for the three that differ: each
 --     an array as text, such as '{1,2}'.
 --
@@ -47,12 +48,17 @@ declare
       select distinct f.limiter_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
       where f.job_id = any(v_job_ids)
     ) f cross join unnest(f.limiter_ids) u (id));
+  v_settles boolean := exists (select from unnest(v_jobs) j where j.settled is not null);
+  v_wakes boolean;
   v_ending bigint[];
   v_left bigint[] := '{}';
   v_free bigint[];
   v_to_hand_on bigint[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('a release');
+  if v_settles then
+    v_limiter_ids := v_limiter_ids || :DISPATCH_POLICY_SCHEMA._throttles_to_settle(v_jobs);
+  end if;
   v_ending := :DISPATCH_POLICY_SCHEMA._ends_being_recorded(v_jobs, v_limiter_ids);
   begin
     perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
@@ -70,6 +76,12 @@ begin
   v_now := coalesce(p_now, clock_timestamp());
   if exists (select from unnest(v_jobs) j where j.retries or not j.ok) then
     select c.jobs, v_left || c.left_ids into v_jobs, v_left from :DISPATCH_POLICY_SCHEMA._end_cancelled(v_jobs) c;
+    v_job_ids := array(select j.job from unnest(v_jobs) j);
+  end if;
+  if v_settles then
+    select v_left || s.left_ids, s.woke into v_left, v_wakes
+    from :DISPATCH_POLICY_SCHEMA._settle(v_jobs, v_limiter_ids, v_now) s;
+    v_jobs := array(select j from unnest(v_jobs) j where j.job <> all (v_left) order by j.job);
     v_job_ids := array(select j.job from unnest(v_jobs) j);
   end if;
   if exists (select from unnest(v_jobs) j where j.retries) then
@@ -95,6 +107,9 @@ begin
   if v_to_hand_on <> '{}' then
     select h.handed_on, case when h.leaves then 0 else may_end end into handed_on, may_end
     from :DISPATCH_POLICY_SCHEMA._hand_on(v_to_hand_on, v_limiter_ids, p_now) h;
+  end if;
+  if v_wakes then
+    may_end := 0;
   end if;
 end
 $$;

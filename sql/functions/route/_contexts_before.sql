@@ -1,5 +1,5 @@
 -- The contexts that partitions still have, of those whose arrivals change which limits by context apply to them. Null: of
--- none. A rate brings nothing for the time before it, so their buckets are settled by the context before.
+-- none. A rate brings nothing for the time before it, so their buckets are brought to now by the context before.
 create or replace function :DISPATCH_POLICY_SCHEMA._contexts_before(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[]
 ) returns jsonb language plpgsql as $$

@@ -15,15 +15,15 @@ begin
   select f.limiter_ids into v_occupied_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
   where f.job_id = p_job_id for update;
   insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f (
-    job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, admitted_at)
+    job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, admitted_at)
   select p_job_id, p_staged_id, :DISPATCH_POLICY_SCHEMA._admission_now(), p_revision, p.policy_id, p.id,
-    array(select unnest(v_occupied_ids) union select unnest(v_limiter_ids)), p_cost, clock_timestamp()
+    array(select unnest(v_occupied_ids) union select unnest(v_limiter_ids)), p_cost, '{"cost": 0}', clock_timestamp()
   from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_partition_id
   on conflict (job_id) do update set
     staged_id = excluded.staged_id, admission = excluded.admission, revision = excluded.revision, attempt = null,
     pool_id = null, started_at = null, missing_since = null, cancelled_at = null, cancelled_by = null, cancel_reason = null,
     policy_id = excluded.policy_id, partition_id = excluded.partition_id,
-    limiter_ids = excluded.limiter_ids, cost = excluded.cost, admitted_at = excluded.admitted_at;
+    limiter_ids = excluded.limiter_ids, cost = excluded.cost, paid = excluded.paid, admitted_at = excluded.admitted_at;
   update :DISPATCH_POLICY_SCHEMA._private_limiters l set in_flight = l.in_flight + 1
   where l.id = any(v_limiter_ids) and (l.id = any(v_occupied_ids)) is not true;
 end

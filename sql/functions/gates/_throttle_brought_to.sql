@@ -1,6 +1,6 @@
 -- A bucket brought to `p_now`. Each stretch of time since it was last filled counts by the numbers that were in force
 -- then. So a rate brings nothing for the time before it. `p_context` is that of its partition at that time (_context_of).
-create or replace function :DISPATCH_POLICY_SCHEMA._throttle_settled(
+create or replace function :DISPATCH_POLICY_SCHEMA._throttle_brought_to(
   limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz, p_context jsonb
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiters language plpgsql stable as $$
 declare

@@ -1,0 +1,60 @@
+-- Charges or returns the difference between what jobs have paid and what their runs cost, at the throttles of their
+-- partitions. These give tokens to the partition's next jobs. A gate that the partition does not have is left out. A job that
+-- was admitted past its gates gets nothing back, because its throttles may have had less than its cost.
+--
+-- The danger: a job that is left comes again with the next flush, and would be settled twice. The cure: its in-flight row,
+-- which is locked, then says what it has paid by now.
+--
+--   p_limiter_ids   the limiters that the caller has locked
+--   left_ids   these come again with the next flush: another transaction has the row locked, or the partition has other
+--     throttles than the caller has locked
+--   woke       tokens came back that somebody waits for
+create or replace function :DISPATCH_POLICY_SCHEMA._settle(
+  p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_limiter_ids bigint[], p_now timestamptz,
+  out left_ids bigint[], out woke boolean
+) language plpgsql volatile as $$   -- planned as _release
+declare
+  v_ids bigint[] := array(
+    select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    where f.job_id = any(array(select j.job from unnest(p_jobs) j where j.settled is not null)));
+  v_locked bigint[] := array(
+    select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    where f.job_id = any(v_ids) order by f.job_id for update skip locked);
+  v_settlements :DISPATCH_POLICY_SCHEMA._private_settlement[];
+  v_throttle record;
+begin
+  v_settlements := array(
+    -- a job may have several ends: the last one counts
+    select distinct on (f.job_id, l.id) row(
+        f.job_id, l.policy_id, l.id, greatest(c.cost - c.paid, case when f.paid ? 'forced' then 0 end),
+        coalesce((f.paid ->> 'at')::timestamptz, f.admitted_at),
+        :DISPATCH_POLICY_SCHEMA._paid_by_now(f.paid, j.settled)):::DISPATCH_POLICY_SCHEMA._private_settlement
+    from unnest(p_jobs) j
+    join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.job and f.job_id = any(v_locked)
+      and :DISPATCH_POLICY_SCHEMA._is_end_of(j.admission, j.attempt, f.admission, f.attempt)
+    join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = f.partition_id
+    cross join lateral unnest(q.limiter_ids) u (id)
+    join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = u.id and l.by_tokens
+    cross join lateral (
+      select :DISPATCH_POLICY_SCHEMA._cost_at(j.settled, l.gate) as cost,
+        coalesce(:DISPATCH_POLICY_SCHEMA._cost_at(f.paid, l.gate), f.cost) as paid
+    ) c
+    where j.settled is not null and c.cost is not null
+    order by f.job_id, l.id, j.ordinality desc);
+  left_ids := array(
+    select unnest(v_ids) except select unnest(v_locked)
+    union select s.job_id from unnest(v_settlements) s where s.limiter_id <> all (p_limiter_ids));
+  v_settlements := array(select s from unnest(v_settlements) s where s.job_id <> all (left_ids));
+  woke := false;
+  for v_throttle in
+    select s.policy_id, s.limiter_id, array_agg(s order by s.job_id) as settlements
+    from unnest(v_settlements) s where s.difference <> 0 group by s.policy_id, s.limiter_id order by s.limiter_id
+  loop
+    woke := :DISPATCH_POLICY_SCHEMA._settle_throttle(
+      v_throttle.policy_id, v_throttle.limiter_id, v_throttle.settlements, p_now) or woke;
+  end loop;
+  update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set paid = n.paid
+  from (select distinct on (s.job_id) s.job_id, s.paid from unnest(v_settlements) s) n
+  where f.job_id = n.job_id and f.job_id = any(v_locked);
+end
+$$;

@@ -1,0 +1,126 @@
+// Releases that settle what jobs cost, beside passes, routers and other releases that use the same throttle.
+import test from "ava";
+import { type Engine, engine, throttle } from "../../helpers/engine.ts";
+
+const HOUR = { per: 3600 };
+const OWN = { gates: [throttle(10, HOUR)] };
+
+/** What the bucket had when somebody last wrote it. Within a second it gains less than a hundredth. */
+async function tokens(it: Engine, key?: string): Promise<number> {
+  return Math.round((await it.limiter("throttle", key)).tokens * 10) / 10;
+}
+
+/** One job in flight has paid 5 of 10 tokens. */
+async function withOneInFlight(it: Engine): Promise<string> {
+  await it.waitsLong();
+  await it.stage("a", { cost: 5 });
+  await it.passes();
+  return (await it.inFlight())[0]!;
+}
+
+for (const [cost, goes, left] of [
+  [8, 0, 2],
+  [1, 1, 4],
+] as const)
+  test(`a pass waits for a release that settles 5 as ${cost}, and goes by what is left then`, async (t) => {
+    const it = await engine(t, OWN);
+    const job = await withOneInFlight(it);
+    await it.stage("a", { cost: 5 });
+    await it.route();
+    const [releasing, passing] = [await it.session(), await it.session()];
+    await releasing.query("begin");
+    await it.release([{ job, settled: { cost } }], releasing);
+    const pass = it.admit({ as: passing });
+    await it.waitsForLock(passing);
+    await releasing.query("commit");
+    t.is((await pass).admitted, goes);
+    t.is(await tokens(it), left);
+  });
+
+test("a release waits for a pass, and settles on top of what that has taken", async (t) => {
+  const it = await engine(t, OWN);
+  const job = await withOneInFlight(it);
+  await it.stage("a", { cost: 3 });
+  await it.route();
+  const [passing, releasing] = [await it.session(), await it.session()];
+  await passing.query("begin");
+  t.is((await it.admit({ as: passing })).admitted, 1);
+  const release = it.release([{ job, settled: { cost: 1 } }], releasing);
+  await it.waitsForLock(releasing);
+  await passing.query("commit");
+  t.deepEqual(await release, [job]);
+  t.is(await tokens(it), 10 - 1 - 3);
+});
+
+test("two releases of one job settle it once", async (t) => {
+  const it = await engine(t, OWN);
+  const job = await withOneInFlight(it);
+  const [first, second] = [await it.session(), await it.session()];
+  await first.query("begin");
+  await it.release([{ job, settled: { cost: 7 } }], first);
+  const again = it.release([{ job, settled: { cost: 7 } }], second);
+  await it.waitsForLock(second);
+  await first.query("commit");
+  t.deepEqual(await again, [job], "dealt with");
+  t.is(await tokens(it), 3);
+});
+
+test("a job that is settled, and left because its failure is not recorded yet, is settled once", async (t) => {
+  const it = await engine(t, OWN);
+  const job = await withOneInFlight(it);
+  await it.pool.query(
+    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w', attempts = 1",
+  );
+  const retry = { attempt: 1, task: "p", after: 60, priority: 0, maxAttempts: 25 };
+  const end = { job, ok: false, attempt: 1, settled: { cost: 7 }, retry };
+  t.deepEqual(await it.release([end]), [], "left: Graphile Worker still has it locked");
+  t.is(await tokens(it), 3);
+  await it.pool.query(
+    "update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'badly'",
+  );
+  t.deepEqual(await it.release([end]), [job]);
+  t.is(await tokens(it), 3);
+  t.deepEqual(await it.inFlight(), []);
+});
+
+for (const [what, lock] of [
+  ["throttle", "select dispatch_policy.take('p', 'throttle', 'a', 0)"],
+  ["in-flight row", "select from dispatch_policy._private_in_flight_jobs for update"],
+] as const)
+  test(`a release leaves a job whose ${what} another transaction has locked, and settles it with the next`, async (t) => {
+    const it = await engine(t, OWN);
+    await it.stage(["a", "b"], { cost: 5 });
+    await it.passes();
+    const [[job], [other]] = [await it.inFlight("a"), await it.inFlight("b")];
+    const app = await it.session();
+    await app.query("begin");
+    await app.query(what === "throttle" ? lock : lock.replace(" for", ` where job_id = ${job} for`));
+    const ends = [job!, other!].map((one) => ({ job: one, settled: { cost: 7 } }));
+    t.deepEqual(await it.release(ends), [other]);
+    t.is(await tokens(it, "b"), 3);
+    await app.query("rollback");
+    t.is(await tokens(it, "a"), 5);
+    t.deepEqual(await it.release([ends[0]!]), [job]);
+    t.is(await tokens(it, "a"), 3);
+  });
+
+test("a partition that gets another throttle while its release waits: the next release settles it there", async (t) => {
+  const account = (key: string) => ({ gates: [throttle(10, { ...HOUR, scope: () => key })] });
+  const it = await engine(t, account("old"));
+  await it.waitsLong();
+  await it.stage("a", { cost: 5 });
+  await it.passes();
+  const [job] = await it.inFlight();
+  const [app, releasing] = [await it.session(), await it.session()];
+  await app.query("begin");
+  await app.query("select dispatch_policy.take('p', 'throttle', 'old', 0)");
+  const release = it.release([{ job: job!, settled: { cost: 7 } }], releasing);
+  await it.waitsForLock(releasing);
+  await it.stage("a", { ...account("new"), runAt: new Date(Date.now() + 3_600_000) });
+  await it.route();
+  await app.query("commit");
+  t.deepEqual(await release, [], "it has not locked the throttle that the partition has now");
+  t.deepEqual(await it.release([{ job: job!, settled: { cost: 7 } }]), [job]);
+  t.is(await tokens(it, "old"), 5, "the estimate stays where it was paid");
+  t.is(await tokens(it, "new"), 8);
+});
