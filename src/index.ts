@@ -57,6 +57,7 @@ export type { RetryOptions } from "./operate/retry.ts";
 export type { PolicyStatus, Status, WorkerStatus } from "./operate/status.ts";
 export type { StopInForce } from "./operate/stops.ts";
 export type { Repaired } from "./operate/sweep.ts";
+export type { Remaining, Synced } from "./operate/sync.ts";
 export type {
   Changed,
   ContextValues,

@@ -42,6 +42,7 @@ export const COMMANDS: readonly Listed[] = [
   ),
   listed("diff", "what would have happened under other limits", () => import("./diff.ts")),
   listed("take", "take tokens for work that is no job", () => import("./take.ts")),
+  listed("sync", "lower a throttle to what a partner has left", () => import("./sync.ts")),
   // jobs
   listed("admit", "admit due jobs past their gates", () => import("./admit.ts")),
   listed("move", "move staged jobs to another partition or policy", () => import("./move.ts")),

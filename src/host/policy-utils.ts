@@ -36,6 +36,7 @@ import { status } from "../operate/status.ts";
 import { stops } from "../operate/stops.ts";
 import { sweepFully } from "../operate/sweep.ts";
 import { switchPolicy } from "../operate/switch.ts";
+import { sync } from "../operate/sync.ts";
 import { take } from "../operate/take.ts";
 import type { Changed } from "../operate/targets.ts";
 import { tick } from "../operate/tick.ts";
@@ -305,6 +306,7 @@ function assemble(
     stops: (options) => stops(context, options),
     refreshContext: (options) => refreshContext({ ...context, registry }, options),
     take: (options) => take(context, options),
+    sync: (options) => sync(context, options),
     explain: (options) => explain(context, options),
     history: (query) => history(context, query),
     doctor: (options) => doctor(context, options),

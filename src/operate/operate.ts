@@ -23,6 +23,7 @@ import type { RetryOptions } from "./retry.ts";
 import type { Status } from "./status.ts";
 import type { StopInForce } from "./stops.ts";
 import type { Repaired } from "./sweep.ts";
+import type { Remaining, Synced } from "./sync.ts";
 import type {
   Changed,
   DryRun,
@@ -377,6 +378,24 @@ export interface Operate {
   take(
     options: LimiterTarget & { cost?: number | undefined },
   ): Promise<{ taken: boolean; retryAt: Date | null }>;
+
+  /**
+   * Lowers a throttle to what a partner says is left of its limit (0 to 1e12 tokens), and never raises it. `tokens` is what
+   * the throttle has then. If another transaction has the throttle locked for longer than 250 ms, nothing is lowered.
+   *
+   * Without `resetAt` a bucket gains on by its own rate, and what a window was lowered by counts as spent now. With
+   * `resetAt`, a Date to come by the database's clock, no more than `remaining` goes until then. What a bucket gains until
+   * then is taken off as well, so it may be in debt, but for its `per` at most. A calendar window goes by its calendar. If
+   * `resetAt` has passed, nothing is lowered. It leaves no row in the audit, because each answer of a partner may call it.
+   *
+   * `key` is the scope key; a throttle over the policy takes none. A key that no job has had gets a bucket, as by
+   * {@link take}.
+   *
+   * @throws {ArgumentError} if the gate is no throttle, the key does not fit its scope, or only a job can tell its numbers
+   * @throws {UnknownPolicyError} for a policy nobody declared
+   * @example const { lowered, tokens } = await utils.sync({ policy: "fetch_endpoint", gate: "all", remaining: 3 });
+   */
+  sync(options: LimiterTarget & Remaining): Promise<Synced>;
 
   /**
    * Why a job, or a partition's next job, waits: the reason and its gate, and when that ends. It also says what each gate

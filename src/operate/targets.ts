@@ -70,7 +70,7 @@ export type LimiterTarget = {
   gate: string;
   /**
    * The scope key of the limiter: a partition's key for a gate of scope `partition`. Default: the gate over the policy, or
-   * (not for `take`) every key of the gate.
+   * (not for `take` and `sync`) every key of the gate.
    */
   key?: string | undefined;
 };
@@ -150,8 +150,10 @@ const OPTIONS = {
   until: aDate,
   since: aDate,
   now: aDate,
+  resetAt: aDate,
   forMs: numberFromZero,
   cost: numberFromZero,
+  remaining: numberFromZero,
   count: wholeNumber(1),
   limit: wholeNumber(1),
   most: wholeNumber(1),

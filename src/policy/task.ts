@@ -58,6 +58,22 @@ export interface DispatchPolicyHelpers {
    * @example helpers.dispatchPolicy.settle({ gate: "all", cost: 1700 });
    */
   settle(options: { gate?: string | undefined; cost: number }): void;
+  /**
+   * Lowers one of the policy's throttles to what the partner says is left of its limit, and never raises it. With
+   * `resetAt`, a Date to come, no more than `remaining` goes until then. Default key: the job's own scope. `tokens` is what
+   * the throttle has then. Null: another transaction has it locked, and nothing is lowered.
+   *
+   * @throws {ArgumentError} if the gate is no throttle, or `remaining` is no number from 0 to 1e12
+   * @example
+   * const { remaining, resetAt } = rateLimitFromHeaders(response.headers);
+   * if (remaining !== null) await helpers.dispatchPolicy.sync({ gate: "throttle", remaining, resetAt });
+   */
+  sync(options: {
+    gate: string;
+    key?: string | undefined;
+    remaining: number;
+    resetAt?: Date | null | undefined;
+  }): Promise<{ lowered: boolean; tokens: number | null }>;
 }
 
 /** Graphile Worker's helpers in a task made by `policy.task`. */

@@ -5,6 +5,7 @@ import { ArgumentError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
 import { ours } from "../log.ts";
 import { hold } from "../operate/hold.ts";
+import { sync } from "../operate/sync.ts";
 import { take } from "../operate/take.ts";
 import {
   type AnyPolicy,
@@ -336,6 +337,11 @@ function describe(
       return take(context, { ...options, policy: policy.identifier, key });
     },
     settle: (options) => settlement.settle(options),
+    async sync(options) {
+      const key =
+        options.key ?? (await scopeOf(job, withPgClient, observer, options.gate))?.scope_key ?? undefined;
+      return sync(context, { ...options, policy: policy.identifier, key });
+    },
   } satisfies DispatchPolicyHelpers;
   // A getter would keep the run's objects until the next major collection: see decision 156.
   if (partition !== undefined) return own;

@@ -230,6 +230,27 @@ test("take: exit code 0 with the tokens, 1 without", async (t) => {
   t.true(new Date(retryAt) > new Date());
 });
 
+test("sync: says what the throttle has, and ends with exit code 1 if somebody has it locked", async (t) => {
+  const { cli, pool } = await world(t);
+  const bucket = [...FETCH, "--gate", "throttle", "--key", "ep9"];
+  t.like(await cli("sync", ...bucket, "--remaining", "3"), {
+    stdout: "Lowered gate throttle to 3.\n",
+    code: 0,
+  });
+  t.regex(
+    (await cli("sync", ...bucket, "--remaining", "60")).stdout,
+    /^Gate throttle has \d+(\.\d\d?)?, which is no more: nothing changed\.\n$/,
+  );
+  const app = await pool.connect();
+  await app.query("begin");
+  await app.query("select from dispatch_policy.take('fetch_endpoint', 'throttle', 'ep9')");
+  const locked = await cli("sync", ...bucket, "--remaining", "1", "--json");
+  await app.query("rollback");
+  app.release();
+  t.is(locked.code, 1);
+  t.deepEqual(JSON.parse(locked.stdout), { lowered: false, tokens: null });
+});
+
 test("retry brings back what has failed for good", async (t) => {
   const { cli, utils } = await world(t);
   await utils.permanentlyFailJobs(["1", "2"], "answer 502");

@@ -164,6 +164,7 @@ test("an unknown policy in an operator's call: an error that lists the known one
     setLimit: () => it.utils.setLimit({ policy, gate: "concurrency", set: { max: 1 } }),
     clearLimit: () => it.utils.clearLimit({ policy, gate: "concurrency" }),
     take: () => it.utils.take({ policy, gate: "throttle" }),
+    sync: () => it.utils.sync({ policy, gate: "throttle", remaining: 1 }),
     disable: () => it.utils.disable({ policy }),
     tick: () => it.utils.tick({ policy }),
     status: () => it.utils.status({ policy }),
@@ -210,6 +211,22 @@ test("an operator's call that is wrong otherwise says what is right", async (t) 
     ],
     [() => it.utils.setLimit({ ...limit, set: { max: 1 }, from: new Date(2), until: new Date(1) }), /from/],
     [() => it.utils.take({ ...limit, gate: "concurrency", key: "k" }), /throttle/],
+    [
+      () => it.utils.sync({ ...limit, key: "k", remaining: 1 }),
+      /^sync: gate 'concurrency' .* is no throttle/,
+    ],
+    [
+      () => it.utils.sync({ ...limit, gate: "throttle", remaining: 1 }),
+      /^sync: key is null, expected a scope key/,
+    ],
+    [
+      () => it.utils.sync({ ...limit, gate: "throttle", remaining: -1 }),
+      /^sync: remaining must be .*, got -1$/,
+    ],
+    [
+      () => it.utils.sync({ ...limit, gate: "throttle", remaining: 1, resetAt: 5 as never }),
+      /^sync: resetAt must be a valid Date, got 5$/,
+    ],
     [() => it.utils.hold({ policy: "p", partition: "k", forMs: -1 }), /forMs/],
     [
       () => it.utils.hold({ policy: "p", partition: "k", until: new Date(0) }),

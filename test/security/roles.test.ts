@@ -220,6 +220,7 @@ test("the operator has the verbs, and leaves its name in the audit", async (t) =
   await operator.query("select dispatch_policy.clear_limit('p', 'concurrency')");
   await operator.query(`select dispatch_policy.refresh_context('p', '{"plan": "pro"}')`);
   await operator.query("select dispatch_policy.take('p', 'throttle')");
+  await operator.query("select dispatch_policy.sync('p', 'throttle', 100)");
   await operator.query("select dispatch_policy.admit('p', 1)");
   const { rows: jobs } = await pool.query(
     "select job_id from dispatch_policy.in_flight_jobs order by job_id",
@@ -250,7 +251,7 @@ test("only the owner gives another time than the database's, which would fill bu
   await utils.addJobs(["a", "b"].map((key) => ({ identifier: "p", payload: { key } })));
   await utils.tick({ policy: "p" });
   const ahead = "now => clock_timestamp() + interval '10 days'";
-  const verbs = ["take('p', 'throttle', ", "admit('p', 1, ", "tick('p', "];
+  const verbs = ["take('p', 'throttle', ", "sync('p', 'throttle', 100, ", "admit('p', 1, ", "tick('p', "];
   const bySuperuser = await pool.connect();
   const operator = await as("app_operator");
   for (const verb of verbs) {

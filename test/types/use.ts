@@ -3,7 +3,7 @@
 import type { AddJobFunction, AddJobsFunction, Job, JobHelpers, Task, TaskList, WorkerUtils } from "graphile-worker";
 import { makeWorkerUtils, run, WorkerPreset } from "graphile-worker";
 import pg from "pg";
-import { addJobAdhoc, addPolicyJob, addPolicyJobs, dispatchPolicyPreset, makePolicyUtils, wrapTaskList } from "../../src/index.ts";
+import { addJobAdhoc, addPolicyJob, addPolicyJobs, dispatchPolicyPreset, makePolicyUtils, rateLimitFromHeaders, wrapTaskList } from "../../src/index.ts";
 import { admitUntilIdle, tickAt } from "../../src/testing.ts";
 import type {} from "./circular.ts";
 import { fetchEndpoint, sendEmail, unknownTask } from "./policies.ts";
@@ -73,6 +73,8 @@ export const t1: Task<"fetch_endpoint"> = fetchEndpoint.task(async (payload, hel
   helpers.dispatchPolicy.settle({ cost: 17 }); helpers.dispatchPolicy.settle({ gate: "throttle", cost: 17 });
   // @ts-expect-error what did it cost
   helpers.dispatchPolicy.settle({ gate: "throttle" });
+  const { remaining, resetAt } = rateLimitFromHeaders(new Headers());
+  if (remaining !== null) (await helpers.dispatchPolicy.sync({ gate: "throttle", remaining, resetAt })).tokens satisfies number | null;
   const j = await helpers.addJob("plain_task", { n: 2 }); j.id;
   // @ts-expect-error
   payload.nope;
@@ -99,6 +101,7 @@ await utils.setLimit({ policy: "fetch_endpoint", gate: "throttle", where: { plan
 await utils.clearLimit({ policy: "fetch_endpoint", gate: "throttle", where: { plan: "free" } });
 // @ts-expect-error a context value is a text, a number or a boolean
 await utils.setLimit({ policy: "fetch_endpoint", gate: "throttle", where: { plan: ["free"] }, set: { rate: 5 } });
+(await utils.sync({ policy: "fetch_endpoint", gate: "throttle", key: "acct:1", remaining: 3, resetAt: maybe })).lowered satisfies boolean;
 // @ts-expect-error tokens are taken from one bucket
 await utils.take({ policy: "fetch_endpoint", gate: "throttle", where: { plan: "free" } });
 await utils.refreshContext({ policy: "fetch_endpoint", partition: "acct:1", context: { plan: "pro" }, by: "ana" });

@@ -1,12 +1,12 @@
--- Locks the bucket that `take` names, and returns its limiter's id. A bucket that no job has used yet is made here, full, as
--- the router makes it. Raises if only a job can tell the numbers of a new bucket.
+-- Locks the bucket that a verb, `take` or `sync`, names, and returns its limiter's id. A bucket that no job has used yet is
+-- made here, full, as the router makes it. Raises if only a job can tell the numbers of a new bucket.
 --
 -- No arrival tells such a bucket that its gate was declared with other numbers. So it gets them here.
 create or replace function :DISPATCH_POLICY_SCHEMA._lock_bucket(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_gate text, p_key text, p_now timestamptz
+  p_verb text, p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_gate text, p_key text, p_now timestamptz
 ) returns bigint language plpgsql as $$
 declare
-  v_limit jsonb := :DISPATCH_POLICY_SCHEMA._bucket_limit(p_policy, p_gate, p_key);
+  v_limit jsonb := :DISPATCH_POLICY_SCHEMA._bucket_limit(p_verb, p_policy, p_gate, p_key);
   v_version int := (p_policy).version;
   v_limiter :DISPATCH_POLICY_SCHEMA._private_limiters;
 begin
@@ -15,8 +15,8 @@ begin
     where l.policy_id = (p_policy).id and l.gate = p_gate and l.scope_key = coalesce(p_key, '') for no key update;
     exit when v_limiter.id is not null;
     if v_limit is null then
-      raise exception 'dispatch_policy: take: key is %, expected one that a job has had: the numbers of gate % depend on the job. Add a job with this key first, or give the gate constant numbers',
-        quote_literal(left(coalesce(p_key, ''), 60)), quote_literal(p_gate) using errcode = 'DPARG';
+      raise exception 'dispatch_policy: %: key is %, expected one that a job has had: the numbers of gate % depend on the job. Add a job with this key first, or give the gate constant numbers',
+        p_verb, quote_literal(left(coalesce(p_key, ''), 60)), quote_literal(p_gate) using errcode = 'DPARG';
     end if;
     -- a sweep may delete it before the next look, which locks it: so look again
     perform :DISPATCH_POLICY_SCHEMA._make_limiters((p_policy).id, array[jsonb_populate_record(

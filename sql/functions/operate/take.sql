@@ -25,12 +25,12 @@ begin
       using errcode = 'DPARG';
   end if;
   begin
-    v_id := :DISPATCH_POLICY_SCHEMA._lock_bucket(v_policy, take.gate, take.key, take.now);
+    v_id := :DISPATCH_POLICY_SCHEMA._lock_bucket('take', v_policy, take.gate, take.key, take.now);
     v_now := coalesce(take.now, clock_timestamp());
     select * into v_limiter from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false);
     v_tokens := coalesce(v_limiter.tokens, v_limiter.shadow_tokens);
     if v_tokens is null then
-      perform :DISPATCH_POLICY_SCHEMA._raise_no_throttle(v_policy, take.gate);
+      perform :DISPATCH_POLICY_SCHEMA._raise_no_throttle('take', v_policy, take.gate);
     end if;
     v_has_room := :DISPATCH_POLICY_SCHEMA._lets_through(v_tokens, v_limiter.capacity, take.cost)
       and (v_limiter.rate > 0 or take.cost = 0);

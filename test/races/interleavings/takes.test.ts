@@ -78,6 +78,21 @@ for (const end of ["commit", "rollback"] as const) {
   });
 }
 
+test("a pass waits for a sync, and goes by what that has left", async (t) => {
+  const it = await engine(t, { gates: [throttle(5, { ...HOUR, name: "own" })] });
+  await it.waitsLong();
+  await it.stage(Array(5).fill("a"));
+  await it.route();
+  const [app, passing] = [await it.session(), await it.session()];
+  await app.query("begin");
+  await app.query("select from dispatch_policy.sync('p', 'own', 2, key => 'a')");
+  const pass = it.admit({ as: passing });
+  await it.waitsForLock(passing);
+  await app.query("commit");
+  t.is((await pass).admitted, 2);
+  t.is(await it.number("select count(*)::int from dispatch_policy._private_freed"), 0, "it wakes nobody");
+});
+
 test("a take that stays open delays the jobs of its key, and no others", async (t) => {
   const it = await engine(t, OWN);
   const app = await it.session();

@@ -1,0 +1,73 @@
+-- Lowers a throttle to what the partner says is left of its limit, and never raises it. `key` is the scope key ('' or null
+-- for a gate over the policy). `tokens` is what the throttle has then. Below 0 it is in debt, of what it gains in its `per`
+-- at most.
+--
+-- With `reset_at` no more than `remaining` goes until that time. What a bucket gains until then is taken off as well, and
+-- nothing that a sliding window has spent returns earlier. A calendar window goes by its calendar. If the time has passed,
+-- nothing is lowered, because what the partner said is over.
+--
+-- Its own transaction keeps the throttle locked until it ends, and stops all who use it. If another transaction has it
+-- locked for longer than a moment, nothing is lowered, and `tokens` is null.
+--
+--   select * from dispatch_policy.sync('fetch_endpoint', 'throttle', 3, key => 'ep1');
+create or replace function :DISPATCH_POLICY_SCHEMA.sync(
+  policy text, gate text, remaining float8, key text default null, reset_at timestamptz default null,
+  now timestamptz default null
+) returns table (lowered boolean, tokens float8) language plpgsql
+security definer set search_path = pg_catalog, pg_temp set lock_timeout = '250ms' as $$
+#variable_conflict use_column
+declare
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(sync.policy);
+  v_asked timestamptz := clock_timestamp();
+  v_now timestamptz;
+  v_id bigint;
+  v_limiter record;
+  v_tokens float8;
+  v_then float8;
+begin
+  perform :DISPATCH_POLICY_SCHEMA._check_now('sync', sync.now);
+  perform :DISPATCH_POLICY_SCHEMA._check_limit(v_policy, sync.gate, null);
+  if (sync.remaining between 0 and 1e12) is not true then
+    raise exception 'dispatch_policy: sync: remaining is %, expected 0 to 1e12', coalesce(sync.remaining::text, 'null')
+      using errcode = 'DPARG';
+  elsif not isfinite(sync.reset_at) then
+    raise exception 'dispatch_policy: sync: reset_at is %, expected a time; leave it out if the partner does not say it',
+      sync.reset_at using errcode = 'DPARG';
+  end if;
+  v_id := :DISPATCH_POLICY_SCHEMA._lock_bucket('sync', v_policy, sync.gate, sync.key, sync.now);
+  v_now := coalesce(sync.now, clock_timestamp());
+  select n.*, (l.numbers).rate as own_rate into v_limiter
+  from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false) n
+  join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = n.id;
+  v_tokens := coalesce(v_limiter.tokens, v_limiter.shadow_tokens);
+  if v_tokens is null then
+    perform :DISPATCH_POLICY_SCHEMA._raise_no_throttle('sync', v_policy, sync.gate);
+  end if;
+  v_then := case when v_limiter.spent is not null then sync.remaining
+    else greatest(
+      sync.remaining - coalesce(extract(epoch from sync.reset_at - v_now)::float8, 0)
+        * greatest(v_limiter.rate, 0) / v_limiter.per,
+      :DISPATCH_POLICY_SCHEMA._lowest_tokens(v_limiter.rate, v_limiter.own_rate)) end;
+  lowered := v_then < v_tokens and (sync.reset_at <= v_now) is not true;
+  if lowered then
+    update :DISPATCH_POLICY_SCHEMA._private_limiters l set
+      tokens = v_then,
+      spent = case when v_limiter.spent is not null then :DISPATCH_POLICY_SCHEMA._window_lowered(
+        l.spent, v_limiter.window_seconds, v_limiter.remembered, v_tokens - v_then,
+        case when v_limiter.calendar is null then sync.reset_at end, v_now) else l.spent end,
+      refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_now)
+    where l.id = v_id;
+  end if;
+  tokens := case when lowered then v_then else v_tokens end;
+  return next;
+exception when lock_not_available or deadlock_detected or query_canceled then
+  -- as in take: PostgreSQL may report this function's own lock timeout as a cancel
+  if sqlstate = '57014' and clock_timestamp() < v_asked + current_setting('lock_timeout')::interval then
+    raise;
+  end if;
+  lowered := false;
+  tokens := null;
+  return next;
+end
+$$;
+revoke execute on function :DISPATCH_POLICY_SCHEMA.sync from public;
