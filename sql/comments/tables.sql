@@ -198,6 +198,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.limiter_ids is
   'Its limiters from narrow to broad, then by the gate''s position, the ahead bound last. In another order two partitions would take reservations crosswise, and wait for each other.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.arrival_id is
   'The arrival that context and limits come from. An earlier one of the same version does not change them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.limits_since is
+  'Since when it has had these limits. What jobs in flight paid under others is not known, so they get nothing back.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.version is
   'Version of the policy that context and limits come from.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.due_at is

@@ -149,6 +149,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   weight float8 not null default 1 check (weight between 1e-12 and 1e12),
   min_cost float8 not null default 1 check (min_cost >= 0),
   limiter_ids bigint[] not null default '{}',
+  limits_since timestamptz not null default '-infinity',
   arrival_id bigint not null default 0,
   version int not null default 0,
   due_at timestamptz not null default 'infinity',

@@ -5,7 +5,7 @@ import { errorText } from "../error-text.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type FlushContext, type Flushed, flush } from "./flush.ts";
 import { makeReleaseRest } from "./release-rest.ts";
-import { BATCH, makeUnreleased, policiesOf, sleepAfter } from "./unreleased.ts";
+import { BATCH, makeUnreleased, policiesOf, sleepAfter, stopSettling } from "./unreleased.ts";
 
 /** How long a queue that is closed goes on trying. */
 const LAST_TRIES_MS = 3000;
@@ -127,6 +127,11 @@ async function flushGroup(
   const policies = policiesOf(group);
   if (failure) rest.failed();
   else rest.succeeded(answers, policies);
+  const estimated = failure ? 0 : stopSettling(again);
+  if (estimated > 0)
+    context.logger.warn(
+      `Stopped settling ${estimated} finished jobs, to free their slots: another transaction has a throttle or a job locked`,
+    );
   report(flushed, performance.now() - rest.flushedAt(), context);
   if (!isPoolEnded(failure?.error)) unreleased.putBack(again);
   // a retry is staged, and will be due

@@ -5,12 +5,16 @@ export const BATCH = 3000;
 /** A flush may come too early for a job: Graphile Worker is still recording its end. The job is tried again after this. */
 const FIRST_SLEEP_MS = 5;
 const LONGEST_SLEEP_MS = 1000;
+/** After so many flushes that left it, about a second, a settled job comes without what it cost. */
+const FLUSHES_TO_SETTLE = 7;
 
 /** A finished job that is not released yet. */
 export interface Unreleased {
-  readonly job: FinishedJob;
+  job: FinishedJob;
   readonly policy: string;
   tries: number;
+  /** How many flushes answered, and left it. */
+  left: number;
   /** Tells the one who pushed it that its group was flushed. */
   readonly flushed: () => void;
 }
@@ -29,7 +33,7 @@ export function makeUnreleased() {
       freshPolicies.add(policy);
       // the jobs that a flush takes together share a promise
       if (fresh.length % BATCH === 0) group = Promise.withResolvers();
-      fresh.push({ job, policy, tries: 0, flushed: group.resolve });
+      fresh.push({ job, policy, tries: 0, left: 0, flushed: group.resolve });
       return group.promise;
     },
     /** What goes with the next flush: all fresh jobs, and the left ones if their time has come or nothing else goes. */
@@ -56,6 +60,23 @@ export function makeUnreleased() {
     /** How many jobs wait. */
     size: (): number => fresh.length + left.length,
   };
+}
+
+/**
+ * The danger: another transaction has a throttle locked, as an open one does in which somebody took tokens. Nobody can settle
+ * there, so the job keeps its slots, and those of wider scopes stop other partitions. Graphile Worker even retries a failed
+ * job past its gates, after 3 seconds. The cure: after a second the job is released as it is, and keeps its estimate.
+ *
+ * Returns how many jobs these are.
+ */
+export function stopSettling(left: readonly Unreleased[]): number {
+  let stopped = 0;
+  for (const one of left) {
+    if (++one.left < FLUSHES_TO_SETTLE || one.job.settled === undefined) continue;
+    one.job = { ...one.job, settled: undefined };
+    stopped++;
+  }
+  return stopped;
 }
 
 export function policiesOf(jobs: readonly Unreleased[]): Set<string> {

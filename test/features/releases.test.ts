@@ -12,7 +12,7 @@ import {
   policyEvents,
 } from "../../src/index.ts";
 import { makeReleaseQueue } from "../../src/run/release-queue.ts";
-import { concurrency, type Engine, engine, until } from "../helpers/engine.ts";
+import { concurrency, type Engine, engine, throttle, until } from "../helpers/engine.ts";
 import { type Ctx, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
 import { NO_HEARTBEAT, startWorker } from "../helpers/worker.ts";
@@ -164,6 +164,38 @@ test("a job that ends just as the last release does is released too", async (t) 
     await releases.idle();
     t.is((await world.inFlight()).length, jobs.length, `${turns} turns after it`);
   }
+});
+
+test("a settled job whose throttle stays locked is released after a second, and keeps its estimate", async (t) => {
+  const it = await engine(t, { gates: [throttle(10, { per: 3600 }), concurrency(2)] });
+  await it.stage(["a", "a"], { cost: 4 });
+  await it.passes();
+  const [job, failing] = (await it.inFlight()) as [string, string];
+  await it.pool.query(
+    "update graphile_worker._private_jobs set attempts = 1, last_error = 'badly' where id = $1",
+    [failing],
+  );
+  const retry = { attempt: 1, after: 60, task: it.policy, priority: 0, maxAttempts: 25 };
+  const app = await it.session();
+  await app.query("begin");
+  await app.query("select dispatch_policy.take('p', 'throttle', 'a', 0)");
+  const warnings: string[] = [];
+  const logger = new Logger(() => (level, message) => void (level === "warning" && warnings.push(message)));
+  const releases = await queueOn(it, { logger });
+  void releases.push({ ...succeeded(job), settled: { cost: 1 } }, "p");
+  void releases.push({ ...succeeded(failing), ok: false, settled: { cost: 1 }, retry }, "p");
+  await releases.idle();
+  t.deepEqual(await it.inFlight(), []);
+  t.deepEqual(warnings, [
+    "Stopped settling 2 finished jobs, to free their slots: another transaction has a throttle or a job locked",
+  ]);
+  await app.query("rollback");
+  t.is(Math.round((await it.limiter("throttle")).tokens), 2);
+  t.is(
+    await it.number("select count(*)::int from dispatch_policy._private_staged_jobs"),
+    1,
+    "its retry is staged",
+  );
 });
 
 test("jobs that the database refuses to release are left to a sweep, and do not delay the others of their flush", async (t) => {

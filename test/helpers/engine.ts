@@ -451,6 +451,7 @@ export class Engine {
       "_end_or_put_off",
       "_let_in",
       "_lock_limiters_soon",
+      "_lock_to_settle",
       "_park",
       "_release",
       ...hand,

@@ -60,6 +60,11 @@ export interface Partition {
   /** The least cost it was ever told of, and one at most. */
   cheapest: number;
   limiters: Limiter[];
+  /** What the newest job says of its limits, and since when: what jobs paid under others is unknown. */
+  limits: string | undefined;
+  limitsSince: number;
+  /** When it admitted last. */
+  admittedAt: number;
   decayed: number;
   decayedAt: number;
   /** Seconds its jobs ran lately; undefined: none has ended. */
@@ -131,6 +136,7 @@ interface Flight {
 
 const CLOSE = 1e-9;
 const SECOND = 1000;
+const MICROSECOND = 0.001;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
@@ -182,6 +188,10 @@ export class Model {
       const partition = this.partitions.get(key) ?? newPartition(key, now);
       partition.weight = weight;
       partition.plan = plan;
+      const limits = JSON.stringify(gates.map((gate) => ({ ...gate, key: gate.keyOf(key) })));
+      if (this.partitions.has(key) && partition.limits !== limits)
+        partition.limitsSince = Math.max(now, partition.admittedAt + MICROSECOND);
+      partition.limits = limits;
       partition.limiters = gates.map((gate) => this.limiters.get(limiterName(gate.name, gate.keyOf(key)))!);
       this.partitions.set(key, partition);
       for (const note of notes)
@@ -541,6 +551,7 @@ export class Model {
         if (limiter.gate.kind !== "throttle") limiter.inFlight += 1;
         spent.set(limiter, (spent.get(limiter) ?? 0) + job.cost);
       }
+      partition.admittedAt = now;
       this.staged.delete(job.id);
       this.inFlight.set(job.id, { job, limiters, admittedAt: now, work: this.#workOf(partition), forced });
     }
@@ -610,26 +621,32 @@ export class Model {
     for (const { id, settled } of finished) {
       if (settled === undefined) continue;
       const { job, admittedAt, forced } = this.inFlight.get(id)!;
-      const tokens = forced ? Math.max(settled - job.cost, 0) : settled - job.cost;
-      for (const limiter of this.partitions.get(job.partition)!.limiters)
-        if (limiter.gate.kind === "throttle" && tokens !== 0)
+      const { limiters, limitsSince } = this.partitions.get(job.partition)!;
+      const tokens = settled - job.cost;
+      for (const limiter of limiters) {
+        const isKnown = !forced && !limiter.shadow && limitsSince <= admittedAt;
+        if (limiter.gate.kind === "throttle" && (tokens > 0 || (tokens < 0 && isKnown)))
           differences.set(limiter, [...(differences.get(limiter) ?? []), { since: admittedAt, tokens }]);
+      }
     }
     for (const [limiter, all] of differences) {
       if (limiter.window) this.#settleWindow(limiter, all, now);
-      else
-        this.#settleBucket(
-          limiter,
-          all.reduce((sum, { tokens }) => sum + tokens, 0),
-          now,
-        );
+      else this.#settleBucket(limiter, all, now);
       limiter.filledAt = laterMark(limiter.filledAt, now);
     }
   }
 
-  /** A debt is at most what the bucket gains in its time; a shadow has none. */
-  #settleBucket(limiter: Limiter, charge: number, now: number): void {
+  /**
+   * A debt is at most what the bucket gains in its time; a shadow has none. It returns nothing of what it has gained anew since.
+   */
+  #settleBucket(limiter: Limiter, all: readonly { since: number; tokens: number }[], now: number): void {
     const numbers = this.numbersOf(limiter, now);
+    const filling = numbers.rate! > 0 ? Math.max(capacityOf(numbers) / numbers.rate!, 1) : 1;
+    const forgets = numbers.per! * SECOND * filling;
+    const charge = all.reduce(
+      (sum, { since, tokens }) => sum + (tokens < 0 && since <= now - forgets ? 0 : tokens),
+      0,
+    );
     const gains = Math.max(numbers.rate! > 0 ? numbers.rate! : limiter.numbers.rate!, 0);
     const had = this.tokensOf(limiter, now);
     const least = Math.min(had, limiter.shadow ? 0 : -gains);
@@ -740,6 +757,9 @@ function newPartition(key: string, now: number): Partition {
     plan: undefined,
     cheapest: 1,
     limiters: [],
+    limits: undefined,
+    limitsSince: never,
+    admittedAt: never,
     decayed: 0,
     decayedAt: now,
     meanWork: undefined,

@@ -158,7 +158,7 @@ test("after a slot was handed on the next release goes at once, whatever other p
   await it.pool.query("select graphile_worker.complete_jobs($1)", [jobs]);
   const group = jobs.map((job): Unreleased => {
     const ended = { admission: null, ok: true, lagMs: 1, attempt: null, retry: null };
-    return { job: { job, ...ended }, policy: "p", tries: 0, flushed: () => {} };
+    return { job: { job, ...ended }, policy: "p", tries: 0, left: 0, flushed: () => {} };
   });
   const withPgClient = ((callback: (client: Queryable) => unknown) => callback(it.pool)) as never;
   const own = { withPgClient, engine: makeEngine("dispatch_policy"), logger: silent };

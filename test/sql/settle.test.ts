@@ -144,14 +144,76 @@ test("each throttle by its name, and caps count jobs as before", async (t) => {
   t.is((await it.limiter("concurrency")).in_flight, 0);
 });
 
-test("a shadow bucket is settled, and stays between empty and full", async (t) => {
+test("a shadow bucket is charged down to empty, and returns nothing, because it has not charged each job", async (t) => {
   const { it, pass, settle, tokens } = await world(t, { ...throttle(60, MINUTE), shadow: true });
-  await it.stage(["a", "a", "a"], { cost: 10 });
-  t.is(await pass(0), 3);
-  await settle(0, 1000);
+  await it.stage(Array(8).fill("a"), { cost: 10 });
+  t.is(await pass(0), 8, "it had room for six of them");
+  await settle(0, 0, 0, 0);
   t.is(await tokens(0), 0);
-  await settle(60, 0, 5);
-  t.is(await tokens(60), 60);
+  await settle(5, 12);
+  t.is(await tokens(5), 3);
+  await settle(5, 1000);
+  t.is(await tokens(5), 0);
+});
+
+for (const [what, kind, now] of [
+  ["after its per", throttle(60, MINUTE), 60],
+  ["after it has filled, if that takes longer", throttle(60, { ...MINUTE, burst: 120 }), 120],
+  ["after its per, if it fills sooner", throttle(60, { ...MINUTE, burst: 20 }), 60],
+] as const)
+  test(`a bucket has gained anew what was spent, ${what}, and returns no more of it`, async (t) => {
+    const { it, pass, settle, tokens } = await world(t, kind);
+    const capacity = kind.numbers.burst ?? kind.numbers.rate!;
+    await it.stage(["a", "a", "a"], { cost: capacity / 4 });
+    t.is(await pass(0), 3);
+    await it.stage("a", { cost: capacity });
+    t.is(await pass(now - 0.1), 1);
+    t.is(await tokens(now - 0.1), 0);
+    await settle(now - 0.1, 0);
+    t.is(await tokens(now - 0.1), capacity / 4);
+    await settle(now, 0, capacity / 4 + 1);
+    t.is(await tokens(now), capacity / 4 + 0.1 - 1, "but what is dearer is charged");
+  });
+
+for (const [what, before, after] of [
+  ["that a definition has added", [], [throttle(10, { ...MINUTE, name: "own" })]],
+  [
+    "of another scope",
+    [throttle(10, { ...MINUTE, name: "own", scope: () => "old" })],
+    [throttle(10, { ...MINUTE, name: "own", scope: () => "new" })],
+  ],
+] as const)
+  test(`a throttle ${what} returns nothing to a job that was admitted before`, async (t) => {
+    const it = await engine(t, { gates: [concurrency(9), ...before] });
+    const { pass, settle, tokens } = timed(it);
+    await it.stage(["a", "a"], { cost: 5 });
+    t.is(await pass(0), 2);
+    await it.stage("a", { cost: 10, gates: [concurrency(9), ...after] });
+    t.is(await pass(1), 1);
+    const key = after[0].keyOf("a");
+    t.is(await tokens(1, "own", key), 0);
+    await settle(1, 0);
+    t.is(await tokens(1, "own", key), 0);
+    await settle(1, 7);
+    t.is(await tokens(1, "own", key), -2, "it is charged, because it limits what comes next");
+    await settle(1, 0);
+    t.is(await tokens(1, "own", key), 8, "a job that it has charged");
+  });
+
+test("a job that takes the place of one admitted past its gates gets nothing back", async (t) => {
+  const { it, pass, tokens } = await world(t, throttle(10, MINUTE));
+  await it.stage("a", { cost: 10 });
+  t.is(await pass(0), 1);
+  await it.stage("a", { cost: 5, jobKey: "k" });
+  await it.pool.query("select dispatch_policy.admit('p', 1, now => $1)", [at(0)]);
+  await it.stage("a", { cost: 8, jobKey: "k" });
+  t.is(await pass(60), 1);
+  t.is(await tokens(60), 7, "it pays the difference to one that has paid nothing");
+  const [, other] = await it.inFlight();
+  await it.pool.query("select dispatch_policy._release($1, $2)", [
+    ...[JSON.stringify([{ job: other, ok: true, settled: { cost: 0 } }]), at(60)],
+  ]);
+  t.is(await tokens(60), 7);
 });
 
 test("a job that an operator has admitted past its gates gets nothing back", async (t) => {
@@ -205,6 +267,26 @@ for (const scope of ["partition", "policy"] as const)
     t.is(await freed(), 0);
     t.is(await pass(4.9), 0);
     t.is(await pass(5.1), 1);
+  });
+
+for (const [what, gates, handsOn] of [
+  ["the slot, which is handed on", [concurrency(1), throttle(10, MINUTE)], [{ policy: "p", jobs: 1 }]],
+  ["the tokens", [throttle(10, MINUTE), concurrency(1)], null],
+] as const)
+  test(`a job that needs both what comes back and the slot goes, if its partition waits for ${what}`, async (t) => {
+    const it = await engine(t, { gates });
+    const { pass, tokens } = timed(it);
+    await it.stage("a", { cost: 10 });
+    t.is(await pass(0), 1);
+    await it.stage("a", { cost: 6 });
+    t.is(await pass(0), 0);
+    const ends = (await it.inFlight()).map((job) => ({ job, ok: true, settled: { cost: 3 } }));
+    const { rows } = await it.pool.query("select handed_on from dispatch_policy._release($1, $2, true)", [
+      ...[JSON.stringify(ends), at(0)],
+    ]);
+    t.deepEqual(rows[0].handed_on, handsOn);
+    t.is(await pass(0), handsOn ? 0 : 1);
+    t.is(await tokens(0), 1);
   });
 
 test("the next job of a key pays for itself, also in the row of one that was settled", async (t) => {

@@ -48,7 +48,8 @@ declare
       select distinct f.limiter_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
       where f.job_id = any(v_job_ids)
     ) f cross join unnest(f.limiter_ids) u (id));
-  v_settles boolean := exists (select from unnest(v_jobs) j where j.settled is not null);
+  v_settles boolean;
+  v_fails boolean;
   v_wakes boolean;
   v_ending bigint[];
   v_left bigint[] := '{}';
@@ -56,13 +57,18 @@ declare
   v_to_hand_on bigint[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('a release');
+  select bool_or(j.settled is not null), bool_or(j.retries or not j.ok) into v_settles, v_fails from unnest(v_jobs) j;
   if v_settles then
     v_limiter_ids := v_limiter_ids || :DISPATCH_POLICY_SCHEMA._throttles_to_settle(v_jobs);
   end if;
   v_ending := :DISPATCH_POLICY_SCHEMA._ends_being_recorded(v_jobs, v_limiter_ids);
   begin
-    perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(v_limiter_ids) order by l.id for no key update;
+    if v_settles then
+      perform :DISPATCH_POLICY_SCHEMA._lock_to_settle(v_limiter_ids);
+    else
+      perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.id = any(v_limiter_ids) order by l.id for no key update;
+    end if;
   exception when lock_not_available or deadlock_detected then
     v_limiter_ids := array(
       select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
@@ -74,7 +80,7 @@ begin
     v_job_ids := array(select j.job from unnest(v_jobs) j);
   end;
   v_now := coalesce(p_now, clock_timestamp());
-  if exists (select from unnest(v_jobs) j where j.retries or not j.ok) then
+  if v_fails then
     select c.jobs, v_left || c.left_ids into v_jobs, v_left from :DISPATCH_POLICY_SCHEMA._end_cancelled(v_jobs) c;
     v_job_ids := array(select j.job from unnest(v_jobs) j);
   end if;

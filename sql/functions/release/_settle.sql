@@ -1,9 +1,12 @@
 -- Charges or returns the difference between what jobs have paid and what their runs cost, at the throttles of their
--- partitions. These give tokens to the partition's next jobs. A gate that the partition does not have is left out. A job that
--- was admitted past its gates gets nothing back, because its throttles may have had less than its cost.
+-- partitions. These give tokens to the partition's next jobs. A gate that the partition does not have is left out.
 --
--- The danger: a job that is left comes again with the next flush, and would be settled twice. The cure: its in-flight row,
--- which is locked, then says what it has paid by now.
+-- The danger: a throttle returns what it has never got, and more goes than it allows. The cure: in three cases a job is
+-- charged, and gets nothing back. It was admitted past its gates. Or its partition has got other limits since. Or the gate is
+-- a shadow, which charges only jobs that it has room for.
+--
+-- Another danger: a job that is left comes again with the next flush, and would be settled twice. The cure: its in-flight
+-- row, which is locked, then says what it has paid by now.
 --
 --   p_limiter_ids   the limiters that the caller has locked
 --   left_ids   these come again with the next flush: another transaction has the row locked, or the partition has other
@@ -26,8 +29,10 @@ begin
   v_settlements := array(
     -- a job may have several ends: the last one counts
     select distinct on (f.job_id, l.id) row(
-        f.job_id, l.policy_id, l.id, greatest(c.cost - c.paid, case when f.paid ? 'forced' then 0 end),
-        coalesce((f.paid ->> 'at')::timestamptz, f.admitted_at),
+        f.job_id, l.policy_id, l.id,
+        greatest(c.cost - c.paid, case
+          when f.paid ? 'forced' or (l.numbers).shadow is true or q.limits_since > c.since then 0 end),
+        c.since,
         :DISPATCH_POLICY_SCHEMA._paid_by_now(f.paid, j.settled)):::DISPATCH_POLICY_SCHEMA._private_settlement
     from unnest(p_jobs) j
     join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = j.job and f.job_id = any(v_locked)
@@ -37,7 +42,8 @@ begin
     join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = u.id and l.by_tokens
     cross join lateral (
       select :DISPATCH_POLICY_SCHEMA._cost_at(j.settled, l.gate) as cost,
-        coalesce(:DISPATCH_POLICY_SCHEMA._cost_at(f.paid, l.gate), f.cost) as paid
+        coalesce(:DISPATCH_POLICY_SCHEMA._cost_at(f.paid, l.gate), f.cost) as paid,
+        coalesce((f.paid ->> 'at')::timestamptz, f.admitted_at) as since
     ) c
     where j.settled is not null and c.cost is not null
     order by f.job_id, l.id, j.ordinality desc);

@@ -1,7 +1,8 @@
 -- Settles jobs at one throttle, which the caller has locked. Returns whether somebody waits for tokens that came back.
 --
--- A bucket gets no more back than it can have, and its debt has an end (_lowest_tokens). A window gets a return back at the
--- time of the spending, and a charge counts from now on. A shadow gate stops at empty, as it does for a pass.
+-- A bucket gets no more back than it can have, and its debt has an end (_lowest_tokens). It gives back nothing that was
+-- spent before its `per`, or before it fills if that takes longer: by now it has gained that anew. A window gets a return
+-- back at the time of the spending, and a charge counts from now on. A shadow gate stops at empty, as it does for a pass.
 --
 -- A return leaves a freed row if a partition waits. The router then works out who may go, and when the others are looked at.
 create or replace function :DISPATCH_POLICY_SCHEMA._settle_throttle(
@@ -19,7 +20,10 @@ declare
   v_then float8;
 begin
   if v_spent is null then
-    v_charge := (select sum(s.difference) from unnest(p_settlements) s);
+    v_charge := (
+      select coalesce(sum(s.difference), 0) from unnest(p_settlements) s
+      where s.difference > 0 or s.since > p_now - make_interval(secs => least(
+        v_limiter.per * greatest(v_limiter.capacity / nullif(greatest(v_limiter.rate, 0), 0), 1), 1e9)));
     v_then := case when v_charge > 0 then least(v_tokens, greatest(v_tokens - v_charge, case when v_is_shadow then 0
         else :DISPATCH_POLICY_SCHEMA._lowest_tokens(v_limiter.rate, v_own_rate) end))
       else greatest(v_tokens, least(v_tokens - v_charge, v_limiter.capacity)) end;

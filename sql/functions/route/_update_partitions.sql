@@ -37,6 +37,9 @@ begin
       limits = case when c.newer then (n.newest).limits else p.limits end,
       limiter_ids = case when c.newer and (n.newest).limits is distinct from p.limits
         then coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id else p.limiter_ids end,
+      -- after the last admission by the limits before, whose pass may have read a later time
+      limits_since = case when c.newer and (n.newest).limits is distinct from p.limits
+        then greatest(p_now, p.admitted_at + interval '1 microsecond') else p.limits_since end,
       paused_until = coalesce(n.paused_until, p.paused_until),
       held_until = greatest(p.held_until, n.held_until),
       probing = p.probing or n.held_until is not null,

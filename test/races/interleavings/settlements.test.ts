@@ -104,6 +104,22 @@ for (const [what, lock] of [
     t.is(await tokens(it, "a"), 3);
   });
 
+test("a release that waits for a throttle unlocks the other limiters before a pass goes on without them", async (t) => {
+  const it = await engine(t, OWN);
+  await it.stage("a", { cost: 5 });
+  await it.passes();
+  const [job] = await it.inFlight();
+  await it.stage("b");
+  await it.route();
+  const [app, releasing, passing] = [await it.session(), await it.session(), await it.session()];
+  await app.query("begin");
+  await app.query("select dispatch_policy.take('p', 'throttle', 'a', 0)");
+  const release = it.release([{ job: job!, settled: { cost: 8 } }], releasing);
+  await it.waitsForLock(releasing);
+  t.is((await it.admit({ as: passing })).admitted, 1);
+  t.deepEqual(await release, []);
+});
+
 test("a partition that gets another throttle while its release waits: the next release settles it there", async (t) => {
   const account = (key: string) => ({ gates: [throttle(10, { ...HOUR, scope: () => key })] });
   const it = await engine(t, account("old"));
