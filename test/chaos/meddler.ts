@@ -27,7 +27,7 @@ let switches = 0;
 for (const task of TASKS) await switchOn(task); // one before it may have ended in between
 tell({ ready: true });
 await repeat(async () => {
-  await chance.pick([native, native, copyFlags, leaveOpen, flood, adopt, limitByContext, switchOff])();
+  await chance.pick([native, native, copyFlags, leaveOpen, flood, adopt, limitByContext, lower, switchOff])();
   await delay(chance.between(0, PAUSE_MS));
 });
 process.exit(0);
@@ -96,6 +96,12 @@ async function limitByContext(): Promise<void> {
   await delay(chance.between(0, LONGEST_LIMITED_MS));
   while (!(await run(`select * from dispatch_policy.clear_limit(${gate}, "where" => $1)`, [where])))
     await delay(chance.between(0, PAUSE_MS));
+}
+
+/** A partner says what is left of its limit. */
+async function lower(): Promise<void> {
+  const to = `${chance.below(3)}, reset_at => now() + interval '${chance.below(900)} ms'`;
+  await run(`select * from dispatch_policy.sync('call', 'all', ${to})`);
 }
 
 /** While a policy is off, its limits do not hold: the conductor must know before. */

@@ -66,6 +66,14 @@ const FAULTS: Record<string, Play> = {
   "a token too many of a bucket": (judge, planted) => {
     judge.judgeRates(charges(bucket, 0, 0, planted ? 50 : 100));
   },
+  "a token too many of a bucket, whose jobs cost less in the end": (judge, planted) => {
+    const [before, ...during] = charges(bucket, 0, 100, 100, 100) as [Charged, ...Charged[]];
+    judge.judgeRates([{ ...before, cost: 0, returnedAt: planted ? 50 : 100 }, ...during]);
+  },
+  "a job too many in a window, though one cost less in the end": (judge, planted) => {
+    const [first, ...others] = charges(window, 0, 500, 900) as [Charged, ...Charged[]];
+    judge.judgeRates([{ ...first, cost: planted ? 0.5 : 0, returnedAt: 600 }, ...others]);
+  },
   "a job too many in a window": (judge, planted) => {
     judge.judgeRates(charges(window, 0, 500, planted ? 999 : 1000));
   },

@@ -1,5 +1,5 @@
 // What runs at once and what is charged: knows nothing of the engine's counters.
-import { type Charge, excess } from "../chaos/rates.ts";
+import { type Charge, costOf, excess } from "../chaos/rates.ts";
 import { makeLedger } from "./ledger.ts";
 
 /** A job that runs now. */
@@ -92,7 +92,9 @@ const slotOf = ({ id, admission }: Pick<Run, "id" | "admission">) => `${id}@${ad
 /** By how many tokens a window has more than it may, at the worst moment. */
 function windowExcess(charges: readonly Charge[], { windowMs, capacity }: Rate): number {
   const within = (from: number) =>
-    charges.filter((charge) => charge.from >= from && charge.to < from + windowMs!).length;
+    charges
+      .filter((charge) => charge.from >= from && charge.to < from + windowMs!)
+      .reduce((sum, charge) => sum + costOf(charge), 0);
   return Math.max(...charges.map(({ from }) => within(from))) - capacity;
 }
 

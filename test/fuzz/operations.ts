@@ -221,6 +221,23 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
     if (answer.rows[0].taken) done.charges.push({ gate, key: scopeKey, from, to: Date.now() + 1 });
   };
 
+  /** A partner says what is left. */
+  const lowerSomething: Operation = async (as) => {
+    const { rows } = await pool.query(
+      `select gate, scope_key as key from dispatch_policy.limiters where kind = 'throttle'
+       order by ${shuffled("gate || scope_key")} limit 1`,
+    );
+    if (!rows[0]) return;
+    const { gate, key: scopeKey } = rows[0];
+    const resetAt = random.pick([null, new Date(Date.now() + random.between(-100, 500))]);
+    await call(as, "sync('p', $1, $2, key => $3, reset_at => $4)", [
+      gate,
+      random.below(4),
+      scopeKey,
+      resetAt,
+    ]);
+  };
+
   /** Others may see which jobs passed no gate: see `logCharges`. */
   async function force(): Promise<void> {
     await inTransaction(async (client) => {
@@ -318,6 +335,7 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
   const verbs = {
     ...operations,
     ...(variant.overrides && overriding),
+    ...(variant.settles && { "lower a throttle": lowerSomething }),
     ...(variant.free && byContext),
   };
   const alone: Record<string, () => Promise<unknown>> = {

@@ -24,6 +24,8 @@ const UNLOCK_QUEUE = `update graphile_worker._private_job_queues q set locked_by
   from j where q.id = j.job_queue_id`;
 
 const LONGEST_RUN_MS = 80;
+/** What runs cost; each was admitted for 1. */
+const COSTS = [0, 0.5, 1, 2, 50];
 
 export function makeWorker(world: World, judge: Judge, poolId: string) {
   const { it, pool, random } = world;
@@ -64,7 +66,10 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
     ledger.starts(id!);
     await delay(random.chance(0.1) ? random.between(0, LONGEST_RUN_MS) : random.between(0, 20));
     judge.ends(run);
-    const end = { job: job.id, admission, attempt: job.attempts, durationMs: random.between(1, 50) };
+    const end = {
+      ...{ job: job.id, admission, attempt: job.attempts, durationMs: random.between(1, 50) },
+      ...(world.variant.settles && random.chance(0.6) && { settled: { cost: random.pick(COSTS) } }),
+    };
     if (random.chance(0.65)) {
       ledger.finishes(id!, "well");
       await succeed(job, end);

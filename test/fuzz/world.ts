@@ -58,8 +58,17 @@ const FORCED: readonly TestGate[] = [
   concurrency(7, { name: "all", scope: "policy" }),
 ];
 
+const SETTLED: readonly TestGate[] = [
+  concurrency(3),
+  throttle(40, { name: "account", burst: 4, scope: account }),
+  sliding(25, { name: "host", per: 0.5, scope: host }),
+  throttle(30, { name: "own", burst: 3 }),
+];
+
 export interface Variant extends EngineOptions {
   readonly name: string;
+  /** Runs say what they cost, and somebody says what a partner has left. A throttle gives way by no more than comes back. */
+  readonly settles?: boolean;
   /** Operators change limits. Judged by the highest that they may set. */
   readonly overrides?: boolean;
   /**
@@ -96,6 +105,7 @@ export const VARIANTS: readonly Variant[] = [
     ...{ name: "jobs that are put off, debounced and unique", gates: CAPS, batchSize: 3 },
     ...{ shortDelay: 0.1, debounces: true, uniqueForSeconds: 1 },
   },
+  { name: "costs that are settled", gates: SETTLED, batchSize: 3, settles: true },
   { name: "slots that time out", gates: CAPS, batchSize: 3, slotTimeout: 0.03 },
 ];
 
@@ -150,8 +160,11 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
       return (await pool.query(text, [jobId])).rows[0]?.forced === true;
     },
     async charges() {
-      const { rows } = await pool.query("select partition, at from public.fuzz_charges where not forced");
-      return rows.map(({ partition, at }) => ({ from: at, to: at, keyOf: ({ keyOf }) => keyOf(partition) }));
+      const { rows } = await pool.query("select * from public.fuzz_charges where not forced");
+      return rows.map(({ partition, at, cost, returned_at }) => ({
+        ...{ from: at, to: at, cost: Math.min(cost ?? 1, 1), returnedAt: returned_at ?? undefined },
+        keyOf: ({ keyOf }) => keyOf(partition),
+      }));
     },
     async keyJobs() {
       const client = await pool.connect();
@@ -179,11 +192,15 @@ async function putOff({ pool }: Engine, seconds: number): Promise<void> {
     update dispatch_policy._private_policies set when_busy = 'delay', busy_delay = ${seconds};`);
 }
 
-/** A row for each job that is put in flight, or moved to another partition there: it is charged. */
+/**
+ * A row for each job that is put in flight, or moved to another partition there: it is charged. If it is settled, its last row
+ * says what it cost then.
+ */
 async function logCharges({ pool }: Engine): Promise<void> {
   await pool.query(`
     create table public.fuzz_charges (
-      n bigint generated always as identity, job_id bigint, partition text, at float8, forced boolean);
+      n bigint generated always as identity, job_id bigint, partition text, at float8, forced boolean,
+      cost float8, returned_at float8);
     create index on public.fuzz_charges (job_id, n);
     create function public.fuzz_log_charge() returns trigger language plpgsql as $$
     begin
@@ -196,7 +213,17 @@ async function logCharges({ pool }: Engine): Promise<void> {
     create trigger fuzz_log_charge after insert on dispatch_policy._private_in_flight_jobs
       for each row execute function public.fuzz_log_charge();
     create trigger fuzz_log_move after update of partition_id on dispatch_policy._private_in_flight_jobs
-      for each row when (new.partition_id <> old.partition_id) execute function public.fuzz_log_charge();`);
+      for each row when (new.partition_id <> old.partition_id) execute function public.fuzz_log_charge();
+    create function public.fuzz_log_settlement() returns trigger language plpgsql as $$
+    begin
+      update public.fuzz_charges c set cost = (new.paid ->> 'cost')::float8,
+        returned_at = extract(epoch from clock_timestamp()) * 1000
+      where c.n = (select max(x.n) from public.fuzz_charges x where x.job_id = new.job_id);
+      return null;
+    end $$;
+    create trigger fuzz_log_settlement after update of paid on dispatch_policy._private_in_flight_jobs
+      for each row when (new.admission = old.admission and new.paid is distinct from old.paid)
+      execute function public.fuzz_log_settlement();`);
 }
 
 function stateOf(it: Engine, partition: string): object {
