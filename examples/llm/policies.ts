@@ -5,11 +5,12 @@ import { z } from "zod";
 const MOST_TOKENS = 400;
 
 /** About four letters are a token. The model counts exactly, but says so only with its answer. */
-const estimated = (prompt: string) => Math.ceil(prompt.length / 4) + MOST_TOKENS;
+export const estimated = (prompt: string) => Math.ceil(prompt.length / 4) + MOST_TOKENS;
 
 /**
  * A model that many tenants share. Nobody says how many requests it takes at once, so the limit is found: it grows by one
- * with each answer, and is halved by a refusal. The tokens of a minute are known, and a request costs what it is estimated at.
+ * with each answer, and is halved by a refusal. The tokens of a minute are known. A request is admitted for its estimate, and
+ * its task says what it has cost.
  */
 export const askModel = definePolicy("ask_model", {
   payload: z.object({ tenant: z.string(), prompt: z.string() }),
@@ -17,7 +18,7 @@ export const askModel = definePolicy("ask_model", {
   partitionBy: "tenant", // fair shares between tenants
   cost: (ctx) => ctx.tokens,
   gates: ({ throttle, adaptiveConcurrency }) => [
-    throttle({ name: "tokens", scope: "policy", rate: 90_000, per: "1 minute" }),
+    throttle({ name: "tokens", scope: "policy", rate: 12_000, per: "1 minute" }),
     adaptiveConcurrency({
       name: "model",
       scope: "policy",

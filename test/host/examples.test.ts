@@ -101,8 +101,8 @@ example(
 
 example(
   "llm",
-  /^answered 60 of 60 prompts; the model refused \d+ requests\nthe limit began at 2 and let up to \d+ requests go at once\n$/,
-  (t, { numbers: [, , refused = 0, , most = 0], stdout }) => {
+  /^answered 60 of 60 prompts; the model refused \d+ requests\nthey were estimated at 24300 tokens, and cost 5100\nthe limit began at 2 and let up to \d+ requests go at once\n$/,
+  (t, { numbers: [, , refused = 0, , , , most = 0], stdout }) => {
     t.true(most > 6 && refused > 0, `the limit has grown until the model refused: ${stdout}`);
   },
 );
