@@ -46,7 +46,7 @@ for (const via of VIAS)
     ["sliding window", { window: "sliding" }, -4500],
     ["calendar window", { window: "calendar", per: "1 month", timeZone: MONTH.split(" ")[1]! }, -4500],
   ] as const)
-    test(`scenario 36: estimates of 300, and what the runs cost, a ${kind} (${via})`, async (t) => {
+    test(`scenario 40: estimates of 300, and what the runs cost, a ${kind} (${via})`, async (t) => {
       const { it, run, tokens } = await world(
         t,
         { gates: [throttle<Ctx>({ ...DAILY, ...more } as Throttle)] },
@@ -69,7 +69,7 @@ for (const via of VIAS)
         t.is(Math.round((nextEligibleAt!.getTime() - Date.now()) / 8_640_000), 13, "1.3 days");
     });
 
-test("scenario 36: an attempt that fails is settled as well, and its retry pays the estimate anew", async (t) => {
+test("scenario 40: an attempt that fails is settled as well, and its retry pays the estimate anew", async (t) => {
   const gates = [throttle<Ctx>(DAILY)];
   const { run, tokens } = await world(t, { gates, backoff: fixed("1 ms") });
   await run((own) => {
@@ -90,7 +90,7 @@ test("scenario 36: an attempt that fails is settled as well, and its retry pays 
   t.is(await tokens(), 370);
 });
 
-test("scenario 36: tokens that come back let the next job go at once where a loop runs", async (t) => {
+test("scenario 40: tokens that come back let the next job go at once where a loop runs", async (t) => {
   const { it, acts, run, tokens } = await world(t, { gates: [throttle<Ctx>(DAILY)] }, { loop: true });
   let goOn = () => {};
   const waits = new Promise<void>((resolve) => {

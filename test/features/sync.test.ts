@@ -17,7 +17,7 @@ async function says(it: Scenario, seconds: number, remaining: number, reset?: nu
 }
 
 for (const via of VIAS) {
-  test(`scenario 37: a partner says that 3 are left, or 3 for half a minute, a bucket (${via})`, async (t) => {
+  test(`scenario 41: a partner says that 3 are left, or 3 for half a minute, a bucket (${via})`, async (t) => {
     const it = await scenario(t, { gates: [throttle<Ctx>(MINUTE)] }, { via });
     await it.stage("100@a");
     t.deepEqual(await says(it, 0, 3), [true, 3]);
@@ -30,7 +30,7 @@ for (const via of VIAS) {
     t.is((await it.tick(42.1)).admitted, 2);
   });
 
-  test(`scenario 37: the same of a sliding window, which lets them go at once (${via})`, async (t) => {
+  test(`scenario 41: the same of a sliding window, which lets them go at once (${via})`, async (t) => {
     const it = await scenario(t, { gates: [throttle<Ctx>({ ...MINUTE, window: "sliding" })] }, { via });
     await it.stage("100@a");
     await it.stage("40@a");
@@ -44,7 +44,7 @@ for (const via of VIAS) {
   });
 }
 
-test("scenario 37: a calendar window is lowered until its boundary, whatever the partner says", async (t) => {
+test("scenario 41: a calendar window is lowered until its boundary, whatever the partner says", async (t) => {
   const gates = [throttle<Ctx>({ rate: 60, per: "1 day", window: "calendar" })];
   const it = await scenario(t, { gates });
   await it.stage("100@a");

@@ -73,7 +73,9 @@ async function fuzz(t: ExecutionContext, variant: Variant, seed: number): Promis
   const judge = makeJudge(capsOf(variant), ratesOf(variant));
   const errors = await play(t, world, judge);
   judge.judgeRates(await chargesOf(world, judge));
-  const delayed = await world.it.number("select coalesce(sum(delayed), 0)::int from dispatch_policy._private_activity");
+  const delayed = await world.it.number(
+    "select coalesce(sum(delayed), 0)::int from dispatch_policy._private_activity",
+  );
   t.log(JSON.stringify({ ...judge.ledger.counts, delayed }));
   t.deepEqual(judge.problems.slice(0, 5), []);
   t.deepEqual(judge.ledger.lost().slice(0, 5), []);
