@@ -83,7 +83,7 @@ const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: n
   ["the calendar gives back what was spent", { calendar: true }, 0.3],
   ["releases hand slots on", { handing: true }, 0.5],
   ["jobs expire", { expiring: true, forced: true }, 0.4],
-  ["busy gates put jobs off", { delaying: true, forced: true }, 0.4],
+  ["busy gates put jobs off", { delaying: true, forced: true }, 0.15],
   ["shadow gates count and hold nothing back", { shadow: true, forced: true }, 0.4],
   ["runs say what they cost", { settling: true, forced: true }, 0.2],
   [
