@@ -50,8 +50,9 @@ export interface DispatchPolicyHelpers {
    * difference is charged or returned when the job's slots come back. So it costs no query, and a crash keeps the
    * estimate. Without `gate` it counts for each throttle of the policy. Of several calls the last one counts.
    *
-   * A return fills no bucket above its capacity. A charge may leave a bucket in debt, of what it gains in its `per` at
-   * most. A run that fails is settled as well. Its retry pays the estimate anew.
+   * A return fills no bucket above its capacity. Nothing comes back of what was paid before the throttle's `per`, or under
+   * other limits than the partition has now. A charge may leave a bucket in debt, of what it gains in its `per` at most. A
+   * run that fails is settled as well. Its retry pays the estimate anew.
    *
    * @throws {ArgumentError} if the gate is no throttle, the cost is no number from 0 to 1e12, or the run has ended
    * @example helpers.dispatchPolicy.settle({ cost: 1700 });

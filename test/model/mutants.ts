@@ -315,14 +315,6 @@ export const MUTANTS = {
     settling: true,
     shows: /tokens: the engine says/,
   },
-  "a bucket returns what it has gained anew": {
-    shownBy: 1,
-    of: "_settle_throttle",
-    from: / or s\.since > p_now - make_interval\([\s\S]*?1e9\)\)/,
-    to: " or true",
-    settling: true,
-    shows: /tokens: the engine says/,
-  },
   "a throttle returns what was paid under other limits": {
     shownBy: 75,
     of: "_settle",
