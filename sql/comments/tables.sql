@@ -70,6 +70,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.strict_pending is
   'True: producers wait for each other, so that their uncommitted jobs count. False: they may exceed the bound together.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_busy is
   'wait: jobs that the gates deny stay. skip: they are dropped.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.job_order is
+  'Option order. strict: a job that has failed, or was set aside, goes before all others of its partition, and they wait for it. Null: the usual order alone, by priority, run_at and id.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.load_kept_for is
   'For how many seconds its load is kept; null: it is not recorded.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.history_kept_for is
@@ -199,7 +201,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.version is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.due_at is
   'When its next job is due; infinity: it has no work. While due jobs stay it is a time that has come, or 50 ms ahead if the next job is locked. _mark_partitions alone raises it; routing and sweeps lower it. Too high, a partition with work sleeps.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_until is
-  'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions and _put_off raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
+  'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions, _put_off and _wait_in_order raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.held_until is
   'End of a hold; -infinity: none. Set by operators, RetryAfter and the breaker. Then one job goes as a probe.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.paused_until is
@@ -300,6 +302,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.traceparent is
 
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.expires_at is
   'When it expires: from then on it is never admitted, and the next look drops it. Null: never. A job that has started once does not expire.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.sort_at is
+  'Jobs that have one go before the others of their partition, by this time and id. -infinity: it has begun under strict order, and the others wait for it, also while it is not due. Null: the usual order. Policies without the option order do not read it.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_arrivals is
   'Work for the router: something changed for one partition. A row is of one of five kinds: work, limits only, stop (pause), outcome, or "the next job may be another" (head_changed). Work may carry limits and head_changed too. Producers only insert, so none waits for another; the router applies a row and deletes it.';

@@ -33,6 +33,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   when_full text not null default 'reject' check (when_full in ('reject', 'drop_oldest', 'drop_newest')),
   strict_pending boolean not null default false,
   when_busy text not null default 'wait' check (when_busy in ('wait', 'skip')),
+  job_order text check (job_order = 'strict'),
   load_kept_for float8 check (load_kept_for > 0 and load_kept_for < 'Infinity'),
   history_kept_for float8 check (history_kept_for > 0 and history_kept_for < 'Infinity'),
   declared_enabled boolean not null default true,
@@ -243,6 +244,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   droppable boolean not null default false,
   traceparent text,
   expires_at timestamptz,
+  sort_at timestamptz,
   check (expires_at is null or parked_job_id is null)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
@@ -250,6 +252,9 @@ create index staged_jobs_for_admission on :DISPATCH_POLICY_SCHEMA._private_stage
   (partition_id, priority, run_at, id) where due;
 create index staged_jobs_for_promotion on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
   (partition_id, (coalesce(retry_at, run_at))) where not due;
+-- jobs that go before the others of their partition; of most policies none does
+create index staged_jobs_before_others on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (partition_id, due, sort_at, id)
+  where sort_at is not null;
 -- Other policies' jobs are not in it, and cost nothing. Without it a call of one job walked past 150,000 of theirs (190 ms).
 create index staged_jobs_by_age on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (task_identifier, id)
   where droppable and parked_job_id is null;

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { GateKind, GateScope, OverrideRule, ResolvedValues } from "../gates/index.ts";
 import type { Ahead } from "./ahead.ts";
-import type { Breaker, ContextFunction, Declaration, Kept, MaxPending } from "./declaration.ts";
+import type { Breaker, ContextFunction, Declaration, Kept, MaxPending, Order } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
 /**
@@ -46,6 +46,8 @@ export interface PolicyDefinition {
   /** null: no bound. */
   maxPending: MaxPending | null;
   whenBusy: "wait" | "skip";
+  /** null: the usual order. */
+  order: Order | null;
   /** null: its jobs do not expire. */
   expiresAfterSeconds: number | null;
   /** null: it is not recorded. */
@@ -81,7 +83,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
-  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy } = declaration;
+  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy, order } = declaration;
   const { expiresAfterSeconds, load = null, history = null } = declaration;
   const jobs = {
     job,
@@ -92,6 +94,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     breaker,
     maxPending,
     whenBusy,
+    order,
     expiresAfterSeconds,
     load,
     history,

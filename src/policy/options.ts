@@ -123,6 +123,25 @@ export interface PolicyOptions<Id, S, C> {
     | null
     | undefined;
   /**
+   * The order of a partition's jobs. `"strict"`: one at a time, and a job that fails keeps its place. The later ones of its
+   * partition wait until it has succeeded or failed for good. Use it if each job builds on the one before, as with the changes
+   * of one record. Other partitions go on.
+   *
+   * - The order is the usual one: `priority`, then `runAt`, then that of adding. No job passes one that has started once,
+   *   whatever its priority. A job whose `runAt` is ahead has its place by that time, and blocks nobody until then.
+   * - The policy gets the gate `strict_order`, a `concurrency` of 1 for each partition. Nobody can change its limit.
+   * - A job that Graphile Worker refuses blocks its partition as well. `remove` lets the others go.
+   * - Two transactions that add jobs at the same time have no order.
+   *
+   * Options that would break the order are refused: `retries: "bypass"`, `unmanaged: "run"`, any `whenBusy` but `"wait"`, and a
+   * `concurrency` of more than 1 over the partition. With `slotTimeout` the next job goes after that time,
+   * although the one before may still run. An operator's `admit` goes past the order as past the gates. A policy that is
+   * switched off has no order.
+   * @default none: a failed job goes behind those that went meanwhile
+   * @example order: "strict"
+   */
+  order?: "strict" | undefined;
+  /**
    * The most jobs one tick admits for this policy. A whole number, 1 or more. `null` means the default.
    * @default the preset's `defaults.tickAdmissionBudget`
    */

@@ -98,6 +98,8 @@ export interface EngineOptions {
   readonly fairBy?: "jobs" | "work";
   readonly batchSize?: number;
   readonly budget?: number | null;
+  /** The gates must then have a concurrency of 1 over the partition. */
+  readonly order?: "strict" | null;
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
   readonly maxPending?: object;
   /** Keeps the passes to the ahead bound: a number of jobs, or a time. Default: gates alone decide. */
@@ -183,7 +185,14 @@ export class Engine {
 
   async declare(): Promise<void> {
     const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
-    const { breaker = null, maxPending = null, fairBy = "jobs", ahead, keyPath } = this.#options;
+    const {
+      breaker = null,
+      maxPending = null,
+      fairBy = "jobs",
+      order = null,
+      ahead,
+      keyPath,
+    } = this.#options;
     const gates = this.#options.gates.map((gate, position) => {
       const { name, kind, scope, numbers } = gate;
       const values = { ...numbers, ...windowOf(gate) };
@@ -207,7 +216,7 @@ export class Engine {
       },
       ...{ weight: 1, cost: 1, shard: null, partitionPaths: keyPath ? [keyPath] : null },
       resolvesInSql: keyPath !== undefined,
-      ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, functions: {} },
+      ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, order, functions: {} },
       slotTimeoutSeconds: this.#options.slotTimeout ?? null,
     };
     const settings = {

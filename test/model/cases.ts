@@ -213,6 +213,14 @@ const ownCap: fc.Arbitrary<GateCase> = fc
     };
   });
 
+/** What strict order brings. */
+const oneAtATime: GateCase = {
+  kind: "concurrency",
+  scope: "partition",
+  numbers: [{ max: 1 }, { max: 1 }],
+  sliding: [false, false],
+};
+
 const settings: fc.Arbitrary<Settings> = fc.record({
   halfLifeSeconds: fc.constantFrom(60, 7.3, null),
   fairBy: fc.constantFrom(...(["jobs", "work"] as const)),
@@ -342,6 +350,8 @@ const expiring: fc.Arbitrary<Step> = fc
 export interface CaseOptions {
   /** Partitions wait at caps of their own, so that releases hand their slots on. */
   readonly handing?: boolean;
+  /** Partitions keep strict order, and failed jobs are tried again. */
+  readonly strict?: boolean;
   /** Some jobs expire. */
   readonly expiring?: boolean;
   /** Throttles have calendar windows. */
@@ -366,9 +376,9 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
         fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
         fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
       )
-    : options.handing
+    : options.handing || options.strict
       ? fc.tuple(
-          ownCap.map((one) => [one]),
+          (options.strict ? fc.constant(oneAtATime) : ownCap).map((one) => [one]),
           fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
         )
       : options.keeping
@@ -390,7 +400,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
   const beside = [
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
-    ...(options.handing ? [turning, turning, turning] : []),
+    ...(options.handing || options.strict ? [turning, turning, turning] : []),
     ...(options.expiring ? [expiring, expiring] : []),
     ...(options.byContext ? [planned, planned, planned, planned] : []),
   ];
@@ -404,7 +414,9 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
   const all = gates.map(([some, others]) => [...some, ...others]);
   const its = options.handing
     ? settings.map((one): Settings => ({ ...one, budget: null, fairBy: "jobs" }))
-    : settings;
+    : options.strict
+      ? settings.map((one): Settings => ({ ...one, order: "strict" }))
+      : settings;
   return fc.record({ settings: its, gates: options.shadow ? all.chain(withShadows) : all, steps });
 }
 
@@ -425,9 +437,9 @@ function withShadows(gates: readonly GateCase[]): fc.Arbitrary<GateCase[]> {
 }
 
 export function inWords({ settings, gates, steps }: Case): string {
-  const { halfLifeSeconds, fairBy, batchSize, budget } = settings;
+  const { halfLifeSeconds, fairBy, batchSize, budget, order } = settings;
   return [
-    `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}`,
+    `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}${order ? `, ${order} order` : ""}`,
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
         (values, index) =>

@@ -12,6 +12,8 @@ export interface Job {
   due: boolean;
   /** From then on it is never admitted. */
   readonly expiresAt?: number;
+  /** In strict order: it has failed, and the others of its partition wait for it. */
+  readonly begun?: true;
 }
 
 /** What an added job says of its partition. */
@@ -94,6 +96,7 @@ export interface Charging {
 export interface Settings {
   readonly halfLifeSeconds: number | null;
   readonly fairBy: "jobs" | "work";
+  readonly order?: "strict" | null;
   readonly batchSize: number;
   readonly budget: number | null;
 }
@@ -375,6 +378,23 @@ export class Model {
     return [...this.staged.values()].filter((job) => job.partition === partition && job.due).sort(inLine);
   }
 
+  /** The job for which the others of a partition wait, due or not. */
+  #begunOf(key: string): Job | undefined {
+    return [...this.staged.values()].filter((job) => job.partition === key && job.begun).sort(inLine)[0];
+  }
+
+  /** Whether a partition waits in strict order, once what is due is in its line. */
+  waitsInOrder(key: string): boolean {
+    return this.#begunOf(key)?.due === false;
+  }
+
+  /** A pass has looked at a partition that waits in order: a stop that is over is forgotten, and no more. */
+  passBy(key: string, now: number): void {
+    const partition = this.partitions.get(key)!;
+    if (partition.pausedUntil <= now) partition.pausedUntil = Number.NEGATIVE_INFINITY;
+    if (partition.heldUntil <= now) partition.heldUntil = Number.NEGATIVE_INFINITY;
+  }
+
   /** What is due by now enters the lines of these partitions. */
   promote(keys: readonly string[], now: number): void {
     for (const job of this.staged.values())
@@ -589,11 +609,20 @@ export class Model {
     );
   }
 
+  /** In strict order each failure is tried again, after as long as the job ran. */
+  retries(ok: boolean | null): boolean {
+    return this.settings.order === "strict" && ok === false;
+  }
+
   release(finished: readonly Finish[], now: number): void {
     const before = new Map([...this.limiters.values()].map((limiter) => [limiter, limiter.inFlight]));
     for (const { id, ok, lagMs, seconds } of finished) {
       const { job, limiters, admittedAt, work } = this.inFlight.get(id)!;
       this.inFlight.delete(id);
+      if (this.retries(ok)) {
+        const runAt = now + seconds * SECOND;
+        this.staged.set(id, { ...job, runAt, due: runAt <= now, begun: true });
+      }
       if (this.settings.fairBy === "work") this.#worked.push({ job, seconds, charged: work });
       if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
       for (const limiter of limiters) {
@@ -622,7 +651,9 @@ export class Model {
     const heads = new Map<Partition, Job>();
     for (const partition of this.partitions.values()) {
       const jobs = [...this.staged.values()].filter((job) => job.partition === partition.key).sort(inLine);
-      const next = jobs.find((job) => job.due) ?? jobs.find((job) => job.runAt <= now);
+      const begun = this.#begunOf(partition.key);
+      if (begun && !begun.due && begun.runAt > now) continue;
+      const next = begun ?? jobs.find((job) => job.due) ?? jobs.find((job) => job.runAt <= now);
       if (next && !this.isStopped(partition, now) && partition.probe === undefined)
         heads.set(partition, next);
     }
@@ -799,5 +830,7 @@ function compare(a: number, b: number): number {
 }
 
 function inLine(a: Job, b: Job): number {
+  if (a.begun && b.begun) return Number(a.id) - Number(b.id);
+  if (a.begun || b.begun) return a.begun ? -1 : 1;
   return a.priority - b.priority || a.runAt - b.runAt || Number(a.id) - Number(b.id);
 }

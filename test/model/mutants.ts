@@ -259,6 +259,22 @@ export const MUTANTS = {
     shows:
       /jobs staged: the engine says|jobs admitted|the first jobs of|wait although they could go|still moves after/,
   },
+  "in strict order a job passes one that waits for its retry": {
+    shownBy: 27,
+    of: "_waiting_heads",
+    from: /s\.sort_at = '-infinity' order by/,
+    to: "false order by",
+    strict: true,
+    shows: /was not claimed, and|jobs admitted|the first jobs of/,
+  },
+  "in strict order a retry goes behind those that came meanwhile": {
+    shownBy: 27,
+    of: "_retry",
+    from: /'-infinity'::timestamptz end/,
+    to: "null::timestamptz end",
+    strict: true,
+    shows: /was not claimed, and|jobs admitted|the first jobs of/,
+  },
   "a shadow gate holds jobs back": {
     shownBy: 2,
     of: "_limiter_left",

@@ -53,6 +53,7 @@ const CHANGES: Record<string, object> = {
   "maxPending of the policy": { maxPending: { policy: 3 } },
   "maxPending: whenFull": { maxPending: { partition: 3, whenFull: "drop_newest" } },
   whenBusy: { gates: [concurrency({ max: 1 })], whenBusy: "skip" },
+  order: { order: "strict" },
   expiresAfter: { expiresAfter: "1 hour" },
   "the time of expiresAfter": { expiresAfter: "2 hours" },
   load: { load: { keep: "1 hour" } },

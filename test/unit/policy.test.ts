@@ -44,10 +44,33 @@ test("a policy with nothing but partitionBy", (t) => {
     slotTimeoutSeconds: null,
     maxPending: null,
     whenBusy: "wait",
+    order: null,
     expiresAfterSeconds: null,
     load: null,
     history: null,
     functions: {},
+  });
+});
+
+test("strict order brings a gate that nobody can change", (t) => {
+  const { order, gates } = policyDefinition(
+    definePolicy("imports", {
+      partitionBy: "record",
+      order: "strict",
+      gates: ({ throttle }) => [throttle({ rate: 10, per: "1 minute" })],
+    }),
+  );
+  t.is(order, "strict");
+  t.deepEqual(
+    gates.map(({ name }) => name),
+    ["throttle", "strict_order"],
+  );
+  t.like(gates[1], {
+    kind: "concurrency",
+    scope: "partition",
+    position: 1,
+    values: { max: 1 },
+    overrides: {},
   });
 });
 
@@ -121,6 +144,7 @@ test("every option finds its way into the definition", (t) => {
     slotTimeoutSeconds: 90,
     maxPending: { partition: 1000, policy: null, whenFull: "drop_oldest", strict: false },
     whenBusy: "skip",
+    order: null,
     expiresAfterSeconds: 900,
     load: { keepSeconds: 5400 },
     history: { keepSeconds: 604_800 },
@@ -361,6 +385,27 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   [
     with_({ gates: [], whenBusy: "skip" }),
     'policy "fetch": whenBusy must be "wait" without gates, got "skip": it drops jobs that gates deny, and there are none',
+  ],
+  [with_({ order: "fifo" }), 'policy "fetch": order must be "strict", got "fifo"'],
+  [
+    with_({ order: "strict", retries: "bypass" }),
+    'policy "fetch": retries must be "restage" if order is "strict", got "bypass": Graphile Worker would retry a job after later ones',
+  ],
+  [
+    with_({ order: "strict", unmanaged: "run" }),
+    'policy "fetch": unmanaged must be "enforce" or "reject" if order is "strict", got "run": such jobs would run beside others',
+  ],
+  [
+    with_({ order: "strict", gates: [concurrency({ max: 1 })], whenBusy: "skip" }),
+    'policy "fetch": whenBusy must be "wait" if order is "strict", got "skip": each job has to wait for the one before it',
+  ],
+  [
+    with_({ order: "strict", gates: [concurrency({ max: 5 })] }),
+    'policy "fetch": max of concurrency must be 0 or 1 if order is "strict", got 5: a partition runs one job at a time',
+  ],
+  [
+    with_({ order: "strict", gates: [concurrency({ name: "strict_order", scope: "policy", max: 5 })] }),
+    /the name "strict_order" is that of the gate that order: "strict" brings/,
   ],
   [
     with_({ load: { keep: "30 seconds" } }),

@@ -9,7 +9,7 @@ declare
 begin
   with known as materialized (
     select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id, p.blocked_on,
-      p.denied_until, p.due_at, p.weight, p.ready
+      p.denied_until, p.denied_reason, p.due_at, p.weight, p.ready
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     where p.id = any(array(select n.partition_id from unnest(p_news) n))
   ),
@@ -64,7 +64,9 @@ begin
     cross join lateral (
       select coalesce(c.newer and (n.newest).limits is distinct from k.limits
           and k.blocked_on <> all (coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id), false)
-        or (t.for_tokens and (c.lower or n.head_changed)) as looks_now,
+        or (t.for_tokens and (c.lower or n.head_changed))
+        -- the job that it waits for in strict order may be gone
+        or (n.head_changed and k.blocked_on is null and k.denied_reason is not distinct from 'strict_order') as looks_now,
         case when t.for_tokens then n.later_at end as looks_at
     ) m
     where p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x))

@@ -82,7 +82,8 @@ begin
       priority = excluded.priority, flags = excluded.flags, cost = excluded.cost,
       known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
       parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable,
-      left_partition_id = s.partition_id, traceparent = excluded.traceparent, expires_at = excluded.expires_at
+      left_partition_id = s.partition_id, traceparent = excluded.traceparent, expires_at = excluded.expires_at,
+      sort_at = null
     -- a job of this key was committed meanwhile: it stays if the mode is unsafe_dedupe, or if a taken over job is older
     where case p_mode when 'unsafe_dedupe' then false
       when 'take_over' then (s.known_job_id, s.known_revision)
