@@ -71,7 +71,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.strict_pending is
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_busy is
   'wait: jobs that the gates deny stay. skip: they are dropped.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.job_order is
-  'Option order. strict: a job that has failed, or was set aside, goes before all others of its partition, and they wait for it. Null: the usual order alone, by priority, run_at and id.';
+  'Option order. strict: a job that has failed, or was set aside, goes before all others of its partition, and they wait for it. deadline: the job with the earliest deadline goes first. Null: the usual order alone, by priority, run_at and id.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.load_kept_for is
   'For how many seconds its load is kept; null: it is not recorded.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.history_kept_for is
@@ -303,7 +303,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.traceparent is
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.expires_at is
   'When it expires: from then on it is never admitted, and the next look drops it. Null: never. A job that has started once does not expire.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.sort_at is
-  'Jobs that have one go before the others of their partition, by this time and id. -infinity: it has begun under strict order, and the others wait for it, also while it is not due. Null: the usual order. Policies without the option order do not read it.';
+  'Jobs that have one go before the others of their partition, by this time and id. If the policy goes by deadlines, it is the job''s deadline. -infinity: it has begun under strict order, and the others wait for it, also while it is not due. Null: the usual order. Policies without the option order do not read it.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_arrivals is
   'Work for the router: something changed for one partition. A row is of one of five kinds: work, limits only, stop (pause), outcome, or "the next job may be another" (head_changed). Work may carry limits and head_changed too. Producers only insert, so none waits for another; the router applies a row and deletes it.';
@@ -358,6 +358,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.limiter_ids is
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.cost is 'Tokens it spent of each throttle.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.work is
   'Seconds that its partition was charged for it. Null unless fairness is by work.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.sort_at is
+  'Its deadline, for its retry. Null: it has none, or its policy does not go by deadlines.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admitted_at is 'When it was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.attempt is
   'The attempt that owns the slots, since its start was recorded or a sweep unlocked the job. Null: the admitted one, whose start nobody recorded.';

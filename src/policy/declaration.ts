@@ -40,6 +40,8 @@ export interface Declaration {
   readonly fairBy: "jobs" | "work";
   /** Null: the usual order. */
   readonly order: Order | null;
+  /** Gives a job's own deadline. Null: it is the time at which the job expires. */
+  readonly deadline: ContextFunction | null;
   readonly tickAdmissionBudget: number | null | undefined;
   readonly admissionBatchSize: number | null | undefined;
   readonly ahead: Ahead | undefined;
@@ -66,7 +68,7 @@ export interface Kept {
 }
 
 /** How the jobs of a partition follow each other. */
-export type Order = "strict";
+export type Order = "strict" | "deadline";
 
 /** Null: no bound. */
 export interface MaxPending {
@@ -124,7 +126,7 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     throw new ArgumentError(
       `payload must be a Standard Schema (zod 3.24+, zod 4, valibot, arktype), got ${show(payload)} without "~standard"`,
     );
-  const order = optional("order", options.order, oneOf("strict")) as Order | undefined;
+  const { order, deadline } = readOrder(options.order);
   const gates = order === "strict" ? inStrictOrder(options) : readGates(options.gates);
   return Object.freeze({
     name,
@@ -139,7 +141,8 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     cost: readValue("cost", options.cost, numberFromZero),
     gates,
     ...readFairness(options.fairness),
-    order: order ?? null,
+    order,
+    deadline,
     tickAdmissionBudget: readCount("tickAdmissionBudget", options.tickAdmissionBudget),
     admissionBatchSize: readCount("admissionBatchSize", options.admissionBatchSize),
     ahead: readAhead("ahead", options.ahead),
@@ -159,6 +162,20 @@ export function readDeclaration(name: string, options: unknown): Declaration {
       ...{ most: "1 year", mostSeconds: 366 * DAY_SECONDS, such: "7 days" },
     }),
   } as Declaration);
+}
+
+function readOrder(order: unknown): Pick<Declaration, "order" | "deadline"> {
+  if (typeof order !== "object" || order === null) {
+    const named = oneOf("strict", "deadline");
+    optional("order", order, {
+      ...named,
+      expects: `${named.expects}, or { deadline: a function of the context }`,
+    });
+    return { order: (order as Order | undefined) ?? null, deadline: null };
+  }
+  checkOptions("order", order, ["deadline"]);
+  check("order: deadline", order.deadline, aFunction);
+  return { order: "deadline", deadline: order.deadline as ContextFunction };
 }
 
 /** It has no numbers that an operator may set: the order would end with it. */

@@ -115,13 +115,14 @@ function constant(value: number | ContextFunction): number | null {
 }
 
 function needsNoJavaScript(
-  { schema, context }: Declaration,
+  { schema, context, deadline }: Declaration,
   described: Pick<PolicyDefinition, "gates" | "weight" | "cost" | "shard" | "partitionPaths">,
 ): boolean {
   const { gates, weight, cost, shard, partitionPaths } = described;
   return (
     schema === undefined &&
     context === undefined &&
+    deadline === null &&
     [weight, cost, shard, partitionPaths].every((value) => value !== null) &&
     gates.every((gate) => gate.values !== null && gate.scope !== "key")
   );
@@ -129,8 +130,15 @@ function needsNoJavaScript(
 
 /** Without `backoff`: the process that ran the job calls it, and no stored value depends on it. */
 function digests(declaration: Declaration): Record<string, string> {
-  const { context, partitionBy, shardBy, weight, cost, gates } = declaration;
-  const found: [string, unknown][] = Object.entries({ context, partitionBy, shardBy, weight, cost });
+  const { context, partitionBy, shardBy, weight, cost, deadline, gates } = declaration;
+  const found: [string, unknown][] = Object.entries({
+    context,
+    partitionBy,
+    shardBy,
+    weight,
+    cost,
+    deadline,
+  });
   for (const gate of gates) {
     for (const [option, run] of Object.entries(gate.functions))
       found.push([`gates.${gate.name}.${option}`, run]);

@@ -259,11 +259,13 @@ interface OpenBatch extends StageBatch {
   readonly defaults: object;
   /** The policy's, in seconds. */
   readonly expiresAfter: number | null;
+  /** Whether the policy goes by deadlines. */
+  readonly byDeadline: boolean;
 }
 
 function openBatch(policy: AnyPolicy | undefined): OpenBatch {
-  const none = { version: 0, job: {}, expiresAfterSeconds: null };
-  const { version, job, expiresAfterSeconds } = policy ? policyDefinition(policy) : none;
+  const none = { version: 0, job: {}, expiresAfterSeconds: null, order: null };
+  const { version, job, expiresAfterSeconds, order } = policy ? policyDefinition(policy) : none;
   return {
     policy: policy?.identifier ?? null,
     version,
@@ -272,6 +274,7 @@ function openBatch(policy: AnyPolicy | undefined): OpenBatch {
     places: new Map(),
     defaults: job,
     expiresAfter: expiresAfterSeconds,
+    byDeadline: order === "deadline",
   };
 }
 
@@ -304,6 +307,8 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
     };
     staged.p = place;
     if (resolved.cost !== 1) staged.cost = resolved.cost;
+    if (batch.byDeadline) staged.byDeadline = true;
+    if (resolved.deadline) staged.deadline = resolved.deadline;
   }
   if (traceparent !== undefined) staged.traceparent = traceparent;
   batch.jobs.push(staged);

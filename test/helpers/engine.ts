@@ -98,8 +98,8 @@ export interface EngineOptions {
   readonly fairBy?: "jobs" | "work";
   readonly batchSize?: number;
   readonly budget?: number | null;
-  /** The gates must then have a concurrency of 1 over the partition. */
-  readonly order?: "strict" | null;
+  /** For "strict" the gates must have a concurrency of 1 over the partition. */
+  readonly order?: "strict" | "deadline" | null;
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
   readonly maxPending?: object;
   /** Keeps the passes to the ahead bound: a number of jobs, or a time. Default: gates alone decide. */
@@ -128,6 +128,7 @@ export interface StageOptions {
   readonly flags?: readonly string[];
   readonly runAt?: Date;
   readonly expiresAt?: Date;
+  readonly deadline?: Date;
   readonly priority?: number;
   readonly cost?: number;
   readonly weight?: number;
@@ -249,6 +250,7 @@ export class Engine {
       task = this.policy,
       runAt,
       expiresAt,
+      deadline,
       priority,
       cost,
       weight = 1,
@@ -266,7 +268,9 @@ export class Engine {
         return { key, shard: of, context: its, weight, limits: limitsOf(gates, key) };
       }),
       jobs: partitions.map((key, n) => {
-        return { n, task, p: place.get(key), jobKey, queueName, flags, runAt, expiresAt, priority, cost };
+        const byDeadline = this.#options.order === "deadline" || undefined;
+        const times = { runAt, expiresAt, deadline, byDeadline };
+        return { n, task, p: place.get(key), jobKey, queueName, flags, ...times, priority, cost };
       }),
     };
   }

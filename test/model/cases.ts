@@ -43,6 +43,8 @@ export type Step =
       readonly plan?: Plan;
       /** Milliseconds from when it is due to when it expires; undefined: never. */
       readonly lastsMs?: number;
+      /** Milliseconds from now to its deadline; undefined: it has none. */
+      readonly deadlineMs?: number;
     }
   | { readonly do: "tick" | "settle" | "look again" }
   | { readonly do: "wait"; readonly ms: number }
@@ -347,11 +349,17 @@ const expiring: fc.Arbitrary<Step> = fc
   .tuple(add, fc.constantFrom(1, 500, 3000, 60_000))
   .map(([one, lastsMs]): Step => ({ ...one, lastsMs }) as Step);
 
+const urgent: fc.Arbitrary<Step> = fc
+  .tuple(add, fc.constantFrom(500, 3000, 1, 60_000, -500))
+  .map(([one, deadlineMs]): Step => ({ ...one, deadlineMs }) as Step);
+
 export interface CaseOptions {
   /** Partitions wait at caps of their own, so that releases hand their slots on. */
   readonly handing?: boolean;
   /** Partitions keep strict order, and failed jobs are tried again. */
   readonly strict?: boolean;
+  /** Jobs go by their deadlines, and failed ones are tried again. */
+  readonly deadlines?: boolean;
   /** Some jobs expire. */
   readonly expiring?: boolean;
   /** Throttles have calendar windows. */
@@ -400,8 +408,9 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
   const beside = [
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
-    ...(options.handing || options.strict ? [turning, turning, turning] : []),
+    ...(options.handing || options.strict || options.deadlines ? [turning, turning, turning] : []),
     ...(options.expiring ? [expiring, expiring] : []),
+    ...(options.deadlines ? [urgent, urgent, urgent] : []),
     ...(options.byContext ? [planned, planned, planned, planned] : []),
   ];
   const any =
@@ -414,8 +423,8 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
   const all = gates.map(([some, others]) => [...some, ...others]);
   const its = options.handing
     ? settings.map((one): Settings => ({ ...one, budget: null, fairBy: "jobs" }))
-    : options.strict
-      ? settings.map((one): Settings => ({ ...one, order: "strict" }))
+    : options.strict || options.deadlines
+      ? settings.map((one): Settings => ({ ...one, order: options.strict ? "strict" : "deadline" }))
       : settings;
   return fc.record({ settings: its, gates: options.shadow ? all.chain(withShadows) : all, steps });
 }
@@ -455,11 +464,12 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
   switch (step.do) {
     case "add": {
       const due = step.delayMs === null ? "" : `, due in ${step.delayMs} ms`;
+      const urgency = step.deadlineMs === undefined ? "" : `, deadline in ${step.deadlineMs} ms`;
       const lasts = step.lastsMs === undefined ? "" : `, expiring ${step.lastsMs} ms later`;
       const definition = step.definition === 0 ? "" : ", with the later numbers";
       const group = step.group === 0 ? "" : ", in the other groups";
       const plan = step.plan === undefined ? "" : `, on plan ${step.plan}`;
-      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${lasts}${definition}${group}${plan}`;
+      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${urgency}${lasts}${definition}${group}${plan}`;
     }
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;

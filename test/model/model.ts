@@ -12,8 +12,8 @@ export interface Job {
   due: boolean;
   /** From then on it is never admitted. */
   readonly expiresAt?: number;
-  /** In strict order: it has failed, and the others of its partition wait for it. */
-  readonly begun?: true;
+  /** Its deadline, if the policy goes by deadlines. In strict order -Infinity: it has failed, and the others wait for it. */
+  readonly sortAt?: number;
 }
 
 /** What an added job says of its partition. */
@@ -96,7 +96,7 @@ export interface Charging {
 export interface Settings {
   readonly halfLifeSeconds: number | null;
   readonly fairBy: "jobs" | "work";
-  readonly order?: "strict" | null;
+  readonly order?: "strict" | "deadline" | null;
   readonly batchSize: number;
   readonly budget: number | null;
 }
@@ -380,7 +380,8 @@ export class Model {
 
   /** The job for which the others of a partition wait, due or not. */
   #begunOf(key: string): Job | undefined {
-    return [...this.staged.values()].filter((job) => job.partition === key && job.begun).sort(inLine)[0];
+    const jobs = [...this.staged.values()].filter((job) => job.partition === key);
+    return jobs.filter((job) => job.sortAt === Number.NEGATIVE_INFINITY).sort(inLine)[0];
   }
 
   /** Whether a partition waits in strict order, once what is due is in its line. */
@@ -609,9 +610,9 @@ export class Model {
     );
   }
 
-  /** In strict order each failure is tried again, after as long as the job ran. */
+  /** If the policy has an order, each failure is tried again, after as long as the job ran. */
   retries(ok: boolean | null): boolean {
-    return this.settings.order === "strict" && ok === false;
+    return this.settings.order != null && ok === false;
   }
 
   release(finished: readonly Finish[], now: number): void {
@@ -621,7 +622,8 @@ export class Model {
       this.inFlight.delete(id);
       if (this.retries(ok)) {
         const runAt = now + seconds * SECOND;
-        this.staged.set(id, { ...job, runAt, due: runAt <= now, begun: true });
+        const sortAt = this.settings.order === "strict" ? Number.NEGATIVE_INFINITY : job.sortAt;
+        this.staged.set(id, { ...job, runAt, due: runAt <= now, ...(sortAt !== undefined && { sortAt }) });
       }
       if (this.settings.fairBy === "work") this.#worked.push({ job, seconds, charged: work });
       if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
@@ -830,7 +832,8 @@ function compare(a: number, b: number): number {
 }
 
 function inLine(a: Job, b: Job): number {
-  if (a.begun && b.begun) return Number(a.id) - Number(b.id);
-  if (a.begun || b.begun) return a.begun ? -1 : 1;
+  if (a.sortAt !== undefined && b.sortAt !== undefined)
+    return compare(a.sortAt, b.sortAt) || Number(a.id) - Number(b.id);
+  if (a.sortAt !== undefined || b.sortAt !== undefined) return a.sortAt === undefined ? 1 : -1;
   return a.priority - b.priority || a.runAt - b.runAt || Number(a.id) - Number(b.id);
 }

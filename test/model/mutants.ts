@@ -270,10 +270,26 @@ export const MUTANTS = {
   "in strict order a retry goes behind those that came meanwhile": {
     shownBy: 27,
     of: "_retry",
-    from: /'-infinity'::timestamptz end/,
-    to: "null::timestamptz end",
+    from: /'-infinity'::timestamptz when 'deadline'/,
+    to: "null::timestamptz when 'deadline'",
     strict: true,
     shows: /was not claimed, and|jobs admitted|the first jobs of/,
+  },
+  "a job with a late deadline goes before an earlier one": {
+    shownBy: 1,
+    of: "_next_in_order",
+    from: /order by s\.sort_at, s\.id/,
+    to: "order by s.sort_at desc, s.id",
+    deadlines: true,
+    shows: /jobs admitted|the first jobs of/,
+  },
+  "a retry loses its deadline": {
+    shownBy: 80,
+    of: "_retry",
+    from: /when 'deadline' then i\.sort_at end/,
+    to: "end",
+    deadlines: true,
+    shows: /jobs admitted|the first jobs of/,
   },
   "a shadow gate holds jobs back": {
     shownBy: 2,

@@ -189,6 +189,7 @@ class Run {
     group,
     plan,
     lastsMs,
+    deadlineMs,
   }: Step & {
     do: "add";
   }) {
@@ -199,6 +200,7 @@ class Run {
     const options = {
       ...{ as: this.#client, gates, cost, priority, weight, context, runAt: new Date(runAt) },
       ...(expiresAt !== undefined && { expiresAt: new Date(expiresAt) }),
+      ...(deadlineMs !== undefined && { deadline: new Date(this.#now + deadlineMs) }),
     };
     const ids = await this.engine.stage(partitions, options);
     const jobs = ids.map((id, index): Job => {
@@ -210,6 +212,7 @@ class Run {
         cost,
         due: delayMs === null,
         ...(expiresAt !== undefined && { expiresAt }),
+        ...(deadlineMs !== undefined && { sortAt: this.#now + deadlineMs }),
       };
     });
     this.#model.stage(jobs, { weight, gates, plan });

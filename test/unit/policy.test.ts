@@ -386,7 +386,15 @@ const REFUSED: [() => unknown, string | RegExp][] = [
     with_({ gates: [], whenBusy: "skip" }),
     'policy "fetch": whenBusy must be "wait" without gates, got "skip": it drops jobs that gates deny, and there are none',
   ],
-  [with_({ order: "fifo" }), 'policy "fetch": order must be "strict", got "fifo"'],
+  [
+    with_({ order: "fifo" }),
+    'policy "fetch": order must be "strict" or "deadline", or { deadline: a function of the context }, got "fifo"',
+  ],
+  [
+    with_({ order: { deadline: "dueBy" } }),
+    'policy "fetch": order: deadline must be a function, got "dueBy"',
+  ],
+  [with_({ order: { by: "deadline" } }), /unknown option "by" of order \(known options: deadline\)/],
   [
     with_({ order: "strict", retries: "bypass" }),
     'policy "fetch": retries must be "restage" if order is "strict", got "bypass": Graphile Worker would retry a job after later ones',

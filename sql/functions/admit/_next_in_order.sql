@@ -1,9 +1,9 @@
 -- The first due jobs of a partition whose policy has the option `order`. Those with a `sort_at` come first, by that time. The
--- others follow in the usual order. Each has its place among all candidates as priority and time. So a ranking over several partitions knows no
--- other order.
+-- others follow in the usual order. Each has its place among all candidates as priority and time. So a ranking over several
+-- partitions knows no other order.
 --
--- Two statements and not one. The second would pass by all jobs of the first, and these may be 100,000. After the first it
--- passes by fewer than p_most, because so many were not found.
+-- The danger: the second statement passes by all jobs that have a `sort_at`, and these may be 100,000. The cure: it runs only
+-- if the first has found fewer than p_most.
 create or replace function :DISPATCH_POLICY_SCHEMA._next_in_order(p_partition_id uuid, p_most bigint)
 returns table (ct tid, id bigint, priority smallint, run_at timestamptz, cost float8, is_plain boolean)
 language plpgsql stable rows 10 as $$

@@ -13,7 +13,7 @@
 --         are those of another partition: its place
 --       "jobs": [{ "n": place in the caller's input, "task", "p": index into partitions, "payload", "queueName",
 --                  "runAt" or "wait" (seconds), "maxAttempts", "jobKey", "priority", "flags", "cost",
---                  "expiresAt" or "expiresAfter" (seconds from when it is due) }] }
+--                  "expiresAt" or "expiresAfter" (seconds from when it is due), "byDeadline", "deadline" }] }
 --   p_payloads  of jobs without a policy, as _stage_plain takes them
 --   p_mode      replace, preserve_run_at or unsafe_dedupe, as Graphile Worker's
 create or replace function :DISPATCH_POLICY_SCHEMA._stage(p_batches json, p_mode text, p_payloads text[] default null)

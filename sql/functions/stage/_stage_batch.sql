@@ -35,7 +35,7 @@ begin
       j."maxAttempts"::smallint as max_attempts, j."jobKey" as job_key, coalesce(j.priority, 0)::smallint as priority,
       j.flags, coalesce(j.cost, 1) as cost, :DISPATCH_POLICY_SCHEMA._run_at(j."runAt") <= v_now as due, v_now as created_at,
       j.key as partition_key, k.id as partition_id, k.key, k.shard,
-      j.expires_at, left(j.traceparent, 55) as traceparent   -- a check of its form took 15 us: readers check it
+      j.expires_at, j.sort_at, left(j.traceparent, 55) as traceparent   -- a check of its form took 15 us: readers check it
     from (
       select nextval(v_ids) as id, j.*
       from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
@@ -48,22 +48,22 @@ begin
   unkeyed as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at,
-      priority, flags, cost, due, created_at, droppable, traceparent, expires_at)
+      priority, flags, cost, due, created_at, droppable, traceparent, expires_at, sort_at)
     overriding system value
     select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts,
       p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable,
-      j.traceparent, j.expires_at
+      j.traceparent, j.expires_at, j.sort_at
     from job j where j.job_key is null
   ),
   keyed as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, preserve_run_at,
       priority, flags, cost, due, created_at, droppable, known_job_id, known_revision,
-      traceparent, expires_at)
+      traceparent, expires_at, sort_at)
     overriding system value
     select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts, j.job_key,
       p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable, k.id, k.revision,
-      j.traceparent, j.expires_at
+      j.traceparent, j.expires_at, j.sort_at
     from job j
     left join lateral (   -- one look at the index for each
       select x.id, x.revision from :GRAPHILE_WORKER_SCHEMA.jobs x where x.key = j.job_key limit 1) k on true
@@ -83,7 +83,7 @@ begin
       known_job_id = excluded.known_job_id, known_revision = excluded.known_revision,
       parked_job_id = null, retry_at = null, failures = 0, error = null, droppable = excluded.droppable,
       left_partition_id = s.partition_id, traceparent = excluded.traceparent, expires_at = excluded.expires_at,
-      sort_at = null
+      sort_at = excluded.sort_at
     -- a job of this key was committed meanwhile: it stays if the mode is unsafe_dedupe, or if a taken over job is older
     where case p_mode when 'unsafe_dedupe' then false
       when 'take_over' then (s.known_job_id, s.known_revision)
