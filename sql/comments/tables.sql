@@ -74,6 +74,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.when_busy is
   'wait: jobs that the gates deny stay. skip: they are dropped. delay: they are delayed by busy_delay.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.busy_delay is
   'By how many seconds a job is delayed that the gates deny, beside others up to twice that. Null: when_busy is not delay.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.job_order is
+  'Option order. strict: a job that has failed, or was set aside, goes before all others of its partition, and they wait for it. deadline: the job with the earliest deadline goes first. Null: the usual order alone, by priority, run_at and id.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.load_kept_for is
   'For how many seconds its load is kept; null: it is not recorded.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.history_kept_for is
@@ -205,7 +207,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.version is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.due_at is
   'When its next job is due; infinity: it has no work. While due jobs stay it is a time that has come, or 50 ms ahead if the next job is locked. _mark_partitions alone raises it; routing and sweeps lower it. Too high, a partition with work sleeps.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_until is
-  'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions and _put_off raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
+  'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions, _put_off and _wait_in_order raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.held_until is
   'End of a hold; -infinity: none. Set by operators, RetryAfter and the breaker. Then one job goes as a probe.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.paused_until is
@@ -308,6 +310,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.expires_at is
   'When it expires: from then on it is never admitted, and the next look drops it. Null: never. A job that has started once does not expire.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.debounced_until is
   'The first debounced add of its key since an admission, and the longest wait: no add with debounce puts the job off beyond that. Null: no add was debounced.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staged_jobs.sort_at is
+  'Jobs that have one go before the others of their partition, by this time and id. If the policy goes by deadlines, it is the job''s deadline. -infinity: it has begun under strict order, and the others wait for it, also while it is not due. Null: the usual order. Policies without the option order do not read it.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_arrivals is
   'Work for the router: something changed for one partition. A row is of one of five kinds: work, limits only, stop (pause), outcome, or "the next job may be another" (head_changed). Work may carry limits and head_changed too. Producers only insert, so none waits for another; the router applies a row and deletes it.';
@@ -364,6 +368,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.paid is
   'What it has paid instead, if it was settled or came past its gates: by gate in gates, cost at all others. Its key at is when it first paid, if another job of its key was admitted in its row since. The key forced says that it was admitted past its gates. Null: its cost, when it was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.work is
   'Seconds that its partition was charged for it. Null unless fairness is by work.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.sort_at is
+  'Its deadline, for its retry. Null: it has none, or its policy does not go by deadlines.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admitted_at is 'When it was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.attempt is
   'The attempt that owns the slots, since its start was recorded or a sweep unlocked the job. Null: the admitted one, whose start nobody recorded.';

@@ -35,6 +35,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   unique_for float8 check (unique_for > 0 and unique_for < 'Infinity'),
   when_busy text not null default 'wait' check (when_busy in ('wait', 'skip', 'delay')),
   busy_delay float8 check (busy_delay >= 1 and busy_delay < 'Infinity'),
+  job_order text check (job_order in ('strict', 'deadline')),
   load_kept_for float8 check (load_kept_for > 0 and load_kept_for < 'Infinity'),
   history_kept_for float8 check (history_kept_for > 0 and history_kept_for < 'Infinity'),
   declared_enabled boolean not null default true,
@@ -249,6 +250,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
   traceparent text,
   expires_at timestamptz,
   debounced_until timestamptz,
+  sort_at timestamptz,
   check (expires_at is null or parked_job_id is null)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
@@ -256,6 +258,9 @@ create index staged_jobs_for_admission on :DISPATCH_POLICY_SCHEMA._private_stage
   (partition_id, priority, run_at, id) where due;
 create index staged_jobs_for_promotion on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
   (partition_id, (coalesce(retry_at, run_at))) where not due;
+-- jobs that go before the others of their partition; of most policies none does
+create index staged_jobs_before_others on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (partition_id, due, sort_at, id)
+  where sort_at is not null;
 -- Other policies' jobs are not in it, and cost nothing. Without it a call of one job walked past 150,000 of theirs (190 ms).
 create index staged_jobs_by_age on :DISPATCH_POLICY_SCHEMA._private_staged_jobs (task_identifier, id)
   where droppable and parked_job_id is null;
@@ -313,6 +318,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   cost float8 not null,
   paid jsonb,
   work float8,
+  sort_at timestamptz,
   admitted_at timestamptz not null,
   attempt smallint,
   pool_id text,

@@ -266,6 +266,7 @@ const storeKeysInParts: StoreKeys = async (engine, client, policy, jobs) => {
 interface KeyedJob {
   readonly id: string;
   readonly cost?: number;
+  readonly deadline?: Date | null | undefined;
   readonly partition?: object;
   /** Why its partition cannot be worked out. */
   readonly error?: string;
@@ -281,9 +282,9 @@ function keyedJob(policy: AnyPolicy, job: KeylessJob): KeyedJob {
       flags: job.flags ?? undefined,
       jobKey: job.job_key ?? undefined,
     });
-    const { partition, shard, context, weight, limits, cost } = resolved;
+    const { partition, shard, context, weight, limits, cost, deadline } = resolved;
     const key = job.partition_key ?? partition;
-    return { id: job.staged_id, cost, partition: { key, shard, context, weight, limits } };
+    return { id: job.staged_id, cost, deadline, partition: { key, shard, context, weight, limits } };
   } catch (error) {
     return { id: job.staged_id, error: storableError(error) };
   }

@@ -62,6 +62,9 @@ export interface StageJob {
   expiresAt?: Date | undefined;
   /** In place of `expiresAt`: seconds from when it is due, or from now if that is later. */
   expiresAfter?: number;
+  /** Whether the deadline is its place: its own one, else the time at which it expires. */
+  byDeadline?: boolean;
+  deadline?: Date;
   /** The W3C trace context of the span that adds the job. */
   traceparent?: string;
 }

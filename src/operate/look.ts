@@ -16,6 +16,7 @@ const REASONS_OF_NO_KIND = [
   "held",
   "breaker_open",
   "probing",
+  "strict_order",
   "not_due",
   "set_aside",
   "waiting_key",

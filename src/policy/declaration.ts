@@ -17,7 +17,7 @@ import {
 } from "../checks/options.ts";
 import { DURATION_EXPECTED, type Duration, durationMs, durationSeconds, isDuration } from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
-import { type Gate, gateFactories } from "../gates/index.ts";
+import { concurrency, type Gate, gateFactories } from "../gates/index.ts";
 import { type Ahead, readAhead } from "./ahead.ts";
 import type { BackoffFunction } from "./backoff.ts";
 import { type Debounce, readDebounce } from "./debounce.ts";
@@ -39,6 +39,10 @@ export interface Declaration {
   readonly gates: readonly Gate[];
   readonly halfLifeSeconds: number | null | undefined;
   readonly fairBy: "jobs" | "work";
+  /** Null: the usual order. */
+  readonly order: Order | null;
+  /** Gives a job's own deadline. Null: it is the time at which the job expires. */
+  readonly deadline: ContextFunction | null;
   readonly tickAdmissionBudget: number | null | undefined;
   readonly admissionBatchSize: number | null | undefined;
   readonly ahead: Ahead | undefined;
@@ -69,6 +73,9 @@ export interface Kept {
   readonly keepSeconds: number;
 }
 
+/** How the jobs of a partition follow each other. */
+export type Order = "strict" | "deadline";
+
 /** Null: no bound. */
 export interface MaxPending {
   readonly partition: number | null;
@@ -96,6 +103,7 @@ const OPTIONS = [
   "cost",
   "gates",
   "fairness",
+  "order",
   "tickAdmissionBudget",
   "admissionBatchSize",
   "ahead",
@@ -126,7 +134,8 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     throw new ArgumentError(
       `payload must be a Standard Schema (zod 3.24+, zod 4, valibot, arktype), got ${show(payload)} without "~standard"`,
     );
-  const gates = readGates(options.gates);
+  const { order, deadline } = readOrder(options.order);
+  const gates = order === "strict" ? inStrictOrder(options) : readGates(options.gates);
   return Object.freeze({
     name,
     tasks: readTasks(name, options.tasks),
@@ -140,6 +149,8 @@ export function readDeclaration(name: string, options: unknown): Declaration {
     cost: readValue("cost", options.cost, numberFromZero),
     gates,
     ...readFairness(options.fairness),
+    order,
+    deadline,
     tickAdmissionBudget: readCount("tickAdmissionBudget", options.tickAdmissionBudget),
     admissionBatchSize: readCount("admissionBatchSize", options.admissionBatchSize),
     ahead: readAhead("ahead", options.ahead),
@@ -161,6 +172,49 @@ export function readDeclaration(name: string, options: unknown): Declaration {
       ...{ most: "1 year", mostSeconds: 366 * DAY_SECONDS, such: "7 days" },
     }),
   } as Declaration);
+}
+
+function readOrder(order: unknown): Pick<Declaration, "order" | "deadline"> {
+  if (typeof order !== "object" || order === null) {
+    const named = oneOf("strict", "deadline");
+    optional("order", order, {
+      ...named,
+      expects: `${named.expects}, or { deadline: a function of the context }`,
+    });
+    return { order: (order as Order | undefined) ?? null, deadline: null };
+  }
+  checkOptions("order", order, ["deadline"]);
+  check("order: deadline", order.deadline, aFunction);
+  return { order: "deadline", deadline: order.deadline as ContextFunction };
+}
+
+/** It has no numbers that an operator may set: the order would end with it. */
+const ONE_AT_A_TIME: Gate = Object.freeze({
+  ...concurrency({ name: "strict_order", max: 1 }),
+  overrides: Object.freeze({}),
+});
+
+/** The gates of a policy with strict order. @throws {ArgumentError} if another option would break the order */
+function inStrictOrder(options: Record<string, unknown>): readonly Gate[] {
+  const refused = (option: string, expected: string, got: unknown, why: string) =>
+    new ArgumentError(`${option} must be ${expected} if order is "strict", got ${show(got)}: ${why}`);
+  const { retries, unmanaged, whenBusy = "wait" } = options;
+  if (retries === "bypass")
+    throw refused("retries", '"restage"', retries, "Graphile Worker would retry a job after later ones");
+  if (unmanaged === "run")
+    throw refused("unmanaged", '"enforce" or "reject"', unmanaged, "such jobs would run beside others");
+  if (whenBusy !== "wait")
+    throw refused("whenBusy", '"wait"', whenBusy, "each job has to wait for the one before it");
+  const gates = readGates(options.gates);
+  for (const { name, kind, scope, constants } of gates) {
+    if (name === ONE_AT_A_TIME.name)
+      throw new ArgumentError(
+        `gates: the name "${name}" is that of the gate that order: "strict" brings, give yours another`,
+      );
+    if (kind === "concurrency" && scope === "partition" && Number(constants.max) > 1)
+      throw refused(`max of ${name}`, "0 or 1", constants.max, "a partition runs one job at a time");
+  }
+  return Object.freeze([...gates, ONE_AT_A_TIME]);
 }
 
 /** With less, a few jobs that are denied again and again keep the tick loop busy all the time. */

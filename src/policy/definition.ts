@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { GateKind, GateScope, OverrideRule, ResolvedValues } from "../gates/index.ts";
 import type { Ahead } from "./ahead.ts";
 import type { Debounce } from "./debounce.ts";
-import type { Breaker, ContextFunction, Declaration, Kept, MaxPending } from "./declaration.ts";
+import type { Breaker, ContextFunction, Declaration, Kept, MaxPending, Order } from "./declaration.ts";
 import { DEFAULT_SHARD } from "./resolve.ts";
 
 /**
@@ -49,6 +49,8 @@ export interface PolicyDefinition {
   whenBusy: "wait" | "skip" | "delay";
   /** null: `whenBusy` is not `"delay"`. */
   busyDelaySeconds: number | null;
+  /** null: the usual order. */
+  order: Order | null;
   /** null: its jobs do not expire. */
   expiresAfterSeconds: number | null;
   /** null: an add of a job key puts no job off, unless it says so itself. */
@@ -88,7 +90,14 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
   const functions = digests(declaration);
   const limits = { halfLifeSeconds, fairBy, tickAdmissionBudget, admissionBatchSize, ahead };
   const tasks = [...declaration.tasks];
-  const { giveBackAttempt, breaker = null, maxPending = null, whenBusy, busyDelaySeconds } = declaration;
+  const {
+    giveBackAttempt,
+    breaker = null,
+    maxPending = null,
+    whenBusy,
+    busyDelaySeconds,
+    order,
+  } = declaration;
   const { expiresAfterSeconds, debounce = null, uniqueForSeconds, load = null, history = null } = declaration;
   const jobs = {
     job,
@@ -100,6 +109,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
     maxPending,
     whenBusy,
     busyDelaySeconds,
+    order,
     expiresAfterSeconds,
     debounce,
     uniqueForSeconds,
@@ -122,13 +132,14 @@ function constant(value: number | ContextFunction): number | null {
 }
 
 function needsNoJavaScript(
-  { schema, context }: Declaration,
+  { schema, context, deadline }: Declaration,
   described: Pick<PolicyDefinition, "gates" | "weight" | "cost" | "shard" | "partitionPaths">,
 ): boolean {
   const { gates, weight, cost, shard, partitionPaths } = described;
   return (
     schema === undefined &&
     context === undefined &&
+    deadline === null &&
     [weight, cost, shard, partitionPaths].every((value) => value !== null) &&
     gates.every((gate) => gate.values !== null && gate.scope !== "key")
   );
@@ -136,8 +147,15 @@ function needsNoJavaScript(
 
 /** Without `backoff`: the process that ran the job calls it, and no stored value depends on it. */
 function digests(declaration: Declaration): Record<string, string> {
-  const { context, partitionBy, shardBy, weight, cost, gates } = declaration;
-  const found: [string, unknown][] = Object.entries({ context, partitionBy, shardBy, weight, cost });
+  const { context, partitionBy, shardBy, weight, cost, deadline, gates } = declaration;
+  const found: [string, unknown][] = Object.entries({
+    context,
+    partitionBy,
+    shardBy,
+    weight,
+    cost,
+    deadline,
+  });
   for (const gate of gates) {
     for (const [option, run] of Object.entries(gate.functions))
       found.push([`gates.${gate.name}.${option}`, run]);

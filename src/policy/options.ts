@@ -124,6 +124,49 @@ export interface PolicyOptions<Id, S, C> {
     | null
     | undefined;
   /**
+   * The order of a partition's jobs. `"strict"`: one at a time, and a job that fails keeps its place. The later ones of its
+   * partition wait until it has succeeded or failed for good. Use it if each job builds on the one before, as with the changes
+   * of one record. Other partitions go on. `"deadline"`, or a deadline of the context: the earliest deadline goes first.
+   *
+   * Of `"strict"`:
+   *
+   * - The order is the usual one: `priority`, then `runAt`, then that of adding. No job passes one that has started once,
+   *   whatever its priority. A job whose `runAt` is ahead has its place by that time, and blocks nobody until then.
+   * - The policy gets the gate `strict_order`, a `concurrency` of 1 for each partition. Nobody can change its limit.
+   * - A job that Graphile Worker refuses blocks its partition as well. `remove` lets the others go.
+   * - Two transactions that add jobs at the same time have no order.
+   *
+   * Options that would break the order are refused: `retries: "bypass"`, `unmanaged: "run"`, any `whenBusy` but `"wait"`, and a
+   * `concurrency` of more than 1 over the partition. With `slotTimeout` the next job goes after that time, although the one
+   * before may still run. An operator's `admit` goes past the order as past the gates. A policy that is switched off has no
+   * order.
+   *
+   * Of `"deadline"`: a job's deadline is the time at which it expires (`expiresAt`, `expiresAfter`). If jobs are to run late as
+   * well, a function of the context gives it, as in `{ deadline: (ctx) => ctx.dueBy }`. It returns a `Date`, a text such as
+   * `"2026-12-01T09:00:00Z"`, or null. Null means the time at which the job expires, if it has one. Jobs without a deadline go
+   * last, in the usual order. Of equal deadlines, the job that was added first goes first. Priorities do not count between
+   * jobs with deadlines. A retry keeps its deadline.
+   *
+   * The order decides within a partition. Between partitions, fair shares do. With `fairness: null` the earliest deadline of all
+   * of the policy goes first. Graphile Worker fetches what was admitted by priority and time of admission.
+   * @default none: a failed job goes behind those that went meanwhile
+   * @example order: "strict"
+   * @example
+   * definePolicy("report", {
+   *   context: (payload) => payload as { tenantId: string; dueBy: string | null },
+   *   partitionBy: (ctx) => ctx.tenantId,
+   *   order: { deadline: (ctx) => ctx.dueBy },
+   * })
+   */
+  order?:
+    | "strict"
+    | "deadline"
+    | {
+        /** When a job should have started: a `Date`, a text in ISO 8601 with its offset, or null for none of its own. */
+        deadline: (ctx: C) => Date | string | null | undefined;
+      }
+    | undefined;
+  /**
    * The most jobs one tick admits for this policy. A whole number, 1 or more. `null` means the default.
    * @default the preset's `defaults.tickAdmissionBudget`
    */

@@ -1,4 +1,5 @@
 import {
+  aDate,
   callOption,
   check,
   checkReturned,
@@ -24,6 +25,8 @@ export interface ResolvedJob {
   readonly context: JsonObject;
   readonly weight: number;
   readonly cost: number;
+  /** Its own deadline, if its policy's context gives deadlines; null: it has none. */
+  readonly deadline?: Date | null;
   /** In the gates' order. Frozen. One list for all jobs if no limit depends on the context. */
   readonly limits: readonly ResolvedLimit[];
 }
@@ -44,6 +47,7 @@ export function compileResolver(declaration: Declaration): Resolver {
   const { name, version, schema } = declaration;
   const partitionOf = compilePartition(declaration);
   const costOf = compileNumber("cost", declaration.cost, numberFromZero);
+  const deadlineOf = compileDeadline(declaration.deadline);
   const ofContext = compileOfContext(declaration);
 
   const resolve = (payload: unknown, spec: JobSpecification): ResolvedJob => {
@@ -52,7 +56,9 @@ export function compileResolver(declaration: Declaration): Resolver {
     const context = contextOf(declaration, parsed, spec);
     const partition = partitionOf(context, payload);
     const { limits, weight, shard } = ofContext(context);
-    return { policy: name, version, partition, shard, context, weight, cost: costOf(context), limits };
+    const cost = costOf(context);
+    const resolved = { policy: name, version, partition, shard, context, weight, cost, limits };
+    return deadlineOf === null ? resolved : { ...resolved, deadline: deadlineOf(context) };
   };
   return {
     job: (payload, spec) => refusing(name, () => resolve(payload, spec)),
@@ -106,6 +112,26 @@ function compileNumber(
     const number = callOption(option, value, ctx);
     if (!rule.accepts(number)) checkReturned(`${option} returned by its function`, number, rule);
     return number as number;
+  };
+}
+
+/** JavaScript reads a text without an offset as local time, which differs between processes. */
+const OFFSET = /T.*(?:Z|[+-]\d\d:?\d\d)$/;
+
+const aDeadline: Rule = {
+  expects: 'a valid Date, a text in ISO 8601 with its offset, such as "2026-12-01T09:00:00Z", or null',
+  accepts: (value) =>
+    aDate.accepts(value) ||
+    (typeof value === "string" && OFFSET.test(value) && !Number.isNaN(Date.parse(value))),
+};
+
+function compileDeadline(deadline: ContextFunction | null): ((ctx: JsonObject) => Date | null) | null {
+  if (deadline === null) return null;
+  return (ctx) => {
+    const value = callOption("order: deadline", deadline, ctx);
+    if (value === null || value === undefined) return null;
+    if (!aDeadline.accepts(value)) checkReturned("deadline returned by its function", value, aDeadline);
+    return new Date(value as Date | string);
   };
 }
 

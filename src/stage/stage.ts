@@ -283,11 +283,13 @@ interface OpenBatch extends StageBatch {
   readonly expiresAfter: number | null;
   readonly debounce: Debounce | null;
   readonly mode: JobKeyMode;
+  /** Whether the policy goes by deadlines. */
+  readonly byDeadline: boolean;
 }
 
 function openBatch(policy: AnyPolicy | undefined, mode: JobKeyMode): OpenBatch {
-  const none = { version: 0, job: {}, expiresAfterSeconds: null, debounce: null };
-  const { version, job, expiresAfterSeconds, debounce } = policy ? policyDefinition(policy) : none;
+  const none = { version: 0, job: {}, expiresAfterSeconds: null, debounce: null, order: null };
+  const { version, job, expiresAfterSeconds, debounce, order } = policy ? policyDefinition(policy) : none;
   return {
     policy: policy?.identifier ?? null,
     version,
@@ -298,6 +300,7 @@ function openBatch(policy: AnyPolicy | undefined, mode: JobKeyMode): OpenBatch {
     expiresAfter: expiresAfterSeconds,
     debounce,
     mode,
+    byDeadline: order === "deadline",
   };
 }
 
@@ -333,6 +336,8 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
     };
     staged.p = place;
     if (resolved.cost !== 1) staged.cost = resolved.cost;
+    if (batch.byDeadline) staged.byDeadline = true;
+    if (resolved.deadline) staged.deadline = resolved.deadline;
   }
   if (traceparent !== undefined) staged.traceparent = traceparent;
   batch.jobs.push(staged);

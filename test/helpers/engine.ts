@@ -98,6 +98,8 @@ export interface EngineOptions {
   readonly fairBy?: "jobs" | "work";
   readonly batchSize?: number;
   readonly budget?: number | null;
+  /** For "strict" the gates must have a concurrency of 1 over the partition. */
+  readonly order?: "strict" | "deadline" | null;
   readonly breaker?: { failures: number; withinSeconds: number; cooldownSeconds: number };
   readonly maxPending?: object;
   readonly uniqueForSeconds?: number;
@@ -132,6 +134,7 @@ export interface StageOptions {
   /** In seconds, both: it is debounced. */
   readonly wait?: number;
   readonly maxWait?: number;
+  readonly deadline?: Date;
   readonly priority?: number;
   readonly cost?: number;
   readonly weight?: number;
@@ -191,8 +194,15 @@ export class Engine {
 
   async declare(): Promise<void> {
     const { halfLifeSeconds = 60, batchSize = 100, budget = null } = this.#options;
-    const { breaker = null, maxPending = null, fairBy = "jobs", ahead, keyPath } = this.#options;
-    const { busyDelaySeconds } = this.#options;
+    const {
+      breaker = null,
+      maxPending = null,
+      fairBy = "jobs",
+      order = null,
+      ahead,
+      keyPath,
+      busyDelaySeconds,
+    } = this.#options;
     const gates = this.#options.gates.map((gate, position) => {
       const { name, kind, scope, numbers } = gate;
       const values = { ...numbers, ...windowOf(gate) };
@@ -216,7 +226,7 @@ export class Engine {
       },
       ...{ weight: 1, cost: 1, shard: null, partitionPaths: keyPath ? [keyPath] : null },
       resolvesInSql: keyPath !== undefined,
-      ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, functions: {} },
+      ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, order, functions: {} },
       slotTimeoutSeconds: this.#options.slotTimeout ?? null,
       uniqueForSeconds: this.#options.uniqueForSeconds ?? null,
       whenBusy: busyDelaySeconds === undefined ? "wait" : "delay",
@@ -254,6 +264,7 @@ export class Engine {
       expiresAt,
       wait,
       maxWait,
+      deadline,
       priority,
       cost,
       weight = 1,
@@ -271,8 +282,9 @@ export class Engine {
         return { key, shard: of, context: its, weight, limits: limitsOf(gates, key) };
       }),
       jobs: partitions.map((key, n) => {
-        const due = { runAt, wait, maxWait, expiresAt };
-        return { n, task, p: place.get(key), jobKey, queueName, flags, ...due, priority, cost };
+        const byDeadline = this.#options.order === "deadline" || undefined;
+        const times = { runAt, wait, maxWait, expiresAt, deadline, byDeadline };
+        return { n, task, p: place.get(key), jobKey, queueName, flags, ...times, priority, cost };
       }),
     };
   }

@@ -43,6 +43,8 @@ export type Step =
       readonly plan?: Plan;
       /** Milliseconds from when it is due to when it expires; undefined: never. */
       readonly lastsMs?: number;
+      /** Milliseconds from now to its deadline; undefined: it has none. */
+      readonly deadlineMs?: number;
     }
   | { readonly do: "tick" | "settle" | "look again" }
   | { readonly do: "wait"; readonly ms: number }
@@ -220,6 +222,14 @@ const ownCap: fc.Arbitrary<GateCase> = fc
     };
   });
 
+/** What strict order brings. */
+const oneAtATime: GateCase = {
+  kind: "concurrency",
+  scope: "partition",
+  numbers: [{ max: 1 }, { max: 1 }],
+  sliding: [false, false],
+};
+
 const settings: fc.Arbitrary<Settings> = fc.record({
   halfLifeSeconds: fc.constantFrom(60, 7.3, null),
   fairBy: fc.constantFrom(...(["jobs", "work"] as const)),
@@ -356,10 +366,17 @@ const settling: fc.Arbitrary<Step> = fc
     size: "max",
   })
   .map((jobs): Step => ({ do: "finish", jobs: jobs.map(([one, settled]) => ({ ...one, settled })) }));
+const urgent: fc.Arbitrary<Step> = fc
+  .tuple(add, fc.constantFrom(500, 3000, 1, 60_000, -500))
+  .map(([one, deadlineMs]): Step => ({ ...one, deadlineMs }) as Step);
 
 export interface CaseOptions {
   /** Partitions wait at caps of their own, so that releases hand their slots on. */
   readonly handing?: boolean;
+  /** Partitions keep strict order, and failed jobs are tried again. */
+  readonly strict?: boolean;
+  /** Jobs go by their deadlines, and failed ones are tried again. */
+  readonly deadlines?: boolean;
   /** Some jobs expire. */
   readonly expiring?: boolean;
   /** Throttles have calendar windows. */
@@ -388,9 +405,9 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
         fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
         fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
       )
-    : options.handing || options.delaying
+    : options.handing || options.delaying || options.strict
       ? fc.tuple(
-          ownCap.map((one) => [one]),
+          (options.strict ? fc.constant(oneAtATime) : ownCap).map((one) => [one]),
           fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
         )
       : options.keeping
@@ -412,9 +429,10 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
   const beside = [
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
-    ...(options.handing ? [turning, turning, turning] : []),
+    ...(options.handing || options.strict || options.deadlines ? [turning, turning, turning] : []),
     ...(options.expiring ? [expiring, expiring] : []),
     ...(options.settling ? [settling, settling] : []),
+    ...(options.deadlines ? [urgent, urgent, urgent] : []),
     ...(options.byContext ? [planned, planned, planned, planned] : []),
   ];
   const any =
@@ -431,7 +449,9 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
       ? fc
           .tuple(settings, busyDelay)
           .map(([one, busyDelaySeconds]): Settings => ({ ...one, busyDelaySeconds }))
-      : settings;
+      : options.strict || options.deadlines
+        ? settings.map((one): Settings => ({ ...one, order: options.strict ? "strict" : "deadline" }))
+        : settings;
   return fc.record({ settings: its, gates: options.shadow ? all.chain(withShadows) : all, steps });
 }
 
@@ -452,9 +472,9 @@ function withShadows(gates: readonly GateCase[]): fc.Arbitrary<GateCase[]> {
 }
 
 export function inWords({ settings, gates, steps }: Case): string {
-  const { halfLifeSeconds, fairBy, batchSize, budget, busyDelaySeconds } = settings;
+  const { halfLifeSeconds, fairBy, batchSize, budget, busyDelaySeconds, order } = settings;
   return [
-    `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}${busyDelaySeconds === undefined ? "" : `, puts off by ${busyDelaySeconds} s`}`,
+    `policy: fair by ${fairBy}, half-life ${halfLifeSeconds ?? "none"}, batch ${batchSize}, budget ${budget ?? "none"}${busyDelaySeconds === undefined ? "" : `, puts off by ${busyDelaySeconds} s`}${order ? `, ${order} order` : ""}`,
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
         (values, index) =>
@@ -470,11 +490,12 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
   switch (step.do) {
     case "add": {
       const due = step.delayMs === null ? "" : `, due in ${step.delayMs} ms`;
+      const urgency = step.deadlineMs === undefined ? "" : `, deadline in ${step.deadlineMs} ms`;
       const lasts = step.lastsMs === undefined ? "" : `, expiring ${step.lastsMs} ms later`;
       const definition = step.definition === 0 ? "" : ", with the later numbers";
       const group = step.group === 0 ? "" : ", in the other groups";
       const plan = step.plan === undefined ? "" : `, on plan ${step.plan}`;
-      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${lasts}${definition}${group}${plan}`;
+      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${urgency}${lasts}${definition}${group}${plan}`;
     }
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;

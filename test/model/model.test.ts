@@ -82,6 +82,8 @@ const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: n
   ["limits go by the context of partitions, which changes", { byContext: true }, 0.4],
   ["the calendar gives back what was spent", { calendar: true }, 0.3],
   ["releases hand slots on", { handing: true }, 0.5],
+  ["partitions keep strict order", { strict: true, forced: true }, 0.3],
+  ["jobs go by their deadlines", { deadlines: true, forced: true }, 0.2],
   ["jobs expire", { expiring: true, forced: true }, 0.4],
   ["busy gates put jobs off", { delaying: true, forced: true }, 0.15],
   ["shadow gates count and hold nothing back", { shadow: true, forced: true }, 0.4],

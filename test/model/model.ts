@@ -13,6 +13,8 @@ export interface Job {
   due: boolean;
   /** From then on it is never admitted. */
   readonly expiresAt?: number;
+  /** Its deadline, if the policy goes by deadlines. In strict order -Infinity: it has failed, and the others wait for it. */
+  readonly sortAt?: number;
 }
 
 /** What an added job says of its partition. */
@@ -100,6 +102,7 @@ export interface Charging {
 export interface Settings {
   readonly halfLifeSeconds: number | null;
   readonly fairBy: "jobs" | "work";
+  readonly order?: "strict" | "deadline" | null;
   readonly batchSize: number;
   readonly budget: number | null;
   /** Undefined: jobs that gates deny wait. */
@@ -392,6 +395,24 @@ export class Model {
     return [...this.staged.values()].filter((job) => job.partition === partition && job.due).sort(inLine);
   }
 
+  /** The job for which the others of a partition wait, due or not. */
+  #begunOf(key: string): Job | undefined {
+    const jobs = [...this.staged.values()].filter((job) => job.partition === key);
+    return jobs.filter((job) => job.sortAt === Number.NEGATIVE_INFINITY).sort(inLine)[0];
+  }
+
+  /** Whether a partition waits in strict order, once what is due is in its line. */
+  waitsInOrder(key: string): boolean {
+    return this.#begunOf(key)?.due === false;
+  }
+
+  /** A pass has looked at a partition that waits in order: a stop that is over is forgotten, and no more. */
+  passBy(key: string, now: number): void {
+    const partition = this.partitions.get(key)!;
+    if (partition.pausedUntil <= now) partition.pausedUntil = Number.NEGATIVE_INFINITY;
+    if (partition.heldUntil <= now) partition.heldUntil = Number.NEGATIVE_INFINITY;
+  }
+
   /** What is due by now enters the lines of these partitions. */
   promote(keys: readonly string[], now: number): void {
     for (const job of this.staged.values())
@@ -615,6 +636,11 @@ export class Model {
     );
   }
 
+  /** If the policy has an order, each failure is tried again, after as long as the job ran. */
+  retries(ok: boolean | null): boolean {
+    return this.settings.order != null && ok === false;
+  }
+
   /** What each run cost beyond what it has paid, or less, at the throttles that its partition has now. */
   #settle(finished: readonly Finish[], now: number): void {
     const differences = new Map<Limiter, { since: number; tokens: number }[]>();
@@ -683,6 +709,11 @@ export class Model {
     for (const { id, ok, lagMs, seconds } of finished) {
       const { job, limiters, admittedAt, work } = this.inFlight.get(id)!;
       this.inFlight.delete(id);
+      if (this.retries(ok)) {
+        const runAt = now + seconds * SECOND;
+        const sortAt = this.settings.order === "strict" ? Number.NEGATIVE_INFINITY : job.sortAt;
+        this.staged.set(id, { ...job, runAt, due: runAt <= now, ...(sortAt !== undefined && { sortAt }) });
+      }
       if (this.settings.fairBy === "work") this.#worked.push({ job, seconds, charged: work });
       if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
       for (const limiter of limiters) {
@@ -711,7 +742,9 @@ export class Model {
     const heads = new Map<Partition, Job>();
     for (const partition of this.partitions.values()) {
       const jobs = [...this.staged.values()].filter((job) => job.partition === partition.key).sort(inLine);
-      const next = jobs.find((job) => job.due) ?? jobs.find((job) => job.runAt <= now);
+      const begun = this.#begunOf(partition.key);
+      if (begun && !begun.due && begun.runAt > now) continue;
+      const next = begun ?? jobs.find((job) => job.due) ?? jobs.find((job) => job.runAt <= now);
       if (next && !this.isStopped(partition, now) && partition.probe === undefined)
         heads.set(partition, next);
     }
@@ -891,5 +924,8 @@ function compare(a: number, b: number): number {
 }
 
 function inLine(a: Job, b: Job): number {
+  if (a.sortAt !== undefined && b.sortAt !== undefined)
+    return compare(a.sortAt, b.sortAt) || Number(a.id) - Number(b.id);
+  if (a.sortAt !== undefined || b.sortAt !== undefined) return a.sortAt === undefined ? 1 : -1;
   return a.priority - b.priority || a.runAt - b.runAt || Number(a.id) - Number(b.id);
 }

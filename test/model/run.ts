@@ -189,6 +189,7 @@ class Run {
     group,
     plan,
     lastsMs,
+    deadlineMs,
   }: Step & {
     do: "add";
   }) {
@@ -199,6 +200,7 @@ class Run {
     const options = {
       ...{ as: this.#client, gates, cost, priority, weight, context, runAt: new Date(runAt) },
       ...(expiresAt !== undefined && { expiresAt: new Date(expiresAt) }),
+      ...(deadlineMs !== undefined && { deadline: new Date(this.#now + deadlineMs) }),
     };
     const ids = await this.engine.stage(partitions, options);
     const jobs = ids.map((id, index): Job => {
@@ -210,6 +212,7 @@ class Run {
         cost,
         due: delayMs === null,
         ...(expiresAt !== undefined && { expiresAt }),
+        ...(deadlineMs !== undefined && { sortAt: this.#now + deadlineMs }),
       };
     });
     this.#model.stage(jobs, { weight, gates, plan });
@@ -348,12 +351,14 @@ class Run {
     this.#model.promote(keys, this.#now);
     this.#model.expire(keys, this.#now);
     const admitted = [...this.#model.staged.values()].filter(({ id }) => !left.has(id));
-    this.#checkLimits(keys, admitted);
+    const looked = keys.filter((key) => !this.#model.waitsInOrder(key));
+    this.#checkLimits(looked, admitted);
     if (!this.#options.overlapping) {
-      const expected = this.#model.admissible(keys, this.#now, decayed, first);
+      const expected = this.#model.admissible(looked, this.#now, decayed, first);
       same("jobs admitted", this.#inWords(admitted), this.#inWords(expected));
     }
-    this.#model.charge(keys, admitted, this.#now, { decayed, first });
+    this.#model.charge(looked, admitted, this.#now, { decayed, first });
+    for (const key of keys) if (!looked.includes(key)) this.#model.passBy(key, this.#now);
     this.#model.putOff(keys, this.#now);
     this.#compare();
     for (const { key, fairKey } of this.#snapshot.partitions)
@@ -441,7 +446,9 @@ class Run {
     const partitions = new Map([...this.#model.inFlight].map(([id, { job }]) => [id, job.partition]));
     const jobIds = new Map(this.#snapshot.inFlight.map(({ job, staged }) => [staged, job]));
     const outcomes = [...finished.values()].map(({ id, ok, lagMs, seconds, settled: cost }) => {
-      const ended = { admission: null, attempt: null, retry: null };
+      const { priority } = this.#model.inFlight.get(id)!.job;
+      const retry = { attempt: 0, task: this.engine.policy, after: seconds, priority, maxAttempts: 25 };
+      const ended = { admission: null, attempt: null, retry: this.#model.retries(ok) ? retry : null };
       const settled = cost === undefined ? undefined : { cost };
       return { job: jobIds.get(id)!, ok, lagMs, durationMs: seconds * 1000, settled, ...ended };
     });

@@ -98,6 +98,11 @@ const WORLDS: Record<Reason, (t: ExecutionContext, reason: Reason) => Promise<Pl
     await utils.addJobs(fetches("ep1", 3));
     await utils.hold({ ...partner, forMs: 1, reason: "429" });
   }),
+  strict_order: withWorker(
+    fetchEndpoint({ gates: [account], order: "strict", backoff: () => "10 minutes" }),
+    ({ utils }) => utils.addJobs(fetches("ep1", 3)),
+    { tasks: { fetch_endpoint: () => Promise.reject(new Error("the partner answers 502")) } },
+  ),
   not_due: withWorker(fetchEndpoint({ gates: [account] }), ({ utils }) =>
     utils.addJobs(fetches("ep1", 1, { runAt: new Date(Date.now() + 2 * HOUR) })),
   ),

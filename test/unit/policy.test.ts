@@ -45,12 +45,35 @@ test("a policy with nothing but partitionBy", (t) => {
     maxPending: null,
     whenBusy: "wait",
     busyDelaySeconds: null,
+    order: null,
     expiresAfterSeconds: null,
     debounce: null,
     uniqueForSeconds: null,
     load: null,
     history: null,
     functions: {},
+  });
+});
+
+test("strict order brings a gate that nobody can change", (t) => {
+  const { order, gates } = policyDefinition(
+    definePolicy("imports", {
+      partitionBy: "record",
+      order: "strict",
+      gates: ({ throttle }) => [throttle({ rate: 10, per: "1 minute" })],
+    }),
+  );
+  t.is(order, "strict");
+  t.deepEqual(
+    gates.map(({ name }) => name),
+    ["throttle", "strict_order"],
+  );
+  t.like(gates[1], {
+    kind: "concurrency",
+    scope: "partition",
+    position: 1,
+    values: { max: 1 },
+    overrides: {},
   });
 });
 
@@ -126,6 +149,7 @@ test("every option finds its way into the definition", (t) => {
     maxPending: { partition: 1000, policy: null, whenFull: "drop_oldest", strict: false },
     whenBusy: "skip",
     busyDelaySeconds: null,
+    order: null,
     expiresAfterSeconds: 900,
     debounce: { waitSeconds: 5, maxWaitSeconds: 60 },
     uniqueForSeconds: null,
@@ -402,6 +426,35 @@ const REFUSED: [() => unknown, string | RegExp][] = [
   [
     with_({ debounce: { wait: "0 ms", maxWait: "1 minute" } }),
     /debounce: wait must be .*longer than 0, got "0 ms"/,
+  ],
+  [
+    with_({ order: "fifo" }),
+    'policy "fetch": order must be "strict" or "deadline", or { deadline: a function of the context }, got "fifo"',
+  ],
+  [
+    with_({ order: { deadline: "dueBy" } }),
+    'policy "fetch": order: deadline must be a function, got "dueBy"',
+  ],
+  [with_({ order: { by: "deadline" } }), /unknown option "by" of order \(known options: deadline\)/],
+  [
+    with_({ order: "strict", retries: "bypass" }),
+    'policy "fetch": retries must be "restage" if order is "strict", got "bypass": Graphile Worker would retry a job after later ones',
+  ],
+  [
+    with_({ order: "strict", unmanaged: "run" }),
+    'policy "fetch": unmanaged must be "enforce" or "reject" if order is "strict", got "run": such jobs would run beside others',
+  ],
+  [
+    with_({ order: "strict", gates: [concurrency({ max: 1 })], whenBusy: "skip" }),
+    'policy "fetch": whenBusy must be "wait" if order is "strict", got "skip": each job has to wait for the one before it',
+  ],
+  [
+    with_({ order: "strict", gates: [concurrency({ max: 5 })] }),
+    'policy "fetch": max of concurrency must be 0 or 1 if order is "strict", got 5: a partition runs one job at a time',
+  ],
+  [
+    with_({ order: "strict", gates: [concurrency({ name: "strict_order", scope: "policy", max: 5 })] }),
+    /the name "strict_order" is that of the gate that order: "strict" brings/,
   ],
   [
     with_({ load: { keep: "30 seconds" } }),

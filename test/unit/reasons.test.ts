@@ -9,6 +9,7 @@ const SOURCES = [
   "admit/_lacks.sql",
   "admit/_lack_reason.sql",
   "admit/_verdicts.sql",
+  "admit/_wait_in_order.sql",
   "operate/_shown_reason.sql",
   "views/staged_jobs.sql",
 ] as const;
@@ -34,7 +35,7 @@ function matches(text: string, pattern: RegExp): string[] {
 test("SQL produces the reasons of the list, and no other", (t) => {
   const produced = SOURCES.flatMap((source) => {
     const text = textOf(source);
-    const whole = matches(text, /\b(?:then|else) '(\w+)'(?!\s*\|\|)/g);
+    const whole = matches(text, /(?:\b(?:then|else)|denied_reason =) '(\w+)'(?!\s*\|\|)/g);
     const byKind = /else kind \|\| '_full'/.test(text)
       ? [...CAP_KINDS, "ahead"].map((kind) => `${kind}_full`)
       : [];

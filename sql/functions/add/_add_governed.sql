@@ -59,7 +59,7 @@ begin
       'flags', coalesce(to_json(p.flags), (p.definition #> '{job,flags}')::json),
       'cost', case when p.resolves then p.definition -> 'cost' end, 'key', p.partition_key,
       'traceparent', v_traceparent, 'wait', p.debounced -> 'waitSeconds', 'maxWait', p.debounced -> 'maxWaitSeconds',
-      'expiresAt', p.expires_at,
+      'byDeadline', p.definition ->> 'order' = 'deadline', 'expiresAt', p.expires_at,
       'expiresAfter', case when p.expires_at is null then p.definition -> 'expiresAfterSeconds' end,
       'p', case when p.policy is null then p.n when p.resolves and p.key is not null
         then dense_rank() over (partition by p.policy, p.resolves and p.key is not null order by p.key) - 1 end) as job

@@ -2,8 +2,8 @@
 --
 --   p_began     when the pass began; null: it is none
 --   claimed     with a breaker, how many partitions count as claimed: those in looked_at; null: without one, all do
---   looked_at   the partitions from which jobs were chosen: without those that _expire leaves out and, with a breaker, those
---     whose failures are not all routed
+--   looked_at   the partitions from which jobs were chosen: without those that _expire leaves out, those that wait in strict
+--     order and, with a breaker, those whose failures are not all routed
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_locked(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[], p_limiter_ids bigint[], p_now timestamptz,
   p_bounded boolean, p_began timestamptz,
@@ -16,6 +16,9 @@ declare
 begin
   admitted := 0; denied := '{}'; set_aside := 0;
   looked_at := :DISPATCH_POLICY_SCHEMA._expire((p_policy).name, p_partition_ids, p_now);
+  if (p_policy).job_order = 'strict' and (p_policy).enabled then
+    looked_at := :DISPATCH_POLICY_SCHEMA._wait_in_order(p_policy, looked_at, p_now, p_began is not null);
+  end if;
   if looked_at = '{}' then
     return;
   end if;

@@ -9,12 +9,6 @@ returns setof :DISPATCH_POLICY_SCHEMA._private_candidate language sql stable as 
       row_number() over (partition by u.id order by s.priority, s.run_at, s.id) as pos,
       row_number() over (order by s.priority, s.run_at, s.id) as overall
     from unnest(p_partition_ids) u (id)
-    cross join lateral (
-      select s.ctid as ct, s.id, s.priority, s.run_at, s.cost,
-        s.job_key is null and s.parked_job_id is null as is_plain
-      from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.partition_id = u.id and s.due
-      order by s.priority, s.run_at, s.id limit p_per_partition::bigint + 1
-    ) s
+    cross join lateral :DISPATCH_POLICY_SCHEMA._next_in_order(u.id, p_per_partition::bigint + 1) s
   ) c;
 $$;

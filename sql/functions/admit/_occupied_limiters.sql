@@ -7,7 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._occupied_limiters(
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[]
 ) returns table (
   job_id bigint, staged_id bigint, policy_id int, partition_id uuid, limiter_ids bigint[], cost float8, work float8,
-  counted boolean, revision int, anew boolean
+  counted boolean, revision int, anew boolean, sort_at timestamptz
 ) language sql stable as $$
   with of_partition as materialized (
     select p.id, p.policy_id, :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work) as work, array(
@@ -15,7 +15,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._occupied_limiters(
         where u.id not in (select l.id from unnest(p_limiters) l where l.tokens is not null or l.shadow_tokens is not null)) as limiter_ids
     from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids)
   )
-  select a.job_id, a.staged_id, h.policy_id, h.id, h.limiter_ids, c.cost, h.work, a.counted, a.revision, a.anew
+  select a.job_id, a.staged_id, h.policy_id, h.id, h.limiter_ids, c.cost, h.work, a.counted, a.revision, a.anew,
+    case when (p_policy).job_order = 'deadline' and c.priority = -32768 then c.run_at end   -- as _next_in_order has it
   from unnest(p_admissions) a
   join unnest(p_candidates) c on c.staged_id = a.staged_id
   join of_partition h on h.id = c.partition_id

@@ -55,16 +55,16 @@ begin
     into v_moved, v_paying, v_paid from occupied h;
     with put as (
       insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
-        (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, admitted_at)
+        (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, sort_at, admitted_at)
       select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost,
-        p_paid, h.work, p_now
+        p_paid, h.work, h.sort_at, p_now
       from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
       where h.counted
       order by h.job_id
       on conflict (job_id) do update set staged_id = excluded.staged_id, admission = excluded.admission,
         revision = excluded.revision, attempt = null, pool_id = null, started_at = null, missing_since = null,
         cancelled_at = null, cancelled_by = null, cancel_reason = null, admitted_at = excluded.admitted_at,
-        policy_id = excluded.policy_id, partition_id = excluded.partition_id,
+        sort_at = excluded.sort_at, policy_id = excluded.policy_id, partition_id = excluded.partition_id,
         limiter_ids = case when f.job_id = any(v_moved)
           then array(select unnest(f.limiter_ids) union select unnest(excluded.limiter_ids)) else f.limiter_ids end,
         cost = case when f.job_id = any(v_moved || v_paying) then excluded.cost else f.cost end,
@@ -81,9 +81,9 @@ begin
   ),
   put as (
     insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs
-      (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, admitted_at)
+      (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, sort_at, admitted_at)
     select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost,
-      p_paid, h.work, p_now
+      p_paid, h.work, h.sort_at, p_now
     from occupancies h where not h.counted
   )
   -- by partition, because unnesting the limiters of 5,000 jobs took as long as inserting them

@@ -37,9 +37,16 @@ begin
         from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
         where s.partition_id = p.partition_id and s.due
           and (s.priority, s.run_at, s.id) >= (p.head_priority, p.head_run_at, p.head_id)
+          and (p_policy).job_order is null
         order by s.priority, s.run_at, s.id
         limit p.offer + 1
       ) s
+      window in_order as (order by s.priority, s.run_at, s.id rows unbounded preceding)
+      union all
+      -- Without the head: it is a place in the usual order. So is that of an arrival which is not routed yet.
+      select s.*, row_number() over in_order, sum(s.cost) over in_order
+      from :DISPATCH_POLICY_SCHEMA._next_in_order(p.partition_id, p.offer + 1) s
+      where (p_policy).job_order is not null
       window in_order as (order by s.priority, s.run_at, s.id rows unbounded preceding)
     ) s
   ),

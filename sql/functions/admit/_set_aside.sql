@@ -1,5 +1,5 @@
 -- Sets a job aside, still staged. If it waits for another transaction, all of `p_among` are set aside that wait for the
--- same. Returns which.
+-- same. Returns which. Under strict order the others of their partitions wait for them.
 create or replace function :DISPATCH_POLICY_SCHEMA._set_aside(
   p_staged_id bigint, p_among bigint[], p_error text, p_locks boolean, p_now timestamptz
 ) returns bigint[] language sql volatile as $$
@@ -14,6 +14,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._set_aside(
   set_aside as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
       due = false, failures = least(s.failures + 1, 30000), error = p_error,
+      sort_at = case when exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_partitions q
+          join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+          where q.id = s.partition_id and p.job_order = 'strict') then '-infinity' else s.sort_at end,
       retry_at = p_now + case when p_locks
         then least(interval '50 milliseconds' * power(2, least(s.failures, 10)), interval '1 second')
         else :DISPATCH_POLICY_SCHEMA._aside_for(s.failures) end

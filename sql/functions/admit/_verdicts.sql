@@ -35,7 +35,8 @@ begin
                   where s.partition_id = p.partition_id and not s.due order by coalesce(s.retry_at, s.run_at) limit 20
                 ) y
               ) x
-              where (x.priority, x.run_at, x.id) < (p.head_priority, p.head_run_at, p.head_id) or x.place = 20))
+              where (x.priority, x.run_at, x.id) < (p.head_priority, p.head_run_at, p.head_id) or x.place = 20
+                or (p_policy).job_order is not null))
           else 'infinity' end,
         -- also on a bucket of its own, whose time is known, because other numbers change that time
         case when p.head_id is null or p.probe_job_id is not null then null

@@ -61,11 +61,12 @@ begin
   staged as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, priority,
-      flags, cost, due, created_at, droppable, traceparent, expires_at)
+      flags, cost, due, created_at, droppable, traceparent, expires_at, sort_at)
     overriding system value
     select p.id, p.partition_id, p_task, p.payload, p.queue_name, p.run_at, p.run_at_given, p.max_attempts, p.job_key,
       p.priority, p.flags, v_cost, p.due, p.created_at, v_droppable, p.traceparent,
-      greatest(p.run_at, v_now) + v_expires_after
+      greatest(p.run_at, v_now) + v_expires_after,
+      case when (p_policy).job_order = 'deadline' then greatest(p.run_at, v_now) + v_expires_after end
     from put p order by p.job_key
     on conflict (job_key) where job_key is not null do nothing
     returning id, partition_id, priority, run_at, due

@@ -15,6 +15,7 @@ declare
   v_ahead record := :DISPATCH_POLICY_SCHEMA._work_ahead(p_job);
   v_it jsonb;
   v_real jsonb;   -- a shadow gate delays nothing
+  v_head record;
 begin
   select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p
   where p.id = coalesce((p_partition).policy_id, (
@@ -31,18 +32,23 @@ begin
   -- of all gates without room the one that has it last, as in _verdicts
   select g.value into v_lack from jsonb_array_elements(v_gates) with ordinality g (value, ord)
   where (g.value ->> 'lacks')::boolean order by (g.value ->> 'next_at')::timestamptz desc nulls first, g.ord limit 1;
+  select h.id, h.until_at into v_head from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[(p_partition).id]) h
+  where v_policy.job_order = 'strict' and (p_of_partition or h.id <> (p_job).id);
   v_reason := case
     when p_of_partition and v_stop is not null then v_stop ->> 'reason'
+    when p_of_partition and v_head.id is not null then 'strict_order'
     when (p_job).partition_id is null then 'waiting_key'
     when (p_job).retry_at is not null then 'set_aside'
     when not (p_job).due and (p_job).run_at > p_now then 'not_due'
     when v_stop is not null then v_stop ->> 'reason'
     when (p_partition).probe_job_id is not null then 'probing'
+    when v_head.id is not null then 'strict_order'
     when v_lack is not null then v_lack ->> 'reason'
     when (p_partition).denied_reason in ('tick_budget', 'batch') then (p_partition).denied_reason end;
   v_next := case v_reason
     when 'set_aside' then (p_job).retry_at
     when 'not_due' then (p_job).run_at
+    when 'strict_order' then v_head.until_at
     when v_stop ->> 'reason' then (v_stop ->> 'until')::timestamptz
     when v_lack ->> 'reason' then (v_lack ->> 'next_at')::timestamptz end;
   v_it := jsonb_build_object(

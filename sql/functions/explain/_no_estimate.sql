@@ -12,6 +12,7 @@ begin
     when p_stop ->> 'reason' = 'paused' and p_stop ->> 'until' is null then 'it is paused until resume'
     when (p_partition).probe_job_id is not null or ((p_partition).probing and not p_first) then
       'it waits for the end of the job that goes first after a hold'
+    when p_it ->> 'reason' = 'strict_order' then 'the job that goes first may fail again'
     when (p_job).retry_at is not null then 'Graphile Worker did not take it, and may not at the next try'
     when exists (
       select from jsonb_array_elements(p_it -> 'gates') g where g ->> 'reason' in ('rate_zero', 'max_zero')

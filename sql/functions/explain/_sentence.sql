@@ -41,6 +41,8 @@ begin
     when 'held' then 'The partition is on hold' || v_because || v_until
     when 'breaker_open' then 'The breaker has stopped the partition, because its jobs kept failing,' || v_until
     when 'probing' then 'After a hold one job went first, and the others wait for its end'
+    when 'strict_order' then 'The policy keeps strict order: the partition waits for a job that failed or was refused, which is '
+      || 'tried again at ' || coalesce(p_it ->> 'next_at', 'a later time')
     when 'throttle_empty' then 'It waits for tokens of ' || v_of || ': ' || round((v_gate ->> 'free')::numeric, 2) || ' of '
       || round((v_gate #>> '{limit,capacity}')::numeric, 2)
       || coalesce(' per ' || :DISPATCH_POLICY_SCHEMA._calendar_in_words(v_gate #>> '{limit,calendar}'), '') || ' are left' || coalesce(

@@ -58,7 +58,7 @@ begin
     select q.* into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_partition_id;
     -- before the router has made a partition, its jobs are there already
     select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    where s.partition_id = v_partition_id and s.due order by s.priority, s.run_at, s.id limit 1;
+    where s.id = :DISPATCH_POLICY_SCHEMA._head_of(v_partition_id);
     if v_job.id is null then
       select s.* into v_job from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
       where s.partition_id = v_partition_id and not s.due order by coalesce(s.retry_at, s.run_at) limit 1;

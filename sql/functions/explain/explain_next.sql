@@ -9,6 +9,7 @@ returns setof jsonb language plpgsql stable
 security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan as $$
 declare
   v_partition_id uuid;
+  v_head_id bigint;
   v_ids bigint[];
 begin
   if explain_next.count is null or explain_next.count not between 1 and 50 then
@@ -17,17 +18,21 @@ begin
   end if;
   v_partition_id := :DISPATCH_POLICY_SCHEMA._partition_id(
     (:DISPATCH_POLICY_SCHEMA._policy(explain_next.policy)).name, explain_next.partition);
-  -- each half in the order of an index: a partition may have a million jobs
+  v_head_id := :DISPATCH_POLICY_SCHEMA._head_of(v_partition_id);
+  -- each part in the order of an index: a partition may have a million jobs
   v_ids := array(
     select n.id from (
-      (select s.id, false as is_later, s.priority::int, s.run_at from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-        where s.partition_id = v_partition_id and s.due
-        order by s.priority, s.run_at, s.id limit explain_next.count)
+      select v_head_id as id, 0 as stage, 0 as priority, '-infinity'::timestamptz as run_at where v_head_id is not null
       union all
-      (select s.id, true, 0, coalesce(s.retry_at, s.run_at) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      (select d.id, 1, d.priority::int, d.run_at
+        from :DISPATCH_POLICY_SCHEMA._next_in_order(v_partition_id, explain_next.count) d
+        where d.id is distinct from v_head_id)
+      union all
+      (select s.id, 2, 0, coalesce(s.retry_at, s.run_at) from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
         where s.partition_id = v_partition_id and not s.due
+          and s.id is distinct from v_head_id
         order by coalesce(s.retry_at, s.run_at) limit explain_next.count)
-    ) n order by n.is_later, n.priority, n.run_at, n.id limit explain_next.count);
+    ) n order by n.stage, n.priority, n.run_at, n.id limit explain_next.count);
   return query
   select :DISPATCH_POLICY_SCHEMA.explain(id => u.id) from unnest(v_ids) with ordinality u (id, ord) order by u.ord;
 end

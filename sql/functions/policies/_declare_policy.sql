@@ -26,7 +26,8 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_policies as p (
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
     ahead_seconds, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
-    max_pending_in_all, when_full, strict_pending, unique_for, when_busy, busy_delay, load_kept_for, history_kept_for, fair_by_work,
+    max_pending_in_all, when_full, strict_pending, unique_for, when_busy, busy_delay, job_order, load_kept_for, history_kept_for,
+    fair_by_work,
     declared_enabled, paused_until, paused_by, pause_reason, paused_with_all)
   select
     v_name, (p_definition ->> 'version')::int, p_definition, p_hash, least(p_started_at, clock_timestamp()),
@@ -42,6 +43,7 @@ begin
     coalesce((p_definition #>> '{maxPending,strict}')::boolean, false),
     (p_definition ->> 'uniqueForSeconds')::float8, coalesce(p_definition ->> 'whenBusy', 'wait'),
     (p_definition ->> 'busyDelaySeconds')::float8,
+    p_definition ->> 'order',
     (p_definition #>> '{load,keepSeconds}')::float8, (p_definition #>> '{history,keepSeconds}')::float8,
     coalesce(p_definition ->> 'fairBy' = 'work', false),
     coalesce((p_settings ->> 'enabled')::boolean, true),
@@ -54,7 +56,8 @@ begin
     breaker_failures = excluded.breaker_failures, breaker_within = excluded.breaker_within,
     breaker_cooldown = excluded.breaker_cooldown, max_pending = excluded.max_pending,
     max_pending_in_all = excluded.max_pending_in_all, when_full = excluded.when_full,
-    strict_pending = excluded.strict_pending, unique_for = excluded.unique_for, when_busy = excluded.when_busy, busy_delay = excluded.busy_delay, load_kept_for = excluded.load_kept_for,
+    strict_pending = excluded.strict_pending, unique_for = excluded.unique_for, when_busy = excluded.when_busy,
+    busy_delay = excluded.busy_delay, job_order = excluded.job_order, load_kept_for = excluded.load_kept_for,
     history_kept_for = excluded.history_kept_for, fair_by_work = excluded.fair_by_work,
     half_life = case when p_settings ? 'halfLifeSeconds' then excluded.half_life else p.half_life end,
     batch_size = case when p_settings ? 'admissionBatchSize' then excluded.batch_size else p.batch_size end,

@@ -45,6 +45,7 @@ begin
           where s.id = i.staged_id and s.parked_job_id is distinct from f.job)
         then nextval(pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id'))
         else i.staged_id end as staged_id, i.cost, p.name as policy, f.retry,
+      case p.job_order when 'strict' then '-infinity'::timestamptz when 'deadline' then i.sort_at end as sort_at,
       p_now + :DISPATCH_POLICY_SCHEMA._wait((f.retry).after) as run_at,
       coalesce((f.retry).priority, 0::smallint) as priority,
       coalesce(((f.retry).move).key, q.key) as key, q.shard
@@ -55,18 +56,18 @@ begin
     join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = i.partition_id
   ),
   staged as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
-      id, partition_id, task_identifier, payload, run_at, max_attempts, priority, cost, due, parked_job_id, parked_revision)
+    insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (id, partition_id, task_identifier, payload, run_at,
+      max_attempts, priority, cost, due, parked_job_id, parked_revision, sort_at)
     overriding system value
     select d.staged_id, :DISPATCH_POLICY_SCHEMA._partition_id(d.policy, d.key), (d.retry).task, '{}',
       d.run_at, (d.retry)."maxAttempts", d.priority, coalesce(((d.retry).move).cost, d.cost), d.run_at <= p_now, d.job,
-      d.revision
+      d.revision, d.sort_at
     from due d
     -- the flush before parked it and left its slot; or somebody retried it by hand, and it failed again
     on conflict (parked_job_id) where parked_job_id is not null do update set
       partition_id = excluded.partition_id, left_partition_id = s.partition_id, run_at = excluded.run_at,
       max_attempts = excluded.max_attempts, priority = excluded.priority, cost = excluded.cost, due = excluded.due,
-      parked_revision = excluded.parked_revision, retry_at = null, failures = 0, error = null
+      parked_revision = excluded.parked_revision, sort_at = excluded.sort_at, retry_at = null, failures = 0, error = null
     returning *, (xmax = 0) as fresh
   ),
   notified as materialized (

@@ -9,7 +9,7 @@ declare
 begin
   with known as materialized (
     select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id, p.blocked_on,
-      p.denied_until, p.due_at, p.weight, p.ready
+      p.denied_until, p.denied_reason, p.due_at, p.weight, p.ready
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     where p.id = any(array(select n.partition_id from unnest(p_news) n))
   ),
@@ -53,13 +53,15 @@ begin
     join known k on k.id = n.partition_id
     left join unnest(p_limiters) i on i.partition_id = n.partition_id
     cross join lateral (
-      select (n.head_priority, n.head_run_at, n.head_id) <= (k.head_priority, k.head_run_at, k.head_id) as lower,
+      -- an arrival says nothing of deadlines
+      select x.lower, x.lower or (p_policy).job_order is not null as may_be_next,
         x.newer, case when x.newer then coalesce((n.newest).weight, k.weight) else k.weight end as weight
       from (select (n.newest).limits is not null
-        and ((n.newest).version, (n.newest).id) > (k.version, k.arrival_id) as newer) x
+        and ((n.newest).version, (n.newest).id) > (k.version, k.arrival_id) as newer,
+        (n.head_priority, n.head_run_at, n.head_id) <= (k.head_priority, k.head_run_at, k.head_id) as lower) x
     ) c
     cross join lateral (
-      select (c.lower or n.head_changed or n.later_at < k.denied_until) and exists (
+      select (c.may_be_next or n.head_changed or n.later_at < k.denied_until) and exists (
         select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = k.blocked_on and l.by_tokens) as for_tokens
     ) t
     -- It waits for a limiter that it no longer uses, or for more tokens than its new next job may need. A job that is
@@ -67,7 +69,9 @@ begin
     cross join lateral (
       select coalesce(c.newer and (n.newest).limits is distinct from k.limits
           and k.blocked_on <> all (coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id), false)
-        or (t.for_tokens and (c.lower or n.head_changed)) as looks_now,
+        or (t.for_tokens and (c.may_be_next or n.head_changed))
+        -- the job that it waits for in strict order may be gone
+        or (n.head_changed and k.blocked_on is null and k.denied_reason is not distinct from 'strict_order') as looks_now,
         case when t.for_tokens then n.later_at end as looks_at
     ) m
     where p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x))

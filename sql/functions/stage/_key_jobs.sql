@@ -1,19 +1,20 @@
 -- Stages jobs in the partitions that JavaScript worked out for them.
 --
---   p_jobs   json array of { "id", "cost", "partition": { "key", "shard", "context", "weight", "limits" } }. A job whose
---            partition cannot be worked out is { "id", "error" }: it is set aside, and tried again later.
+--   p_jobs   json array of { "id", "cost", "deadline", "partition": { "key", "shard", "context", "weight", "limits" } }. A
+--            job whose partition cannot be worked out is { "id", "error" }: it is set aside, and tried again later.
 create or replace function :DISPATCH_POLICY_SCHEMA._key_jobs(p_policy text, p_version int, p_jobs json)
 returns void language sql volatile
 set search_path = pg_catalog, pg_temp as $$
   with job as materialized (
     select (j.value ->> 'id')::bigint as id, (j.value ->> 'cost')::float8 as cost, j.value ->> 'error' as error,
+      (j.value ->> 'deadline')::timestamptz as deadline,
       j.value #>> '{partition,key}' as key, j.value -> 'partition' as partition
     from json_array_elements(p_jobs) j
   ),
   keyed as (
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
       partition_id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, j.key), cost = j.cost, error = null, failures = 0,
-      due = s.run_at <= clock_timestamp()
+      due = s.run_at <= clock_timestamp(), sort_at = coalesce(j.deadline, s.sort_at)
     from job j where s.id = j.id and s.partition_id is null and j.error is null
     returning s.*
   ),

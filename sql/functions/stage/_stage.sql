@@ -13,7 +13,7 @@
 --         are those of another partition: its place
 --       "jobs": [{ "n": place in the caller's input, "task", "p": index into partitions, "payload", "queueName",
 --                  "runAt" or "wait" (seconds), "maxAttempts", "jobKey", "priority", "flags", "cost",
---                  "expiresAt" or "expiresAfter" (seconds from when it is due),
+--                  "expiresAt" or "expiresAfter" (seconds from when it is due), "byDeadline", "deadline",
 --                  of a debounced job "wait" and "maxWait" (seconds from the first add of its key) }] }
 --   p_payloads  of jobs without a policy, as _stage_plain takes them
 --   p_mode      replace, preserve_run_at or unsafe_dedupe, as Graphile Worker's

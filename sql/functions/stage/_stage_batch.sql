@@ -41,7 +41,7 @@ begin
       case when j."maxWait" is not null and j."expiresAfter" is not null
         then v_now + make_interval(secs => j.wait + j."expiresAfter") else j.expires_at end as expires_at,
       j."maxWait" is not null and j."expiresAfter" is not null as expires_late,
-      left(j.traceparent, 55) as traceparent   -- a check of its form took 15 us: readers check it
+      j.sort_at, left(j.traceparent, 55) as traceparent   -- a check of its form took 15 us: readers check it
     from (
       select nextval(v_ids) as id, j.*
       from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
@@ -54,22 +54,22 @@ begin
   unkeyed as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at,
-      priority, flags, cost, due, created_at, droppable, traceparent, expires_at)
+      priority, flags, cost, due, created_at, droppable, traceparent, expires_at, sort_at)
     overriding system value
     select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts,
       p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable,
-      j.traceparent, j.expires_at
+      j.traceparent, j.expires_at, j.sort_at
     from job j where j.job_key is null
   ),
   keyed as (
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
       id, partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, job_key, preserve_run_at,
       priority, flags, cost, due, created_at, droppable, known_job_id, known_revision,
-      traceparent, expires_at, debounced_until)
+      traceparent, expires_at, debounced_until, sort_at)
     overriding system value
     select j.id, j.partition_id, j.task, j.payload, j.queue_name, j.run_at, j.run_at_given, j.max_attempts, j.job_key,
       p_mode = 'preserve_run_at', j.priority, j.flags, j.cost, j.due, j.created_at, v_droppable, k.id, k.revision,
-      j.traceparent, j.expires_at, j.debounced_until
+      j.traceparent, j.expires_at, j.debounced_until, j.sort_at
     from job j
     left join lateral (   -- one look at the index for each
       select x.id, x.revision from :GRAPHILE_WORKER_SCHEMA.jobs x where x.key = j.job_key limit 1) k on true
@@ -96,7 +96,8 @@ begin
         -- as much later as it is due. The list is made once, when the first such job needs it.
         when excluded.job_key = any((select array_agg(j.job_key) from job j where j.expires_late)::text[])
           then excluded.expires_at + (clock_timestamp() - v_now) else excluded.expires_at end,
-      debounced_until = least(s.debounced_until, excluded.debounced_until)
+      debounced_until = least(s.debounced_until, excluded.debounced_until),
+      sort_at = excluded.sort_at
     -- a job of this key was committed meanwhile: it stays if the mode is unsafe_dedupe, or if a taken over job is older
     where case p_mode when 'unsafe_dedupe' then false
       when 'take_over' then (s.known_job_id, s.known_revision)

@@ -21,13 +21,13 @@ begin
   end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs as s (
     partition_id, task_identifier, payload, queue_name, run_at, run_at_given, max_attempts, preserve_run_at, priority, flags, cost,
-    due, created_at, droppable, traceparent, expires_at)
+    due, created_at, droppable, traceparent, expires_at, sort_at)
   values (
     v_partition_id, v_job.task, coalesce(v_job.payload, '{}'), v_job."queueName", :DISPATCH_POLICY_SCHEMA._run_at(v_job."runAt"),
     v_job."runAt" is not null,
     v_job."maxAttempts"::smallint, false, coalesce(v_job.priority, 0)::smallint, v_job.flags, coalesce(v_job.cost, 1),
     :DISPATCH_POLICY_SCHEMA._run_at(v_job."runAt") <= v_now, v_now, p_droppable,
-    left(v_job.traceparent, 55), v_job.expires_at)
+    left(v_job.traceparent, 55), v_job.expires_at, v_job.sort_at)
   returning s.id, s.run_at, s.max_attempts, s.priority, s.cost, s.due into v_staged;
   if v_partition_id is null then
     insert into :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (staged_id, policy, partition_key)

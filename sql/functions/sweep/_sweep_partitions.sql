@@ -35,7 +35,10 @@ as $$
         case when s.shares then n.capacity else q.head_cost end, p_now) + interval '1 second' as by
       where l.by_tokens
     ) ready on true
-    where q.denied_until > p_now + interval '1 second' and (
+    where q.denied_until > p_now + interval '1 second'
+      and not (q.denied_reason is not distinct from 'strict_order' and exists (
+        select from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[q.id]) h where h.until_at >= q.denied_until))
+      and (
       -- an outcome that is not routed yet is not lost
       (q.blocked_on is null and q.denied_until = 'infinity' and not exists (
           select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = q.probe_job_id and f.partition_id = q.id)

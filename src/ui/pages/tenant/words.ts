@@ -11,6 +11,7 @@ const OWN_REASONS: Partial<Record<Reason, string>> = {
   held: "the end of a stop",
   breaker_open: "the end of a stop",
   probing: "one job that goes first, and has to succeed",
+  strict_order: "an earlier job, which is tried again",
 };
 
 /** The gates that only jobs of the partition fill. */
