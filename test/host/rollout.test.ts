@@ -208,6 +208,34 @@ test("limits that a job brings while a page is worked out stay", async (t) => {
   }
 });
 
+test("a higher version is in force although a process of the lower one has just added a job", async (t) => {
+  const capped = (max: number, version: number) =>
+    definePolicy("p", { version, partitionBy: "k", gates: [concurrency({ max })] });
+  const [older, newer] = [capped(5, 0), capped(7, 1)];
+  const { pool } = await testDatabase(t);
+  const start = async (policy: typeof older) => {
+    const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
+    t.teardown(() => utils.release());
+    return utils;
+  };
+  const caps = async () =>
+    (
+      await pool.query(
+        "select scope_key as key, max from dispatch_policy.limiters where gate = 'concurrency'",
+      )
+    ).rows;
+  const old = await start(older);
+  await old.addJob("p", { k: "a" });
+  await old.tick();
+  await old.addJob("p", { k: "a" }); // no router has seen it when the newer process starts
+  await start(newer);
+  await old.tick();
+  t.deepEqual(await caps(), [{ key: "a", max: 7 }]);
+  await old.addJob("p", { k: "a" });
+  await old.tick();
+  t.deepEqual(await caps(), [{ key: "a", max: 7 }]);
+});
+
 test("a deployment back and forth: of one version the process that started last is in force", async (t) => {
   const database = await world(t);
   for (const max of [7, 5, 7]) {

@@ -3,6 +3,10 @@
 -- job has brought newer ones. Returns false, and does nothing, if another process goes on from this place, or
 -- if another definition is in force by now.
 --
+-- The danger: during a deploy, processes of the version before add jobs all the time. A partition that is left out for one of
+-- those would keep its old limits until a process of this version adds a job. So it is not left out. If that job has another
+-- context, the partition gets it with the next job that a process of this version adds.
+--
 --   p_after   the partition behind which the page begins; null: the first page
 --   p_last    the last one of the page; null: the page is empty, and all is done
 create or replace function :DISPATCH_POLICY_SCHEMA._resolve_again(
@@ -27,10 +31,10 @@ begin
   where p.name = p_policy and not exists (
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key')
-        and q.arrival_id <> (k.value ->> 'arrivalId')::bigint)
+        and q.version >= p.version and q.arrival_id <> (k.value ->> 'arrivalId')::bigint)
     and :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key') not in (
       select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
-      where a.policy = p_policy and a.limits is not null);
+      where a.policy = p_policy and a.version >= p.version and a.limits is not null);
   return true;
 end
 $$;
