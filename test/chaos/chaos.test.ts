@@ -38,14 +38,24 @@ function isClean(t: ExecutionContext, { code, log, verdict }: Awaited<ReturnType
 }
 
 const charge = (from: number, to = from): Charge => ({ from, to });
+const bucket = { from: 0, rate: 10, capacity: 2 };
 
 test("a bucket that gave more than it held is seen, whatever the stretch of time", (t) => {
-  const rate = { rate: 10, capacity: 2 };
-  t.true(excess([charge(0), charge(0), charge(100), charge(200)], rate, 0) <= 0);
-  t.true(excess([charge(0), charge(0), charge(50), charge(60)], rate, 0) > 1);
-  t.true(excess([charge(0), charge(0), charge(50), charge(60)], rate, 200) <= 0, "a clock ran ahead");
+  t.true(excess([charge(0), charge(0), charge(100), charge(200)], [bucket], 0) <= 0);
+  t.true(excess([charge(0), charge(0), charge(50), charge(60)], [bucket], 0) > 1);
+  t.true(excess([charge(0), charge(0), charge(50), charge(60)], [bucket], 200) <= 0, "a clock ran ahead");
   t.true(
-    excess([charge(0), charge(0), charge(0, 500), charge(0, 600)], rate, 0) <= 0,
+    excess([charge(0), charge(0), charge(0, 500), charge(0, 600)], [bucket], 0) <= 0,
     "charged some time until then",
   );
+});
+
+test("a bucket whose rate and capacity change gives what flows in at each rate", (t) => {
+  const changing = [bucket, { from: 1000, rate: 1, capacity: 4 }, { from: 3000, rate: 10, capacity: 2 }];
+  const times = (...at: number[]) => at.map((one) => charge(one));
+  // 2 tokens, 5 of half a second, then 1 of a second
+  t.true(excess(times(500, 500, 700, 800, 900, 1000, 1000, 2000, 2000, 2000), changing, 0) <= 0);
+  t.true(excess(times(1001, 1001, 1001, 1001, 2001), changing, 0) <= 0);
+  t.true(excess(times(1001, 1001, 1001, 1001, 2001, 2001), changing, 0) > 0.9);
+  t.true(excess(times(3001, 3001, 3001), changing, 0) > 0.9);
 });

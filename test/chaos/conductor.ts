@@ -2,15 +2,21 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type pg from "pg";
 import type { Random } from "../helpers/random.ts";
+import { until } from "../helpers/until.ts";
 import { type Fleet, type Member, SIZES } from "./fleet.ts";
 import type { Role } from "./messages.ts";
-import { LONG_STOP_MS, SHORT_STOP_MS } from "./world.ts";
+import { LONG_STOP_MS, nextRelease, SHORT_STOP_MS } from "./world.ts";
 
 const LONGEST_PAUSE_MS = 900;
 /** How long it waits for the chosen process to be at work, so that the kill hits. */
 const LOOKS_FOR_MS = 400;
+/** Between two processes that a deploy replaces. */
+const SHORTEST_STEP_MS = 50;
+const LONGEST_STEP_MS = 1500;
 const KILLED = [...repeated("worker", 5), ...repeated("ticker", 4), ...repeated("enqueuer", 2)];
 const STOPPED: readonly Role[] = ["worker", "worker", "ticker", "enqueuer"];
+/** Those that declare policies. */
+const DEPLOYED: readonly Role[] = ["worker", "ticker", "enqueuer"];
 
 export interface Stage {
   readonly fleet: Fleet;
@@ -23,24 +29,34 @@ export interface Stage {
 
 /** What was done; `hits`: kills that hit a running job or an open tick. */
 export type Deeds = Record<
-  "kills" | "hits" | "stops" | "longStops" | "restarts" | "cuts" | "hogs" | "floods",
+  "kills" | "hits" | "stops" | "longStops" | "restarts" | "cuts" | "hogs" | "floods" | "deploys",
   number
 >;
 
 export class Conductor {
   readonly deeds: Deeds = {
     ...{ kills: 0, hits: 0, stops: 0, longStops: 0 },
-    ...{ restarts: 0, cuts: 0, hogs: 0, floods: 0 },
+    ...{ restarts: 0, cuts: 0, hogs: 0, floods: 0, deploys: 0 },
   };
   readonly #stage: Stage;
   /** What goes on while other trouble is made. */
   readonly #pending = new Set<Promise<void>>();
+  #isOver = () => false;
 
   constructor(stage: Stage) {
     this.#stage = stage;
   }
 
+  /** Begins a deploy, so that a short run has one as well. Resolves once a worker has declared the other definition. */
+  async begin(): Promise<void> {
+    const { fleet } = this.#stage;
+    await this.#deploy();
+    const isDeclared = () => fleet.of("worker").some(({ release }) => release === fleet.release);
+    await until("a worker has the other definition", isDeclared, { withinMs: 60_000 });
+  }
+
   async play(isOver: () => boolean): Promise<void> {
+    this.#isOver = isOver;
     const { random } = this.#stage;
     const programme = [
       ...repeated(this.#kill, 40),
@@ -50,6 +66,7 @@ export class Conductor {
       ...repeated(this.#hog, 6),
       ...repeated(this.#flood, 2),
       ...repeated(this.#restart, 3),
+      ...repeated(this.#deploy, 2),
     ];
     while (!isOver()) {
       await delay(random.between(0, LONGEST_PAUSE_MS));
@@ -139,6 +156,29 @@ export class Conductor {
     this.deeds.restarts++;
     this.#stage.say("restart the server");
     await this.#stage.restart();
+  };
+
+  /**
+   * Replaces one process after the other by one with the other definition, of the same version or of a higher one. Meanwhile
+   * those that are killed may come back with the release before. The next deploy may begin before the last one is through.
+   */
+  readonly #deploy = async (): Promise<void> => {
+    const { fleet, random, say } = this.#stage;
+    const release = nextRelease(fleet.release, random.chance(0.5));
+    const stepMs = random.between(SHORTEST_STEP_MS, LONGEST_STEP_MS);
+    this.deeds.deploys++;
+    say(`deploy the ${release.limits} definition, version ${release.version}`);
+    fleet.deploys(release);
+    this.#meanwhile(async () => {
+      for (let old = fleet.before(release, DEPLOYED); old.length > 0; old = fleet.before(release, DEPLOYED)) {
+        const ready = old.find((one) => one.ready);
+        if (ready) await fleet.replace(ready);
+        await delay(stepMs);
+        if (fleet.release !== release || this.#isOver()) return; // the next deploy goes on
+      }
+      fleet.deployed();
+      say(`deployed the ${release.limits} definition, version ${release.version}`);
+    });
   };
 
   /** A process that is not in trouble yet; if one can be found soon, one of which `wanted` holds. */

@@ -11,7 +11,7 @@ import { accounts, freshQueue, type Payload, policiesOf, type TaskName } from ".
 const MOST_STAGED = 150;
 const PAUSE_MS = 250;
 const LONGEST_OPEN_MS = 60;
-const { work, call } = policiesOf(orders.life);
+const { work, call } = policiesOf(orders.release);
 interface Job {
   readonly task: TaskName;
   readonly payload: Payload;

@@ -1,17 +1,23 @@
 // The processes of a run: started, killed, stopped and started again.
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../helpers/random.ts";
 import { until } from "../helpers/until.ts";
 import type { Judge, Suspect } from "./judge.ts";
 import type { Command, News, Orders, Role } from "./messages.ts";
+import { FIRST_RELEASE, type Release } from "./world.ts";
 
 export const SIZES = { worker: 4, ticker: 3, enqueuer: 3, meddler: 1, outsider: 1 } as const;
 const ENDS_WITHIN_MS = 8000;
+const READY_WITHIN_MS = 5000;
+/** How many of those that are started again while a deploy goes through still have the release before. */
+const STILL_BEFORE = 0.3;
 
 export class Member implements Suspect {
   readonly role: Role;
   readonly place: number;
+  readonly release: Release;
   readonly child: ChildProcess;
   readonly gone: Promise<unknown>;
   diedAt: number | undefined;
@@ -23,9 +29,10 @@ export class Member implements Suspect {
   openTicks = 0;
   leaves = false;
 
-  constructor(role: Role, place: number, child: ChildProcess) {
+  constructor({ role, place, release }: Orders, child: ChildProcess) {
     this.role = role;
     this.place = place;
+    this.release = release;
     this.child = child;
     this.gone = once(child, "exit");
   }
@@ -47,6 +54,9 @@ export class Fleet {
   /** The ids by which outsiders locked jobs. */
   readonly outsiders: string[] = [];
   #respawns = true;
+  #release = FIRST_RELEASE;
+  /** While a deploy goes through. */
+  #before: Release | undefined;
 
   constructor(url: string, judge: Judge, random: Random) {
     this.#url = url;
@@ -63,19 +73,50 @@ export class Fleet {
 
   add(role: Role, place: number): Member {
     const seed = this.#random.below(2 ** 31);
-    const orders: Orders = { role, place, life: this.lives.length, url: this.#url, seed };
+    const isBefore = this.#before !== undefined && this.#random.chance(STILL_BEFORE);
+    const release = isBefore ? this.#before! : this.#release;
+    const orders: Orders = { role, place, life: this.lives.length, url: this.#url, seed, release };
     const child = fork(new URL(`${role}.ts`, import.meta.url), [JSON.stringify(orders)], {
       execArgv: [],
       stdio: ["ignore", "ignore", process.env.CHAOS_LOG ? "inherit" : "ignore", "ipc"],
       env: { ...process.env, NO_LOG_SUCCESS: "1" },
     });
-    const member = new Member(role, place, child);
+    const member = new Member(orders, child);
     this.members.add(member);
     this.lives.push(member);
     child.on("message", (news) => this.#hear(member, news as News));
     child.on("error", () => {});
     child.on("exit", () => this.#exited(member));
     return member;
+  }
+
+  get release(): Release {
+    return this.#release;
+  }
+
+  /** Processes that start from now on have this release. Until `deployed` is called some still have the one before. */
+  deploys(release: Release): void {
+    this.#before = this.#release;
+    this.#release = release;
+  }
+
+  /** Those that do not have this release. */
+  before(release: Release, roles: readonly Role[]): Member[] {
+    return [...this.members].filter(
+      (one) => roles.includes(one.role) && one.release !== release && !one.leaves,
+    );
+  }
+
+  deployed(): void {
+    this.#before = undefined;
+  }
+
+  /** Starts another process in its place, and ends it gently once that one is ready, or has had its time. */
+  async replace(member: Member): Promise<void> {
+    const next = this.add(member.role, member.place);
+    for (let waited = 0; !next.ready && next.diedAt === undefined && waited < READY_WITHIN_MS; waited += 20)
+      await delay(20);
+    await this.end([member]);
   }
 
   of(...roles: Role[]): Member[] {

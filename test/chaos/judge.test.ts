@@ -9,8 +9,11 @@ import { until } from "../helpers/until.ts";
 import { Fleet } from "./fleet.ts";
 import { Judge, type Problem, type Suspect } from "./judge.ts";
 import { leftovers } from "./leftovers.ts";
+import { inForce, type LimitsLog, logLimits, otherLimits, readLimits } from "./limits.ts";
 import type { Execution } from "./messages.ts";
-import { accounts, CAPS, LIMITED, policies, policiesOf, RATES } from "./world.ts";
+import { accounts, DEFINITIONS, FIRST_RELEASE, LIMITED, nextRelease, policiesOf } from "./world.ts";
+
+const { caps: CAPS, rates: RATES } = DEFINITIONS.first;
 
 const nothing: Repaired = {
   ...{ pools: 0, unlocked: 0, overdue: 0, jobs: 0, counters: 0, asleep: 0, blocked: 0, pending: 0 },
@@ -29,6 +32,7 @@ class Course {
   #runs = 0;
   readonly judge = new Judge(() => this.#now);
   readonly process = new Process();
+  #log: LimitsLog = inForce(DEFINITIONS.first);
 
   pass(ms: number): void {
     this.#now += ms;
@@ -76,6 +80,27 @@ class Course {
     this.judge.lost(of);
     this.pass(8000);
     of.longStops.at(-1)!.to = this.#now;
+  }
+
+  /** Another definition comes into force for everybody. */
+  change(definition: keyof typeof DEFINITIONS, version = 0): void {
+    this.#add(inForce(DEFINITIONS[definition], { at: this.#now, version }));
+  }
+
+  /** The limits of a version are worked out; nobody has them yet. */
+  resolve(version: number): void {
+    const { resolved } = inForce(DEFINITIONS.first, { at: this.#now, version });
+    this.#add({ limits: [], gates: [], resolved, definitions: 0 });
+  }
+
+  #add(more: LimitsLog): void {
+    this.#log = {
+      limits: [...this.#log.limits, ...more.limits],
+      gates: [...this.#log.gates, ...more.gates],
+      resolved: [...this.#log.resolved, ...more.resolved],
+      definitions: this.#log.definitions + more.definitions,
+    };
+    this.judge.limitsWere(this.#log);
   }
 
   /** A job runs well; `between` happens; then it runs again, as its second attempt unless said otherwise. */
@@ -174,21 +199,54 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       it.startMany(CAPS.account);
       it.startMany(1, { admittedAt: null, lockedAt });
     },
+    "a run that was admitted after another definition had lowered the cap": (it, planted) => {
+      it.startMany(CAPS.account - 1);
+      if (!planted) it.startMany(1);
+      it.change("second");
+      it.pass(1);
+      if (planted) it.startMany(1);
+    },
+    "one run too many after another definition had raised the cap": (it, planted) => {
+      it.change("second");
+      it.pass(1);
+      it.startMany(CAPS.account - 1);
+      it.change("first");
+      it.pass(1);
+      it.startMany(planted ? 2 : 1);
+    },
+    "runs past a gate that has come back, beside those that it did not bind": (it, planted) => {
+      it.change("second");
+      it.pass(1);
+      it.startMany(3, { account: "a0" });
+      it.change("first");
+      it.pass(1);
+      for (const [account, runs] of [
+        ["a3", 4],
+        ["a6", 4],
+        ["a9", planted ? 3 : 2],
+      ] as const)
+        it.startMany(runs, { account });
+    },
+    "tokens at the rate of a definition that is gone": (it, planted) => {
+      it.change("second");
+      it.pass(1);
+      const call = (n: number) => it.startMany(1, { task: "call", account: accounts[n % accounts.length]! });
+      for (let n = 0; n < 20; n++) call(n);
+      it.pass(1000);
+      for (let n = 0; n < (planted ? 11 : 10); n++) call(n);
+    },
     "tokens of a policy that was not off": (it, planted) => {
       it.judge.switchedOff(planted ? "work" : "call");
       it.startMany(Math.floor(RATES.account.capacity + RATES.account.rate * 0.502) + 1, { task: "call" });
-      it.judge.judgeRates();
     },
     "one token too many of a partition": (it, planted) => {
       const allowed = Math.floor(RATES.account.capacity + RATES.account.rate * 0.502);
       it.startMany(allowed + (planted ? 1 : 0), { task: "call" });
-      it.judge.judgeRates();
     },
     "one token too many of a policy": (it, planted) => {
       const allowed = Math.floor(RATES.all.capacity + RATES.all.rate * 0.502);
       for (let n = 0; n < allowed + (planted ? 1 : 0); n++)
         it.startMany(1, { task: "call", account: `a${n % 8}` });
-      it.judge.judgeRates();
     },
   },
   lost: {
@@ -345,6 +403,21 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       if (planted) it.judge.stalled({ "staged jobs": 1 }, {});
     },
   },
+  stale: {
+    "limiters that took numbers of a lower version": (it, planted) => {
+      it.change("second", 1);
+      it.pass(1);
+      it.change("first", planted ? 0 : 1);
+    },
+    "a run by limits of a lower version, long after those of a higher were worked out": (it, planted) => {
+      it.resolve(1);
+      it.pass(planted ? 20_000 : 19_999);
+      it.startMany(1);
+    },
+    "a partition that never got the limits of the last definition": (it, planted) => {
+      it.judge.late(planted ? ['work a0 has {"concurrency":4}'] : []);
+    },
+  },
   failed: {
     "an error that nobody made on purpose": (it, planted) => {
       if (planted) it.judge.fail("failed", "40P01 deadlock detected");
@@ -353,6 +426,9 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
   weak: {
     "too few kills that hit anything": (it, planted) => {
       it.judge.hit(planted ? 9 : 10, 10);
+    },
+    "definitions that did not change": (it, planted) => {
+      it.judge.changed(planted ? 0 : 1);
     },
   },
 };
@@ -371,17 +447,19 @@ for (const [kind, plays] of Object.entries(FAULTS)) {
 function problemsOf(play: Play, planted: boolean): string[] {
   const course = new Course();
   play(course, planted);
-  course.judge.judgeOverruns();
+  course.judge.judgeLimits();
   return course.judge.problems;
 }
 
 /** Four jobs staged in a real database, of which one pass has admitted a partition's cap. */
 async function world(t: ExecutionContext) {
   const { url, pool } = await testDatabase(t);
-  const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
+  const { work, call } = policiesOf(FIRST_RELEASE);
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [work, call], logger: silent });
   t.teardown(() => utils.release());
+  await logLimits(pool);
   const payload = { account: "a0", id: "1", ms: 0, failures: 0 };
-  await addPolicyJobs(pool, Array(CAPS.account + 1).fill({ policy: policiesOf(0).work, payload }));
+  await addPolicyJobs(pool, Array(CAPS.account + 1).fill({ policy: work, payload }));
   await utils.tick({ policy: "work" });
   return { url, pool, utils };
 }
@@ -414,6 +492,39 @@ test("leak: the judge reports a counter that a real sweep repaired", async (t) =
   const judge = new Judge();
   judge.swept((await utils.sweep()).repaired);
   t.deepEqual(judge.problems, ["leak: a sweep repaired counters"]);
+});
+
+test("stale: the judge knows what a real database had in force", async (t) => {
+  const { pool, utils } = await world(t);
+  const release = nextRelease(FIRST_RELEASE, true);
+  const next = DEFINITIONS[release.limits];
+  t.deepEqual(await otherLimits(pool, next), ['work a0 has {"all":24,"region":10,"concurrency":4}']);
+  const policies = Object.values(policiesOf(release));
+  const others = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
+  t.teardown(() => others.release());
+  await utils.tick({ policy: "work" });
+  t.deepEqual(await otherLimits(pool, next), []);
+
+  const { limits, gates, resolved, definitions } = await readLimits(pool);
+  t.deepEqual(limits.map(({ gate, key, max, version }) => [gate, key, max, version]).sort(), [
+    ["all", "", 12, 1],
+    ["all", "", 24, 0],
+    ["concurrency", "a0", 3, 1],
+    ["concurrency", "a0", 4, 0],
+    ["region", "r0", 10, 0],
+  ]);
+  t.deepEqual(
+    gates.map((one) => [one.account, one.gates.toSorted()]),
+    [
+      ["a0", ["ahead", "all", "concurrency", "region"]],
+      ["a0", ["ahead", "all", "concurrency"]],
+    ],
+  );
+  t.deepEqual(resolved.map(({ task, version }) => [task, version]).sort(), [
+    ["call", 1],
+    ["work", 1],
+  ]);
+  t.is(definitions, 2);
 });
 
 test("failed: the judge reports an error of a real process", async (t) => {

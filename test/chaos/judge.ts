@@ -1,12 +1,12 @@
 // Knows nothing of the engine: judges by what tasks say when they start and end, by what enqueuers were told, and by what
 // the conductor did to each process.
 import type { Repaired } from "../../src/index.ts";
+import { LimitsInForce, type LimitsLog } from "./limits.ts";
 import type { Execution } from "./messages.ts";
-import { type Charge, excess } from "./rates.ts";
+import { type Charge, excess, type Stretch } from "./rates.ts";
 import {
-  CAPS,
-  capOf,
-  RATES,
+  DEFINITIONS,
+  LIMITED,
   regionOf,
   SHORT_STOP_MS,
   STEPPED_PASS_MS,
@@ -31,6 +31,8 @@ const SWEPT_BY_DESIGN = new Set(["pools", "unlocked", "jobs"]);
 const BEGAN_BEFORE_MS = SHORT_STOP_MS + TICK_WITHIN_MS + 1000;
 /** A second attempt tells when its pass had its locks, for which a pass waits two seconds at most. It read the policy before. */
 const PASS_MS = 2500;
+/** A fetch may see a job that was committed a little after the time at which the fetch began. */
+const FETCH_MS = 100;
 
 /** A process, as far as it matters for what ran in it. */
 export interface Suspect {
@@ -74,6 +76,8 @@ export type Problem =
   | "duplicate"
   | "leak"
   | "stalled"
+  /** Limits of a definition that another one has replaced. */
+  | "stale"
   | "failed"
   /** The run was too gentle to show anything. */
   | "weak";
@@ -84,13 +88,11 @@ export class Judge {
   readonly #running = new Map<Suspect, Map<number, Run>>();
   readonly #inScope = new Map<string, number>();
   readonly #most = new Map<string, number>();
-  /** Each time that more ran than a cap allows, and what ran. Judged once it is known which pools counted as dead. */
-  readonly #overruns: {
-    readonly scope: string;
-    readonly cap: number;
-    readonly at: number;
-    readonly runs: Run[];
-  }[] = [];
+  /**
+   * Each time that more ran than some definition allows, and what ran. Judged once it is known which limits were in force,
+   * and which pools counted as dead.
+   */
+  readonly #crowds: { readonly scope: Scope; readonly at: number; readonly runs: Run[] }[] = [];
   readonly #intended = new Set<string>();
   readonly #staged = new Set<string>();
   readonly #rolledBack = new Set<string>();
@@ -105,6 +107,7 @@ export class Judge {
   /** When policies were switched off: jobs are admitted past their gates, and may be handed back. */
   readonly #off: { readonly task: TaskName; readonly from: number; to: number }[] = [];
   readonly #problems = new Map<string, number>();
+  #limits = new LimitsInForce();
   /** Jobs that ran well. */
   readonly done = new Set<string>();
   /** When the first problem was found. */
@@ -171,6 +174,11 @@ export class Judge {
       if (stretch.task === task) stretch.to = Math.min(stretch.to, this.#now());
   }
 
+  /** Without this all goes by the first definition. */
+  limitsWere(log: LimitsLog): void {
+    this.#limits = new LimitsInForce(log);
+  }
+
   swept(repaired: Repaired): void {
     for (const [what, count] of Object.entries(repaired)) {
       if (count > 0 && !SWEPT_BY_DESIGN.has(what)) this.fail("leak", `a sweep repaired ${what}`);
@@ -191,6 +199,11 @@ export class Judge {
     }
   }
 
+  /** Partitions whose limits are not those of the definition that came last. */
+  late(partitions: readonly string[]): void {
+    if (partitions.length > 0) this.fail("stale", `${partitions.length} partitions: ${some(partitions)}`);
+  }
+
   /** Nothing has moved for long, and there are jobs left. */
   stalled(leftovers: Readonly<Record<string, number>>, why: object): void {
     const left = `left: ${JSON.stringify(leftovers)}; ${JSON.stringify(why)}`;
@@ -201,6 +214,11 @@ export class Judge {
   hit(hits: number, expected: number): void {
     if (hits >= expected) return;
     this.fail("weak", `${hits} kills hit a running job or an open tick, expected ${expected}`);
+  }
+
+  /** How often another definition came into force. */
+  changed(definitions: number): void {
+    if (definitions === 0) this.fail("weak", "no other definition came into force");
   }
 
   started(of: Suspect, execution: Execution): void {
@@ -244,8 +262,14 @@ export class Judge {
     if (unasked.length > 0)
       this.fail("unasked", `${unasked.length} jobs ran that were not staged: ${some(unasked)}`);
     for (const runs of this.#runs.values()) this.#judgeRepeats(runs);
+    this.judgeLimits();
+  }
+
+  /** What ran, by the limits that were in force. */
+  judgeLimits(): void {
     this.judgeOverruns();
     this.judgeRates();
+    this.judgeVersions();
   }
 
   judgeRates(): void {
@@ -253,53 +277,87 @@ export class Judge {
       .map((runs) => runs[0]!)
       .filter((run) => run.task === "call" && !run.outside && !this.#isUngoverned(run));
     const aheadMs = THROTTLED_STEP_MS + STEPPED_PASS_MS;
-    const check = (scope: string, runs: readonly Run[], rate: (typeof RATES)[keyof typeof RATES]) => {
-      const over = excess(runs.map(chargeOf), rate, aheadMs);
+    const check = (scope: string, runs: readonly Run[], bucket: readonly Stretch[]) => {
+      const over = excess(runs.map(chargeOf), bucket, aheadMs);
       if (over > 0.01) this.fail("overrun", `${over.toFixed(2)} tokens too many of ${scope}`);
     };
-    check("call all", calls, RATES.all);
+    check("call all", calls, this.#limits.bucket("all", ""));
     for (const [account, runs] of Map.groupBy(calls, (run) => run.account)) {
-      check(`call ${account}`, runs, RATES.account);
+      check(`call ${account}`, runs, this.#limits.bucket("throttle", account));
     }
+  }
+
+  /** No limiter goes back to a lower version, and once a higher one is there nobody is admitted by the lower. */
+  judgeVersions(): void {
+    const back = this.#limits.wentBack();
+    const [first] = back;
+    if (first) this.fail("stale", `${back.length} limiters took a lower version: ${JSON.stringify(first)}`);
+    const stale = [...this.#runs.values()].flat().flatMap((run) => {
+      if (run.outside || this.#isUngoverned(run)) return [];
+      const { from, to } = admissionOf(run);
+      const { due, had } = this.#limits.versions(run.task, run.account, from, to);
+      return had < due ? [`${run.task} ${run.account} by version ${had}, due ${due}: ${tell(run)}`] : [];
+    });
+    if (stale.length > 0) this.fail("stale", `${stale.length} runs: ${stale[0]}`);
   }
 
   #enter(run: Run): void {
     run.counts = true;
     if (run.task !== "work") return;
-    for (const [scope, cap] of scopesOf(run)) {
-      const now = (this.#inScope.get(scope) ?? 0) + 1;
-      this.#inScope.set(scope, now);
-      this.#most.set(scope, Math.max(this.most(scope), now));
-      if (now > cap) this.#overruns.push({ scope, cap, at: this.#now(), runs: this.#countedIn(scope) });
+    for (const scope of scopesOf(run)) {
+      const now = (this.#inScope.get(scope.name) ?? 0) + 1;
+      this.#inScope.set(scope.name, now);
+      this.#most.set(scope.name, Math.max(this.most(scope.name), now));
+      if (now > scope.least) this.#crowds.push({ scope, at: this.#now(), runs: this.#countedIn(scope) });
     }
   }
 
-  #countedIn(scope: string): Run[] {
+  #countedIn({ name }: Scope): Run[] {
     const runs = [...this.#running.values()].flatMap((ofProcess) => [...ofProcess.values()]);
-    return runs.filter((run) => run.counts && scopesOf(run).some(([one]) => one === scope));
+    return runs.filter((run) => run.counts && scopesOf(run).some((one) => one.name === name));
   }
 
   /** The slots of a pool that counted as dead belong to others, though its jobs may still run. */
   judgeOverruns(): void {
-    const all = this.#overruns.splice(0);
-    const overruns = all.filter(({ cap, at, runs }) => {
-      const own = runs.filter(({ of, lockedAt }) => !of.buried.some((one) => one >= lockedAt && one <= at));
-      return own.length > cap;
+    const overruns = this.#crowds.splice(0).flatMap(({ scope, at, runs }) => {
+      const bound = runs.filter((run) => this.#isBound(run, scope));
+      if (bound.length <= this.#capOf(scope, bound)) return [];
+      const own = bound.filter(({ of, lockedAt }) => !of.buried.some((one) => one >= lockedAt && one <= at));
+      const cap = this.#capOf(scope, own);
+      if (own.length > cap) return [{ name: scope.name, cap, at, runs }];
+      this.besideDead++;
+      return [];
     });
-    this.besideDead += all.length - overruns.length;
-    for (const [scope, [first, ...more]] of Map.groupBy(overruns, (overrun) => overrun.scope)) {
+    for (const [name, [first, ...more]] of Map.groupBy(overruns, (overrun) => overrun.name)) {
       const { cap, at, runs } = first!;
-      const what = `more than ${cap} at once of ${scope}, ${1 + more.length} times, first at ${at}`;
+      const what = `more than ${cap} at once of ${name}, ${1 + more.length} times, first at ${at}`;
       const off = `off: ${JSON.stringify(this.#off)}`; // an admission that took too long may have been unbound by limits
       this.fail("overrun", `${what}: ${runs.map(tell).join(", ")}; ${off}`);
     }
+  }
+
+  /** Whether a run surely occupies a slot of a scope: its partition had the gate when it was admitted. */
+  #isBound(run: Run, { gate }: Scope): boolean {
+    const { from, to } = admissionOf(run);
+    return this.#limits.hasGate(run.task, gate, run.account, from, to);
+  }
+
+  /**
+   * When the last of these runs was admitted, all the others had their slots. So they are at most as many as the cap was
+   * then. Nobody knows which was the last: it was not before any of them began to be admitted, and not after all were.
+   */
+  #capOf({ task, gate, key, byOperator }: Scope, runs: readonly Run[]): number {
+    const admissions = runs.map(admissionOf);
+    const from = Math.max(...admissions.map((one) => one.from));
+    const to = Math.max(...admissions.map((one) => one.to));
+    return Math.min(byOperator, this.#limits.capIn(task, gate, key, from, to));
   }
 
   #leave(run: Run): void {
     if (!run.counts) return;
     run.counts = false;
     if (run.task !== "work") return;
-    for (const [scope] of scopesOf(run)) this.#inScope.set(scope, this.#inScope.get(scope)! - 1);
+    for (const { name } of scopesOf(run)) this.#inScope.set(name, this.#inScope.get(name)! - 1);
   }
 
   /** Whether it was admitted, or let in at its start, while its policy was switched off. */
@@ -377,12 +435,45 @@ function isInTrouble(of: Suspect, from: number, endedAt: number | undefined, unt
   return ends.some((at) => at >= from && at <= Math.min(inHand, until));
 }
 
-function scopesOf({ task, account }: Execution): [scope: string, cap: number][] {
+/** What a gate counts over. */
+interface Scope {
+  readonly name: string;
+  readonly task: TaskName;
+  readonly gate: string;
+  readonly key: string;
+  /** The least that a definition allows. */
+  readonly least: number;
+  readonly byOperator: number;
+}
+
+function scopesOf({ task, account }: Execution): readonly Scope[] {
+  const region = regionOf(account);
+  const byOperator = region === LIMITED.region ? LIMITED.max : Number.POSITIVE_INFINITY;
+  const unbound = Number.POSITIVE_INFINITY;
   return [
-    [`${task} ${account}`, capOf(account)],
-    [`${task} ${regionOf(account)}`, CAPS.region],
-    [`${task} all`, CAPS.all],
+    scopeOf(task, "account", { gate: "concurrency", key: account, byOperator }),
+    scopeOf(task, "region", { gate: "region", key: region, byOperator: unbound }),
+    scopeOf(task, "all", { gate: "all", key: "", byOperator: unbound }),
   ];
+}
+
+function scopeOf(
+  task: TaskName,
+  cap: keyof (typeof DEFINITIONS)["first"]["caps"],
+  { gate, key, byOperator }: Pick<Scope, "gate" | "key" | "byOperator">,
+): Scope {
+  const least = Math.min(
+    byOperator,
+    ...Object.values(DEFINITIONS).map(({ caps }) => caps[cap] ?? Number.POSITIVE_INFINITY),
+  );
+  return { name: `${task} ${key || "all"}`, task, gate, key, least, byOperator };
+}
+
+/** When a run got its slot: not before `from`, not after `to`. */
+function admissionOf({ admittedAt, lockedAt, startedAt }: Run): { from: number; to: number } {
+  return admittedAt === null
+    ? { from: lockedAt, to: startedAt }
+    : { from: admittedAt, to: lockedAt + FETCH_MS };
 }
 
 /** Admission took the tokens after it began to write the job, and before a worker could fetch it. */

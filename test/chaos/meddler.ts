@@ -7,9 +7,9 @@ import { isBusy } from "../../src/db/outage.ts";
 import { chance, judge, onCommand, orders, repeat, tell } from "./member.ts";
 import {
   accounts,
-  CAPS,
   freshQueue,
   LIMITED,
+  mostByOperator,
   type Payload,
   regionOf,
   TASKS,
@@ -87,9 +87,8 @@ async function adopt(): Promise<void> {
 async function limitByContext(): Promise<void> {
   const account = chance.pick(accounts);
   const region = regionOf(account);
-  const isLimited = region === LIMITED.region;
-  const where = JSON.stringify(isLimited || chance.chance(0.5) ? { account } : { region });
-  const max = chance.below((isLimited ? LIMITED.max : CAPS.account) + 1);
+  const where = JSON.stringify(region === LIMITED.region || chance.chance(0.5) ? { account } : { region });
+  const max = chance.below(mostByOperator(account) + 1);
   const gate = "'work', 'concurrency'";
   tell({ met: "limit by context" });
   await run(`select * from dispatch_policy.set_limit(${gate}, '{"max": ${max}}', "where" => $1)`, [where]);

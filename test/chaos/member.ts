@@ -1,6 +1,7 @@
 // What every process that the conductor starts has: its orders, its random numbers and its line to the conductor.
 
 import { setTimeout as delay } from "node:timers/promises";
+import type { Runner } from "graphile-worker";
 import { random } from "../helpers/random.ts";
 import type { Command, News, Orders } from "./messages.ts";
 
@@ -30,6 +31,17 @@ export const isOver = () => over;
 
 export function onCommand(listener: (command: Command) => void): void {
   listeners.push(listener);
+}
+
+/** Stops a worker pool when the conductor ends its process. The pool may just have shut itself down. */
+export function stopAtEnd(running: Promise<Pick<Runner, "stop">>): void {
+  onCommand((command) => {
+    if (!("end" in command)) return;
+    const stopped = running.then((runner) => runner.stop());
+    stopped.catch((error) => {
+      if (!/already stopped/.test(error.message)) throw error;
+    });
+  });
 }
 
 export function tell(news: News): void {

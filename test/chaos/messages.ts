@@ -1,6 +1,6 @@
 // What the conductor and the processes it starts say to each other, by node:child_process's own channel.
 import type { Repaired } from "../../src/index.ts";
-import type { TaskName } from "./world.ts";
+import type { Release, TaskName } from "./world.ts";
 
 export type Role = "worker" | "ticker" | "enqueuer" | "meddler" | "outsider" | "hoarder";
 
@@ -12,6 +12,8 @@ export interface Orders {
   readonly life: number;
   readonly url: string;
   readonly seed: number;
+  /** The definitions that it declares. */
+  readonly release: Release;
 }
 
 /** One run of a job, as its task tells it. Times in milliseconds, by the database's clock. */

@@ -3,7 +3,7 @@
 import { EventEmitter } from "node:events";
 import { Logger, run, type WorkerEvents } from "graphile-worker";
 import pg from "pg";
-import { onCommand, orders, tell } from "./member.ts";
+import { orders, stopAtEnd, tell } from "./member.ts";
 import { perform } from "./perform.ts";
 import type { Payload } from "./world.ts";
 
@@ -26,9 +26,7 @@ const running = run({
     call: (payload, { job }) => perform("call", payload as Payload, job, null),
   },
 });
-onCommand((command) => {
-  if ("end" in command) void running.then((runner) => runner.stop());
-});
+stopAtEnd(running);
 const runner = await running;
 tell({ ready: true });
 await runner.promise.catch(() => tell({ met: "shutdown" }));

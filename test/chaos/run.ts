@@ -12,9 +12,21 @@ import { Conductor, type Deeds } from "./conductor.ts";
 import { Fleet } from "./fleet.ts";
 import { Judge } from "./judge.ts";
 import { leftovers, whatWaits } from "./leftovers.ts";
+import { logLimits, otherLimits, readLimits } from "./limits.ts";
 import { logTakeOvers, takeOvers } from "./take-overs.ts";
 import { unlockOutsiders, wayOut } from "./way-out.ts";
-import { accounts, LIMITED, policies, regionOf, TASKS, type TaskName } from "./world.ts";
+import {
+  accounts,
+  DEFINITIONS,
+  FIRST_RELEASE,
+  LIMITED,
+  type Limits,
+  nextRelease,
+  policiesOf,
+  regionOf,
+  TASKS,
+  type TaskName,
+} from "./world.ts";
 
 /** Less than the server's connections, so that they can be taken. */
 const CONNECTIONS = 100;
@@ -49,6 +61,8 @@ export interface Verdict {
   /** Runs past a cap beside those of a pool that counted as dead. */
   readonly besideDead: number;
   readonly deeds: Deeds;
+  /** How often another definition came into force, of all policies. */
+  readonly definitions: number;
   readonly met: Readonly<Record<string, number>>;
   readonly mostAtOnce: number;
   /** Of an account with a limit by context. */
@@ -78,11 +92,13 @@ async function inDatabase(
   { seconds, seed, fault, out, say }: Course,
 ): Promise<Verdict> {
   await database.pool.query("create table chaos_application as select 1 as id, 0 as jobs");
+  const policies = Object.values(policiesOf(FIRST_RELEASE));
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent }); // declares the policies
   const { region, max } = LIMITED;
   await utils.setLimit({ policy: "work", gate: "concurrency", where: { region }, set: { max } });
   await logTakeOvers(database.pool);
   await logBurials(database.pool);
+  await logLimits(database.pool);
   if (fault) await plant(database, fault);
   const numbers = random(seed);
   const judge = new Judge();
@@ -91,15 +107,19 @@ async function inDatabase(
   admin.on("error", () => {});
   const conductor = new Conductor({ fleet, random: numbers, admin, restart, say });
   let drainedInSeconds: number | null = null;
+  let definitions = 0;
   try {
     await fleet.start();
+    await conductor.begin();
     const end = Date.now() + seconds * 1000;
     await conductor.play(() => Date.now() > Math.min(end, judge.failedAt + GOES_ON_MS));
+    ({ definitions } = await readLimits(database.pool));
     if (judge.problems.length === 0)
       drainedInSeconds = out
         ? await wayOut({ database, fleet, judge, random: numbers, say })
         : await calm(utils, database, fleet, judge, say);
     else await tellBurials(database.pool, fleet.lives);
+    judge.limitsWere(await readLimits(database.pool));
   } finally {
     await fleet.killAll();
     await utils.release();
@@ -107,13 +127,13 @@ async function inDatabase(
     await database.pool.end();
   }
   if (drainedInSeconds !== null) judge.conclude();
-  else {
-    judge.judgeOverruns();
-    judge.judgeRates();
-  }
+  else judge.judgeLimits();
   const { deeds } = conductor;
   const enough = Math.floor(seconds / SECONDS_PER_HIT);
-  if (drainedInSeconds !== null) judge.hit(deeds.hits, enough);
+  if (drainedInSeconds !== null) {
+    judge.hit(deeds.hits, enough);
+    judge.changed(definitions);
+  }
   const { problems, executions, duplicates, besideDead } = judge;
   return {
     ...{
@@ -125,6 +145,7 @@ async function inDatabase(
       duplicates,
       besideDead,
       deeds,
+      definitions,
       met: fleet.met,
     },
     ...{ mostAtOnce: judge.most("work all"), drainedInSeconds },
@@ -154,17 +175,29 @@ async function calm(
   for (const task of TASKS) await switchOn(utils, judge, task);
   for (const { policy, gate, where } of await utils.limits())
     if (where !== null && where.region !== LIMITED.region) await utils.clearLimit({ policy, gate, where });
+  // all that start from now on bring a last definition
+  fleet.deploys(nextRelease(fleet.release, true));
+  fleet.deployed();
   say("all workers are killed");
   for (const worker of [...fleet.members]) fleet.kill(worker);
   await unlockOutsiders(database.pool, fleet);
   if (!(await drained(database, utils, judge))) return null;
   const seconds = (Date.now() - started) / 1000;
+  judge.late(await lateLimits(database, DEFINITIONS[fleet.release.limits]));
   await fleet.end([...fleet.members]);
   judge.sweptAtTheEnd((await utils.sweep()).repaired);
   judge.left(await leftovers(database.pool));
   await tellBurials(database.pool, fleet.lives);
   for (const one of await takeOvers(database.pool, fleet.lives)) judge.tookOver(one);
   return seconds;
+}
+
+/** The partitions that do not get the limits of the last definition. */
+async function lateLimits({ pool }: TestDatabase, last: Limits): Promise<string[]> {
+  for (const until = Date.now() + STALLED_AFTER_MS; ; await delay(200)) {
+    const late = await otherLimits(pool, last);
+    if (late.length === 0 || Date.now() > until) return late;
+  }
 }
 
 async function switchOn(utils: PolicyUtils, judge: Judge, task: TaskName): Promise<void> {

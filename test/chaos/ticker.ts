@@ -9,7 +9,7 @@ import { policiesOf, STEP_MS, STEPPED_PASS_MS, TASKS, THROTTLED_STEP_MS, TICK_WI
 
 const PAUSE_MS = 40;
 const LONGEST_OPEN_MS = 50;
-const policies = Object.values(policiesOf(orders.life));
+const policies = Object.values(policiesOf(orders.release));
 const options = { connectionString: orders.url, policies, logger: silent };
 let session: pg.Client | undefined;
 

@@ -5,12 +5,12 @@ import { Logger, run, type WorkerEvents, WorkerPreset } from "graphile-worker";
 import pg from "pg";
 import { dispatchPolicyPreset, policyEvents } from "../../src/index.ts";
 import { MODES } from "../fixtures/governed/modes.ts";
-import { onCommand, orders, tell } from "./member.ts";
+import { onCommand, orders, stopAtEnd, tell } from "./member.ts";
 import { perform } from "./perform.ts";
 import { type Payload, policiesOf, SETTINGS } from "./world.ts";
 
 const CONNECTIONS = 5;
-const { work, call } = policiesOf(orders.life);
+const { work, call } = policiesOf(orders.release);
 const mode = Object.values(MODES)[orders.place % Object.keys(MODES).length];
 const pool = new pg.Pool({
   connectionString: orders.url,
@@ -30,7 +30,6 @@ const logger = new Logger((scope) => (level, message) => {
 
 onCommand((command) => {
   if ("hog" in command) void hog(command.hog);
-  if ("end" in command) void running.then((runner) => runner.stop());
 });
 
 const running = run({
@@ -49,6 +48,7 @@ const running = run({
     ),
   },
 });
+stopAtEnd(running);
 const runner = await running;
 tell({ ready: true });
 // a pool that shut itself down, since it could not complete a job: as in production, its process ends, and another comes

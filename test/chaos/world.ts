@@ -13,13 +13,39 @@ export interface Payload {
 export const TASKS = ["work", "call"] as const;
 export type TaskName = (typeof TASKS)[number];
 
-/** How many may run at once, by scope. */
-export const CAPS = { account: 4, region: 10, all: 24 } as const;
-/** Tokens per second and in the bucket, by scope. */
-export const RATES = {
-  account: { rate: 4, capacity: 4 },
-  all: { rate: 20, capacity: 10 },
-} as const;
+/** What a definition of the policies allows. */
+export interface Limits {
+  /** How many may run at once, by scope. Null: there is no such gate. */
+  readonly caps: { readonly account: number; readonly region: number | null; readonly all: number };
+  /** Tokens per second and in the bucket, by scope. */
+  readonly rates: Readonly<Record<"account" | "all", { readonly rate: number; readonly capacity: number }>>;
+}
+
+/** Two definitions, each narrower than the other somewhere. The second one lacks a gate. */
+export const DEFINITIONS = {
+  first: {
+    caps: { account: 4, region: 10, all: 24 },
+    rates: { account: { rate: 4, capacity: 4 }, all: { rate: 20, capacity: 10 } },
+  },
+  second: {
+    caps: { account: 3, region: null, all: 12 },
+    rates: { account: { rate: 6, capacity: 3 }, all: { rate: 10, capacity: 10 } },
+  },
+} as const satisfies Record<string, Limits>;
+
+/** What a process brings with it when it starts. */
+export interface Release {
+  readonly limits: keyof typeof DEFINITIONS;
+  readonly version: number;
+}
+
+export const FIRST_RELEASE: Release = { limits: "first", version: 0 };
+
+/** One with the other definition. */
+export function nextRelease({ limits, version }: Release, raisesVersion: boolean): Release {
+  return { limits: limits === "first" ? "second" : "first", version: version + (raisesVersion ? 1 : 0) };
+}
+
 const ACCOUNTS = 12;
 const REGIONS = 3;
 
@@ -34,50 +60,49 @@ export const regionOf = (account: string) => `r${Number(account.slice(1)) % REGI
 
 /** An operator's limit for the accounts of a region, by their context. It is there before the first job, and stays. */
 export const LIMITED = { region: "r2", max: 2 } as const;
-/** How many jobs of an account may run at once. */
-export const capOf = (account: string) => (regionOf(account) === LIMITED.region ? LIMITED.max : CAPS.account);
+/** The most that an operator may allow an account: no definition allows less. */
+export const mostByOperator = (account: string) =>
+  regionOf(account) === LIMITED.region ? LIMITED.max : DEFINITIONS.second.caps.account;
 
-/** Half of the processes have narrower limits. Of two definitions, the one whose process started last is in force. */
-export function policiesOf(life: number) {
-  const narrow = life % 2 === 1;
-  return { work: workOf(narrow), call: callOf(narrow) };
+/**
+ * Of two definitions that processes have, that with the higher version is in force. Of equal versions it is the one whose
+ * process started last.
+ */
+export function policiesOf({ limits, version }: Release) {
+  const { caps, rates } = DEFINITIONS[limits];
+  return { work: workOf(caps, version), call: callOf(rates, version) };
 }
 
-/** Three scopes that overlap; its key needs JavaScript. */
-const workOf = (narrow: boolean) =>
+/** Three scopes that overlap, or two; its key needs JavaScript. */
+const workOf = (caps: Limits["caps"], version: number) =>
   definePolicy("work", {
+    version,
     context: (payload) => {
       const { account } = payload as Payload;
       return { account, region: regionOf(account) };
     },
     partitionBy: (ctx) => ctx.account,
     gates: ({ concurrency }) => [
-      concurrency({ max: narrow ? CAPS.account - 1 : CAPS.account }),
-      concurrency({ name: "region", scope: (ctx) => ctx.region, max: CAPS.region }),
-      concurrency({ name: "all", scope: "policy", max: CAPS.all }),
+      concurrency({ max: caps.account }),
+      ...(caps.region === null
+        ? []
+        : [concurrency({ name: "region", scope: (ctx) => ctx.region, max: caps.region })]),
+      concurrency({ name: "all", scope: "policy", max: caps.all }),
     ],
     backoff: fixed("100 ms"),
   });
 
 /** Throttles, which SQL can work out alone. */
-const callOf = (narrow: boolean) =>
+const callOf = ({ account, all }: Limits["rates"], version: number) =>
   definePolicy("call", {
+    version,
     partitionBy: "account",
     gates: ({ throttle }) => [
-      throttle({ rate: RATES.account.rate, burst: RATES.account.capacity, per: "1 second" }),
-      throttle({
-        name: "all",
-        scope: "policy",
-        rate: narrow ? RATES.all.rate / 2 : RATES.all.rate,
-        burst: RATES.all.capacity,
-        per: "1 second",
-      }),
+      throttle({ rate: account.rate, burst: account.capacity, per: "1 second" }),
+      throttle({ name: "all", scope: "policy", rate: all.rate, burst: all.capacity, per: "1 second" }),
     ],
     backoff: fixed("100 ms"),
   });
-
-/** Those of the conductor, which declares them first. */
-export const policies = Object.values(policiesOf(0));
 
 export const STALE_AFTER_MS = 5000;
 export const SETTINGS = {

@@ -79,7 +79,8 @@ export function makeJudge(caps: readonly Cap[], rates: readonly Rate[]) {
       for (const rate of rates) {
         for (const [key, some] of Map.groupBy(charges, (charge) => charge.keyOf(rate))) {
           if (key === null || rate.isFor?.(key) === false) continue;
-          const over = rate.windowMs === null ? excess(some, rate, 0) : windowExcess(some, rate);
+          const bucket = { from: Number.NEGATIVE_INFINITY, ...rate };
+          const over = rate.windowMs === null ? excess(some, [bucket], 0) : windowExcess(some, rate);
           if (over > 0.01) problems.push(`${over.toFixed(2)} tokens too many of ${rate.gate} ${key}`);
         }
       }
