@@ -10,6 +10,7 @@ import {
   addPolicyJob,
   concurrency,
   definePolicy,
+  fixed,
   makePolicyUtils,
   RemovalError,
   SchemaVersionError,
@@ -21,7 +22,12 @@ import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-const one = definePolicy("work", { partitionBy: "key", gates: [concurrency({ max: 1 })] });
+/** A job that has failed waits for longer than any test takes. */
+const one = definePolicy("work", {
+  partitionBy: "key",
+  gates: [concurrency({ max: 1 })],
+  backoff: fixed("1 hour"),
+});
 const shut = definePolicy("work", { partitionBy: "key", gates: [throttle({ rate: 0, per: "1 second" })] });
 
 async function command(url: string, ...args: string[]) {
