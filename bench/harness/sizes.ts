@@ -44,7 +44,7 @@ const FULL: Sizes = {
   endToEndDefault: { runs: 5, warmUps: 0, jobs: 20_000, partitions: 100 },
   endToEndTuned: { runs: 5, warmUps: 0, jobs: 100_000, partitions: 100 },
   slotTurnaround: { runs: 21, warmUps: 1, samples: 50 },
-  adoption: { waiting: [10_000, 100_000], partitions: 1000, seconds: 15 },
+  adoption: { waiting: [10_000, 100_000], partitions: 1000, seconds: 15, kills: 3 },
   ahead: {
     lengths: [0, 5, 20, 200, 1000, 10_000],
     slots: 10,
@@ -110,7 +110,7 @@ const SMALLEST: Sizes = {
   endToEndDefault: { runs: 1, warmUps: 0, jobs: 2000, partitions: 10 },
   endToEndTuned: { runs: 1, warmUps: 0, jobs: 15_000, partitions: 10 },
   slotTurnaround: { runs: 1, warmUps: 0, samples: 5 },
-  adoption: { waiting: [500], partitions: 10, seconds: 1 },
+  adoption: { waiting: [500], partitions: 10, seconds: 1, kills: 1 },
   ahead: {
     ...{ lengths: [5], slots: 2, waiting: 20_000, samples: 2 },
     ...{ starts: 20, crowd: 100, crowdLengths: {} },

@@ -168,13 +168,14 @@ study(
     const { found, verdicts } = figures.adoption;
     t.deepEqual(
       found.map(({ by }: { by: string }) => by),
-      ["verb", "worker"],
+      ["verb", "killed command", "worker"],
     );
     for (const [n, one] of found.entries()) {
       for (const name of ["seconds", "upAfter", "others", "p50"]) t.true(one[name] > 0, name);
       t.true(one.p50 <= one.p99 && one.p99 <= one.most);
       t.deepEqual(verdicts[n], { moved: one.seconds < 30, othersStarted: one.most < 1000 });
     }
+    t.regex(stdout, /^killed command +500 .* (met|missed) +(met|missed)$/m);
     t.regex(stdout, /^verb +500 .* (met|missed) +(met|missed)$/m);
     t.regex(stdout, /^worker +500 .* (met|missed) +(met|missed)$/m);
   },
