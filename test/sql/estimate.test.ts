@@ -155,6 +155,39 @@ test("a cap: the pace of the partition, as narrow as its jobs are many", async (
   t.true(first === 0 && soon > 0 && soon < 2, `${first} ${soon}`);
 });
 
+test("a slow start: jobs wait for longer than the partition has gone, and the pace is of the time since then", async (t) => {
+  const { world, last } = await led(t, [concurrency(2)], { jobs: 602 });
+  await paced(world, 10, 6);
+  await world.pool.query(
+    "update dispatch_policy._private_staged_jobs set created_at = now() - interval '40 s'",
+  );
+  const [from, until] = seconds(t, await explain(world, last));
+  t.true(from < 60 && until > 60 && until < 90, `${from} ${until}`);
+});
+
+test("how long a partition has gone, by what is left of its count", async (t) => {
+  const { pool } = await engine(t, { gates: [] });
+  const { rows } = await pool.query(
+    `select s.seconds, dispatch_policy._counted_seconds(
+       60 / ln(2) * (1 - exp(-s.seconds * ln(2) / 60)), s.seconds, 60) as found
+     from unnest(array[0.1, 1, 10, 60, 600, 6000]::float8[]) s (seconds)`,
+  );
+  for (const { seconds: truly, found } of rows)
+    t.true(Math.abs(found / truly - 1) < 1e-3, `${truly} ${found}`);
+  for (const [jobs, total] of [
+    [10, 10],
+    [10, 0],
+    [0, 10],
+    [20, 10],
+    [1e300, 1],
+    [1, 1e300],
+  ])
+    t.deepEqual(
+      (await pool.query("select dispatch_policy._counted_seconds($1, $2, 60) as found", [jobs, total])).rows,
+      [{ found: null }],
+    );
+});
+
 test("jobs that have waited for less than a half-life: the pace is one of theirs, or of some before", async (t) => {
   const { world, last } = await led(t, [concurrency(2)], { jobs: 602 });
   await paced(world, 10, 20);

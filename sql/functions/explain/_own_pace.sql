@@ -3,17 +3,23 @@
 --
 -- The count is of a steady pace only after some half-lives. It is known since when the partition has had jobs, and how
 -- many it ever admitted. At most none of the counted went before that. At least all of the others did, just before.
+--
+-- A partition that has just got its jobs starts slowly: it is routed, and workers begin. That time would make the pace too
+-- low, and so the estimate too late. So it is left out if all admissions are younger: see _counted_seconds.
 create or replace function :DISPATCH_POLICY_SCHEMA._own_pace(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition :DISPATCH_POLICY_SCHEMA._private_partitions,
   p_busy_since timestamptz, p_now timestamptz, out jobs float8, out evidence float8, out least_per_s float8, out most_per_s float8
 ) language plpgsql stable as $$
 declare
   v_half_life float8 := (p_policy).half_life;
-  v_busy float8 := greatest(extract(epoch from p_now - coalesce(p_busy_since, p_now))::float8, 0);
-  v_left float8 := exp(-least(v_busy * ln(2) / v_half_life, 500)); -- of a job that was admitted when it became busy
+  v_work float8 := :DISPATCH_POLICY_SCHEMA._work_of(p_policy, (p_partition).mean_work);
   v_jobs float8 := :DISPATCH_POLICY_SCHEMA._decayed(
-      (p_partition).decayed_admits, (p_partition).decayed_at, v_half_life, p_now)
-    / coalesce(:DISPATCH_POLICY_SCHEMA._work_of(p_policy, (p_partition).mean_work), 1);
+    (p_partition).decayed_admits, (p_partition).decayed_at, v_half_life, p_now) / coalesce(v_work, 1);
+  v_busy float8 := least(
+    greatest(extract(epoch from p_now - coalesce(p_busy_since, p_now))::float8, 0),
+    case when v_work is null then
+      :DISPATCH_POLICY_SCHEMA._counted_seconds(v_jobs, (p_partition).admitted_total, v_half_life) end);
+  v_left float8 := exp(-least(v_busy * ln(2) / v_half_life, 500)); -- of a job that was admitted when it became busy
   v_counted float8; -- by how much a pace of one job a second since then raises the count, less what it leaves to those before
 begin
   if v_jobs >= 3 then
