@@ -127,7 +127,7 @@ export type PolicyEventMap = {
     /** The partition that got them. Null: the policy works it out. */
     toPartition: string | null;
   };
-  /** Staged jobs were removed by an operator. */
+  /** Staged jobs were removed by an operator, in a step of `remove`. */
   "dispatchPolicy:remove": Act & Aim;
   /** Jobs were cancelled by an operator. `running` of them run, and were told to end. */
   "dispatchPolicy:cancel": Act & Aim & { running: number };

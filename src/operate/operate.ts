@@ -160,8 +160,9 @@ export interface Operate {
    * Removes staged jobs: by `ids`, by `jobKey`, or all of a policy or of one of its partitions. If several are given, a job
    * must match all. Admitted jobs stay, and so do jobs that another session has locked.
    *
-   * A failed job that waits for its retry counts as staged: Graphile Worker keeps it, as failed for good. With `dryRun`
-   * no job is removed, and `matched` says how many would be.
+   * A failed job that waits for its retry counts as staged: Graphile Worker keeps it, as failed for good. It goes in steps of
+   * 500 jobs, each in a transaction with a row in the audit. With `dryRun` no job is removed, and `matched` says how many
+   * would be. Jobs that are added meanwhile may stay.
    *
    * @throws {ArgumentError} unless `ids`, `jobKey` or `policy` is given
    * @throws {UnknownPolicyError} for a policy nobody declared

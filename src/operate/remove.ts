@@ -25,6 +25,14 @@ export type RemoveOptions = (
     dryRun?: boolean | undefined;
   };
 
+/** A result of the SQL function. */
+interface Step extends Changed {
+  readonly more: boolean;
+}
+
+/** How many jobs one step removes. */
+const STEP = 500;
+
 /** Documented at {@link Operate.remove}. */
 export async function remove(context: OperateContext, options: RemoveOptions): Promise<Changed> {
   checkVerb("remove", options, { takes: ["ids", "jobKey", "policy", "partition", "reason", "by", "dryRun"] });
@@ -38,15 +46,16 @@ export async function remove(context: OperateContext, options: RemoveOptions): P
       "remove: expected { ids }, { jobKey } or { policy, partition? }, got none of them",
     );
   }
-  const removed = await call<Changed>(context, "remove", {
-    ids,
-    job_key: jobKey,
-    policy,
-    partition,
-    reason,
-    by,
-    dry_run: dryRun,
-  });
-  if (!dryRun) told(context, "dispatchPolicy:remove", { ...aimOf(options), ...actOf(removed, options) });
-  return removed;
+  const target = { ids, job_key: jobKey, policy, partition };
+  const { matched } = await call<Step>(context, "remove", { ...target, dry_run: true });
+  let changed = 0;
+  // never more than waited at first: producers may go on. A call that finds nothing has its row in the audit as well
+  for (let goesOn = !dryRun; goesOn; ) {
+    const count = Math.max(1, Math.min(STEP, matched - changed));
+    const step = await call<Step>(context, "remove", { ...target, reason, by, count });
+    changed += step.changed;
+    goesOn = step.more && changed < matched;
+    told(context, "dispatchPolicy:remove", { ...aimOf(options), ...actOf(step, options) });
+  }
+  return { matched: Math.max(matched, changed), changed };
 }

@@ -1,0 +1,71 @@
+// Staged jobs that an operator removes, step by step: `remove`.
+import test from "ava";
+import { makePolicyUtils } from "../../src/index.ts";
+import { concurrency, type Engine, engine } from "../helpers/engine.ts";
+import { silent } from "../helpers/silent.ts";
+
+const GATES = { gates: [concurrency(1)] };
+
+const remove = async (it: Engine, rest: string) =>
+  (await it.pool.query(`select * from dispatch_policy.remove(${rest})`)).rows[0];
+
+test("a step removes so many of those that were staged first, and says whether there may be more", async (t) => {
+  const it = await engine(t, GATES);
+  const ids = await it.stage(["a", "b", "a", "a", "a", "a"]);
+  await it.passes();
+  const left = async () =>
+    (await it.pool.query("select id from dispatch_policy.staged_jobs order by id")).rows.map(({ id }) => id);
+  const step = () => remove(it, "policy => 'p', partition => 'a', count => 2");
+  t.deepEqual(await remove(it, "policy => 'p', partition => 'a', count => 2, dry_run => true"), {
+    ...{ matched: 4, changed: 0, more: false },
+  });
+  t.deepEqual(await step(), { matched: 2, changed: 2, more: true });
+  t.deepEqual(await left(), ids.slice(4));
+  t.deepEqual(await step(), { matched: 2, changed: 2, more: true });
+  t.deepEqual(await step(), { matched: 0, changed: 0, more: false });
+  await it.route();
+  t.is(await it.wrongCounters(), 0);
+});
+
+test("a step passes by jobs that are locked, and a dry run locks none and counts them", async (t) => {
+  const it = await engine(t, GATES);
+  const [first, second, third] = await it.stage(["a", "a", "a"]);
+  const [other, counter] = [await it.session(), await it.session()];
+  await other.query("begin");
+  await other.query("select from dispatch_policy._private_staged_jobs where id = $1 for update", [first]);
+  await counter.query("begin");
+  const { rows } = await counter.query(
+    "select * from dispatch_policy.remove(policy => 'p', dry_run => true)",
+  );
+  t.like(rows, [{ matched: 3 }]);
+  t.deepEqual(await remove(it, "policy => 'p', count => 1"), { matched: 1, changed: 1, more: true });
+  t.deepEqual(await remove(it, `array[${second}, ${third}]`), { matched: 1, changed: 1, more: false });
+  await other.query("rollback");
+  t.deepEqual(await remove(it, "policy => 'p'"), { matched: 1, changed: 1, more: false });
+});
+
+test("utils remove a long backlog in steps of 500, each with a row in the audit", async (t) => {
+  const it = await engine(t, GATES);
+  await it.stage(Array(1100).fill("a"));
+  const utils = await makePolicyUtils({ pgPool: it.pool, policies: [], logger: silent });
+  t.teardown(() => utils.release());
+  t.deepEqual(await utils.remove({ policy: "p", dryRun: true }), { matched: 1100, changed: 0 });
+  t.deepEqual(await utils.remove({ policy: "p", reason: "left us", by: "ana" }), {
+    ...{ matched: 1100, changed: 1100 },
+  });
+  const audit = async () =>
+    (await it.pool.query("select changed, reason from dispatch_policy.audit order by id")).rows;
+  t.deepEqual(
+    await audit(),
+    [500, 500, 100].map((changed) => ({ changed, reason: "left us" })),
+  );
+  t.deepEqual(await utils.remove({ policy: "p" }), { matched: 0, changed: 0 });
+  t.like(await audit(), { 3: { changed: 0 } });
+});
+
+test("a step of less than one job is refused", async (t) => {
+  const it = await engine(t, GATES);
+  await t.throwsAsync(remove(it, "policy => 'p', count => 0"), {
+    ...{ code: "DPARG", message: /remove: count is 0, expected 1 or more/ },
+  });
+});
