@@ -1,10 +1,12 @@
+import type { OperateContext } from "../operate/call.ts";
 import { type PartitionStatus, partitions } from "../operate/look.ts";
+import { status } from "../operate/status.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, ONLY_POLICY, page } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { answerList, tell } from "./output/say.ts";
 import { table, visible } from "./output/table.ts";
-import { fromNow, grouped } from "./output/words.ts";
+import { fromNow, grouped, some } from "./output/words.ts";
 
 const MOST = 50;
 
@@ -31,6 +33,7 @@ export const command = defineCommand({
     return looks(values, async (context) => {
       const rows = await partitions(context, { policy, search, after, limit });
       const exit = answerList(values, rows, { table: partitionTable, none: "No partition matches." });
+      if (rows.length === 0 && policy !== undefined) await tellUnseen(context, policy);
       const last = rows.at(-1)?.partition;
       if (rows.length >= limit && last !== undefined)
         tell(`For more, add --after ${visible(JSON.stringify(last))}`);
@@ -38,6 +41,17 @@ export const command = defineCommand({
     });
   },
 });
+
+/** Jobs that no tick has routed have no partition yet, and the list would hide that they wait. */
+async function tellUnseen(context: OperateContext, policy: string): Promise<void> {
+  const { policies } = await status(context, { policy });
+  const [found] = policies;
+  if (found === undefined || found.partitions > 0 || found.staged === 0) return;
+  const [have, them] = found.staged === 1 ? ["has", "it"] : ["have", "them"];
+  tell(
+    `${some(found.staged, "staged job")} of ${policy} ${have} no partition yet, because no tick has seen ${them}: see doctor.`,
+  );
+}
 
 function partitionTable(rows: readonly PartitionStatus[]): string {
   const isOfOne = new Set(rows.map(({ policy }) => policy)).size === 1;

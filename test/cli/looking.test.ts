@@ -79,6 +79,17 @@ test("what nothing matches ends with exit code 3, and says so on stderr only", a
   }
 });
 
+test("partitions says that jobs wait for a first tick, where it lists none", async (t) => {
+  const { cli, utils } = await world(t);
+  await utils.addJob("make_report", { tenant: "globex" });
+  const { stderr, code } = await cli("partitions", "--policy", "make_report");
+  t.is(code, 3);
+  t.is(
+    stderr.replace(/\s+/g, " "),
+    "No partition matches. 1 staged job of make_report has no partition yet, because no tick has seen it: see doctor. ",
+  );
+});
+
 test("a page that is full names the next one", async (t) => {
   const { cli } = await world(t);
   const page = await cli("partitions", "--policy", "send_mail", "--limit", "2");

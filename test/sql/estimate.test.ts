@@ -165,6 +165,16 @@ test("a slow start: jobs wait for longer than the partition has gone, and the pa
   t.true(from < 60 && until > 60 && until < 90, `${from} ${until}`);
 });
 
+test("jobs that only filled the slots of a cap tell no pace: they have not ended", async (t) => {
+  const { world, last } = await led(t, [concurrency(4)], { jobs: 8 });
+  unknown(t, await explain(world, last), "too few jobs of its partition have ended lately to tell a pace");
+  await world.release(await world.inFlight());
+  await world.passes();
+  const [later] = await world.stage("a");
+  await world.route();
+  seconds(t, await explain(world, later!));
+});
+
 test("how long a partition has gone, by what is left of its count", async (t) => {
   const { pool } = await engine(t, { gates: [] });
   const { rows } = await pool.query(
@@ -429,7 +439,9 @@ test("without a loop: at most a minute later by the crontab, and never if nobody
   const { world, last } = await led(t, [throttle(10, { per: 100 })], { jobs: 11 });
   const [, until] = seconds(t, await explain(world, last));
   await world.pool.query("update dispatch_policy._private_workers set ended = true");
-  unknown(t, await explain(world, last), "neither a loop nor the crontab ticks its policy");
+  const never = await explain(world, last);
+  unknown(t, never, "neither a loop nor the crontab ticks its policy");
+  t.regex(never.sentence, /and the crontab's tick does not come: nobody admits its jobs\.$/);
   await world.pool.query("update dispatch_policy._private_policies set crontab_ticked_at = now()");
   const it = await explain(world, last);
   t.true(Math.abs(seconds(t, it)[1] - until - 60) < 5);

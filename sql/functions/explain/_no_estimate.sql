@@ -8,6 +8,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._no_estimate(
 begin
   return case
     when (p_job).partition_id is null then 'its partition is not worked out yet'
+    -- for as long as the doctor waits for the crontab
+    when p_it -> 'ticked_by' = 'null' and (p_policy).crontab_ticked_at < p_now - interval '5 minutes' then
+      'neither a loop nor the crontab ticks its policy'
     when (p_partition).id is null then 'no tick has seen its partition yet'
     when p_stop ->> 'reason' = 'paused' and p_stop ->> 'until' is null then 'it is paused until resume'
     when (p_partition).probe_job_id is not null or ((p_partition).probing and not p_first) then
@@ -17,9 +20,6 @@ begin
     when exists (
       select from jsonb_array_elements(p_it -> 'gates') g where g ->> 'reason' in ('rate_zero', 'max_zero')
     ) then 'a limit of zero lets nothing go'
-    when not isfinite((p_job).run_at) then 'it is never due'
-    -- for as long as the doctor waits for the crontab
-    when p_it -> 'ticked_by' = 'null' and (p_policy).crontab_ticked_at < p_now - interval '5 minutes' then
-      'neither a loop nor the crontab ticks its policy' end;
+    when not isfinite((p_job).run_at) then 'it is never due' end;
 end
 $$;

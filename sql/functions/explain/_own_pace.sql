@@ -6,9 +6,12 @@
 --
 -- A partition that has just got its jobs starts slowly: it is routed, and workers begin. That time would make the pace too
 -- low, and so the estimate too late. So it is left out if all admissions are younger: see _counted_seconds.
+--
+-- The first jobs of a cap go at once, and fill its slots. That says nothing of how fast slots come free. So the jobs that
+-- still have theirs do not count for the pace at least. `p_filled` is how many of the counted these are, 0 without a cap.
 create or replace function :DISPATCH_POLICY_SCHEMA._own_pace(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition :DISPATCH_POLICY_SCHEMA._private_partitions,
-  p_busy_since timestamptz, p_now timestamptz, out jobs float8, out evidence float8, out least_per_s float8, out most_per_s float8
+  p_busy_since timestamptz, p_filled float8, p_now timestamptz, out jobs float8, out evidence float8, out least_per_s float8, out most_per_s float8
 ) language plpgsql stable as $$
 declare
   v_half_life float8 := (p_policy).half_life;
@@ -22,7 +25,7 @@ declare
   v_left float8 := exp(-least(v_busy * ln(2) / v_half_life, 500)); -- of a job that was admitted when it became busy
   v_counted float8; -- by how much a pace of one job a second since then raises the count, less what it leaves to those before
 begin
-  if v_jobs >= 3 then
+  if v_jobs >= 3 and v_jobs - p_filled >= 1 then
     jobs := v_jobs;
     -- (sum of weights)^2 / sum of squared weights, if it was busy for that long: twice the count in the end, at first the count
     evidence := v_jobs * 2 / (1 + v_left);
@@ -33,6 +36,7 @@ begin
       least_per_s := least(greatest(
         least_per_s, (v_jobs - v_left * (p_partition).admitted_total) / v_counted), most_per_s);
     end if;
+    least_per_s := least_per_s * (1 - p_filled / v_jobs);
   end if;
 end
 $$;

@@ -5,7 +5,7 @@ declare
   v_gate jsonb := (select g from jsonb_array_elements(p_it -> 'gates') g where g ->> 'gate' = p_it ->> 'gate');
   v_oldest jsonb := v_gate -> 'holders' -> 0;
   v_of text := 'gate "' || (p_it ->> 'gate') || '"' || coalesce(' of ' || (v_gate ->> 'key'), '');
-  v_until text := coalesce(' until ' || (p_it #>> '{stop,until}'), '');
+  v_until text := coalesce(' until ' || :DISPATCH_POLICY_SCHEMA._to_the_second(p_it #>> '{stop,until}'), '');
   v_because text := coalesce(' by ' || (p_it #>> '{stop,by}'), '') || coalesce(' (' || (p_it #>> '{stop,reason}') || ')', '');
   v_cancelled text := coalesce(p_it #>> '{cancelled,by}', 'Somebody') || ' cancelled it '
     || :DISPATCH_POLICY_SCHEMA._in_words(extract(epoch from p_now - (p_it #>> '{cancelled,at}')::timestamptz)::float8) || ' ago'
@@ -13,17 +13,7 @@ declare
   v_why text;
   v_more text := '';
 begin
-  v_why := case p_it ->> 'state'
-    when 'unknown' then 'Nothing is known of it: it has finished, was removed, or was never added'
-    when 'idle' then 'No job of the partition waits'
-    when 'failed' then 'It has failed for good, after ' || (p_it ->> 'attempts')
-      || case p_it ->> 'attempts' when '1' then ' attempt: ' else ' attempts: ' end || coalesce(p_it ->> 'error', 'no error was recorded')
-    when 'running' then 'It has run for ' || :DISPATCH_POLICY_SCHEMA._in_words(
-      extract(epoch from p_now - (p_it ->> 'started_at')::timestamptz)::float8)
-    when 'admitted' then 'It was admitted, and a worker fetches it next'
-    when 'ended' then :DISPATCH_POLICY_SCHEMA._ended_in_words(p_it -> 'history')
-    when 'plain' then 'It is a job of Graphile Worker that no policy holds back'
-  end;
+  v_why := :DISPATCH_POLICY_SCHEMA._state_in_words(p_it, p_now);
   if v_why is not null then
     return v_why || '.' || coalesce(' ' || v_cancelled || case p_it ->> 'state'
       when 'running' then '. Its run was told to end.'
@@ -31,12 +21,14 @@ begin
   end if;
   v_why := case when p_it ->> 'reason' in ('rate_zero', 'max_zero') and v_gate #>> '{set_by,hold}' = 'true'
     then 'G' || substr(v_of, 2) || ' is on hold' || coalesce(' by ' || (v_gate #>> '{set_by,by}'), '')
-      || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '') || ' until ' || (v_gate #>> '{set_by,until}')
+      || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '') || ' until '
+        || :DISPATCH_POLICY_SCHEMA._to_the_second(v_gate #>> '{set_by,until}')
     else case p_it ->> 'reason'
     when 'waiting_key' then 'A process that has the policy must work out its partition first'
-    when 'set_aside' then 'It was refused, and is tried again at ' || coalesce(p_it ->> 'next_at', 'a later time') || ': '
+    when 'set_aside' then 'It was refused, and is tried again at ' || coalesce(
+        :DISPATCH_POLICY_SCHEMA._to_the_second(p_it ->> 'next_at'), 'a later time') || ': '
       || coalesce(p_it ->> 'error', 'its row was locked')
-    when 'not_due' then 'It is due at ' || (p_it ->> 'next_at')
+    when 'not_due' then 'It is due at ' || :DISPATCH_POLICY_SCHEMA._to_the_second(p_it ->> 'next_at')
     when 'paused' then 'The ' || (p_it #>> '{stop,what}') || ' was paused' || v_because || v_until
     when 'held' then 'The partition is on hold' || v_because || v_until
     when 'breaker_open' then 'The breaker has stopped the partition, because its jobs kept failing,' || v_until
@@ -60,6 +52,7 @@ begin
             extract(epoch from p_now - (v_oldest ->> 'admitted_at')::timestamptz)::float8)
           || ' (job ' || (v_oldest ->> 'job_id') || ')', '')
       when (p_it #>> '{place,jobs_before}')::int > 0 then 'Its gates let the next job of its partition go'
+      when p_it -> 'ticked_by' = 'null' then 'Nothing holds it back: it only waits for a pass'
       else 'Nothing holds it back: it goes with one of the next passes' end
   end end;
   if v_gate ->> 'source' = 'override' and v_gate #>> '{set_by,hold}' <> 'true' then
@@ -67,7 +60,7 @@ begin
       || coalesce(' (' || (v_gate #>> '{set_by,reason}') || ')', '')
       || case when v_gate #> '{set_by,where}' <> 'null' then ' for partitions with ' || (v_gate #>> '{set_by,where}')
         when v_gate #> '{set_by,key}' = 'null' and v_gate ->> 'scope' <> 'policy' then ' for every key' else '' end
-      || coalesce(' until ' || (v_gate #>> '{set_by,until}'), '');
+      || coalesce(' until ' || :DISPATCH_POLICY_SCHEMA._to_the_second(v_gate #>> '{set_by,until}'), '');
   end if;
   if (p_it #>> '{place,jobs_before}')::int > 0 then
     v_more := v_more || '. ' || case when (p_it #>> '{place,jobs_before}')::int = 1 then '1 job of its partition goes'
@@ -79,7 +72,10 @@ begin
       extract(epoch from (p_it #>> '{estimate,until}')::timestamptz - p_now)::float8);
   end if;
   if p_it -> 'ticked_by' = 'null' then
-    v_more := v_more || '. No live worker runs the loop of this policy: at most the crontab''s tick admits jobs, once a minute';
+    v_more := v_more || '. No live worker runs the loop of this policy' || case
+      when p_it ->> 'no_estimate' = 'neither a loop nor the crontab ticks its policy' then
+        ', and the crontab''s tick does not come: nobody admits its jobs'
+      else ': at most the crontab''s tick admits jobs, once a minute' end;
   end if;
   return v_why || v_more || '.';
 end

@@ -18,6 +18,7 @@ declare
   v_throttle record;
   v_by_tokens boolean;
   v_crowded boolean;
+  v_filled float8 := 0;
   v_pace record;
   v_by_pace record;
 begin
@@ -43,7 +44,13 @@ begin
   least_s := coalesce(v_throttle.least_s, 0);
   most_s := coalesce(v_throttle.most_s, 0.5);
   basis := case when v_throttle.most_s is not null then 'the tokens of its partition' else 'the gates, which have room' end;
-  v_pace := :DISPATCH_POLICY_SCHEMA._own_pace(p_policy, p_partition, p_busy_since, p_now);
+  if v_crowded and not v_by_tokens and exists (
+    select from jsonb_array_elements(p_it -> 'gates') g
+    where (g ->> 'lacks')::boolean and g #>> '{limit,rate}' is null
+  ) then
+    v_filled := :DISPATCH_POLICY_SCHEMA._filled((p_partition).id, (p_policy).half_life, p_now);
+  end if;
+  v_pace := :DISPATCH_POLICY_SCHEMA._own_pace(p_policy, p_partition, p_busy_since, v_filled, p_now);
   v_by_pace := :DISPATCH_POLICY_SCHEMA._pace_seconds(   -- nulls without a pace
     p_jobs + 1, v_most + 1, v_pace.least_per_s, v_pace.most_per_s, v_pace.evidence);
   if v_by_tokens then
@@ -53,6 +60,7 @@ begin
     end if;
   elsif v_crowded and v_pace.jobs is null then
     why := case when (p_policy).half_life is null then 'without fairness nobody counts how fast its partition goes'
+      when v_filled >= 2 then 'too few jobs of its partition have ended lately to tell a pace'
       else 'too few jobs of its partition went lately to tell a pace' end;
   elsif v_crowded then
     least_s := greatest(least_s, v_by_pace.least_s);
