@@ -183,7 +183,10 @@ async function estimate({ estimate: size }: Sizes): Promise<Part> {
     ],
     ...["took ms", `inside >= ${INSIDE}`, `width < ${WIDTH}`],
   ];
-  return { text: columns([head, ...rows]), figures: { found, verdicts, settings: size } };
+  const all = found.reduce((sum, { estimated }) => sum + estimated, 0);
+  const held = found.reduce((sum, { estimated, inside }) => sum + estimated * inside, 0) / all;
+  const text = `${columns([head, ...rows])}\nOf all ${all} estimates ${percent(held)} held.`;
+  return { text, figures: { found, verdicts, held, settings: size } };
 }
 
 async function fairness({ fairness: size }: Sizes): Promise<Part> {

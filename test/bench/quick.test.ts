@@ -102,6 +102,8 @@ study("starts are held against what explain said", async (t) => {
   t.is(found[0].estimated, found[0].explained, "a throttle's tokens are known from the first job on");
   t.deepEqual(Object.keys(verdicts[0]), ["inside", "narrow"]);
   t.regex(stdout, /^own throttle .* (met|missed) .* (met|missed)$/m);
+  t.regex(stdout, /^Of all \d+ estimates [\d.]+ % held\.$/m);
+  t.true(figures.estimate.held >= 0 && figures.estimate.held <= 1);
 });
 
 study(

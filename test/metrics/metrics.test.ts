@@ -113,7 +113,11 @@ test("what a worker ran is counted exactly, and the same in SQL, by the handler 
   t.deepEqual(rows, [{ admitted: 20, succeeded: 16 }]);
   const command = await runCommand(it.database.url, "metrics");
   t.is(command.code, 0, command.stderr);
-  t.is(parsed(command.stdout).get('finished_total{policy="work",outcome="succeeded"}'), 16);
+  const ofCommand = parsed(command.stdout);
+  t.is(ofCommand.get('finished_total{policy="work",outcome="succeeded"}'), 16);
+  const totals = [...found].filter(([name]) => /_(total|count|bucket)\{/.test(name) && name.includes('"work"'));
+  t.true(totals.length > 40);
+  for (const [name, value] of totals) t.is(ofCommand.get(name), value, `two processes agree: ${name}`);
   const line = (await runCommand(it.database.url, "metrics", "--json")).stdout.split("\n")[0]!;
   t.deepEqual(Object.keys(JSON.parse(line)), ["name", "labels", "value"]);
 });

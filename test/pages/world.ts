@@ -89,7 +89,7 @@ export async function allRun(pool: pg.Pool): Promise<void> {
   });
 }
 
-/** Makes jobs in flight older. */
+/** Makes jobs in flight older, and what their partitions counted of them unless only one job is meant. */
 export async function age(pool: pg.Pool, minutes: number, id?: string): Promise<void> {
   for (const [table, column, key] of [
     ["graphile_worker._private_jobs", "locked_at", "id"],
@@ -98,5 +98,10 @@ export async function age(pool: pg.Pool, minutes: number, id?: string): Promise<
     await pool.query(
       `update ${table} set ${column} = ${column} - make_interval(mins => $1) where ${key} = coalesce($2, ${key})`,
       [minutes, id ?? null],
+    );
+  if (id === undefined)
+    await pool.query(
+      "update dispatch_policy._private_partitions set decayed_at = decayed_at - make_interval(mins => $1)",
+      [minutes],
     );
 }
