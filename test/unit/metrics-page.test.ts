@@ -24,6 +24,15 @@ test("each alert is on the page", (t) => {
   );
 });
 
+test("each alert names a page, and the command explain if it is about one policy", (t) => {
+  for (const [, name = "", rest = ""] of example("alerts.yml").matchAll(
+    /- alert: (\w+)\n([\s\S]*?)(?=\n {6}- alert|$)/g,
+  )) {
+    t.regex(rest, /^ +page: docs\/\w+\.md#[\w-]+$/m, name);
+    t.is(/explain --policy/.test(rest), rest.includes("$labels.policy"), name);
+  }
+});
+
 test("alerts and dashboards use no metric that there is not", (t) => {
   for (const file of ["alerts.yml", "alerts.test.yml", "grafana-prometheus.json"]) {
     const used = [...example(file).matchAll(/dispatch_policy_(\w+)/g)].map(([, name]) => name as string);
