@@ -29,6 +29,7 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
     "Keys of a gate with more jobs in flight than the limit, since it was lowered or jobs were forced.",
   ),
   adaptive_limit: gauge("The lowest limit that an adaptive gate has found for a key."),
+  limiters_at_minimum: gauge("Keys of an adaptive gate whose limit is as low as it may be."),
   staged_total: counter("Jobs that came into staging, retries among them."),
   admitted_total: counter("Jobs that were admitted."),
   shadow_denied_total: counter("Jobs that went although a shadow gate had no room."),

@@ -60,6 +60,25 @@ test("figures of a waiting policy: by reason, what is admissible, and how full i
   t.true((found.get('longest_wait_seconds{policy="work"}') ?? -1) >= 0);
 });
 
+test("adaptive limits that are as low as they may be are counted by gate", async (t) => {
+  const { pool } = await testDatabase(t);
+  const policy = definePolicy("work", {
+    partitionBy: "tenant",
+    gates: ({ adaptiveConcurrency }) => [adaptiveConcurrency({ initialMax: 5, min: 2, targetLagMs: 1000 })],
+  });
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
+  t.teardown(() => utils.release());
+  await utils.addJobs(["a", "b", "c"].map((tenant) => ({ identifier: "work", payload: { tenant } })));
+  await utils.tick();
+  const atMinimum = async () =>
+    parsed(await utils.metrics()).get('limiters_at_minimum{gate="adaptive_concurrency",policy="work"}');
+  t.is(await atMinimum(), 0);
+  await pool.query(
+    "update dispatch_policy._private_limiters set current_max = 1 where gate = 'adaptive_concurrency' and scope_key <> 'a'",
+  );
+  t.is(await atMinimum(), 2);
+});
+
 test("admissible jobs are those that only want for workers", async (t) => {
   const { pool } = await testDatabase(t);
   const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
@@ -115,7 +134,9 @@ test("what a worker ran is counted exactly, and the same in SQL, by the handler 
   t.is(command.code, 0, command.stderr);
   const ofCommand = parsed(command.stdout);
   t.is(ofCommand.get('finished_total{policy="work",outcome="succeeded"}'), 16);
-  const totals = [...found].filter(([name]) => /_(total|count|bucket)\{/.test(name) && name.includes('"work"'));
+  const totals = [...found].filter(
+    ([name]) => /_(total|count|bucket)\{/.test(name) && name.includes('"work"'),
+  );
   t.true(totals.length > 40);
   for (const [name, value] of totals) t.is(ofCommand.get(name), value, `two processes agree: ${name}`);
   const line = (await runCommand(it.database.url, "metrics", "--json")).stdout.split("\n")[0]!;

@@ -41,7 +41,7 @@ withPrometheus("planted faults raise their alerts, and an hour of throttling rai
   const run = promisify(execFile);
   t.regex(
     (await run(promtool!, ["check", "rules", path.join(FOLDER, "alerts.yml")])).stdout,
-    /10 rules found/,
+    /11 rules found/,
   );
   t.regex((await run(promtool!, ["test", "rules", path.join(FOLDER, "alerts.test.yml")])).stdout, /SUCCESS/);
 });
