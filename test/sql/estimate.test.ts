@@ -54,10 +54,10 @@ async function led(
   return { world, ids, last: ids.at(-1)! };
 }
 
-/** As if the partition had admitted jobs at a steady pace for as long as its jobs wait. */
+/** As if the partition had admitted jobs at a steady pace for as long as its jobs wait. The count does not age meanwhile. */
 async function paced(world: Engine, perSecond: number, forSeconds: number) {
   await world.pool.query(
-    `update dispatch_policy._private_partitions set decayed_at = clock_timestamp(), admitted_total = $1::float8 * $2,
+    `update dispatch_policy._private_partitions set decayed_at = now() + interval '1 minute', admitted_total = $1::float8 * $2,
        decayed_admits = $1::float8 * 60 / ln(2) * (1 - exp(-$2::float8 * ln(2) / 60))`,
     [perSecond, forSeconds],
   );
