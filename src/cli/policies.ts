@@ -1,5 +1,5 @@
 import { parameter } from "../db/engine.ts";
-import type { ResolvedValues } from "../gates/index.ts";
+import { numbersOf, OVER } from "../operate/gate-words.ts";
 import { rowsOf } from "../operate/view-rows.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
 import { defineCommand } from "./command.ts";
@@ -7,7 +7,7 @@ import { LOOK, ONLY_POLICY } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
 import { visible } from "./output/table.ts";
-import { atTime, calendarInWords, grouped, inWords, some } from "./output/words.ts";
+import { atTime, grouped, inWords, some } from "./output/words.ts";
 
 /** A row of the view `policies`. */
 interface Row {
@@ -43,18 +43,6 @@ export const command = defineCommand({
   },
 });
 
-const OVER = { partition: "the partition", policy: "the policy", key: "a key of the context" };
-
-/** Null: they come from the job's context. */
-function numbersOf(values: ResolvedValues | null): string {
-  if (values === null) return "its numbers come from the context";
-  const { rate, per, calendar, shadow: _, ...others } = values;
-  const length = typeof calendar === "string" ? calendarInWords(calendar) : inWords(Number(per) * 1000);
-  const pace = typeof per === "number" ? [`${rate} per ${length}`] : [];
-  const rest = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
-  return [...pace, ...rest.map(([option, value]) => `${option} ${value}`)].join(", ");
-}
-
 function inLines(row: Row): string {
   const { policy, version, enabled, definition, partitions, staged, inFlight } = row;
   return [
@@ -64,7 +52,7 @@ function inLines(row: Row): string {
     ...(definition.gates.length === 0 ? ["  without gates"] : []),
     ...definition.gates.map(
       ({ name, kind, scope, values, constants }) =>
-        `  gate ${name}: ${kind} over ${OVER[scope]}; ${numbersOf(values)}${constants.shadow ? "; shadow, holds nothing back" : ""}`,
+        `  gate ${name}: ${kind} over ${OVER[scope]}; ${numbersOf(values, (seconds) => inWords(seconds * 1000))}${constants.shadow ? "; shadow, holds nothing back" : ""}`,
     ),
   ]
     .map(visible)

@@ -3,7 +3,7 @@ import test, { type ExecutionContext } from "ava";
 import { definePolicy } from "../../src/index.ts";
 import { createUi, type Staff } from "../../src/ui/ui.ts";
 import { startWorker } from "../helpers/worker.ts";
-import { HERE } from "./world.ts";
+import { world as database, HERE } from "./world.ts";
 
 const work = definePolicy("work", { partitionBy: "k" });
 
@@ -86,6 +86,28 @@ test("a filter that the verb does not know offers the page's jobs alone, and a v
   t.notRegex(page, /retry all/);
   it.become("viewer");
   t.notRegex(await it.text("/jobs?state=failed&policy=work"), /\/act\//);
+});
+
+test("jobs are found by queue, key and time, wherever they are", async (t) => {
+  const { text, utils, pool } = await database(t);
+  const mine = { queueName: "slow", jobKey: "the one" };
+  const { id: staged } = await utils.addJob("make_report", { tenant: "a" }, mine);
+  const { id: plain } = await utils.addJob("no_policy", {}, { queueName: "slow" });
+  const ids = async (query: string) =>
+    [...(await text(`/jobs?${query}`)).matchAll(/\/job\?id=(\d+)"/g)].map(([, id]) => id);
+  t.deepEqual(await ids("queue=slow"), [plain, staged]);
+  t.deepEqual(await ids("key=the+one"), [staged]);
+  t.deepEqual(await ids("queue=slow&state=ready"), [plain]);
+  t.deepEqual(await ids("queue=slow&added=1+hour&state=staged"), [staged]);
+  await pool.query("update dispatch_policy._private_staged_jobs set created_at = now() - interval '2 hours'");
+  t.deepEqual(await ids("queue=slow&added=1+hour"), [plain]);
+  for (const added of ["1+day", "constructor", ""])
+    t.deepEqual(await ids(`queue=slow&added=${added}`), [plain, staged], added);
+  const { rows } = await pool.query("select id::text from dispatch_policy.jobs j order by j.id limit 50");
+  t.deepEqual(
+    await ids(""),
+    rows.map(({ id }) => id),
+  );
 });
 
 test("jobs that wait for their retry are removed, from the list and from their own page", async (t) => {

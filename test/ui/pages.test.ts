@@ -1,6 +1,7 @@
 // The pages as text: what they say is what the database has, and a key cannot become markup.
 import test from "ava";
-import { bars, type Minute } from "../../src/ui/pages/minutes.ts";
+import { trendHint, trendOf } from "../../src/ui/pages/backlog.ts";
+import { charts, type Minute } from "../../src/ui/pages/minutes.ts";
 import { paths, world } from "./world.ts";
 
 test("every page answers, with no script or style of its own, and says so in its headers", async (t) => {
@@ -30,7 +31,7 @@ test("numbers on the pages are those of the database", async (t) => {
   for (const { policy, staged, in_flight } of rows) {
     const row = page.split("<tr>").find((one) => one.includes(`>${policy}</a>`)) ?? "";
     const numbers = [...row.matchAll(/class="number">([^<]*)</g)].map(([, number]) => number);
-    t.deepEqual(numbers.slice(1, 3), [String(staged), String(in_flight)], policy);
+    t.deepEqual([numbers[0], numbers[3]], [String(staged), String(in_flight)], policy);
   }
   const partition = await text("/partition?policy=fetch_endpoint&partition=ep1");
   const explained = await pool.query(
@@ -73,20 +74,75 @@ test("the overview lists the partitions that wait for longest, and why", async (
   t.is(others.length, 4);
 });
 
-test("a chart says how many jobs a minute had at most, or that there were none", (t) => {
-  const drawn = (minutes: readonly Minute[]) => String(bars(minutes, "admitted", "Admitted jobs"));
-  t.regex(drawn([]), /^<p class="empty">Admitted jobs in the last hour: none\.<\/p>$/);
-  const minute = new Date(Date.now() - 5 * 60_000);
-  const one = {
-    policy: "p",
-    minute,
-    staged: "0",
-    admitted: "1200",
-    denied: {},
-    shadowDenied: {},
-    ...NO_WAITS,
-  };
-  t.regex(drawn([one]), /by minute: at most 1,200</);
+/** A minute of the last hour. */
+function aMinute(back: number, numbers: Partial<Minute> = {}): Minute {
+  const none = { staged: "0", admitted: "0", dropped: "0", succeeded: "0", failed: "0" };
+  const minute = new Date((Math.floor(Date.now() / 60_000) - back) * 60_000);
+  return { policy: "p", minute, ...none, denied: {}, shadowDenied: {}, ...NO_TIMES, ...numbers };
+}
+
+test("charts say how many there were at most, and have the same as numbers", (t) => {
+  const drawn = (minutes: readonly Minute[]) => String(charts(minutes));
+  t.regex(drawn([]), /^<p class="empty">Nothing happened in the last hour\./);
+  const page = drawn([
+    aMinute(5, { staged: "7", admitted: "1200", denied: { batch: 2, held: 3 }, lagP95Seconds: 0.5 }),
+    { ...aMinute(5, { admitted: "34", lagP95Seconds: 2 }), policy: "q" },
+  ]);
+  t.regex(page, /aria-label="Jobs admitted: at most 1,234 in a minute/);
+  t.regex(page, /From due to admitted, 95 %<\/figcaption>/);
+  const [, cells = ""] = page.split("<tbody>");
+  t.deepEqual(
+    [...cells.matchAll(/<td class="number">([^<]*)</g)].map(([, cell]) => cell),
+    ["7", "1,234", "5", "–", "2 s"],
+  );
+});
+
+test("a backlog that grows is a warning, and one that shrinks says when it is gone", (t) => {
+  const minutes = (numbers: Partial<Minute>) => Array.from({ length: 15 }, (_, n) => aMinute(n + 1, numbers));
+  const grows = trendOf(minutes({ staged: "20", admitted: "5", dropped: "3" }), 600);
+  t.deepEqual(grows, { eachMinute: 12, drainSeconds: null });
+  t.regex(String(trendHint(grows, 600)), /warning<\/span> The backlog grows by 12 a minute/);
+  const shrinks = trendOf(minutes({ staged: "1", admitted: "5" }), 600);
+  t.deepEqual(shrinks, { eachMinute: -4, drainSeconds: 9000 });
+  t.regex(String(trendHint(shrinks, 600)), /class="bad">.*gone in 2 h 30 min/);
+  t.regex(String(trendHint(trendOf(minutes({ admitted: "10" }), 600), 600)), /class="">.*info.*gone in 1 h/);
+  t.is(trendHint(trendOf(minutes({ admitted: "100" }), 600), 600), null);
+  t.is(trendHint(trendOf([], 600), 600), null);
+});
+
+test("the overview has what waits now by reason, and the limits that end soon", async (t) => {
+  const { text, utils, pool } = await world(t);
+  const until = new Date(Date.now() + 20 * 60_000);
+  const set = { rate: 9 };
+  await utils.setLimit({ policy: "send_mail", gate: "all", set, until, reason: "a sale", by: "bo" });
+  const acme = { policy: "fetch_endpoint", gate: "account", key: "acme" };
+  await utils.setLimit({ ...acme, set: { max: 9 }, reason: "for good", by: "bo" });
+  const page = await text("/");
+  const { rows } = await pool.query(
+    `select reason, count(*)::text as partitions, sum(staged)::text as jobs from dispatch_policy.partitions
+     where staged > 0 and reason is not null group by 1`,
+  );
+  t.true(rows.length > 2);
+  const [, section = ""] = page.split("<h2>Why jobs wait now</h2>");
+  for (const { reason, partitions, jobs } of rows) {
+    const [, row = ""] = section.split(`reason=${reason}">`);
+    const numbers = [...row.matchAll(/class="number">([^<]*)</g)].map(([, number]) => number);
+    t.deepEqual(numbers.slice(0, 2), [partitions, jobs], reason);
+  }
+  const [, ending = ""] = page.split("Limits that end within the hour");
+  t.regex(ending, /a sale/);
+  t.notRegex(ending, /for good/);
+});
+
+test("a policy's page has its gates with their numbers, and what was set instead", async (t) => {
+  const { text, utils } = await world(t);
+  const acme = { policy: "fetch_endpoint", gate: "account", key: "acme" };
+  await utils.setLimit({ ...acme, set: { max: 3 }, reason: "r", by: "bo" });
+  const page = await text("/policy?policy=fetch_endpoint");
+  t.regex(page, />60 per 1 min/);
+  t.regex(page, /&quot;max&quot;:3}? for acme, by bo/);
+  t.regex(page, /the fullest key 100 %/);
+  t.regex(await text("/policy?policy=send_mail"), />0[.\d]* of 3 left</);
 });
 
 test("the overview and a policy show the minutes that a sweep has written", async (t) => {
@@ -96,7 +152,7 @@ test("the overview and a policy show the minutes that a sweep has written", asyn
     t.regex(await text(path), /<caption>Denials in the last hour/, path);
 });
 
-const NO_WAITS = { waitP50Seconds: null, waitP95Seconds: null, lagP50Seconds: null, lagP95Seconds: null };
+const NO_TIMES = { waitP50Seconds: null, waitP95Seconds: null, lagP50Seconds: null, lagP95Seconds: null };
 
 test("a table that is wider than the screen can be scrolled by the keyboard", async (t) => {
   const { text } = await world(t);
@@ -169,11 +225,13 @@ test("a limit's gate is chosen from those of the policy", async (t) => {
 
 test("a page that has not changed is not sent again", async (t) => {
   const { get } = await world(t);
-  const tag = (await get("/limits")).headers.get("etag") ?? "";
-  t.regex(tag, /^".+"$/);
-  const again = await get("/limits", { "if-none-match": tag });
-  t.is(again.status, 304);
-  t.is(await again.text(), "");
+  for (const path of ["/limits", "/policies", "/partitions"]) {
+    const tag = (await get(path)).headers.get("etag") ?? "";
+    t.regex(tag, /^".+"$/);
+    const again = await get(path, { "if-none-match": tag });
+    t.is(again.status, 304, path);
+    t.is(await again.text(), "");
+  }
 });
 
 test("pages of a long list follow one another without a gap", async (t) => {
@@ -182,16 +240,41 @@ test("pages of a long list follow one another without a gap", async (t) => {
     Array.from({ length: 120 }, (_, n) => ({ identifier: "make_report", payload: { tenant: `t${n}` } })),
   );
   await utils.tick();
-  const seen: string[] = [];
-  for (let path: string | undefined = "/partitions?policy=make_report"; path !== undefined; ) {
-    const page: string = await text(path);
-    seen.push(...[...page.matchAll(/partition=(t\d+)"/g)].map(([, key]) => key!));
-    path = /href="([^"]*)" rel="next"/.exec(page)?.[1]?.replaceAll("&amp;", "&");
+  const listed = async (query: string) => {
+    const seen: string[] = [];
+    for (let path: string | undefined = `/partitions?policy=make_report&${query}`; path !== undefined; ) {
+      const page: string = await text(path);
+      seen.push(...[...page.matchAll(/partition=(t\d+)"/g)].map(([, key]) => key!));
+      path = /href="([^"]*)" rel="next"/.exec(page)?.[1]?.replaceAll("&amp;", "&");
+    }
+    return seen;
+  };
+  await utils.addJobs(
+    Array.from({ length: 60 }, (_, n) => ({ identifier: "make_report", payload: { tenant: `t${n}` } })),
+  );
+  await utils.pause({ policy: "make_report", partition: "t7", reason: "r", by: "bo" });
+  await utils.addJob("make_report", { tenant: "t7" });
+  for (const [sort, order] of [
+    ["", "id"],
+    ["key", "partition"],
+    ["most staged", "staged desc, id"],
+    ["most in flight", "in_flight desc, id"],
+  ]) {
+    const { rows } = await pool.query(
+      `select partition from dispatch_policy.partitions where policy = 'make_report' order by ${order}`,
+    );
+    t.deepEqual(
+      await listed(`sort=${sort}`),
+      rows.map(({ partition }) => partition),
+      sort,
+    );
   }
   const { rows } = await pool.query(
-    "select partition from dispatch_policy.partitions where policy = 'make_report'",
+    "select from dispatch_policy.partitions where policy = 'make_report' and staged > 0",
   );
-  t.deepEqual(seen.toSorted(), rows.map(({ partition }) => partition).toSorted());
+  t.true(rows.length > 50);
+  t.is((await listed("state=with+staged+jobs")).length, rows.length);
+  t.deepEqual(await listed("state=paused+or+on+hold"), ["t7"]);
 });
 
 test("payloads are shown only where they are allowed", async (t) => {

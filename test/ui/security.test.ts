@@ -244,6 +244,13 @@ test("each verb's page does what its command does", async (t) => {
   t.regex(await it.text(`/job?id=${it.first}`), /act\/release-slots\?ids=\d+"/);
   t.regex(await says("release-slots", { ids: it.first }), /1 of 1 changed/);
   t.regex(await says("admit", { partition: "ep1", count: "1" }), /1 of /);
+  t.regex(
+    await says("admit", { partition: "ep1", count: "all" }),
+    /3 of 3 changed.*--drain .*count =&gt; 10000/s,
+  );
+  t.regex(await it.text("/act/move?policy=fetch_endpoint&partition=ep4"), /<strong>3<\/strong> jobs match/);
+  t.regex(await says("move", { partition: "ep4" }), /expected \{ toPartition \} or \{ toPolicy \}/);
+  t.regex(await says("move", { partition: "ep4", "to-partition": "ep5" }), /3 of 3 changed/);
   t.regex(await it.text("/act/remove?policy=fetch_endpoint&partition=ep3"), /<strong>6<\/strong> jobs match/);
   t.regex(await says("remove", { partition: "ep3" }), /6 of 6 changed/);
   t.regex(await it.text("/act/cancel?policy=fetch_endpoint&partition=ep2"), /<strong>4<\/strong> jobs match/);
@@ -261,6 +268,8 @@ test("the command that a page prints does the same", async (t) => {
   const policy = "fetch_endpoint";
   for (const [verb, form, again] of [
     ["admit", { policy, partition: "ep1", count: "1" }, /^Admitted 1 job/],
+    ["admit", { policy, partition: "ep1", count: "all" }, /^Admitted 0 jobs/],
+    ["move", { policy, partition: "ep2", "to-partition": "ep5" }, /^Moved 0 of 0 staged jobs/],
     ["remove", { policy, partition: "ep1" }, /^Removed 0 of 0 staged jobs/],
     ["release-slots", { ids: it.first }, /has no slots/],
     ["retry", { ids: it.first }, /^Brought back 0 of 0 failed jobs/],

@@ -10,6 +10,7 @@ import {
   type Choice,
   type Counted,
   type Field,
+  FLAG,
   literal,
   type Values,
 } from "./actions.ts";
@@ -143,7 +144,7 @@ function same(name: string, action: Action, values: Values, reason: string, by: 
   const given = Object.entries(flags).filter(([, value]) => value !== undefined);
   const command = [
     ...(ids?.split(",") ?? []),
-    ...given.map(([flag, value]) => `--${flag}${value?.startsWith("-") ? "=" : " "}${quoted(value ?? "")}`),
+    ...given.map(([flag, value]) => asFlag(flag, value ?? "")),
     ...(action.needsYes ? ["--yes"] : []),
   ];
   const args = { ...action.sql(values), reason: literal(reason), by: literal(by) };
@@ -153,6 +154,11 @@ function same(name: string, action: Action, values: Values, reason: string, by: 
   return html`<h2>The same in words</h2>
 <pre>npx graphile-worker-dispatch-policy ${name} ${command.join(" ")}</pre>
 <pre>select * from dispatch_policy.${name.replace("-", "_")}(${sql.join(", ")});</pre>`;
+}
+
+function asFlag(flag: string, value: string): string {
+  if (flag === "drain" && value === FLAG) return `--${flag}`;
+  return `--${flag}${value.startsWith("-") ? "=" : " "}${quoted(value)}`;
 }
 
 /** As a shell reads it. */

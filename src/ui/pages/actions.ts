@@ -7,6 +7,7 @@ import { cancel } from "../../operate/cancel.ts";
 import { type Diff, diff } from "../../operate/diff.ts";
 import { hold } from "../../operate/hold.ts";
 import { clearLimit, type LimitValues, setLimit } from "../../operate/limits.ts";
+import { move } from "../../operate/move.ts";
 import { pause } from "../../operate/pause.ts";
 import { releaseSlots } from "../../operate/release-slots.ts";
 import { remove } from "../../operate/remove.ts";
@@ -67,11 +68,15 @@ interface Why {
 }
 
 export type ActionName =
-  | ("pause" | "resume" | "hold" | "admit")
+  | ("pause" | "resume" | "hold" | "admit" | "move")
   | ("retry" | "remove" | "cancel" | "release-slots" | "set-limit" | "clear-limit");
 
 /** A thousand jobs take 7 to 14 s of a processor, and somebody waits for the page. */
 const MOST_REPLAYED = 500;
+
+/** What the form takes for a number, and what a flag without a value has in place of one. */
+const ALL = "all";
+export const FLAG = "";
 
 const HOW_LONG = 'a duration, such as "30 minutes"';
 
@@ -129,17 +134,49 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
   admit: {
     about: "Admits due jobs past the gates. Their slots and tokens count all the same.",
     target: ["policy", "partition"],
-    fields: [{ name: "count", label: "How many at most", isRequired: true }],
+    fields: [
+      {
+        name: "count",
+        label: "How many at most",
+        isRequired: true,
+        hint: 'a number, or "all": those that are due, at most 10,000',
+      },
+    ],
     count: (context, { policy, partition }) =>
       admit(context, { policy: need("policy", policy), partition, drain: true, dryRun: true }),
-    run: (context, { policy, partition, count, ...why }) =>
-      admit(context, {
-        policy: need("policy", policy),
-        partition,
-        count: numberIn("count", count) ?? 0,
-        ...whyOf(why),
+    run: (context, { policy, partition, count, ...why }) => {
+      const target = { policy: need("policy", policy), partition, ...whyOf(why) };
+      if (count === ALL) return admit(context, { ...target, drain: true });
+      return admit(context, { ...target, count: numberIn("count", count) ?? 0 });
+    },
+    sql: ({ policy, partition, count }) => ({
+      ...texts({ policy, partition }),
+      count: count === ALL ? "10000" : count,
+    }),
+    flags: ({ count, ...target }) => (count === ALL ? { ...target, drain: FLAG } : { ...target, count }),
+    needsYes: true,
+  },
+  move: {
+    about:
+      "Moves staged jobs to another partition, under its limits. Jobs in flight stay. To take it back, move them again.",
+    target: ["policy", "partition"],
+    fields: [
+      { name: "to-partition", label: "To the partition", hint: "empty: the other policy works it out" },
+      { name: "to-policy", label: "Of the policy", hint: "empty: the same" },
+    ],
+    count: (context, { policy, partition, "to-partition": toPartition, "to-policy": toPolicy }) => {
+      const from = { policy: need("policy", policy), partition: need("partition", partition), dryRun: true };
+      // until the form says where they go: both verbs take the staged jobs of the partition
+      if (toPartition === undefined && toPolicy === undefined) return remove(context, from);
+      return move(context, { ...from, toPartition, toPolicy });
+    },
+    run: (context, { policy, partition, "to-partition": toPartition, "to-policy": toPolicy, ...why }) =>
+      move(context, {
+        ...{ policy: need("policy", policy), partition: need("partition", partition) },
+        ...{ toPartition, toPolicy, ...whyOf(why) },
       }),
-    sql: ({ policy, partition, count }) => ({ ...texts({ policy, partition }), count }),
+    sql: ({ policy, partition, "to-partition": to, "to-policy": into }) =>
+      texts({ policy, partition, to_partition: to, to_policy: into }),
     needsYes: true,
   },
   retry: {

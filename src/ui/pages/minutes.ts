@@ -3,7 +3,7 @@ import { rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
-import { grouped } from "../parts/words.ts";
+import { grouped, lasting, moment } from "../parts/words.ts";
 
 /** A row of the view `minutes`. */
 export interface Minute {
@@ -11,6 +11,9 @@ export interface Minute {
   readonly minute: Date;
   readonly staged: string;
   readonly admitted: string;
+  readonly dropped: string;
+  readonly succeeded: string;
+  readonly failed: string;
   readonly denied: Readonly<Record<string, number>>;
   readonly shadowDenied: Readonly<Record<string, number>>;
   readonly waitP50Seconds: number | null;
@@ -19,7 +22,11 @@ export interface Minute {
   readonly lagP95Seconds: number | null;
 }
 
+/** A number of a minute that is added up over policies. */
+type Counted = "admitted" | "staged" | "dropped" | "succeeded" | "failed";
+
 const SHOWN = 60;
+const MINUTE_MS = 60_000;
 
 /** The minutes of the last hour, of all policies or of one. */
 export function lastHour(context: OperateContext, policy?: string): Promise<readonly Minute[]> {
@@ -28,12 +35,20 @@ export function lastHour(context: OperateContext, policy?: string): Promise<read
 }
 
 /** The sum of a number in the whole minutes that lie up to so many minutes back, each minute. */
-export function eachMinute(minutes: readonly Minute[], what: "admitted" | "staged", back: number): number {
-  const until = Math.floor(Date.now() / 60_000) * 60_000;
+export function eachMinute(minutes: readonly Minute[], what: Counted, back: number): number {
+  const until = Math.floor(Date.now() / MINUTE_MS) * MINUTE_MS;
   const within = minutes.filter(
-    ({ minute }) => minute.getTime() < until && minute.getTime() >= until - back * 60_000,
+    ({ minute }) => minute.getTime() < until && minute.getTime() >= until - back * MINUTE_MS,
   );
   return within.reduce((sum, one) => sum + Number(one[what]), 0) / back;
+}
+
+/** How many jobs more wait after each of the last minutes: what came, less what was admitted or dropped. */
+export function growth(minutes: readonly Minute[], back: number): number {
+  const [staged, admitted, dropped] = (["staged", "admitted", "dropped"] as const).map((what) =>
+    eachMinute(minutes, what, back),
+  ) as [number, number, number];
+  return staged - admitted - dropped;
 }
 
 /** Counts by name over all of these minutes, the greatest first. */
@@ -48,25 +63,90 @@ function sumsOf(
   return [...sums].toSorted(([, a], [, b]) => b - a);
 }
 
-/** A bar for each minute of the last hour. The table beside it is for who cannot see it. */
-export function bars(minutes: readonly Minute[], what: "admitted" | "staged", title: string): Markup {
-  const first = Math.floor(Date.now() / 60_000) - SHOWN;
-  const values = Array.from({ length: SHOWN }, () => 0);
-  for (const one of minutes) {
-    const place = Math.floor(one.minute.getTime() / 60_000) - first;
-    if (place >= 0 && place < SHOWN) values[place] = (values[place] ?? 0) + Number(one[what]);
-  }
-  const most = Math.max(...values);
-  if (most === 0) return html`<p class="empty">${title} in the last hour: none.</p>`;
-  const drawn = values.map((value, n) => {
-    const height = (value / most) * 40;
-    return html`<rect x="${n * 4}" width="3" y="${40 - height}" height="${height}"></rect>`;
+/** One minute over all policies. */
+interface Column {
+  readonly at: Date;
+  readonly staged: number;
+  readonly admitted: number;
+  readonly denied: number;
+  readonly wait: number | null;
+  readonly lag: number | null;
+}
+
+/** The last hour minute by minute, those in which nothing happened among them. Of times the longest counts. */
+function columnsOf(minutes: readonly Minute[]): readonly Column[] {
+  const first = (Math.floor(Date.now() / MINUTE_MS) - SHOWN + 1) * MINUTE_MS;
+  const byTime = Map.groupBy(minutes, ({ minute }) => minute.getTime());
+  return Array.from({ length: SHOWN }, (_, n) => {
+    const at = first + n * MINUTE_MS;
+    const found = byTime.get(at) ?? [];
+    const sum = (of: (one: Minute) => number) => found.reduce((total, one) => total + of(one), 0);
+    const longest = (of: (one: Minute) => number | null) =>
+      found.map(of).reduce((most, one) => (one === null ? most : Math.max(most ?? 0, one)), null);
+    return {
+      at: new Date(at),
+      staged: sum((one) => Number(one.staged)),
+      admitted: sum((one) => Number(one.admitted)),
+      denied: sum((one) =>
+        Object.values(one.denied ?? {}).reduce((total, count) => total + Number(count), 0),
+      ),
+      wait: longest((one) => one.waitP95Seconds),
+      lag: longest((one) => one.lagP95Seconds),
+    };
   });
-  const box = `0 0 ${SHOWN * 4} 40`;
-  const says = `${title} in the last hour, by minute: at most ${grouped(most)}`;
+}
+
+/** The charts of the last hour. What they draw is in the table below them, for who cannot see it. */
+export function charts(minutes: readonly Minute[]): Markup {
+  if (minutes.length === 0)
+    return html`<p class="empty">Nothing happened in the last hour. What happens shows here a minute later.</p>`;
+  const columns = columnsOf(minutes);
+  return html`<div class="charts">
+${bars(columns, ({ staged }) => staged, "Jobs that came", grouped)}
+${bars(columns, ({ admitted }) => admitted, "Jobs admitted", grouped)}
+${bars(columns, ({ denied }) => denied, "Partitions that kept due jobs, by passes", grouped)}
+${bars(columns, ({ wait }) => wait, "From due to admitted, 95 %", lasting)}
+${bars(columns, ({ lag }) => lag, "From admitted to started, 95 %", lasting)}
+</div>
+<details><summary>The same as numbers</summary>
+${table(
+  "The last hour by minute, those in which something happened",
+  columns
+    .filter(({ staged, admitted, denied, lag }) => staged + admitted + denied > 0 || lag !== null)
+    .toReversed(),
+  [
+    { title: "Minute", cell: ({ at }) => moment(at) },
+    { title: "Came", isNumber: true, cell: ({ staged }) => grouped(staged) },
+    { title: "Admitted", isNumber: true, cell: ({ admitted }) => grouped(admitted) },
+    { title: "Denials", isNumber: true, cell: ({ denied }) => grouped(denied) },
+    { title: "95 % wait", isNumber: true, cell: ({ wait }) => (wait === null ? null : lasting(wait)) },
+    { title: "95 % lag", isNumber: true, cell: ({ lag }) => (lag === null ? null : lasting(lag)) },
+  ],
+  "Nothing happened.",
+)}
+</details>`;
+}
+
+const [STEP, BAR, HEIGHT] = [4, 3, 40];
+
+/** A bar for each minute. */
+function bars(
+  columns: readonly Column[],
+  of: (column: Column) => number | null,
+  title: string,
+  inWords: (value: number) => string,
+): Markup {
+  const values = columns.map((column) => of(column) ?? 0);
+  const most = Math.max(...values);
+  if (most === 0) return html`<figure><p class="empty">none</p><figcaption>${title}</figcaption></figure>`;
+  const drawn = values.map((value, n) => {
+    const height = (value / most) * HEIGHT;
+    return html`<rect x="${n * STEP}" width="${BAR}" y="${HEIGHT - height}" height="${height}"></rect>`;
+  });
+  const says = `${title}: at most ${inWords(most)} in a minute of the last hour`;
   return html`<figure>
-<svg class="bars" viewBox="${box}" preserveAspectRatio="none" role="img" aria-label="${says}">${drawn}</svg>
-<figcaption class="quiet">${says}</figcaption>
+<svg class="bars" viewBox="0 0 ${columns.length * STEP} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${says}">${drawn}</svg>
+<figcaption>${title} <span class="quiet">at most ${inWords(most)}</span></figcaption>
 </figure>`;
 }
 

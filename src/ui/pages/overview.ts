@@ -1,62 +1,106 @@
-import { doctor } from "../../operate/doctor.ts";
+import { MissingGrantError } from "../../errors.ts";
+import { doctor, type Finding } from "../../operate/doctor.ts";
 import type { Answer } from "../../operate/explain.ts";
+import { limits, type Override } from "../../operate/limits.ts";
 import { longestWaiting } from "../../operate/longest-waiting.ts";
 import { status } from "../../operate/status.ts";
 import { stops } from "../../operate/stops.ts";
-import { partitionLink, policyLink } from "../parts/links.ts";
-import { html, type Markup } from "../parts/markup.ts";
+import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
+import { html, type Markup, none } from "../parts/markup.ts";
+import { policyTable } from "../parts/policy-table.ts";
 import { stopTable } from "../parts/stop-table.ts";
 import { table } from "../parts/table.ts";
-import { grouped, lasting, moment } from "../parts/words.ts";
-import { bars, eachMinute, lastHour, reasonTable } from "./minutes.ts";
-import { stateOf } from "./policies.ts";
+import { grouped, lasting, moment, roughly } from "../parts/words.ts";
+import { drainInWords, inWords, trendHint, trendOf } from "./backlog.ts";
+import { type Figures, figuresNow } from "./figures.ts";
+import { charts, eachMinute, lastHour, type Minute, reasonTable } from "./minutes.ts";
 import type { Page } from "./visit.ts";
 
 const HINTS = 5;
 const WAITING = 5;
+/** Limits that end within so long are listed: somebody has to decide whether they go on. */
+const SOON_MS = 60 * 60_000;
 
 /** How everything is. */
 export const overview: Page = async ({ looking, acting, base }) => {
   const { policies, workers } = await status(looking);
+  const figures = await figuresNow(looking);
   const minutes = await lastHour(looking);
   const inForce = await stops(looking);
+  const ending = endingSoon(await limits(looking));
   const waiting = await longestWaiting(looking, WAITING);
-  const findings = await doctor(acting);
+  const findings = await findingsOf(() => doctor(acting));
   const sum = (of: "staged" | "inFlight") => policies.reduce((total, one) => total + one[of], 0);
-  const last = minutes.findLast(({ waitP50Seconds }) => waitP50Seconds !== null);
+  const trend = trendOf(minutes, sum("staged"));
+  const waits = figures.by("policy", "longest_wait_seconds")[0]?.[1];
   const cards: readonly (readonly [string, string])[] = [
     ["wait in staging", grouped(sum("staged"))],
     ["in flight", grouped(sum("inFlight"))],
-    ["admitted a minute, of the last 1, 5, 15", paces(minutes)],
-    ["from due to admitted, half and 95 %", last ? waits(last.waitP50Seconds, last.waitP95Seconds) : "–"],
+    ["could go now, if workers were free", grouped(figures.sum("admissible_jobs"))],
+    ["longest wait of a partition with due jobs", waits === undefined ? "–" : roughly(waits)],
+    ["admitted a minute, of the last 1, 5, 15", paces(minutes, ["admitted"])],
+    ["ended a minute, of the last 1, 5, 15", paces(minutes, ["succeeded", "failed"])],
+    ["from due to admitted, half and 95 %", halfAndMost(minutes, "waitP50Seconds", "waitP95Seconds")],
+    ["from admitted to started, half and 95 %", halfAndMost(minutes, "lagP50Seconds", "lagP95Seconds")],
+    ["the backlog, over 15 minutes", inWords(trend)],
+    ["until it is gone, at that pace", drainInWords(trend)],
     ["worker pools alive", grouped(workers.filter(({ alive }) => alive).length)],
+    ["slots of theirs", grouped(workers.reduce((total, { alive, slots }) => total + (alive ? slots : 0), 0))],
   ];
   return {
     title: "Overview",
-    body: html`${hints(findings, base)}
+    body: html`${hints(findings, trendHint(trend, sum("staged")), base)}
 <ul class="cards">${cards.map(([name, value]) => html`<li><strong>${value}</strong><span>${name}</span></li>`)}</ul>
-${bars(minutes, "admitted", "Admitted jobs")}
+<h2>The last hour</h2>
+${charts(minutes)}
 <h2>Policies</h2>
-${table(
-  "What waits, and what runs",
-  policies,
-  [
-    { title: "Policy", cell: (one) => policyLink(base, one.policy) },
-    { title: "State", cell: stateOf },
-    { title: "Staged", isNumber: true, cell: (one) => grouped(one.staged) },
-    { title: "In flight", isNumber: true, cell: (one) => grouped(one.inFlight) },
-    { title: "Partitions", isNumber: true, cell: (one) => grouped(one.partitions) },
-  ],
-  html`No policy is declared. Start a worker with <code>dispatchPolicyPreset</code>.`,
-)}
+${policyTable(policies, figures, base)}
 <h2>Waiting for longest</h2>
 ${waitingTable(waiting, base)}
+<h2>Why jobs wait now</h2>
+${reasonsNow(figures, base)}
 <h2>Why partitions kept due jobs</h2>
 ${reasonTable(minutes)}
 <h2>Stopped by name</h2>
-${stopTable(inForce, base)}`,
+${stopTable(inForce, base)}
+${endingTable(ending, base)}`,
   };
 };
+
+/** Null: this connection may not ask the doctor, who reads more than a role that only looks may. */
+async function findingsOf(ask: () => Promise<readonly Finding[]>): Promise<readonly Finding[] | null> {
+  return ask().catch((error: Error) => {
+    if (error instanceof MissingGrantError) return null;
+    throw error;
+  });
+}
+
+function endingSoon(found: readonly Override[]): readonly Override[] {
+  const soon = Date.now() + SOON_MS;
+  const endOf = ({ until }: Override) => until?.getTime() ?? Number.POSITIVE_INFINITY;
+  return found.filter((one) => endOf(one) < soon).toSorted((one, other) => endOf(one) - endOf(other));
+}
+
+function endingTable(ending: readonly Override[], base: string): Markup {
+  if (ending.length === 0) return none;
+  return html`<h2>Limits that end within the hour</h2>
+${table(
+  "Then the policies' own numbers apply again",
+  ending,
+  [
+    { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
+    { title: "Gate", cell: ({ gate }) => gate },
+    {
+      title: "For",
+      cell: ({ key, where }) => (where === null ? (key ?? "every key") : JSON.stringify(where)),
+    },
+    { title: "Until", cell: ({ until }) => moment(until) },
+    { title: "By", cell: ({ by }) => by },
+    { title: "Reason", cell: ({ reason }) => reason },
+  ],
+  "",
+)}`;
+}
 
 function waitingTable(waiting: readonly Answer[], base: string): Markup {
   return table(
@@ -82,21 +126,63 @@ function waitingTable(waiting: readonly Answer[], base: string): Markup {
   );
 }
 
-function paces(minutes: Parameters<typeof eachMinute>[0]): string {
-  return [1, 5, 15].map((back) => grouped(Math.round(eachMinute(minutes, "admitted", back)))).join(" / ");
+/** Each reason leads to the partitions that have it. */
+function reasonsNow(figures: Figures, base: string): Markup {
+  const jobs = new Map(figures.by("reason", "staged_jobs"));
+  const found = figures.by("reason", "waiting_partitions").filter(([, partitions]) => partitions > 0);
+  return table(
+    "Partitions with staged jobs, by what they wait for",
+    found,
+    [
+      {
+        title: "Reason",
+        cell: ([reason]) =>
+          reason === "none" || reason === "not_due"
+            ? reason === "none"
+              ? "none: in line"
+              : reason
+            : html`<a href="${pathTo(base, "/partitions", { reason })}">${reason}</a>`,
+      },
+      { title: "Partitions", isNumber: true, cell: ([, partitions]) => grouped(partitions) },
+      { title: "Jobs", isNumber: true, cell: ([reason]) => grouped(jobs.get(reason) ?? 0) },
+    ],
+    "No job waits in staging.",
+  );
 }
 
-function waits(half: number | null, most: number | null): string {
-  return [half, most].map((seconds) => (seconds === null ? "–" : lasting(seconds))).join(" / ");
+function paces(minutes: readonly Minute[], whats: readonly Parameters<typeof eachMinute>[1][]): string {
+  const pace = (back: number) => whats.reduce((sum, what) => sum + eachMinute(minutes, what, back), 0);
+  return [1, 5, 15].map((back) => grouped(Math.round(pace(back)))).join(" / ");
 }
 
-function hints(findings: Awaited<ReturnType<typeof doctor>>, base: string): Markup {
-  if (findings.length === 0) return html`<p class="good"><span class="mark">✓</span> Nothing is wrong.</p>`;
-  const more = findings.length - HINTS;
-  return html`<ul>${findings
+type Time = "waitP50Seconds" | "waitP95Seconds" | "lagP50Seconds" | "lagP95Seconds";
+
+/** Of the last minute that has them. */
+function halfAndMost(minutes: readonly Minute[], half: Time, most: Time): string {
+  const last = minutes.findLast((one) => one[half] !== null);
+  if (!last) return "–";
+  return [last[half], last[most]].map((seconds) => (seconds === null ? "–" : lasting(seconds))).join(" / ");
+}
+
+function hints(findings: readonly Finding[] | null, trend: Markup | null, base: string): Markup {
+  const found = findings ?? [];
+  const unasked =
+    findings === null
+      ? html`<li>The doctor was not asked: the connection of these pages may not. The owner of the schema can.</li>`
+      : null;
+  const first = [trend, unasked].filter((one) => one !== null);
+  if (found.length + first.length === 0)
+    return html`<p class="good"><span class="mark">✓</span> Nothing is wrong.</p>`;
+  const more = found.length - HINTS;
+  const list = found
     .slice(0, HINTS)
     .map(
       ({ severity, sentence }) =>
         html`<li class="${severity === "info" ? "" : "bad"}"><span class="mark">${severity}</span> ${sentence}</li>`,
-    )}</ul><p><a href="${base}/health">${more > 0 ? `${more} more, and what mends them` : "What mends them"}</a></p>`;
+    );
+  return html`<ul class="hints">${first}${list}</ul>${
+    found.length > 0
+      ? html`<p><a href="${base}/health">${more > 0 ? `${more} more, and what mends them` : "What mends them"}</a></p>`
+      : none
+  }`;
 }

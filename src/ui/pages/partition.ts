@@ -1,4 +1,4 @@
-import { type Answer, askNext, explain } from "../../operate/explain.ts";
+import { type Answer, askNext, type Explanation, explain } from "../../operate/explain.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { expected, explanation } from "../parts/explanation.ts";
 import { type Fact, factList } from "../parts/facts.ts";
@@ -24,9 +24,15 @@ export const partition: Page = async (visit) => {
     ["in flight", grouped(it.inFlight)],
     ["admitted since it was made", grouped(it.admittedTotal)],
     ["weight", grouped(it.weight)],
+    ["counts against its share", shareOf(it)],
     ["shard", it.shard],
     ["context", JSON.stringify(it.context ?? {})],
-    ["paused", it.paused ? (it.pausedUntil ? moment(it.pausedUntil) : "until resume") : "no"],
+    ["paused", it.paused ? (it.pausedUntil ? html`until ${moment(it.pausedUntil)}` : "until resume") : "no"],
+    ["on hold", it.heldUntil && it.heldUntil > it.asOf ? html`until ${moment(it.heldUntil)}` : null],
+    ["probing", it.probing ? "one job goes first, and has to succeed" : null],
+    ["stopped last by", it.stoppedBy === "breaker" ? "its breaker" : it.stoppedBy],
+    ["because", it.stopReason],
+    ["dropped since it was made", grouped(it.droppedTotal)],
     ["made", moment(it.createdAt)],
   ];
   const isStopped = it.stop !== null;
@@ -35,6 +41,7 @@ export const partition: Page = async (visit) => {
     isStopped ? "resume" : "pause",
     "hold",
     "admit",
+    "move",
     "set-limit",
     "retry",
     "remove",
@@ -49,6 +56,13 @@ ${headTable(head, base)}
 ${factList(facts)}`,
   };
 };
+
+/** As of its last admission: it fades from then on. */
+function shareOf({ decayedAdmits, decayedAt, meanWork }: Explanation): Markup | null {
+  if (decayedAdmits === undefined || !decayedAt) return null;
+  const amount = grouped(decayedAdmits);
+  return html`${amount} ${meanWork === null ? "jobs" : "seconds of work"}, as of ${moment(decayedAt)}`;
+}
 
 function headTable(head: readonly Answer[], base: string): Markup {
   return table(

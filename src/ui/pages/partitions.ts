@@ -2,6 +2,7 @@ import { parameter } from "../../db/engine.ts";
 import { REASONS } from "../../operate/look.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
+import { choice } from "../parts/choice.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
@@ -9,10 +10,35 @@ import { grouped, moment } from "../parts/words.ts";
 import { asked, type Page } from "./visit.ts";
 
 const MOST = 50;
-const [SEARCH, AFTER] = [parameter(3, "text"), parameter(4, "uuid")];
-const WHERE = `where ${ifGiven(1, "policy")} and ${ifGiven(2, "reason")}
-  and (${SEARCH} is null or pg_catalog.strpos(partition, ${SEARCH}) > 0) and (${AFTER} is null or id > ${AFTER})
-  order by id limit ${parameter(5, "int")}`;
+const [SEARCH, ID, LAST] = [parameter(3, "text"), parameter(4, "uuid"), parameter(5, "text")];
+const GIVEN = `where ${ifGiven(1, "policy")} and ${ifGiven(2, "reason")}
+  and (${SEARCH} is null or pg_catalog.strpos(partition, ${SEARCH}) > 0)
+  and (${ID} is null) is not null and (${LAST} is null) is not null`; // else they have no type on the first page
+const COUNT = `limit ${parameter(6, "int")}`;
+
+/** What a partition may be in, and its condition. */
+const STATES = {
+  "with staged jobs": "staged > 0",
+  "with jobs in flight": "in_flight > 0",
+  "paused or on hold": "reason in ('paused', 'held', 'breaker_open')",
+} as const;
+
+/** How they may be sorted. Each names the row after which the next page begins by its column, and by its id. */
+const SORTS = {
+  key: { column: "partition", after: `(partition, id) > (${LAST}, ${ID})`, order: "partition, id" },
+  "most staged": {
+    column: "staged",
+    after: `(staged, ${ID}) < (${LAST}::pg_catalog.int8, id)`,
+    order: "staged desc, id",
+  },
+  "most in flight": {
+    column: "inFlight",
+    after: `(in_flight, ${ID}) < (${LAST}::pg_catalog.int8, id)`,
+    order: "in_flight desc, id",
+  },
+} as const;
+/** Their own order, which takes least. */
+const UNSORTED = { column: "id", after: `id > ${ID}`, order: "id" } as const;
 
 interface Row {
   readonly id: string;
@@ -27,20 +53,26 @@ interface Row {
 
 /** The partitions that the address asks for, page by page. */
 export const partitions: Page = async ({ looking, base, query }) => {
-  const [policy, reason, search, after] = ["policy", "reason", "search", "after"].map((name) =>
-    asked(query, name),
-  );
-  const given = [policy ?? null, reason ?? null, search ?? null, after ?? null, MOST];
-  const found = await rowsOf<Row>(looking, "partitions", WHERE, given);
-  const next = found.length === MOST ? found.at(-1)?.id : undefined;
+  const [policy, reason, search, state, sort, after, last] = [
+    ...["policy", "reason", "search", "state", "sort", "after", "last"].map((name) => asked(query, name)),
+  ];
+  const sorted = has(SORTS, sort) ? SORTS[sort] : UNSORTED;
+  const where = [
+    GIVEN,
+    ...(has(STATES, state) ? [STATES[state]] : []),
+    ...(after === undefined ? [] : [sorted.after]),
+  ].join(" and ");
+  const given = [policy ?? null, reason ?? null, search ?? null, after ?? null, last ?? null, MOST];
+  const found = await rowsOf<Row>(looking, "partitions", `${where} order by ${sorted.order} ${COUNT}`, given);
+  const end = found.length === MOST ? found.at(-1) : undefined;
   return {
     title: "Partitions",
     body: html`<form method="get" action="${base}/partitions" role="search">
 <label>Key contains <input type="search" name="search" value="${search ?? ""}"></label>
 <label>Policy <input name="policy" value="${policy ?? ""}"></label>
-<label>Reason <select name="reason"><option value="">any</option>${REASONS.map(
-      (one) => html`<option${one === reason ? html` selected` : ""}>${one}</option>`,
-    )}</select></label>
+${choice("state", "State", Object.keys(STATES), state)}
+${choice("reason", "Reason", REASONS, reason)}
+${choice("sort", "Sort by", Object.keys(SORTS), sort, "nothing")}
 <button>Show</button>
 </form>
 ${table(
@@ -57,6 +89,14 @@ ${table(
   ],
   "No partition matches. One comes into being with its first job.",
 )}
-${next ? html`<p><a href="${pathTo(base, "/partitions", { policy, reason, search, after: next })}" rel="next">More</a></p>` : ""}`,
+${
+  end
+    ? html`<p><a href="${pathTo(base, "/partitions", { policy, reason, search, state, sort, after: end.id, last: String(end[sorted.column]) })}" rel="next">More</a></p>`
+    : ""
+}`,
   };
 };
+
+function has<Names extends object>(names: Names, name: string | undefined): name is keyof Names & string {
+  return name !== undefined && Object.hasOwn(names, name);
+}

@@ -1,27 +1,29 @@
 import { parameter } from "../../db/engine.ts";
+import { numbersOf, OVER } from "../../operate/gate-words.ts";
+import { limits, type Override } from "../../operate/limits.ts";
 import { status } from "../../operate/status.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
+import type { PolicyDefinition } from "../../policy/policy.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { partitionLink, pathTo } from "../parts/links.ts";
-import { html, type Markup } from "../parts/markup.ts";
+import { html, type Markup, none } from "../parts/markup.ts";
+import { stateOf } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
-import { grouped } from "../parts/words.ts";
-import { bars, lastHour, reasonTable, shadowTable } from "./minutes.ts";
-import { stateOf } from "./policies.ts";
-import { asked, type Page } from "./visit.ts";
+import { grouped, lasting, moment, roughly } from "../parts/words.ts";
+import { drainInWords, inWords, trendHint, trendOf } from "./backlog.ts";
+import { type Figures, figuresNow } from "./figures.ts";
+import { charts, lastHour, reasonTable, shadowTable } from "./minutes.ts";
+import { asked, type Page, type Visit } from "./visit.ts";
 
 const MOST = 20;
 
 interface Limiter {
   readonly gate: string;
-  readonly scopeKey: string;
-  readonly kind: string;
   readonly available: number | null;
   readonly inFlight: number;
   readonly max: number | null;
   readonly capacity: number | null;
-  readonly shadow: boolean;
 }
 
 interface Waiting {
@@ -29,11 +31,12 @@ interface Waiting {
   readonly staged: number;
   readonly inFlight: number;
   readonly reason: string;
+  readonly blockedOn: string | null;
 }
 
-const SHARED = `where policy = ${parameter(1, "text")} and scope_key = '' order by gate`;
-const BUSIEST = `where policy = ${parameter(1, "text")} and reason is not null and staged > 0
-  order by staged desc, partition limit ${parameter(2, "int")}`;
+const NAMED = `where policy = ${parameter(1, "text")}`;
+const SHARED = `${NAMED} and scope_key = '' order by gate`;
+const BUSIEST = `${NAMED} and reason is not null and staged > 0 order by staged desc, partition limit ${parameter(2, "int")}`;
 
 /** One policy: what it is doing, and what holds it back. */
 export const policy: Page = async (visit) => {
@@ -43,28 +46,33 @@ export const policy: Page = async (visit) => {
   const [found] = (await status(looking, { policy: name })).policies;
   if (!found) return null;
   const minutes = await lastHour(looking, name);
+  const figures = await figuresNow(looking);
   const shared = await rowsOf<Limiter>(looking, "limiters", SHARED, [name]);
   const waiting = await rowsOf<Waiting>(looking, "partitions", BUSIEST, [name, MOST]);
-  const [row] = await rowsOf<{ definition: object }>(
-    looking,
-    "policies",
-    `where policy = ${parameter(1, "text")}`,
-    [name],
-  );
+  const set = await limits(looking, { policy: name });
+  const [row] = await rowsOf<{ definition: PolicyDefinition }>(looking, "policies", NAMED, [name]);
+  const trend = trendOf(minutes, found.staged);
+  const hint = trendHint(trend, found.staged);
   const facts: readonly Fact[] = [
     ["state", stateOf(found)],
     ["staged", grouped(found.staged)],
+    ["could go now, if workers were free", grouped(figures.sum("admissible_jobs", { policy: name }))],
     ["in flight", grouped(found.inFlight)],
     ["partitions", grouped(found.partitions)],
+    ["the backlog, over 15 minutes", inWords(trend)],
+    ["until it is gone, at that pace", drainInWords(trend)],
+    ["last pass", ageOf(figures.sum("last_pass_age_seconds", { policy: name }))],
     ["ended in workers without the package", grouped(found.endedElsewhere)],
+    ["version", String(found.version)],
   ];
   return {
     title: name,
-    body: html`${factList(facts)}
+    body: html`${hint ? html`<ul class="hints">${hint}</ul>` : none}${factList(facts)}
 ${actionLinks(visit, { policy: name }, [found.paused ? "resume" : "pause", "admit", "set-limit", "retry", "remove", "cancel"])}
-${bars(minutes, "admitted", "Admitted jobs")}
-<h2>Gates over the whole policy</h2>
-${gateTable(shared)}
+<h2>The last hour</h2>
+${charts(minutes)}
+<h2>Gates</h2>
+${gateTable({ visit, name, figures, shared, set, gates: row?.definition.gates ?? [] })}
 <h2>Partitions that wait</h2>
 ${waitingTable(waiting, name, base)}
 <p><a href="${pathTo(base, "/partitions", { policy: name })}">All partitions</a></p>
@@ -75,23 +83,84 @@ ${shadowTable(minutes)}
   };
 };
 
-function gateTable(shared: readonly Limiter[]): Markup {
+function ageOf(seconds: number | null): string {
+  return seconds === null ? "none yet" : `${roughly(seconds)} ago`;
+}
+
+interface Gates {
+  readonly visit: Visit;
+  readonly name: string;
+  readonly figures: Figures;
+  /** The limiters of gates that count over the whole policy. */
+  readonly shared: readonly Limiter[];
+  /** What operators set. */
+  readonly set: readonly Override[];
+  readonly gates: PolicyDefinition["gates"];
+}
+
+/** Each gate with its own numbers, what was set instead, and how full it is: of its keys the fullest. */
+function gateTable({ visit, name, figures, shared, set, gates }: Gates): Markup {
+  const { base, rights } = visit;
+  const figure = (what: string, gate: string) => figures.sum(what, { policy: name, gate });
   return table(
-    "What they have left",
-    shared,
+    "Its numbers, what operators set instead, and how full it is",
+    gates,
     [
-      { title: "Gate", cell: ({ gate, shadow }) => (shadow ? `${gate} (shadow)` : gate) },
-      { title: "Kind", cell: ({ kind }) => kind },
-      { title: "In flight", isNumber: true, cell: ({ inFlight }) => grouped(inFlight) },
+      { title: "Gate", cell: ({ name: gate, constants }) => (constants.shadow ? `${gate} (shadow)` : gate) },
+      { title: "Kind", cell: ({ kind }) => kind.replace("_", " ") },
+      { title: "Counts over", cell: ({ scope }) => OVER[scope] },
+      { title: "Own numbers", cell: ({ values }) => numbersOf(values, lasting) },
+      { title: "Set instead", cell: ({ name: gate }) => setInWords(set.filter((one) => one.gate === gate)) },
       {
-        title: "Left",
-        isNumber: true,
-        cell: ({ available }) => (available === null ? "no bound" : grouped(available)),
+        title: "In use",
+        cell: ({ name: gate }) =>
+          useInWords(
+            shared.find((one) => one.gate === gate),
+            figure("limiter_utilization_ratio", gate),
+          ),
       },
-      { title: "Of", isNumber: true, cell: ({ max, capacity }) => grouped(max ?? capacity) },
+      {
+        title: "Full keys",
+        isNumber: true,
+        cell: ({ name: gate }) => grouped(figure("full_limiters", gate)),
+      },
+      {
+        title: "Least limit learnt",
+        isNumber: true,
+        cell: ({ name: gate }) => grouped(figure("adaptive_limit", gate)),
+      },
+      ...(rights.role === "operator"
+        ? [
+            {
+              title: "Change",
+              cell: ({ name: gate }: { readonly name: string }) =>
+                html`<a href="${pathTo(base, "/act/set-limit", { policy: name, gate })}" aria-label="set-limit of ${gate}">set-limit</a>`,
+            },
+          ]
+        : []),
     ],
-    "No gate counts over the whole policy yet.",
+    "It has no gate: its jobs go as fast as workers take them.",
   );
+}
+
+/** Over the whole policy what is left. Over keys how full the fullest is. */
+function useInWords(limiter: Limiter | undefined, fullest: number | null): string {
+  if (limiter) {
+    const of = limiter.max ?? limiter.capacity;
+    if (limiter.available === null || of === null) return `${grouped(limiter.inFlight)} in flight, no bound`;
+    return `${grouped(limiter.available)} of ${grouped(of)} left`;
+  }
+  return fullest === null ? "–" : `the fullest key ${grouped(Math.round(fullest * 100))} %`;
+}
+
+/** The first, and how many more. */
+function setInWords([first, ...others]: readonly Override[]): Markup | string {
+  if (!first) return "–";
+  const { override, key, where, by, until } = first;
+  const reach = where !== null ? JSON.stringify(where) : (key ?? "every key");
+  return html`${JSON.stringify(override)} for ${reach}, by ${by ?? "somebody"}${until ? html`, until ${moment(until)}` : ""}${
+    others.length > 0 ? `, and ${grouped(others.length)} more` : ""
+  }`;
 }
 
 function waitingTable(waiting: readonly Waiting[], name: string, base: string): Markup {
@@ -101,6 +170,7 @@ function waitingTable(waiting: readonly Waiting[], name: string, base: string): 
     [
       { title: "Partition", cell: ({ partition }) => partitionLink(base, name, partition) },
       { title: "Reason", cell: ({ reason }) => reason },
+      { title: "Gate", cell: ({ blockedOn }) => blockedOn },
       { title: "Staged", isNumber: true, cell: ({ staged }) => grouped(staged) },
       { title: "In flight", isNumber: true, cell: ({ inFlight }) => grouped(inFlight) },
     ],

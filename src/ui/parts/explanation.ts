@@ -1,15 +1,16 @@
 import { calendarInWords } from "../../counted.ts";
 import type { Answer, Estimate, ExplainedGate, Explanation } from "../../operate/explain.ts";
 import type { Visit } from "../pages/visit.ts";
+import { gauge } from "./gauge.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
 import { type Column, table } from "./table.ts";
-import { grouped, lasting, moment } from "./words.ts";
+import { grouped, lasting, moment, sentence } from "./words.ts";
 
 /** Why something waits: the sentence, when it goes, what may be done, and what each gate says. */
 export function explanation(it: Explanation, visit: Visit, actions: Markup): Markup {
   const { base } = visit;
-  return html`<p class="sentence">${it.sentence}</p>
+  return html`<p class="sentence">${sentence(it.sentence)}</p>
 <dl class="facts">
 <dt>state</dt><dd>${it.state}${it.reason ? html`, <strong>${it.reason}</strong>` : ""}</dd>
 ${it.policy ? html`<dt>policy</dt><dd>${policyLink(base, it.policy)}</dd>` : ""}
@@ -18,7 +19,7 @@ ${it.place ? html`<dt>before it</dt><dd>${before(it.place)}</dd>` : ""}
 <dt>as of</dt><dd>${moment(it.asOf)}</dd>
 </dl>
 ${actions}
-${it.gates.length > 0 ? gates(it.gates, visit, it.policy) : ""}`;
+${it.gates.length > 0 ? gates(it, visit) : ""}`;
 }
 
 /** When a job starts, in words. */
@@ -38,7 +39,7 @@ function before({ jobsBefore, partitionsBefore }: NonNullable<Explanation["place
   return partitionsBefore === null ? jobs : `${jobs}, ${grouped(partitionsBefore)} partitions`;
 }
 
-function gates(found: readonly ExplainedGate[], visit: Visit, policy: string | undefined): Markup {
+function gates({ gates: found, policy, asOf }: Explanation, visit: Visit): Markup {
   const { base } = visit;
   return html`<h2>Gate by gate</h2>
 ${table(
@@ -57,7 +58,7 @@ ${table(
       cell: ({ gate, key, shadow }) =>
         `${gate}${key === null ? "" : ` of ${key}`}${shadow ? " (shadow)" : ""}`,
     },
-    { title: "Left", cell: left },
+    { title: "Left", cell: leftOf },
     { title: "Limit", cell: limitOf },
     { title: "Set by", cell: setBy },
     { title: "Next", cell: ({ nextAt }) => moment(nextAt) },
@@ -78,6 +79,7 @@ ${table(
       title: "Partition",
       cell: ({ partition }) => (policy ? partitionLink(base, policy, partition) : partition),
     },
+    { title: "For", isNumber: true, cell: ({ admittedAt }) => since(admittedAt, asOf) },
     { title: "Admitted", cell: ({ admittedAt }) => moment(admittedAt) },
     { title: "Started", cell: ({ startedAt }) => moment(startedAt) },
     { title: "Worker", cell: ({ workerId }) => workerId },
@@ -95,6 +97,16 @@ function change({ base, rights }: Visit, policy: string | undefined): readonly C
       ? ""
       : html`<a href="${pathTo(base, "/act/set-limit", { policy, gate, key })}" aria-label="set-limit of ${gate}">set-limit</a>`;
   return [{ title: "Change", cell }];
+}
+
+function since(from: Date, asOf: Date): string {
+  return lasting(Math.round(Math.max(asOf.getTime() - from.getTime(), 0) / 1000));
+}
+
+/** The same with a bar of what is used. */
+function leftOf(gate: ExplainedGate): Markup | string {
+  const of = "max" in gate.limit ? gate.limit.max : gate.limit.capacity;
+  return of === null || gate.free === null ? left(gate) : html`${gauge(of - gate.free, of)}${left(gate)}`;
 }
 
 /** What a gate has left. */

@@ -20,6 +20,11 @@ export function lasting(seconds: number): string {
   return `${Math.floor(seconds / size)} ${unit}${rest && left > 0 ? ` ${left} ${rest[0]}` : ""}`;
 }
 
+/** An age, to the minute. A page that told seconds would never be the same twice, and each refresh would send it anew. */
+export function roughly(seconds: number): string {
+  return seconds < 60 ? "under a minute" : lasting(seconds - (seconds % 60));
+}
+
 /** A number with its thousands apart, or a dash. */
 export function grouped(value: number | null | undefined): string {
   return value === null || value === undefined ? "–" : withThousandsApart(value);
@@ -31,4 +36,12 @@ export function moment(at: Date | null | undefined): Markup {
   if (!Number.isFinite(at.getTime())) return html`never`;
   const iso = at.toISOString();
   return html`<time datetime="${iso}">${iso.slice(0, 10)} ${iso.slice(11, 19)}</time>`;
+}
+
+const ISO = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))/;
+
+/** A sentence of the database, with its moments as those of the pages. */
+export function sentence(text: string): Markup {
+  // with the group each other part is a moment
+  return html`${text.split(ISO).map((part, n) => (n % 2 === 1 ? moment(new Date(part)) : part))}`;
 }

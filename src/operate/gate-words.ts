@@ -1,0 +1,19 @@
+import { calendarInWords } from "../counted.ts";
+import type { ResolvedValues } from "../gates/index.ts";
+
+/** A gate's own numbers: "60 per 1 min, capacity 60". Null: they come from the job's context. */
+export function numbersOf(values: ResolvedValues | null, length: (seconds: number) => string): string {
+  if (values === null) return "its numbers come from the context";
+  const { rate, per, calendar, shadow: _, ...others } = values;
+  const period = typeof calendar === "string" ? calendarInWords(calendar) : length(Number(per));
+  const pace = typeof per === "number" ? [`${rate} per ${period}`] : [];
+  const rest = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
+  return [...pace, ...rest.map(([option, value]) => `${option} ${value}`)].join(", ");
+}
+
+/** What a gate counts over. */
+export const OVER = {
+  partition: "the partition",
+  policy: "the policy",
+  key: "a key of the context",
+} as const;
