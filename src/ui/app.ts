@@ -7,6 +7,7 @@ import type { Tenant, UiOptions, Viewer } from "./create-ui.ts";
 import type { Database } from "./database.ts";
 import { ACTION_PAGES, actOn } from "./pages/action.ts";
 import { type Found, PAGES, type Visit } from "./pages/pages.ts";
+import { ownOf } from "./pages/tenant/own.ts";
 import { TENANT_PAGES } from "./pages/tenant/pages.ts";
 import { layout } from "./parts/layout.ts";
 import { html } from "./parts/markup.ts";
@@ -49,7 +50,8 @@ export function makeApp(settings: AppSettings): Hono<Env> {
     if (!viewer) return c.text("Sign in first\n", 401); // without types, a look-up may give undefined
     check("createUi: what authorize returns", viewer, aViewer);
     const { name, role } = viewer; // as it is now: the host may change what it gave
-    c.set("viewer", role === "tenant" ? { name, role, partitions: viewer.partitions } : { name, role });
+    const { partitions, where } = viewer;
+    c.set("viewer", role === "tenant" ? { name, role, partitions, where } : { name, role });
     const { method } = c.req;
     if (method === "GET" || method === "HEAD") return next();
     if (role !== "operator") return c.text("A viewer changes nothing\n", 403);
@@ -90,7 +92,7 @@ export function makeApp(settings: AppSettings): Hono<Env> {
 async function answerTenant(
   c: Context<Env>,
   settings: AppSettings,
-  { partitions: own }: Tenant,
+  tenant: Tenant,
   snapshots: Snapshots,
 ): Promise<Response> {
   const path = pathOf(c, settings);
@@ -99,9 +101,12 @@ async function answerTenant(
   return answer(c, settings, async () => {
     const page = TENANT_PAGES.get(path);
     if (!page) return null;
-    const key = JSON.stringify([path, "tenant", own, String(query)]);
-    const visit = { looking: database.looking, base, own, query };
-    return snapshots.get(key, oldestFor(c), () => page(visit));
+    const { partitions, where } = tenant;
+    const key = JSON.stringify([path, "tenant", partitions, where, String(query)]);
+    const { looking } = database;
+    return snapshots.get(key, oldestFor(c), async () =>
+      page({ looking, base, own: await ownOf(looking, tenant), query }),
+    );
   });
 }
 

@@ -1,6 +1,7 @@
 import { arrayOf, check, checkOptions, optional, type Rule } from "../checks/options.ts";
 import type { Pool } from "../db/stream-pool.ts";
 import { ArgumentError } from "../errors.ts";
+import type { ContextValues } from "../operate/targets.ts";
 import { schemaOf } from "../settings.ts";
 import { makeApp } from "./app.ts";
 import { makeDatabase } from "./database.ts";
@@ -16,15 +17,26 @@ export interface Staff {
   role: "viewer" | "operator";
   /** They have none: whoever is to see some partitions alone is a tenant. */
   partitions?: undefined;
+  /** As `partitions`. */
+  where?: undefined;
 }
 
-/** Somebody who sees their own partitions, learns nothing about others, and changes nothing. */
+/**
+ * Somebody who sees their own partitions, learns nothing about others, and changes nothing. At least one of `partitions` and
+ * `where` says which these are.
+ */
 export interface Tenant {
   /** Shown to themselves. */
   name: string;
   role: "tenant";
   /** The keys of their partitions, by policy, such as `{ send_mail: ["acme"] }`. Of all others they see nothing. */
-  partitions: Readonly<Record<string, readonly string[]>>;
+  partitions?: Readonly<Record<string, readonly string[]>> | undefined;
+  /**
+   * Also the partitions whose context has these values, by policy, such as `{ fetch_endpoint: { account: "acme" } }`: the
+   * first 1,000 of a policy by key. The context of a partition is that of its last job, and they see all jobs of the
+   * partition. So name only values that its key decides.
+   */
+  where?: Readonly<Record<string, ContextValues>> | undefined;
 }
 
 /** The options of {@link createUi}. */

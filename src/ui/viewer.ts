@@ -7,19 +7,41 @@ import type { Viewer } from "./create-ui.ts";
  */
 export const aViewer: Rule = {
   expects:
-    '{ name, role } with the role "viewer" or "operator", ' +
-    'or { name, role: "tenant", partitions } with keys by policy, or a Response, or null',
+    '{ name, role } of a "viewer" or "operator", or of a "tenant" with partitions (keys) or where (values) by policy, ' +
+    "or a Response, or null",
   accepts(value) {
-    const { name, role, partitions } = value as Partial<Record<keyof Viewer, unknown>>;
+    const { name, role, partitions, where } = value as Partial<Record<keyof Viewer, unknown>>;
     if (typeof name !== "string" || name.trim() === "") return false;
-    if (role === "tenant") return areKeys(partitions);
-    return (role === "viewer" || role === "operator") && partitions === undefined;
+    if (role === "tenant")
+      return (
+        (partitions !== undefined || where !== undefined) &&
+        (partitions === undefined || areKeys(partitions)) &&
+        (where === undefined || areValues(where))
+      );
+    return (role === "viewer" || role === "operator") && partitions === undefined && where === undefined;
   },
 };
 
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 function areKeys(value: unknown): boolean {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
-  return Object.values(value).every(
-    (keys) => Array.isArray(keys) && keys.every((key) => typeof key === "string"),
+  return (
+    isObject(value) &&
+    Object.values(value).every((keys) => Array.isArray(keys) && keys.every((key) => typeof key === "string"))
+  );
+}
+
+/** Without a value all partitions of the policy would be theirs. JSON leaves out what is undefined, and makes null of NaN. */
+function areValues(value: unknown): boolean {
+  const isValue = (one: unknown) =>
+    typeof one === "string" || typeof one === "boolean" || Number.isFinite(one);
+  return (
+    isObject(value) &&
+    Object.values(value).every((values) => {
+      const given = isObject(values) ? Object.values(values) : [];
+      return given.length > 0 && given.every(isValue);
+    })
   );
 }

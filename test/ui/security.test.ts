@@ -71,6 +71,12 @@ test.serial("an authorize that gives no name or another role lets nobody in", as
     { name: "ana", role: "tenant", partitions: ["acme"] },
     { name: "ana", role: "tenant", partitions: { send_mail: "acme" } },
     { name: "ana", role: "tenant", partitions: { send_mail: [undefined] } },
+    { name: "ana", role: "tenant", where: { send_mail: {} } },
+    { name: "ana", role: "tenant", where: { send_mail: { account: undefined } } },
+    { name: "ana", role: "tenant", where: { send_mail: { account: ["acme"] } } },
+    { name: "ana", role: "tenant", where: { send_mail: { account: Number.NaN } } },
+    { name: "ana", role: "tenant", where: { send_mail: "acme" }, partitions: {} },
+    { name: "ana", role: "viewer", where: { send_mail: { account: "acme" } } },
     { name: "ana", role: "viewer", partitions: { send_mail: ["acme"] } },
     { name: "ana", role: "operator", partitions: {} },
   ]) {

@@ -161,6 +161,34 @@ test("whatever others do, a tenant's pages stay as they are", async (t) => {
   t.deepEqual(row(await it.text("/"), "mine").slice(4), ["the end of a stop", "–", "depends on others"]);
 });
 
+test("a tenant of a value of the context sees its partitions, those that come later, and no others", async (t) => {
+  const it = await world(t);
+  const viewer: Viewer = {
+    ...{ name: "eli", role: "tenant", where: { work: { account: "secretaccount" }, nobody: { a: 1 } } },
+    partitions: { work: ["mine too"], other_policy: ["secret3"] },
+  };
+  const ui = createUi({ pool: it.pool, authorize: () => viewer });
+  const ask = async (path: string) => {
+    const answer = await ui(new Request(HERE + path, { headers: { "cache-control": "max-age=9" } }));
+    return { status: answer.status, text: await answer.text() };
+  };
+  const keys = (page: string) => [...page.matchAll(/partition=([^"]+)">/g)].map(([, key]) => key).toSorted();
+  t.deepEqual(keys((await ask("/")).text), ["mine+too", "secret2", "secret3"]);
+  const [late] = await it.add("secret5", "secretaccount", 1);
+  t.is((await ask(`/job?id=${late!.id}`)).status, 404, "its partition is not known yet");
+  await it.utils.tick();
+  t.is((await ask("/partition?policy=work&partition=secret5")).status, 200);
+  t.is((await ask(`/job?id=${late!.id}&x`)).status, 200);
+  for (const path of ["/partition?policy=work&partition=mine", `/job?id=${it.mine[0]!.id}`, "/partitions"])
+    t.is((await ask(path)).status, 404, path);
+  const other = createUi({
+    pool: it.pool,
+    authorize: () => ({ name: "eli", role: "tenant", where: { work: { account: "shared" } } }),
+  });
+  const page = await (await other(new Request(`${HERE}/`))).text();
+  t.deepEqual(keys(page), ["mine", "mine+too", "secret1"]);
+});
+
 test("a job that has ended is found by its history alone, without its error", async (t) => {
   const ends = definePolicy("ends", { partitionBy: "k", history: { keep: "7 days" } });
   const forgets = definePolicy("forgets", { partitionBy: "k" });
