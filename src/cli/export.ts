@@ -1,3 +1,4 @@
+import { parse, rawJSON } from "../exact-json.ts";
 import { type ExportOptions, exportJobs } from "../operate/export.ts";
 import { remove } from "../operate/remove.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
@@ -5,15 +6,6 @@ import { DRY_RUN, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
 import { answer, sayJson, tell } from "./output/say.ts";
 import { some } from "./output/words.ts";
-
-/** What TypeScript does not know of yet: a number's text, when it is read and when it is written. */
-const { parse, rawJSON } = JSON as unknown as {
-  parse(
-    text: string,
-    revive: (name: string, value: unknown, context: { readonly source: string }) => unknown,
-  ): unknown;
-  rawJSON(text: string): unknown;
-};
 
 /** Writes staged jobs, one line each. */
 export const command = defineCommand({

@@ -1,3 +1,4 @@
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
@@ -14,11 +15,26 @@ const PORT = 4180;
 /** What a browser calls the address. Under any other name a page of another site may have led it here. */
 const HERE = /^(127\.0\.0\.1|localhost)(:\d+)?$/;
 
+/** What opens an address, by platform. */
+const OPENERS: Partial<Record<NodeJS.Platform, readonly [string, ...string[]]>> = {
+  darwin: ["open"],
+  win32: ["explorer.exe"],
+};
+
+/** Without a browser the pages are served all the same. */
+function openInBrowser(url: string): void {
+  const [program, ...args] = OPENERS[process.platform] ?? ["xdg-open"];
+  const child = spawn(program, [...args, url], { stdio: "ignore", detached: true });
+  child.on("error", ({ message }) => tell(`No browser was opened: ${message}`));
+  child.unref();
+}
+
 /** The admin pages, for whoever sits at this machine. */
 export const command = defineCommand({
   options: {
     port: { kind: "number", meaning: "the port on 127.0.0.1; 0: any that is free", default: String(PORT) },
     "read-only": { kind: "flag", meaning: "the pages change nothing", default: "off" },
+    open: { kind: "flag", meaning: "open them in the browser of this machine", default: "off" },
     by: { kind: "text", meaning: "who, for the audit", default: "the user of the operating system" },
     ...JSON_OPTION,
   },
@@ -44,6 +60,7 @@ export const command = defineCommand({
       const url = `http://${ADDRESS}:${(server.address() as AddressInfo).port}/`;
       if (values.json) sayJson({ url });
       else say(url);
+      if (values.open) openInBrowser(url);
       tell("Ctrl-C ends it.");
       await Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
       return EXIT.done;

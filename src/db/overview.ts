@@ -13,6 +13,17 @@ export function overview({ schema, rowsAsIs }: Statements) {
       ),
 
     /** The partitions that wait and have the most staged jobs, and those of the jobs that were staged first. */
+    /** The payload of a job in staging as a text: as a value, integers beyond 2^53 would lose digits. */
+    payloadText: async (client: Queryable, id: string) => {
+      const given = parameter(1, "id");
+      const [row] = await rowsAsIs<{ payload: string }>(
+        client,
+        `select payload::pg_catalog.text as payload from ${schema}.staged_jobs where id = ${given} or job_id = ${given}`,
+        [id],
+      );
+      return row?.payload;
+    },
+
     /**
      * Rows of the view `staged_jobs` in the columns of `jobs`, all but the payload, which a role that only looks may not read.
      * Asked for by themselves: beside Graphile Worker's in `jobs`, a million of them are sorted before the first is known.

@@ -59,7 +59,7 @@ export interface UiOptions {
    */
   publicOrigins?: readonly string[] | undefined;
   /**
-   * Whether payloads of jobs are shown.
+   * Whether payloads of staged jobs are shown, without fields whose names say that they are secret.
    * @default false
    */
   showPayloads?: boolean | undefined;

@@ -3,6 +3,8 @@ import test, { type ExecutionContext } from "ava";
 import { runMigrations } from "graphile-worker";
 import type pg from "pg";
 import { addPolicyJob, concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
+import { PAGES } from "../../src/ui/pages/pages.ts";
+import { createUi } from "../../src/ui/ui.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { documentedStatements, roles } from "../helpers/roles.ts";
 import { silent } from "../helpers/silent.ts";
@@ -290,6 +292,16 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
     { partition: "a", reason: "concurrency_full" },
   ]);
   await t.notThrowsAsync(reader.query("select dispatch_policy._recorded_load('p', 60)"), "for diff");
+  const connection = { query: reader.query.bind(reader), release() {} };
+  const ui = createUi({
+    pool: { connect: async () => connection } as never,
+    authorize: () => ({ name: "ana", role: "operator" }), // who is told what PostgreSQL said
+  });
+  const { rows: jobs } = await reader.query("select max(id)::text as id from dispatch_policy.jobs");
+  for (const path of Object.keys(PAGES)) {
+    const page = await ui(new Request(`http://a.example${path}?policy=p&partition=a&id=${jobs[0].id}`));
+    t.is(page.status, 200, `${path}: ${await page.text()}`);
+  }
   await denied(reader, "select payload from dispatch_policy.staged_jobs");
   for (const table of await relations(pool, [...views, "staged_jobs"]))
     await denied(reader, `select from ${table}`);

@@ -1,10 +1,11 @@
-import { doctor } from "../../operate/doctor.ts";
 import { html } from "../parts/markup.ts";
+import { findingsOf, UNASKED } from "./findings.ts";
 import type { Page } from "./visit.ts";
 
 /** What the doctor finds, and what mends it. */
 export const health: Page = async ({ acting }) => {
-  const findings = await doctor(acting);
+  const findings = await findingsOf(acting);
+  if (findings === null) return { title: "Health", body: html`<p>${UNASKED}</p>` };
   return {
     title: "Health",
     body:

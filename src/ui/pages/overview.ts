@@ -1,5 +1,4 @@
-import { MissingGrantError } from "../../errors.ts";
-import { doctor, type Finding } from "../../operate/doctor.ts";
+import type { Finding } from "../../operate/doctor.ts";
 import type { Answer } from "../../operate/explain.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { longestWaiting } from "../../operate/longest-waiting.ts";
@@ -13,6 +12,7 @@ import { table } from "../parts/table.ts";
 import { grouped, lasting, moment, roughly } from "../parts/words.ts";
 import { drainInWords, inWords, trendHint, trendOf } from "./backlog.ts";
 import { type Figures, figuresNow } from "./figures.ts";
+import { findingsOf, UNASKED } from "./findings.ts";
 import { charts, eachMinute, lastHour, type Minute, reasonTable } from "./minutes.ts";
 import type { Page } from "./visit.ts";
 
@@ -29,7 +29,7 @@ export const overview: Page = async ({ looking, acting, base }) => {
   const inForce = await stops(looking);
   const ending = endingSoon(await limits(looking));
   const waiting = await longestWaiting(looking, WAITING);
-  const findings = await findingsOf(() => doctor(acting));
+  const findings = await findingsOf(acting);
   const sum = (of: "staged" | "inFlight") => policies.reduce((total, one) => total + one[of], 0);
   const trend = trendOf(minutes, sum("staged"));
   const waits = figures.by("policy", "longest_wait_seconds")[0]?.[1];
@@ -66,14 +66,6 @@ ${stopTable(inForce, base)}
 ${endingTable(ending, base)}`,
   };
 };
-
-/** Null: this connection may not ask the doctor, who reads more than a role that only looks may. */
-async function findingsOf(ask: () => Promise<readonly Finding[]>): Promise<readonly Finding[] | null> {
-  return ask().catch((error: Error) => {
-    if (error instanceof MissingGrantError) return null;
-    throw error;
-  });
-}
 
 function endingSoon(found: readonly Override[]): readonly Override[] {
   const soon = Date.now() + SOON_MS;
@@ -166,10 +158,7 @@ function halfAndMost(minutes: readonly Minute[], half: Time, most: Time): string
 
 function hints(findings: readonly Finding[] | null, trend: Markup | null, base: string): Markup {
   const found = findings ?? [];
-  const unasked =
-    findings === null
-      ? html`<li>The doctor was not asked: the connection of these pages may not. The owner of the schema can.</li>`
-      : null;
+  const unasked = findings === null ? html`<li>${UNASKED}</li>` : null;
   const first = [trend, unasked].filter((one) => one !== null);
   if (found.length + first.length === 0)
     return html`<p class="good"><span class="mark">✓</span> Nothing is wrong.</p>`;
