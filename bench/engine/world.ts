@@ -67,7 +67,7 @@ export async function makeWorld({
     enabled: true,
     gates: gates.map((gate, position) => {
       const { gate: name, kind, scope, ...values } = gate;
-      return { name, kind, scope, position, values };
+      return { name, kind, scope, position, values, constants: values };
     }),
     weight: 1,
     cost: 1,

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import type { UiOptions } from "../../src/ui/ui.ts";
+import type { Ui, UiOptions } from "../../src/ui/ui.ts";
 import { findProgram } from "../helpers/program.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -30,18 +30,26 @@ interface Options extends Partial<UiOptions> {
   readonly context?: BrowserContextOptions;
 }
 
+/** The pages behind Node's http server. */
+export async function served(ui: Ui): Promise<{ base: string; close(): void }> {
+  const { toNodeHandler } = await import("../../src/ui/ui.ts");
+  const server = http.createServer(toNodeHandler(ui)).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    base: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
 /** The pages behind Node's http server, and a tab of a browser that has no page yet. */
 export async function tab(t: ExecutionContext, browser: Browser, { context, ...options }: Options = {}) {
   const { world } = await import("./world.ts");
-  const { toNodeHandler } = await import("../../src/ui/ui.ts");
   const it = await world(t, options);
-  const server = http.createServer(toNodeHandler(it.ui)).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  t.teardown(() => {
-    server.close();
-    server.closeAllConnections();
-  });
+  const { base, close } = await served(it.ui);
+  t.teardown(close);
   /** Of the browser's console, with what the pages' own policy has refused. */
   const messages: string[] = [];
   const open = async (contextOptions?: BrowserContextOptions) => {
