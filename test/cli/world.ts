@@ -2,8 +2,10 @@
 import type { ExecutionContext } from "ava";
 import { definePolicy, makePolicyUtils } from "../../src/index.ts";
 import { runCommand } from "../helpers/command.ts";
-import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { testDatabase } from "../helpers/database.ts";
+import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
+import type { Place } from "../helpers/worker.ts";
 
 const fetchEndpoint = definePolicy("fetch_endpoint", {
   context: (payload) => payload as { account: string },
@@ -21,12 +23,18 @@ const sendMail = definePolicy("send_mail", {
 const makeReport = definePolicy("make_report", { partitionBy: "tenant" });
 export const POLICIES = [fetchEndpoint, sendMail, makeReport];
 
-export async function world(t?: ExecutionContext) {
-  const database = await testDatabase(t);
+export async function world(t: ExecutionContext) {
+  const database = await lentDatabase(t);
   return { ...database, ...(await fill(database, t)) };
 }
 
-async function fill({ url, pool }: TestDatabase, t?: ExecutionContext) {
+/** For all tests of a file, which has to end it. */
+export async function sharedWorld() {
+  const database = await testDatabase();
+  return { ...database, ...(await fill(database)) };
+}
+
+async function fill({ url, pool }: Place, t?: ExecutionContext) {
   const utils = await makePolicyUtils({ pgPool: pool, policies: POLICIES, logger: silent });
   t?.teardown(() => utils.release());
   const fetches = (endpoint: string, account: string, count: number) =>

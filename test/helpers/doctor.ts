@@ -2,13 +2,18 @@
 import type { ExecutionContext } from "ava";
 import type pg from "pg";
 import { type AnyPolicy, type DoctorOptions, type FindingId, makePolicyUtils } from "../../src/index.ts";
-import { testDatabase } from "./database.ts";
+import type { TestDatabase } from "./database.ts";
+import { lentDatabase } from "./lent.ts";
 import { greet } from "./policies.ts";
 import { silent } from "./silent.ts";
 
-/** Utils of these policies, and what the doctor says. */
-export async function patient(t: ExecutionContext, policies: readonly AnyPolicy[] = [greet]) {
-  const database = await testDatabase(t);
+/** Utils of these policies, and what the doctor says. `own`: a database that no test has had, because its statistics count. */
+export async function patient(
+  t: ExecutionContext,
+  policies: readonly AnyPolicy[] = [greet],
+  own?: TestDatabase,
+) {
+  const database = own ?? (await lentDatabase(t));
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
   t.teardown(() => utils.release());
   const findings = (id: FindingId, thresholds: DoctorOptions["thresholds"] = {}) =>

@@ -1,19 +1,23 @@
-// A worker under the preset, in this process, on a database of its own.
+// A worker under the preset, in this process, on a database that nobody else uses.
 import type { ExecutionContext } from "ava";
 import { Logger, type Runner, run, type TaskList, WorkerPreset } from "graphile-worker";
 import type pg from "pg";
 import { type AnyPolicy, dispatchPolicyPreset, makePolicyUtils, type PolicyUtils } from "../../src/index.ts";
-import { type TestDatabase, testDatabase } from "./database.ts";
+import type { TestDatabase } from "./database.ts";
+import { lentDatabase } from "./lent.ts";
 import { silent } from "./silent.ts";
 import { until } from "./until.ts";
 
 type DispatchPolicyOptions = Parameters<typeof dispatchPolicyPreset>[0];
 
+/** Where it runs. */
+export type Place = Pick<TestDatabase, "url" | "pool">;
+
 export interface WorkerOptions {
   readonly policies: readonly AnyPolicy[];
   readonly tasks?: TaskList;
-  /** Default: a database of the test's own. */
-  readonly database?: TestDatabase;
+  /** Default: one for the test alone. */
+  readonly database?: Place;
   readonly worker?: GraphileConfig.WorkerOptions;
   readonly preset?: Omit<DispatchPolicyOptions, "policies">;
 }
@@ -38,7 +42,7 @@ export interface Happened {
 }
 
 export interface TestWorker {
-  readonly database: TestDatabase;
+  readonly database: Place;
   readonly pool: pg.Pool;
   readonly runner: Runner;
   readonly utils: PolicyUtils;
@@ -68,7 +72,7 @@ export const NO_HEARTBEAT = {
 const POLL_MS = 60_000;
 
 export async function startWorker(t: ExecutionContext, options: WorkerOptions): Promise<TestWorker> {
-  const database = options.database ?? (await testDatabase(t));
+  const database = options.database ?? (await lentDatabase(t));
   const { pool } = database;
   const log: Line[] = [];
   const happened: Happened[] = [];

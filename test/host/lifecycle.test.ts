@@ -19,7 +19,7 @@ import { RUNS, work } from "../fixtures/governed/work.ts";
 import { quietPool, type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
-import { startWorker, type TestWorker } from "../helpers/worker.ts";
+import { type Place, startWorker, type TestWorker } from "../helpers/worker.ts";
 
 const WORKER = fileURLToPath(new URL("../fixtures/governed/worker.ts", import.meta.url));
 /** Under a leader's beat of 3.5 s: what comes sooner was told, not found out. */
@@ -42,9 +42,7 @@ function latch() {
   return { task: () => promise, open: resolve };
 }
 
-async function leases({
-  pool,
-}: TestDatabase): Promise<{ shard: string; holder: string; expires_at: Date }[]> {
+async function leases({ pool }: Place): Promise<{ shard: string; holder: string; expires_at: Date }[]> {
   const text =
     "select shard, holder, expires_at from dispatch_policy._private_leases where expires_at > clock_timestamp()";
   return (await pool.query(`${text} order by shard`)).rows;

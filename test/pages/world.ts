@@ -10,10 +10,10 @@ import {
   type PolicyUtils,
   type Reason,
 } from "../../src/index.ts";
-import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
-import { startWorker, type WorkerOptions } from "../helpers/worker.ts";
+import { type Place, startWorker, type WorkerOptions } from "../helpers/worker.ts";
 
 export type Fetch = { readonly endpoint: string; readonly account: string };
 
@@ -36,7 +36,7 @@ export const fetches = (endpoint: string, count: number, more: { readonly runAt?
   }));
 
 export async function emptyWorld(t: ExecutionContext, policies: readonly AnyPolicy[]) {
-  const database = await testDatabase(t);
+  const database = await lentDatabase(t);
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
   t.teardown(() => utils.release());
   return { ...database, utils, database };
@@ -45,7 +45,7 @@ export async function emptyWorld(t: ExecutionContext, policies: readonly AnyPoli
 /** Starts a worker on the database. Its jobs run until the test ends, unless `tasks` says otherwise. */
 export async function workerOn(
   t: ExecutionContext,
-  database: TestDatabase,
+  database: Place,
   policies: readonly AnyPolicy[],
   {
     slots = 10,

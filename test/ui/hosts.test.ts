@@ -9,7 +9,7 @@ import path from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
-import { world } from "../cli/world.ts";
+import { sharedWorld } from "../cli/world.ts";
 import { blocksOf, readersProject, writeFiles } from "../helpers/readers-project.ts";
 
 const ROUTE = "app/admin/jobs/[[...path]]/route.ts";
@@ -30,7 +30,7 @@ let audited: () => Promise<readonly Any[]>;
 const load = async (file: string): Promise<Any> => import(path.join(project, file));
 
 test.before(async () => {
-  const it = await world();
+  const it = await sharedWorld();
   project = await readersProject({ teardown: (end) => leave.push(end) }, [
     "express",
     "fastify",

@@ -5,7 +5,7 @@ import { startPostgres } from "../../../scripts/postgres/start.ts";
 import { makeEngine } from "../../../src/db/engine.ts";
 import { dispatchPolicyPreset, makePolicyUtils } from "../../../src/index.ts";
 import { rowsOf, runCommand } from "../../helpers/command.ts";
-import { quietPool } from "../../helpers/database.ts";
+import { quietPool, testDatabase } from "../../helpers/database.ts";
 import { patient } from "../../helpers/doctor.ts";
 import { findPgBouncer, pgBouncer } from "../../helpers/pgbouncer.ts";
 import { greet } from "../../helpers/policies.ts";
@@ -102,7 +102,7 @@ test("a session that is idle in a transaction with our rows locked is found, one
 });
 
 test("a table without autovacuum, and one that it does not keep up with, are found", async (t) => {
-  const { pool, utils, findings } = await patient(t);
+  const { pool, utils, findings } = await patient(t, [greet], await testDatabase(t));
   await pool.query("alter table dispatch_policy._private_staged_jobs set (autovacuum_enabled = off)");
   const [off] = await findings("autovacuum-off");
   t.is(
