@@ -96,7 +96,7 @@ class Side {
 
   async #work(): Promise<void> {
     this.#runner ??= await run({
-      preset: { extends: [WorkerPreset, this.#it.preset] },
+      preset: { extends: this.#task === GOVERNED ? [WorkerPreset, this.#it.preset] : [WorkerPreset] },
       pgPool: this.#pool,
       concurrency: 5,
       pollInterval: 100,
@@ -214,6 +214,7 @@ for (const mode of MODES) {
         ...{ shardBy: () => "default", weight: 1, cost: 1, backoff: list(["1 hour"]) },
         gates: [concurrency({ max: 10 })],
       }),
+      { settings: { loop: false } },
     );
     const sides = TASKS.map((task) => new Side(it, task));
     for (const [when, story] of Object.entries(STORIES)) {
