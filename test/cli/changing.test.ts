@@ -1,7 +1,7 @@
 // The commands that change something, and can be taken back.
 import os from "node:os";
 import test from "ava";
-import { world } from "./world.ts";
+import { worldInTurn as world } from "./world.ts";
 
 const FETCH = ["--policy", "fetch_endpoint"];
 const EP1 = [...FETCH, "--partition", "ep1"];

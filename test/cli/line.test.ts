@@ -1,7 +1,7 @@
 // The command line itself: helps, mistakes, completion, and that its verbs are those of TypeScript and SQL.
 import test from "ava";
 import { COMMANDS } from "../../src/cli/commands.ts";
-import { runIn } from "../helpers/command.ts";
+import { runIn, runInTurn } from "../helpers/command.ts";
 import { world } from "./world.ts";
 
 const cli = (...args: readonly string[]) => runIn({}, ...args);
@@ -14,7 +14,7 @@ test("the help lists all commands, each with a help of its own that has examples
   const listed = [...stdout.matchAll(/^ {2}([a-z-]+) {2,}\S/gm)].map(([, name]) => name);
   t.deepEqual(listed.toSorted(), [...NAMES, "completion"].toSorted());
   for (const name of NAMES) {
-    const help = await cli(name, "--help");
+    const help = await runInTurn({}, name, "--help");
     t.is(help.code, 0, name);
     t.regex(
       help.stdout,
@@ -71,7 +71,7 @@ const MISTAKES: readonly (readonly [line: string, says: RegExp])[] = [
 for (const [line, says] of MISTAKES)
   test.serial(`a mistake is exit code 2, and changes nothing: ${line || "no command"}`, async (t) => {
     const nowhere = { DATABASE_URL: "postgres://nobody@127.0.0.1:1/nothing" };
-    const { stdout, stderr, code } = await runIn({ env: nowhere }, ...line.split(" ").filter(Boolean));
+    const { stdout, stderr, code } = await runInTurn(nowhere, ...line.split(" ").filter(Boolean));
     t.regex(stderr, says);
     t.deepEqual([stdout, code], ["", 2]);
   });

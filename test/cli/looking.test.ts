@@ -7,7 +7,7 @@ import { testDatabase } from "../helpers/database.ts";
 import { MONTH } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
-import { world } from "./world.ts";
+import { worldInTurn as world } from "./world.ts";
 
 const LIMIT = { policy: "fetch_endpoint", gate: "account", key: "acme", set: { max: 2 }, by: "ana" };
 const LOOKS = ["status", "top --once", "policies", "partitions", "jobs", "limits", "audit"].map((line) =>

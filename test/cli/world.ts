@@ -1,7 +1,7 @@
 // A database at three in the morning: three policies, with partitions that are paused, on hold and full.
 import type { ExecutionContext } from "ava";
 import { definePolicy, makePolicyUtils } from "../../src/index.ts";
-import { runCommand } from "../helpers/command.ts";
+import { runCommand, runInTurn } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
@@ -26,6 +26,12 @@ export const POLICIES = [fetchEndpoint, sendMail, makeReport];
 export async function world(t: ExecutionContext) {
   const database = await lentDatabase(t);
   return { ...database, ...(await fill(database, t)) };
+}
+
+/** The same, where a process that serves all tests of the file runs the commands. */
+export async function worldInTurn(t: ExecutionContext) {
+  const it = await world(t);
+  return { ...it, cli: (...args: readonly string[]) => runInTurn({ DATABASE_URL: it.url }, ...args) };
 }
 
 /** For all tests of a file, which has to end it. */

@@ -1,6 +1,6 @@
 // The commands that nothing takes back change nothing without --yes.
 import test from "ava";
-import { world } from "./world.ts";
+import { worldInTurn as world } from "./world.ts";
 
 const HINT = "Nothing has changed. To do it, add --yes.\n";
 const EP3 = ["--policy", "fetch_endpoint", "--partition", "ep3"];
