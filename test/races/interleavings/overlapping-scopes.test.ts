@@ -3,7 +3,7 @@
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine, type TestGate, throttle } from "../../helpers/engine.ts";
 
-const RELEASES = Number(process.env.RACE_RELEASES ?? 240);
+const RELEASES = Number(process.env.RACE_RELEASES ?? 120);
 const JOBS_OF_P = 50;
 
 /** Rivals of `p` at the account and at the region; each has the other scope to itself. */
