@@ -1,6 +1,4 @@
 -- Writes to the history which of these released jobs have ended for good, and how. Retries of failed jobs are staged by now.
--- A failed job that is neither staged nor out of attempts is retried past the gates. A job whose end nobody saw has ended if
--- Graphile Worker will not run it any more.
 create or replace function :DISPATCH_POLICY_SCHEMA._record_ends(
   p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[], p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[],
   p_now timestamptz
@@ -13,8 +11,7 @@ begin
   select distinct on (e.staged_id) e.staged_id, e.policy_id, e.key, e.task, e.job_id, e.admitted_at, e.admitted_at,
     least(e.started_at, p_now), case when e.duration_ms is null or e.started_at is null then p_now
       else least(e.started_at + :DISPATCH_POLICY_SCHEMA._wait(e.duration_ms / 1000), p_now) end,
-    case when e.ok then 'succeeded' when e.ok is null and not e.is_there then 'gone' else 'failed' end,
-    e.attempt, case when e.ok is not true then e.error end
+    e.outcome, e.attempt, case when e.ok is not true then e.error end
   from (
     select g.staged_id, g.policy_id, g.job_id, g.admitted_at, q.key, f.ok, f.duration_ms, f.ordinality,
       coalesce(f.task, j.task_identifier) as task, coalesce(f.attempt, j.attempts) as attempt,
@@ -22,10 +19,9 @@ begin
         then :DISPATCH_POLICY_SCHEMA._first_line(j.last_error) end) as error,
       coalesce(g.started_at,
         case when f.lag_ms is not null then g.admitted_at + :DISPATCH_POLICY_SCHEMA._wait(f.lag_ms / 1000) end) as started_at,
-      j.id is not null as is_there,
-      f.ok is true or (
-        (select true from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = g.job_id limit 1) is null
-        and (j.id is null or (j.attempts >= j.max_attempts and (f.ok is not null or j.locked_at is null)))) as has_ended
+      :DISPATCH_POLICY_SCHEMA._outcome(
+        f.ok, (select true from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = g.job_id limit 1),
+        j.attempts, j.max_attempts, j.locked_at is not null) as outcome
     from unnest(p_gone) g
     join unnest(p_jobs) f on f.job = g.job_id
       and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
@@ -38,7 +34,7 @@ begin
       from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = g.job_id
         and :DISPATCH_POLICY_SCHEMA._is_row_of(g.revision, g.staged_id, x.revision, x.flags) limit 1) j on true
   ) e
-  where e.has_ended order by e.staged_id, e.ordinality desc
+  where e.outcome is not null order by e.staged_id, e.ordinality desc
   on conflict (staged_id) do update set
     job_id = excluded.job_id, started_at = excluded.started_at, ended_at = excluded.ended_at, outcome = excluded.outcome,
     attempts = excluded.attempts, error = excluded.error,
