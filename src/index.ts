@@ -96,6 +96,7 @@ export {
 export { type RateLimit, type ResponseHeaders, rateLimitFromHeaders } from "./run/rate-limit-headers.ts";
 export { RetryAfter } from "./run/retry-after.ts";
 export type { DispatchPolicyOptions } from "./settings.ts";
+export type { JobGroup, PolicyCallback, TaskCallback, WithoutGroup } from "./stage/group.ts";
 export {
   type AddJob,
   type AddJobs,

@@ -785,6 +785,36 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_past.since is
   'When it came into staging: it was added, or parked.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_past.ready_at is
   'From when it waited for its gates: when it was in staging, and due.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_groups is
+  'A job group that is open: jobs that were added in one call, and the callback that is added when all have ended for good.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.id is 'Its number. The callback''s payload has it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.callback is
+  'The callback as json: identifier, payload, queueName, runAt or wait (seconds), maxAttempts, jobKey, priority, flags, expiresAt or expiresAfter (seconds) and traceparent.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.created_at is 'When its jobs were added.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.total is 'How many jobs the call had.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.succeeded is 'How many have succeeded.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.failed is 'How many have failed for good.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.removed is 'How many an operator removed before they ran.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.dropped is
+  'How many were dropped: expired, denied by busy gates, or without room in a full backlog. Or a job with their key kept them out.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.replaced is 'How many lost their place to a newer job of their key.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.gone is 'How many ended where nobody saw how.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.jobs_left is
+  'How many have not ended, or their end is not added up yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_groups.error is
+  'Why the callback could not be added; the next sweep tries again. Null: it was not tried.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_group_jobs is 'A job of an open group that has not ended for good.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_group_jobs.staged_id is
+  'The id that the job has in staging. Of a job that Graphile Worker has past its policy, that one''s id.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_group_jobs.group_id is 'Its group.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_group_jobs.job_id is
+  'Graphile Worker''s id, once the job has left its slot without an end, or if it is there past its policy; null: not known.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_group_ends is
+  'Jobs of a group that have ended, and that nobody has added up yet. Whoever ends a job appends, and then adds up. If the group''s row stays locked meanwhile, the row waits for the next end or for a sweep.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.group_id is 'The group.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.outcome is 'How they ended, as in the history.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.jobs is 'How many.';
+
 comment on table :DISPATCH_POLICY_SCHEMA._private_repairs is
   'What sweeps have repaired since the schema was made. Each sweep that repairs something adds to it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_repairs.kind is 'What was repaired, as utils.sweep() names it.';

@@ -602,6 +602,38 @@ create type :DISPATCH_POLICY_SCHEMA._private_past as (
   ready_at timestamptz
 );
 
+-- Job groups that are open. A group's row is locked by whoever adds up what has ended of it, and by nobody else.
+create table :DISPATCH_POLICY_SCHEMA._private_groups (
+  id bigint generated always as identity primary key,
+  callback json not null,
+  created_at timestamptz not null default clock_timestamp(),
+  total int not null,
+  succeeded int not null default 0,
+  failed int not null default 0,
+  removed int not null default 0,
+  dropped int not null default 0,
+  replaced int not null default 0,
+  gone int not null default 0,
+  jobs_left int not null generated always as (total - succeeded - failed - removed - dropped - replaced - gone) stored
+    check (jobs_left >= 0),
+  error text
+) with (fillfactor = 70);
+
+create table :DISPATCH_POLICY_SCHEMA._private_group_jobs (
+  staged_id bigint not null,
+  group_id bigint not null,
+  job_id bigint,
+  primary key (staged_id, group_id)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+create index group_jobs_by_job on :DISPATCH_POLICY_SCHEMA._private_group_jobs (job_id) where job_id is not null;
+
+create table :DISPATCH_POLICY_SCHEMA._private_group_ends (
+  group_id bigint not null,
+  outcome text not null check (outcome in ('succeeded', 'failed', 'removed', 'dropped', 'replaced', 'gone')),
+  jobs int not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+create index group_ends_by_group on :DISPATCH_POLICY_SCHEMA._private_group_ends (group_id);
+
 create table :DISPATCH_POLICY_SCHEMA._private_repairs (
   kind text primary key,
   repaired bigint not null

@@ -51,6 +51,17 @@ export function collecting({ schema, rows, first, count }: Statements) {
         [policy_id, staged_id],
       ),
 
+    /**
+     * Ends in their groups jobs whose end no release has seen, on a page of those that have not ended. Returns the place of the
+     * next page; null if there is none.
+     */
+    closeGroups: (client: Queryable, after: string) =>
+      first<{ staged_id: string | null }>(
+        client,
+        `select staged_id from ${schema}._close_groups(${parameters("id")})`,
+        [after],
+      ),
+
     /** Rows of the audit, or minutes, that are older than this. It may leave some: 0 says that none is left. */
     collectOld: (client: Queryable, old: keyof typeof TIMES, keptForMs: number) =>
       count(

@@ -21,7 +21,15 @@ export type { Lease } from "./pools.ts";
 export type { FinishedJob, Move, Retry, Settled } from "./releasing.ts";
 export type { LoadRow, RecordedLoad, RecordedOverride, RecordedPartition } from "./rolling-up.ts";
 export type { Attempt, CaughtJob, OccupiedSlot } from "./running.ts";
-export type { JobKeyMode, KeylessJob, PartitionState, StageBatch, StagedRow, StageJob } from "./staging.ts";
+export type {
+  GroupCallback,
+  JobKeyMode,
+  KeylessJob,
+  PartitionState,
+  StageBatch,
+  StagedRow,
+  StageJob,
+} from "./staging.ts";
 export type { Queryable } from "./statements.ts";
 export type { LookedPage, LostSlot } from "./sweeping.ts";
 export type { Admission, Drop } from "./ticking.ts";

@@ -69,6 +69,13 @@ export interface StageJob {
   traceparent?: string;
 }
 
+/** A group's callback as it is sent. `sql/comments/tables.sql` documents it at `_private_groups.callback`. */
+export type GroupCallback = Omit<StageJob, "n" | "p" | "task" | "cost"> & {
+  readonly identifier: string;
+  /** Its policy; null: this process knows none. */
+  readonly policy: string | null;
+};
+
 export interface StagedRow {
   n: number;
   staged: boolean;
@@ -87,6 +94,8 @@ export interface StagedRow {
   shard: string | null;
   /** Of a job that was passed on, Graphile Worker's. Of a staged one: it was dropped, because its key is remembered. */
   job: Record<string, unknown> | null;
+  /** Of a job that was added in a group. */
+  group_id?: string;
 }
 
 /** The columns of a row whose values were not sent with the job. */
@@ -158,6 +167,19 @@ export function staging({ schema, rowsAsIs, manyAsIs, first }: Statements) {
       const staged = await manyAsIs<NewRow>(client, NEW, call, values);
       return staged.map((row) => asSent(batch, row));
     },
+
+    /** Stages jobs as a group. When all have ended for good, `then` is added. */
+    stageGroup: (
+      client: Queryable,
+      batches: readonly StageBatch[],
+      mode: JobKeyMode,
+      then: GroupCallback,
+    ): Promise<StagedRow[]> =>
+      rowsAsIs(
+        client,
+        `select * from ${schema}._stage_group(${parameters("json", "text", "texts", "json")})`,
+        [JSON.stringify(batches.map(asMessage)), mode, payloadsApart(batches), JSON.stringify(then)],
+      ),
 
     keylessJobs: (client: Queryable, policy: string, limit: number) =>
       rowsAsIs<KeylessJob>(client, `select * from ${schema}._keyless_jobs(${parameters("text", "int")})`, [

@@ -151,6 +151,8 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   history: JobHistory | null;
   /** All that in words. */
   sentence: string;
+  /** The open groups that a job belongs to. Missing: none. */
+  groups?: readonly { id: string; total: number; jobsLeft: number }[];
 
   /** For a staged job its id, for a partition the id of its row. */
   id?: string;
@@ -230,6 +232,7 @@ export type Answer = Pick<
       | "cancelled"
       | "history"
       | "sentence"
+      | "groups"
     )
   | ("id" | "jobId" | "policy" | "partition" | "taskIdentifier" | "runAt" | "attempts" | "error")
   | ("partitionId" | "startedAt" | "workerId")

@@ -71,7 +71,7 @@ export interface SweepFailure {
  * - Job keys that were remembered for long enough are forgotten.
  * - Jobs that still run are charged for it, if fairness is by work.
  * - What passes and releases have done is added up.
- * - The history of jobs whose end nobody saw is ended.
+ * - The history of jobs whose end nobody saw is ended, and they are counted in their groups.
  * - Unused partitions and limiters, overrides that ended long ago, old audit rows, minutes, load and history are deleted.
  *
  * If a step fails, the others are still done, and `failed` names it.
@@ -123,6 +123,7 @@ export async function sweepOnce(
     "old minutes": () => untilNone(() => collectOld("minutes", metricsRetentionMs)),
     "old load": () => untilNone(() => withPgClient(engine.collectLoad)),
     "history of jobs that are gone": () => closeHistory(context),
+    "groups of jobs that are gone": () => closeGroups(context),
     "old history": () => untilNone(() => withPgClient(engine.collectHistory)),
     "count of repairs": async () => {
       if (Object.values(repaired).some((n) => n > 0))
@@ -171,6 +172,15 @@ async function closeHistory({ engine, withPgClient }: SweepContext): Promise<voi
   while (place.staged_id) {
     const from = place;
     place = await withPgClient((client) => engine.closeHistory(client, from));
+  }
+}
+
+/** Reads all jobs of groups that have not ended, page by page. */
+async function closeGroups({ engine, withPgClient }: SweepContext): Promise<void> {
+  let place: string | null = "0";
+  while (place !== null) {
+    const after: string = place;
+    place = (await withPgClient((client) => engine.closeGroups(client, after))).staged_id;
   }
 }
 

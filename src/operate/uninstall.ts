@@ -7,7 +7,7 @@ import { checkVerb } from "./targets.ts";
 
 /** The options of `uninstall`. */
 export interface UninstallOptions {
-  /** Uninstalls although worker pools with the preset live. Default false. */
+  /** Uninstalls although worker pools with the preset live, or job groups are open, whose callbacks are lost. Default false. */
   force?: boolean | undefined;
 }
 

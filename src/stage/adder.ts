@@ -1,9 +1,11 @@
 import type { WithPgClient } from "graphile-worker";
+import { check, checkOptions, text } from "../checks/options.ts";
 import type { Engine } from "../db/engine.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, isPolicy } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
-import { addJobs, type JobSpec, modeOf, onlyTask } from "./stage.ts";
+import type { TaskCallback } from "./group.ts";
+import { addJobs, type JobSpec, type JobToAdd, modeOf, onlyTask } from "./stage.ts";
 import type { AddedJob } from "./staged-job.ts";
 
 /** addJob and addJobs with Graphile Worker's signatures. The database knows the policies that the registry lacks. */
@@ -20,6 +22,7 @@ export function makeAdder(engine: Engine, registry: Registry, withPgClient: With
     async addJobs(
       specs: readonly (JobSpec & { identifier: string; payload: unknown })[],
       preserveRunAt?: boolean,
+      options: { then?: TaskCallback | undefined } = {},
     ) {
       const jobs = specs.map(({ identifier, payload, ...spec }) => ({
         policy: registry.ofTask(identifier),
@@ -28,11 +31,21 @@ export function makeAdder(engine: Engine, registry: Registry, withPgClient: With
         spec,
       }));
       const mode = preserveRunAt ? "preserve_run_at" : "replace";
-      const added = await withPgClient((client) => addJobs(engine, client, jobs, mode));
+      const then = callbackJob(registry, options);
+      const added = await withPgClient((client) => addJobs(engine, client, jobs, mode, then));
       tellStaged(added, events);
       return added;
     },
   };
+}
+
+function callbackJob(registry: Registry, options: { then?: TaskCallback | undefined }): JobToAdd | undefined {
+  checkOptions("addJobs (its last argument)", options, ["then"]);
+  const { then } = options;
+  if (then === undefined) return undefined;
+  check("addJobs: then.identifier", (then as Partial<TaskCallback> | null)?.identifier, text(128));
+  const { identifier, payload, ...spec } = then;
+  return { policy: registry.ofTask(identifier), task: identifier, payload, spec };
 }
 
 /** One event for each policy. A call is a transaction of its own, so it is committed by now. */

@@ -27,6 +27,7 @@ import {
 } from "../policy/policy.ts";
 import { schemaOf } from "../settings.ts";
 import { currentTraceparent } from "../traces.ts";
+import { callbackOf, type PolicyCallback, type TaskCallback } from "./group.ts";
 import { type AddedJob, type StagedJob, toJob } from "./staged-job.ts";
 
 export type { Queryable } from "../db/engine.ts";
@@ -116,11 +117,13 @@ export interface AddJob {
 }
 /**
  * Graphile Worker's `addJobs`: jobs of any tasks, in one call. With `jobKeyPreserveRunAt`, a job that is replaced by its key
- * keeps its `runAt`; default false.
+ * keeps its `runAt`; default false. With `then` the jobs are a group, and all of their tasks must have a policy: see
+ * {@link addPolicyJobs}.
  */
 export type AddJobs = <TSpecs extends readonly AddJobsJobSpec[]>(
   jobSpecs: TSpecs,
   jobKeyPreserveRunAt?: boolean,
+  options?: { then?: TaskCallback | undefined },
 ) => Promise<ReadonlyArray<AddedJob>>;
 
 /** A job for `addPolicyJobs`. */
@@ -170,26 +173,48 @@ export async function addPolicyJob<P extends AnyPolicy>(
 /**
  * Stages jobs of one or several policies in one call and one transaction. The result is in the order of the input.
  *
+ * With `then`, the jobs are a group. When the last of them has ended for good, the callback is added, in the transaction that
+ * sees that end. Its payload says as `_group` how many succeeded, failed and so on: a {@link JobGroup}. Without any job it is
+ * added at once.
+ *
+ * @param options `schema`: this package's schema, default "dispatch_policy"; `then`: the group's callback, default none
  * @throws {PayloadError} as {@link addPolicyJob}; none of the jobs is staged then
  * @example await addPolicyJobs(client, endpoints.map((payload) => ({ policy: fetchEndpoint, payload })));
+ * @example
+ * const jobs = endpoints.map((payload) => ({ policy: fetchEndpoint, payload }));
+ * await addPolicyJobs(client, jobs, { then: { policy: fetchEndpoint, payload: { endpointId: "last", accountId: "acme" } } });
  */
-export async function addPolicyJobs<const Ps extends readonly AnyPolicy[]>(
+export async function addPolicyJobs<
+  const Ps extends readonly AnyPolicy[],
+  Then extends AnyPolicy = AnyPolicy,
+>(
   client: Queryable,
   jobs: { readonly [K in keyof Ps]: PolicyJobSpec<Ps[K]> },
-  options: { schema?: string | undefined } = {},
+  options: { schema?: string | undefined; then?: PolicyCallback<Then> | undefined } = {},
 ): Promise<StagedJob[]> {
-  checkCall("addPolicyJobs", client, options);
+  checkCall("addPolicyJobs", client, options, ["schema", "then"]);
   check("addPolicyJobs: jobs", jobs, listOfJobs);
   const list = (jobs as readonly PolicyJobSpec<AnyPolicy>[]).map(({ policy, payload, ...spec }, n) => {
-    check(`addPolicyJobs: jobs[${n}].policy`, policy, aPolicy);
-    if (spec.jobKeyMode !== undefined) {
-      throw new ArgumentError(
-        "jobKeyMode is not for addPolicyJobs, as in Graphile Worker's addJobs: use addPolicyJob",
-      );
-    }
-    return { policy, task: onlyTask(policy), payload, spec };
+    return policyJob(`addPolicyJobs: jobs[${n}]`, policy, payload, spec);
   });
-  return (await addJobs(makeEngine(schemaOf(options.schema)), client, list, "replace")) as StagedJob[];
+  const then = options.then && callbackJob(options.then);
+  return (await addJobs(makeEngine(schemaOf(options.schema)), client, list, "replace", then)) as StagedJob[];
+}
+
+function callbackJob(then: PolicyCallback<AnyPolicy>): JobToAdd {
+  check("addPolicyJobs: then", then, anObject);
+  const { policy, payload, ...spec } = then;
+  return policyJob("addPolicyJobs: then", policy, payload, spec);
+}
+
+function policyJob(what: string, policy: AnyPolicy, payload: unknown, spec: JobSpec): JobToAdd {
+  check(`${what}.policy`, policy, aPolicy);
+  if (spec.jobKeyMode !== undefined) {
+    throw new ArgumentError(
+      "jobKeyMode is not for addPolicyJobs, as in Graphile Worker's addJobs: use addPolicyJob",
+    );
+  }
+  return { policy, task: onlyTask(policy), payload, spec };
 }
 
 const aClient: Rule = {
@@ -198,32 +223,49 @@ const aClient: Rule = {
   accepts: (value) => typeof (value as { query?: unknown } | null | undefined)?.query === "function",
 };
 const aPolicy: Rule = { expects: "a policy made by definePolicy", accepts: isPolicy };
+const anObject: Rule = {
+  expects: "an object { policy, payload, ...options }",
+  accepts: (value) => typeof value === "object" && value !== null,
+};
 const listOfJobs: Rule = {
   expects: "an array of { policy, payload, ...options }",
   accepts: (value) => Array.isArray(value) && value.every((one) => typeof one === "object" && one !== null),
 };
 
 /** @throws {ArgumentError} naming what is not a client, or the unknown option */
-function checkCall(what: string, client: unknown, options: object): void {
+function checkCall(
+  what: string,
+  client: unknown,
+  options: object,
+  known: readonly string[] = ["schema"],
+): void {
   // a text is probably a connection string, which may have a password
   if (typeof client === "string")
     throw new ArgumentError(
       `${what}: client must be ${aClient.expects}, got a string: for a connection string, make a pool of it`,
     );
   check(`${what}: client`, client, aClient);
-  checkOptions(`${what} (its last argument)`, options, ["schema"]);
+  checkOptions(`${what} (its last argument)`, options, known);
 }
 
-/** Resolves and stages jobs in one statement. */
+/** Resolves and stages jobs in one statement. With `then` they are a group. */
 export async function addJobs(
   engine: Engine,
   client: Queryable,
   jobs: readonly JobToAdd[],
   mode: JobKeyMode,
+  then?: JobToAdd,
 ): Promise<AddedJob[]> {
-  if (jobs.length === 0) return [];
-  const batches = batchesOf(jobs, currentTraceparent(), mode);
-  const rows = await engine.stage(client, batches, mode).catch(rethrow);
+  if (jobs.length === 0 && then === undefined) return [];
+  const traceparent = currentTraceparent();
+  const batches = batchesOf(jobs, traceparent, mode);
+  // the mode keeps the policy's debounce away: SQL applies it when the callback is added
+  const resolve = (job: JobToAdd) => batchesOf([job], traceparent, "preserve_run_at")[0]?.jobs[0] as StageJob;
+  const callback = then && callbackOf(then, jobs.length, resolve);
+  const staging = callback
+    ? engine.stageGroup(client, batches, mode, callback)
+    : engine.stage(client, batches, mode);
+  const rows = await staging.catch(rethrow);
   const added = new Array<AddedJob>(rows.length);
   for (const row of rows) added[row.n] = toJob(row, jobs[row.n]?.payload);
   return added;

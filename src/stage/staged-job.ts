@@ -15,6 +15,8 @@ export interface StagedJob extends Job {
   partition: string | null;
   /** Its partition's shard; null as `partition`. */
   shard: string | null;
+  /** The group's number, if it was added with `then`. */
+  groupId?: string;
 }
 /** A job that was passed on to Graphile Worker: its task has no policy, or the policy is switched off. */
 export interface PlainJob extends Job {
@@ -58,6 +60,7 @@ export function toJob(row: StagedRow, payload: unknown): AddedJob {
     partition: row.partition,
     shard: row.shard,
     ...((row.id === null || row.job !== null) && { dropped: true }),
+    ...(row.group_id != null && { groupId: row.group_id }),
   };
 }
 

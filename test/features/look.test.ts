@@ -112,8 +112,8 @@ const PARTITION = fieldsOf<PartitionStatus>({
   ...{ stoppedBy: true, stopReason: true, decayedAdmits: true, decayedAt: true, meanWork: true },
   ...{ admittedTotal: true, droppedTotal: true, createdAt: true },
 });
-/** What an explanation has of a job, beside what a partition has. */
-const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus>>({
+/** What an explanation has of a job, beside what a partition has. Only a job of a group has `groups`. */
+const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups">>({
   ...{ taskIdentifier: true, cost: true, jobId: true },
   ...{ queueName: true, runAt: true, priority: true, maxAttempts: true, jobKey: true, flags: true },
   ...{ payload: true, error: true, failures: true, retryAt: true, expiresAt: true },

@@ -461,6 +461,7 @@ export class Engine {
     for (const name of [
       "_adopt",
       "_end_or_put_off",
+      "_fold_groups",
       "_let_in",
       "_lock_limiters_soon",
       "_lock_to_settle",

@@ -2,7 +2,14 @@
 import test, { type ExecutionContext } from "ava";
 import { runMigrations } from "graphile-worker";
 import type pg from "pg";
-import { addPolicyJob, concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
+import {
+  addPolicyJob,
+  addPolicyJobs,
+  concurrency,
+  definePolicy,
+  makePolicyUtils,
+  throttle,
+} from "../../src/index.ts";
 import { PAGES } from "../../src/ui/pages/pages.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
@@ -111,6 +118,29 @@ test("the enqueue role stages jobs, and nothing else", async (t) => {
   }
   const { admitted, denied: held } = await utils.tick({ policy: "p" });
   t.is(admitted, 2, JSON.stringify(held));
+});
+
+test("the enqueue role adds jobs with a callback, of tasks that have a policy", async (t) => {
+  const { utils, pool, as, denied } = await world(t);
+  const enqueuer = await as("app_enqueue");
+  const spec = (task: string) =>
+    `row('${task}', '{"key": "k"}', null, null, null, null, null, null)::graphile_worker.job_spec`;
+  await enqueuer.query(`select dispatch_policy.add_jobs(array[${spec("p")}], then_job => ${spec("p")})`);
+  await addPolicyJobs(enqueuer, [], { then: { policy, payload: { key: "k" } } });
+  t.is((await pool.query("select from dispatch_policy.staged_jobs")).rowCount, 2);
+  await utils.remove({ policy: "p" });
+  t.is((await pool.query("select from dispatch_policy.staged_jobs")).rowCount, 1, "the callback");
+  const code = "DPARG";
+  for (const [task, then] of [
+    ["plain", "p"],
+    ["p", "plain"],
+  ] as const)
+    await t.throwsAsync(
+      enqueuer.query(`select dispatch_policy.add_jobs(array[${spec(task)}], then_job => ${spec(then)})`),
+      { code },
+    );
+  await denied(enqueuer, "select from dispatch_policy.groups");
+  await denied(enqueuer, "select dispatch_policy._end_in_groups('{1}', null, '{gone}')");
 });
 
 test("the enqueue role's jobs pass while the policy is switched off", async (t) => {
@@ -279,7 +309,7 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
   await utils.tick({ policy: "p" });
   const reader = await as("app_reader");
   const views =
-    "policies partitions limiters in_flight_jobs jobs overrides stops workers audit minutes history".split(
+    "policies partitions limiters in_flight_jobs jobs overrides stops workers audit minutes history groups group_jobs".split(
       " ",
     );
   for (const view of views)

@@ -3,13 +3,15 @@
 import type { AddJobFunction, AddJobsFunction, Job, JobHelpers, Task, TaskList, WorkerUtils } from "graphile-worker";
 import { makeWorkerUtils, run, WorkerPreset } from "graphile-worker";
 import pg from "pg";
-import { addJobAdhoc, addPolicyJob, addPolicyJobs, dispatchPolicyPreset, makePolicyUtils, rateLimitFromHeaders, wrapTaskList } from "../../src/index.ts";
+import { addJobAdhoc, addPolicyJob, addPolicyJobs, dispatchPolicyPreset, type JobGroup, makePolicyUtils, type Policy, rateLimitFromHeaders, wrapTaskList } from "../../src/index.ts";
 import { admitUntilIdle, tickAt } from "../../src/testing.ts";
 import type {} from "./circular.ts";
 import { fetchEndpoint, sendEmail, unknownTask } from "./policies.ts";
 
 const pool = new pg.Pool(); const client = await pool.connect(); const single = new pg.Client();
 const ok = { endpointId: "e", accountId: "a", ratePerMinute: 3 };
+interface Counted { to: string; _group: JobGroup }
+declare const counted: Policy<"counted", Counted, Counted>;
 const maybe: Date | undefined = Math.random() > 0.5 ? new Date() : undefined;
 
 // --- addPolicyJob
@@ -32,6 +34,15 @@ await addPolicyJobs(client, [{ policy: fetchEndpoint, payload: ok, priority: 3 }
 await addPolicyJobs(client, Array.from({ length: 3 }, (_, i) => ({ policy: fetchEndpoint, payload: { ...ok, ratePerMinute: i } })));
 // @ts-expect-error payloads swapped
 await addPolicyJobs(client, [{ policy: sendEmail, payload: ok }]);
+
+// --- a callback: typed by its policy, without the counts that are added to its payload
+await addPolicyJobs(client, [{ policy: fetchEndpoint, payload: ok }], { then: { policy: sendEmail, payload: { to: "x", meta: { tenant: "t", size: 1 } }, wait: "1 minute" } });
+await addPolicyJobs(client, [], { then: { policy: counted, payload: { to: "x" } } });
+await addPolicyJobs(client, [], { then: { policy: unknownTask, payload: { whatever: true } } });
+// @ts-expect-error payload of another policy
+await addPolicyJobs(client, [], { then: { policy: sendEmail, payload: ok } });
+// @ts-expect-error a call of several jobs has no jobKeyMode
+await addPolicyJobs(client, [], { then: { policy: sendEmail, payload: { to: "x", meta: { tenant: "t", size: 1 } }, jobKeyMode: "replace" } });
 
 // --- makePolicyUtils
 const utils = await makePolicyUtils({ connectionString: "x", policies: [fetchEndpoint, sendEmail, unknownTask] });

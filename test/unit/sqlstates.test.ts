@@ -35,11 +35,15 @@ function quoted(cell: string): string[] {
   return matches(cell, /`(\w+)`/g);
 }
 
+/** They catch whatever the functions that they call raise, and keep it. */
+const KEEPS_ERRORS = new Set(["_fold_groups"]);
+
 /** The public functions from which the code may come: those that raise it, and their callers but for those that catch it. */
 function sourcesOf(code: string): string[] {
   const found = new Set<string>();
   const visit = (name: string) => {
-    if (found.has(name) || functions.get(name)?.includes(`when sqlstate '${code}'`)) return;
+    const text = functions.get(name) ?? "";
+    if (found.has(name) || text.includes(`when sqlstate '${code}'`) || KEEPS_ERRORS.has(name)) return;
     found.add(name);
     for (const [caller, text] of functions)
       if (new RegExp(`:DISPATCH_POLICY_SCHEMA\\.${name}\\(`).test(text)) visit(caller);

@@ -33,6 +33,9 @@ begin
   else
     select '{}':::DISPATCH_POLICY_SCHEMA._private_admission[] as admissions into v_handed;
   end if;
+  if exists (select from :DISPATCH_POLICY_SCHEMA._private_groups) then
+    perform :DISPATCH_POLICY_SCHEMA._admit_in_groups(v_handed.admissions);
+  end if;
   admitted := (select count(*) from unnest(v_handed.admissions) a where a.admitted);
   select c.denied, c.saturated, c.shadow_denied into denied, saturated, v_shadow_denied from :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, p_partition_ids, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,

@@ -16,6 +16,7 @@
 --   cancelled   of a job in flight: when, by whom and why it was cancelled; null: nobody has
 --   history     of a job: what is known of its past, as in the view `history`; null: its policy keeps none
 --   sentence    all that in words
+--   groups      the open job groups of a job, see _groups_of; missing: none
 --
 -- Of a partition, `reason`, `gates` and `place` are those of its next job.
 create or replace function :DISPATCH_POLICY_SCHEMA.explain(
@@ -30,6 +31,7 @@ declare
   v_partition_id uuid;
   v_stop jsonb;
   v_history jsonb;
+  v_groups jsonb;
 begin
   if (explain.id is null) = (explain.policy is null or explain.partition is null) then
     raise exception 'dispatch_policy: explain: give an id, or a policy and a partition; got id %, policy %, partition %',
@@ -79,7 +81,12 @@ begin
   end if;
   v_it := jsonb_build_object('as_of', v_now, 'reason', null, 'gate', null, 'next_at', null, 'stop', null, 'gates', '[]'::jsonb,
     'place', null, 'estimate', null, 'no_estimate', null, 'partition_id', v_partition.id, 'history', v_history) || v_it;
-  return v_it || jsonb_build_object('sentence', :DISPATCH_POLICY_SCHEMA._sentence(v_it, v_now));
+  if explain.id is not null then
+    v_groups := :DISPATCH_POLICY_SCHEMA._groups_of((v_it ->> 'id')::bigint, (v_it ->> 'job_id')::bigint);
+  end if;
+  return v_it || jsonb_build_object('sentence', :DISPATCH_POLICY_SCHEMA._sentence(v_it, v_now)
+      || coalesce(:DISPATCH_POLICY_SCHEMA._groups_in_words(v_groups), ''))
+    || case when v_groups is null then '{}' else jsonb_build_object('groups', v_groups) end;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.explain from public;

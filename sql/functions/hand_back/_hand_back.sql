@@ -11,10 +11,13 @@ declare
   v_keys text[] := array(
     select s.job_key from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     where s.id = any(p_ids) and s.job_key is not null);
+  v_added record;
 begin
   parked := :DISPATCH_POLICY_SCHEMA._hand_back_parked(p_ids);
-  handed_back := parked + :DISPATCH_POLICY_SCHEMA._hand_back_new(p_ids);
+  v_added := :DISPATCH_POLICY_SCHEMA._hand_back_new(p_ids);
+  handed_back := parked + v_added.jobs;
   replaced := cardinality(p_ids) - handed_back;
+  perform :DISPATCH_POLICY_SCHEMA._hand_back_in_groups(p_ids, v_added.staged_ids, v_added.job_ids);
   perform :DISPATCH_POLICY_SCHEMA._count_removed(array_agg(s.task_identifier), array_agg(s.partition_id))
   from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(p_ids);
   delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.staged_id = any(p_ids);

@@ -32,6 +32,7 @@ begin
     :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs in access exclusive mode;
   if not p_force then
     perform :DISPATCH_POLICY_SCHEMA._refuse_live_workers('uninstall', null);
+    perform :DISPATCH_POLICY_SCHEMA._refuse_open_groups('uninstall');
   end if;
   select b.* into handed_back, parked, replaced, refused, expired
   from :DISPATCH_POLICY_SCHEMA._hand_back_what_passes(

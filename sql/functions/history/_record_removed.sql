@@ -1,5 +1,5 @@
--- Writes to the history that staged jobs leave staging for good, without an admission. Called before they are deleted, by
--- whoever has locked them.
+-- Writes to the history that staged jobs leave staging for good, without an admission, and counts them in their job groups.
+-- Called before they are deleted, by whoever has locked them.
 create or replace function :DISPATCH_POLICY_SCHEMA._record_removed(
   p_staged_ids bigint[], p_outcome text, p_error text default null
 ) returns void language plpgsql volatile as $$
@@ -7,6 +7,10 @@ declare
   v_now timestamptz := clock_timestamp();
   v_pasts :DISPATCH_POLICY_SCHEMA._private_past[];
 begin
+  if exists (select from :DISPATCH_POLICY_SCHEMA._private_groups) then
+    perform :DISPATCH_POLICY_SCHEMA._end_in_groups(
+      p_staged_ids, null, array_fill(p_outcome, array[cardinality(p_staged_ids)]));
+  end if;
   if not exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.history_kept_for is not null) then
     return;
   end if;

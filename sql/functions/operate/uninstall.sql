@@ -3,8 +3,8 @@
 -- and the next call goes on. Only the owner of the schema may call it.
 --
 -- The first step switches every policy off, so that producers add their jobs to Graphile Worker from then on. Jobs in
--- flight are in Graphile Worker already: they stay there, and run as plain jobs. It refuses while worker pools live, unless
--- forced.
+-- flight are in Graphile Worker already: they stay there, and run as plain jobs. It refuses while worker pools live or job
+-- groups are open, unless forced.
 --
 --   handed_back   jobs that this step handed back; `parked`: those that had failed, and wait there for their retry
 --   replaced      jobs that left without a trace, because a newer one of the key is there
@@ -32,6 +32,7 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('uninstall');
   if not coalesce(uninstall.force, false) then
     perform :DISPATCH_POLICY_SCHEMA._refuse_live_workers('uninstall', null);
+    perform :DISPATCH_POLICY_SCHEMA._refuse_open_groups('uninstall');
   end if;
   v_turns_off := exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.enabled);
   update :DISPATCH_POLICY_SCHEMA._private_policies p set

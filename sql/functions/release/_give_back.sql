@@ -26,6 +26,7 @@ declare
   v_deleted :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[];
   v_has_load boolean;
   v_has_history boolean;
+  v_has_groups boolean := exists (select from :DISPATCH_POLICY_SCHEMA._private_groups);
   v_reports boolean;
   v_remembers boolean;
   v_adapts boolean := exists (
@@ -99,7 +100,7 @@ begin
     (select min(case when f.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._may_end(f.limiter, p_now) else 0 end)
       from freed f join notified p on p.id = f.policy_id where f.waited),
     array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g
-      where v_adapts or v_has_load or v_reports or v_has_history or v_remembers),
+      where v_adapts or v_has_load or v_reports or v_has_history or v_remembers or v_has_groups),
     exists (select from deleted g where g.pool_id is not null),
     array(select f.id from freed f where f.waited and f.own)
   into left_ids, may_end, v_deleted, is_recorded, to_hand_on;
@@ -117,6 +118,9 @@ begin
   end if;
   if v_remembers then
     perform :DISPATCH_POLICY_SCHEMA._remember_ends(v_deleted, p_jobs, p_now);
+  end if;
+  if v_has_groups then
+    perform :DISPATCH_POLICY_SCHEMA._end_released(v_deleted, p_jobs);
   end if;
   if v_reports and :DISPATCH_POLICY_SCHEMA._report_ends(v_deleted, p_jobs) then
     may_end := 0;

@@ -48,6 +48,7 @@ begin
   if v_copy_id is null then
     return v_staged_id;
   end if;
+  perform :DISPATCH_POLICY_SCHEMA._take_over_in_groups(p_job_id, v_copy_id);
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
   update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set known_job_id = p_job_id, known_revision = p_revision
   where s.id = v_staged_id;

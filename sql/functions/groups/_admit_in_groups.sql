@@ -1,0 +1,27 @@
+-- Counts in their groups the jobs that left staging or Graphile Worker's rows without running, in a hand-over. They lost their
+-- place to a newer job of their key, or the row of a parked one is not there any more. Called before the new in-flight rows
+-- are written.
+create or replace function :DISPATCH_POLICY_SCHEMA._admit_in_groups(p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[])
+returns void language plpgsql volatile as $$
+declare
+  v_staged_ids bigint[];
+  v_outcomes text[];
+begin
+  select array_agg(e.staged_id), array_agg(e.outcome) into v_staged_ids, v_outcomes
+  from (
+    select f.staged_id, 'replaced' as outcome
+    from unnest(p_admissions) a
+    join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = a.job_id and f.staged_id <> a.staged_id
+    where a.counted and f.job_id = any(array(select b.job_id from unnest(p_admissions) b where b.counted))
+    union all
+    select a.staged_id, case when m.job_id is not null and not exists (
+        select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = m.job_id) then 'gone' else 'replaced' end
+    from unnest(p_admissions) a
+    join :DISPATCH_POLICY_SCHEMA._private_group_jobs m on m.staged_id = a.staged_id
+    where not a.admitted and m.staged_id = any(array(select b.staged_id from unnest(p_admissions) b where not b.admitted))
+  ) e;
+  if v_staged_ids is not null then
+    perform :DISPATCH_POLICY_SCHEMA._end_in_groups(v_staged_ids, null, v_outcomes);
+  end if;
+end
+$$;

@@ -1,0 +1,20 @@
+-- Job groups that are open: how many of their jobs have ended, how, and how many are left. A group goes when its callback is
+-- added.
+create or replace view :DISPATCH_POLICY_SCHEMA.groups as
+select g.id, g.callback ->> 'identifier' as callback, g.created_at, g.total, g.jobs_left, g.succeeded, g.failed, g.removed,
+  g.dropped, g.replaced, g.gone, g.error
+from :DISPATCH_POLICY_SCHEMA._private_groups g;
+
+comment on column :DISPATCH_POLICY_SCHEMA.groups.id is 'Its number, which the callback''s payload has as _group.id.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.callback is 'Task of the callback.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.created_at is 'When its jobs were added.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.total is 'How many jobs the call had.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.jobs_left is 'How many have not ended for good.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.succeeded is 'How many have succeeded.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.failed is 'How many have failed for good.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.removed is 'How many an operator removed before they ran.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.dropped is 'How many were dropped, or were not added at all.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.replaced is 'How many lost their place to a newer job of their key.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.gone is 'How many ended where nobody saw how.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.error is
+  'Why the callback could not be added; the next sweep tries again. Null: it was not tried.';
