@@ -1,6 +1,6 @@
 // A worker process that is killed between two transactions of a job's life: another one finishes what it began.
 import test from "ava";
-import { addPolicyJobs } from "../../src/index.ts";
+import { addPolicyJobs, type JobGroup } from "../../src/index.ts";
 import { TABLES, work } from "../fixtures/crash/work.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { until } from "../helpers/until.ts";
@@ -20,7 +20,7 @@ const MOMENTS: Record<string, string> = {
 };
 
 for (const [moment, statement] of Object.entries(MOMENTS)) {
-  test(`killed after ${moment}: every job runs, nothing is left held`, async (t) => {
+  test(`killed after ${moment}: every job runs, and then their callback, nothing is left held`, async (t) => {
     const database = await testDatabase(t);
     const { pool } = database;
     await pool.query(TABLES);
@@ -28,6 +28,7 @@ for (const [moment, statement] of Object.entries(MOMENTS)) {
     await addPolicyJobs(
       pool,
       Array.from({ length: 5 }, (_, n) => ({ policy: work, payload: { account: "a", failsFirst: n === 0 } })),
+      { then: { policy: work, payload: { account: "a" } } },
     );
     const first = await startProcess(t, database, "plain", statement);
     await first.gone;
@@ -43,8 +44,10 @@ for (const [moment, statement] of Object.entries(MOMENTS)) {
       RECOVERED,
     );
     const { rows } = await pool.query(`select job_id, count(*)::int as runs, max(attempt) as attempts,
-      bool_or(pid = ${first.pid}) as hit from runs group by job_id order by job_id::bigint`);
-    t.is(rows.length, 5);
+      bool_or(pid = ${first.pid}) as hit, (array_agg(counts))[1] as counts from runs group by job_id order by job_id::bigint`);
+    t.is(rows.length, 6);
+    const counts: JobGroup = rows[5].counts;
+    t.is(counts.succeeded + counts.gone, 5, JSON.stringify(counts)); // nobody saw the end of one that the first completed
     t.true(rows[0].attempts >= 2, "its first attempt failed, or died");
     for (const { runs, hit } of rows.slice(1))
       t.true(runs === 1 || (hit && runs === 2), JSON.stringify(rows));

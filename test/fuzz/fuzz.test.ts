@@ -54,7 +54,11 @@ const LOOK = `select
       and not exists (select from dispatch_policy._private_in_flight_jobs f where f.job_id = j.id)
       -- a sweep ends these, and at the end of the fuzz it must have
       and not exists (select from dispatch_policy._private_replaced_jobs r where r.job_id = j.id)
-  ) as "jobs that are parked for ever"`;
+  ) as "jobs that are parked for ever",
+  (select json_agg(g) from dispatch_policy._private_groups g where g.jobs_left
+    <> (select count(*) from dispatch_policy._private_group_jobs m where m.group_id = g.id)
+      + (select coalesce(sum(e.jobs), 0) from dispatch_policy._private_group_ends e where e.group_id = g.id)
+  ) as "groups whose jobs are not all counted"`;
 
 const register: Register = IS_LONG ? test.serial : sampled(3);
 for (let n = 0; n < SEEDS; n++) {
@@ -140,6 +144,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
       found.map(({ job_id, marked: _, ...rest }) => ({ job: job_id, ...rest })),
       pool,
     );
+    await pool.query("select dispatch_policy._close_groups()");
   };
   /** As a sweep does, one slot after the other. */
   const sweepOverdue = async () => {
@@ -193,6 +198,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
   const left = () =>
     it.number(`select ((select count(*) from dispatch_policy._private_staged_jobs)
       + (select count(*) from dispatch_policy._private_in_flight_jobs)
+      + (select count(*) from dispatch_policy._private_groups)
       + (select count(*) from graphile_worker._private_jobs where attempts < max_attempts and run_at < 'infinity'))::int`);
   await until(
     "everything has run",
@@ -215,6 +221,8 @@ async function seen({ pool }: World): Promise<object> {
   const rows = async (text: string) => (await pool.query(text)).rows;
   return {
     staged: await rows("select * from dispatch_policy._private_staged_jobs limit 5"),
+    groups: await rows("select * from dispatch_policy._private_groups limit 5"),
+    groupJobs: await rows("select * from dispatch_policy._private_group_jobs limit 5"),
     inFlight: await rows("select * from dispatch_policy._private_in_flight_jobs limit 5"),
     jobs: await rows("select * from graphile_worker.jobs where attempts < max_attempts limit 5"),
     partitions: await rows(

@@ -60,10 +60,20 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
       ...job,
       payload: payloadOf(keys[n]!, jobKey, witness, done),
     }));
-    const text = "select id from dispatch_policy._stage($1, 'replace') where staged and job is not null"; // a dropped one
+    const last = done.added.length - 1;
+    const stage = random.chance(0.3) ? stageGroup(done) : "_stage($1, 'replace')";
+    const text = `select id from dispatch_policy.${stage} where staged and job is not null`; // a dropped one
     const { rows } = await as.query(text, [JSON.stringify([{ ...batch, jobs }])]);
-    if (rows.length > 0) done.dropped.push(done.added.pop()!);
+    if (rows.length > 0) done.dropped.push(...done.added.splice(last, 1));
   };
+
+  /** With a callback, which is a witness: however its jobs end, it must run, and once. */
+  function stageGroup(done: Done): string {
+    const payload = payloadOf(random.pick(partitions), null, true, done);
+    const then = JSON.stringify({ policy: it.policy, identifier: it.policy, payload });
+    counts["add a group"] = (counts["add a group"] ?? 0) + 1;
+    return `_stage_group($1, 'replace', null, '${then}')`;
+  }
 
   /** One whose job has completed: mostly the job that is added is dropped. Null: there is none. */
   async function rememberedKey(): Promise<string | null> {
