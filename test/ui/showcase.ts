@@ -1,6 +1,6 @@
 // A database as operators meet it: three policies under load, with an hour behind them.
 import { createUi } from "../../src/ui/ui.ts";
-import { world as database } from "../cli/world.ts";
+import { sharedWorld } from "../cli/world.ts";
 
 /** An hour of each policy. Jobs come in waves, and a gate denies more when they do. */
 const AN_HOUR = `insert into dispatch_policy._private_minutes
@@ -15,7 +15,7 @@ from dispatch_policy._private_policies p, generate_series(1, 58) n,
   lateral (select (90 + 70 * sin(n / 6.0 + p.id) + (n * 37) % 23)::int as came, (95 + 55 * sin(n / 6.0 + p.id + 0.4))::int as went) w`;
 
 export async function showcase() {
-  const it = await database();
+  const it = await sharedWorld();
   const { utils, pool } = it;
   const add = (identifier: string, count: number, payload: (n: number) => object, maxAttempts = 25) =>
     utils.addJobs(
