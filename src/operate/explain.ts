@@ -188,6 +188,8 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   retryAt?: Date | null;
   /** When it is dropped if it is not admitted by then; null: never. */
   expiresAt?: Date | null;
+  /** The latest time to which further adds of its key with `debounce` put it off; null: it has none. */
+  debouncedUntil?: Date | null;
 
   // of a job in flight
   /** The id it had in staging. */

@@ -206,6 +206,12 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       it.pass(1);
       if (planted) it.startMany(1);
     },
+    "a second attempt whose pass read a later time, beside another definition": (it, planted) => {
+      it.startMany(CAPS.account - 1);
+      it.startMany(planted ? 2 : 1, { attempt: 2, createdAt: 999_000, admittedAt: 1_002_000 });
+      it.pass(1000);
+      it.change("second");
+    },
     "one run too many after another definition had raised the cap": (it, planted) => {
       it.change("second");
       it.pass(1);

@@ -9,6 +9,7 @@ import {
   LIMITED,
   regionOf,
   SHORT_STOP_MS,
+  STEP_MS,
   STEPPED_PASS_MS,
   type TaskName,
   THROTTLED_STEP_MS,
@@ -469,11 +470,14 @@ function scopeOf(
   return { name: `${task} ${key || "all"}`, task, gate, key, least, byOperator };
 }
 
-/** When a run got its slot: not before `from`, not after `to`. */
-function admissionOf({ admittedAt, lockedAt, startedAt }: Run): { from: number; to: number } {
-  return admittedAt === null
-    ? { from: lockedAt, to: startedAt }
-    : { from: admittedAt, to: lockedAt + FETCH_MS };
+/**
+ * When a run got its slot: not before `from`, not after `to`. Graphile Worker's row was made by the transaction of a first
+ * admission. Of another one the time is the pass's `now`, which a ticker may have set wrong.
+ */
+function admissionOf({ createdAt, admittedAt, lockedAt, startedAt }: Run): { from: number; to: number } {
+  if (admittedAt === null) return { from: lockedAt, to: startedAt };
+  const from = admittedAt === createdAt ? admittedAt : Math.min(admittedAt - STEP_MS, lockedAt);
+  return { from, to: lockedAt + FETCH_MS };
 }
 
 /** Admission took the tokens after it began to write the job, and before a worker could fetch it. */

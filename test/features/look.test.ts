@@ -116,7 +116,7 @@ const PARTITION = fieldsOf<PartitionStatus>({
 const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups">>({
   ...{ taskIdentifier: true, cost: true, jobId: true },
   ...{ queueName: true, runAt: true, priority: true, maxAttempts: true, jobKey: true, flags: true },
-  ...{ payload: true, error: true, failures: true, retryAt: true, expiresAt: true },
+  ...{ payload: true, error: true, failures: true, retryAt: true, expiresAt: true, debouncedUntil: true },
   ...{ stagedId: true, admittedAt: true, startedAt: true, workerId: true, attempts: true },
   ...{ cancelled: true, cancelledAt: true, cancelledBy: true, cancelReason: true },
   ...{

@@ -42,11 +42,9 @@ begin
     coalesce(p_definition #>> '{maxPending,whenFull}', 'reject'),
     coalesce((p_definition #>> '{maxPending,strict}')::boolean, false),
     (p_definition ->> 'uniqueForSeconds')::float8, coalesce(p_definition ->> 'whenBusy', 'wait'),
-    (p_definition ->> 'busyDelaySeconds')::float8,
-    p_definition ->> 'order',
+    (p_definition ->> 'busyDelaySeconds')::float8, p_definition ->> 'order',
     (p_definition #>> '{load,keepSeconds}')::float8, (p_definition #>> '{history,keepSeconds}')::float8,
-    coalesce(p_definition ->> 'fairBy' = 'work', false),
-    coalesce((p_settings ->> 'enabled')::boolean, true),
+    coalesce(p_definition ->> 'fairBy' = 'work', false), coalesce((p_settings ->> 'enabled')::boolean, true),
     coalesce(a.until_at, '-infinity'), a.set_by, a.reason, a.until_at is not null   -- a new one is paused with all others
   from (select) one
   left join :DISPATCH_POLICY_SCHEMA._private_pause_of_all a on a.until_at > clock_timestamp()

@@ -17,9 +17,7 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_partitions p set
       -- one that a stop has made gets the shard of its first job
       shard = case when k.arrival_id = 0 then coalesce(n.shard, p.shard) else p.shard end,
-      due_at = least(p.due_at, n.due_at),
-      min_cost = least(p.min_cost, n.min_cost),
-      staged = p.staged + n.jobs,
+      due_at = least(p.due_at, n.due_at), min_cost = least(p.min_cost, n.min_cost), staged = p.staged + n.jobs,
       head_priority = case when c.lower then n.head_priority else p.head_priority end,
       head_run_at = case when c.lower then n.head_run_at else p.head_run_at end,
       head_id = case when c.lower then n.head_id else p.head_id end,
