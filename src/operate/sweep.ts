@@ -177,10 +177,10 @@ async function closeHistory({ engine, withPgClient }: SweepContext): Promise<voi
 
 /** Reads all jobs of groups that have not ended, page by page. */
 async function closeGroups({ engine, withPgClient }: SweepContext): Promise<void> {
-  let place: string | null = "0";
-  while (place !== null) {
-    const after: string = place;
-    place = (await withPgClient((client) => engine.closeGroups(client, after))).staged_id;
+  let place: Awaited<ReturnType<Engine["closeGroups"]>> = { staged_id: "0" };
+  while (place.staged_id) {
+    const after = place.staged_id;
+    place = await withPgClient((client) => engine.closeGroups(client, after));
   }
 }
 
