@@ -49,9 +49,16 @@ const orphaned: Check = async ({ ask }) => {
     sentence: `Jobs wait for policy "${policy}", which ${
       declared ? "no live worker has" : "nobody declared"
     } (${in_flight} in flight).`,
-    mend: `# renamed: ${COMMAND} remove-policy --policy ${argument(policy)} --into NAME
-# removed: switch it off, then ${COMMAND} hand-back --policy ${argument(policy)}
-# neither: start a worker that has it`,
+    mend: [
+      `# renamed: ${COMMAND} remove-policy --policy ${argument(policy)} --into NAME`,
+      // a policy that nobody declared can be neither switched off nor handed back
+      ...(declared
+        ? [`# removed: switch it off, then ${COMMAND} hand-back --policy ${argument(policy)}`]
+        : []),
+      declared
+        ? "# neither: start a worker that has it"
+        : "# removed: start a worker that has it, then remove it",
+    ].join("\n"),
   }));
 };
 
