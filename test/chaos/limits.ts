@@ -1,7 +1,9 @@
 // What limiters allowed at each time, and which gates partitions had. The transactions that change them log it. Processes
 // bring other definitions while a run goes on, so the judge asks this log what was in force.
+import { setTimeout as delay } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import type pg from "pg";
+import { isOutage } from "../../src/db/outage.ts";
 import type { Stretch } from "./rates.ts";
 import { accounts, DEFINITIONS, type Limits, regionOf, TASKS, type TaskName } from "./world.ts";
 
@@ -105,10 +107,21 @@ export async function logLimits(pool: pg.Pool): Promise<void> {
       for each row execute function chaos_log_resolved();`);
 }
 
+const AGAIN_MS = 100;
 const ms = (time: string) => `(extract(epoch from ${time}) * 1000)::float8`;
 
+/** The server may restart at this moment, or have no connection left. */
 export async function readLimits(pool: pg.Pool): Promise<LimitsLog> {
-  const rowsOf = async (text: string) => (await pool.query(text)).rows;
+  const rowsOf = async (text: string) => {
+    for (;;) {
+      try {
+        return (await pool.query(text)).rows;
+      } catch (error) {
+        if (!isOutage(error)) throw error;
+        await delay(AGAIN_MS);
+      }
+    }
+  };
   return {
     limits: await rowsOf(
       `select limiter, task, gate, key, max, rate, capacity, version, ${ms("filled_at")} as "filledAt", ${ms("at")} as at

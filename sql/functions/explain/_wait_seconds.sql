@@ -65,7 +65,7 @@ begin
   elsif v_crowded then
     least_s := greatest(least_s, v_by_pace.least_s);
     most_s := greatest(least_s, most_s, v_by_pace.most_s);
-    basis := 'the pace of its partition, some ' || round(v_pace.jobs) || ' jobs lately';
+    basis := 'the pace of its partition, about ' || round(v_pace.jobs) || ' jobs lately';
   end if;
 end
 $$;

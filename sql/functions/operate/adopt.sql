@@ -35,7 +35,7 @@ begin
     raise exception 'dispatch_policy: adopt: task is %, expected a task with a policy; start a process that has the policy first',
       coalesce(quote_literal(adopt.task), 'null') using errcode = 'DPARG';
   elsif not v_policy.enabled then
-    raise exception 'dispatch_policy: adopt: policy % is switched off, so ticks would admit the jobs past its gates; call switch_policy first',
+    raise exception 'dispatch_policy: adopt: policy % is switched off, so ticks would admit the jobs past its gates; switch it on first, by switch_policy or the command enable',
       quote_literal(v_policy.name) using errcode = 'DPARG';
   end if;
   if coalesce(adopt.dry_run, false) then

@@ -87,6 +87,17 @@ test("a policy that is off while jobs wait is found, and what it says switches i
   t.deepEqual(await it.findings("policy-off"), []);
 });
 
+test("once its jobs went back, a policy that is off is in order, also while their times have not come", async (t) => {
+  const it = await patient(t);
+  await it.utils.addJob("greet", { name: "Ana" } as never, { runAt: new Date(Date.now() + 3_600_000) });
+  await it.utils.tick();
+  await it.utils.disable({ policy: "greet" });
+  t.is((await it.findings("policy-off")).length, 1);
+  t.is((await it.utils.handBack({ policy: "greet" })).changed, 1);
+  await it.utils.tick();
+  t.deepEqual(await it.findings("policy-off"), []);
+});
+
 test("a paused policy is worth knowing, and that all are paused is a warning", async (t) => {
   const other = definePolicy("other", { partitionBy: "name" });
   const it = await patient(t, [greet, other]);
