@@ -19,10 +19,8 @@ security definer set search_path = pg_catalog, pg_temp set lock_timeout = '250ms
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(sync.policy);
   v_asked timestamptz := clock_timestamp();
-  v_now timestamptz;
-  v_id bigint;
-  v_limiter record;
-  v_tokens float8;
+  v_bucket record;
+  v_limiter :DISPATCH_POLICY_SCHEMA._private_limiter_now;
   v_then float8;
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_now('sync', sync.now);
@@ -34,35 +32,28 @@ begin
     raise exception 'dispatch_policy: sync: reset_at is %, expected a time; leave it out if the partner does not say it',
       sync.reset_at using errcode = 'DPARG';
   end if;
-  v_id := :DISPATCH_POLICY_SCHEMA._lock_bucket('sync', v_policy, sync.gate, sync.key, sync.now);
-  v_now := coalesce(sync.now, clock_timestamp());
-  select n.*, (l.numbers).rate as own_rate into v_limiter
-  from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false) n
-  join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = n.id;
-  v_tokens := coalesce(v_limiter.tokens, v_limiter.shadow_tokens);
-  if v_tokens is null then
-    perform :DISPATCH_POLICY_SCHEMA._raise_no_throttle('sync', v_policy, sync.gate);
-  end if;
+  v_bucket := :DISPATCH_POLICY_SCHEMA._bucket_now('sync', v_policy, sync.gate, sync.key, sync.now);
+  v_limiter := v_bucket.limiter;
   v_then := case when v_limiter.spent is not null then sync.remaining
     else greatest(
-      sync.remaining - coalesce(extract(epoch from sync.reset_at - v_now)::float8, 0)
+      sync.remaining - coalesce(extract(epoch from sync.reset_at - v_bucket.at)::float8, 0)
         * greatest(v_limiter.rate, 0) / v_limiter.per,
-      :DISPATCH_POLICY_SCHEMA._lowest_tokens(v_limiter.rate, v_limiter.own_rate)) end;
-  lowered := v_then < v_tokens and (sync.reset_at <= v_now) is not true;
+      :DISPATCH_POLICY_SCHEMA._lowest_tokens(v_limiter.rate, (
+        select (l.numbers).rate from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = v_bucket.id))) end;
+  lowered := v_then < v_bucket.tokens and (sync.reset_at <= v_bucket.at) is not true;
   if lowered then
     update :DISPATCH_POLICY_SCHEMA._private_limiters l set
       tokens = v_then,
       spent = case when v_limiter.spent is not null then :DISPATCH_POLICY_SCHEMA._window_lowered(
-        l.spent, v_limiter.window_seconds, v_limiter.remembered, v_tokens - v_then,
-        case when v_limiter.calendar is null then sync.reset_at end, v_now) else l.spent end,
-      refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_now)
-    where l.id = v_id;
+        l.spent, v_limiter.window_seconds, v_limiter.remembered, v_bucket.tokens - v_then,
+        case when v_limiter.calendar is null then sync.reset_at end, v_bucket.at) else l.spent end,
+      refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_bucket.at)
+    where l.id = v_bucket.id;
   end if;
-  tokens := case when lowered then v_then else v_tokens end;
+  tokens := case when lowered then v_then else v_bucket.tokens end;
   return next;
 exception when lock_not_available or deadlock_detected or query_canceled then
-  -- as in take: PostgreSQL may report this function's own lock timeout as a cancel
-  if sqlstate = '57014' and clock_timestamp() < v_asked + current_setting('lock_timeout')::interval then
+  if not :DISPATCH_POLICY_SCHEMA._is_lock_timeout(sqlstate, v_asked) then
     raise;
   end if;
   lowered := false;

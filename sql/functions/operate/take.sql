@@ -12,10 +12,8 @@ security definer set search_path = pg_catalog, pg_temp set lock_timeout = '250ms
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(take.policy);
   v_asked timestamptz := clock_timestamp();
-  v_now timestamptz;
-  v_id bigint;
-  v_limiter record;
-  v_tokens float8;
+  v_bucket record;
+  v_limiter :DISPATCH_POLICY_SCHEMA._private_limiter_now;
   v_has_room boolean;
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_now('take', take.now);
@@ -25,36 +23,29 @@ begin
       using errcode = 'DPARG';
   end if;
   begin
-    v_id := :DISPATCH_POLICY_SCHEMA._lock_bucket('take', v_policy, take.gate, take.key, take.now);
-    v_now := coalesce(take.now, clock_timestamp());
-    select * into v_limiter from :DISPATCH_POLICY_SCHEMA._limiters_now(v_policy.id, array[v_id], v_now, false);
-    v_tokens := coalesce(v_limiter.tokens, v_limiter.shadow_tokens);
-    if v_tokens is null then
-      perform :DISPATCH_POLICY_SCHEMA._raise_no_throttle('take', v_policy, take.gate);
-    end if;
-    v_has_room := :DISPATCH_POLICY_SCHEMA._lets_through(v_tokens, v_limiter.capacity, take.cost)
+    v_bucket := :DISPATCH_POLICY_SCHEMA._bucket_now('take', v_policy, take.gate, take.key, take.now);
+    v_limiter := v_bucket.limiter;
+    v_has_room := :DISPATCH_POLICY_SCHEMA._lets_through(v_bucket.tokens, v_limiter.capacity, take.cost)
       and (v_limiter.rate > 0 or take.cost = 0);
     taken := v_has_room or v_limiter.shadow_tokens is not null;
     if v_has_room then
       update :DISPATCH_POLICY_SCHEMA._private_limiters l set
-        tokens = v_tokens - take.cost,
+        tokens = v_bucket.tokens - take.cost,
         spent = case when v_limiter.spent is not null
           then :DISPATCH_POLICY_SCHEMA._window_spend(
-            l.spent, v_limiter.window_seconds, v_limiter.remembered, take.cost, v_now) else l.spent end,
-        refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_now)
-      where l.id = v_id;
+            l.spent, v_limiter.window_seconds, v_limiter.remembered, take.cost, v_bucket.at) else l.spent end,
+        refilled_at = :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, v_bucket.at)
+      where l.id = v_bucket.id;
     elsif taken then
       insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, shadow_denied)
-      values (v_policy.id, v_now, jsonb_build_object(take.gate, 1));
+      values (v_policy.id, v_bucket.at, jsonb_build_object(take.gate, 1));
     else
       retry_at := :DISPATCH_POLICY_SCHEMA._throttle_ready_at(
         v_limiter.tokens, v_limiter.rate, v_limiter.per, v_limiter.capacity, v_limiter.spent,
-        v_limiter.calendar, take.cost, v_now);
+        v_limiter.calendar, take.cost, v_bucket.at);
     end if;
   exception when lock_not_available or deadlock_detected or query_canceled then
-    -- If a lock timeout fires while one wait ends and the next one begins, PostgreSQL reports a cancel. A cancel that comes
-    -- before that timeout can fire is somebody else's.
-    if sqlstate = '57014' and clock_timestamp() < v_asked + current_setting('lock_timeout')::interval then
+    if not :DISPATCH_POLICY_SCHEMA._is_lock_timeout(sqlstate, v_asked) then
       raise;
     end if;
     taken := false;
