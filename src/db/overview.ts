@@ -12,7 +12,6 @@ export function overview({ schema, rowsAsIs }: Statements) {
          from ${schema}.partitions group by policy`,
       ),
 
-    /** The partitions that wait and have the most staged jobs, and those of the jobs that were staged first. */
     /** The payload of a job in staging as a text: as a value, integers beyond 2^53 would lose digits. */
     payloadText: async (client: Queryable, id: string) => {
       const given = parameter(1, "id");
@@ -37,6 +36,7 @@ export function overview({ schema, rowsAsIs }: Statements) {
         values,
       ),
 
+    /** The partitions that wait and have the most staged jobs, and those of the jobs that were staged first. */
     longestWaiting: (client: Queryable, most: number) =>
       rowsAsIs<{ policy: string; partition: string }>(
         client,

@@ -190,6 +190,11 @@ function scopeOf({ id }: Job, withPgClient: WithPgClient, { engine }: Observer, 
   return withPgClient((client) => engine.scopeOf(client, id, gate));
 }
 
+/** The running job's scope key at a gate. Undefined: it has none there. */
+async function scopeKeyOf(job: Job, withPgClient: WithPgClient, observer: Observer, gate: string) {
+  return (await scopeOf(job, withPgClient, observer, gate))?.scope_key ?? undefined;
+}
+
 /** The partition of a job that starts. Undefined: nobody has worked it out yet. */
 function partitionOf(
   { partition, mark = null }: Start,
@@ -332,14 +337,12 @@ function describe(
       await hold(context, { ...how, policy: policy.identifier, partition: where, by });
     },
     async take(options) {
-      const key =
-        options.key ?? (await scopeOf(job, withPgClient, observer, options.gate))?.scope_key ?? undefined;
+      const key = options.key ?? (await scopeKeyOf(job, withPgClient, observer, options.gate));
       return take(context, { ...options, policy: policy.identifier, key });
     },
     settle: (options) => settlement.settle(options),
     async sync(options) {
-      const key =
-        options.key ?? (await scopeOf(job, withPgClient, observer, options.gate))?.scope_key ?? undefined;
+      const key = options.key ?? (await scopeKeyOf(job, withPgClient, observer, options.gate));
       return sync(context, { ...options, policy: policy.identifier, key });
     },
   } satisfies DispatchPolicyHelpers;

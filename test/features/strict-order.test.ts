@@ -99,7 +99,10 @@ test("explain says what the others wait for, and until when", async (t) => {
   const [due] = await it.rows("select run_at from dispatch_policy.staged_jobs where id = $1", [head.id]);
   t.like(first, { reason: "strict_order", nextAt: due.run_at, estimate: null });
   t.like(second?.place, { jobsBefore: 2 });
-  t.regex(first!.sentence, /keeps strict order: .* tried again at .*1 job of its partition goes before it/s);
+  t.regex(
+    first!.sentence,
+    /keeps strict order: .* tried again at \S+:\d\d\+\S+ 1 job of its partition goes before it/s,
+  );
   t.like(await it.utils.explain({ id: head.id }), { state: "parked", reason: "not_due" });
   const partition = await it.utils.explain({ policy: "p", partition: "a" });
   t.like(partition, { id: String(head.id), state: "waiting", reason: "strict_order" });

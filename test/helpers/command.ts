@@ -35,7 +35,7 @@ let last: Promise<unknown> = Promise.resolve();
  */
 export function runInTurn(env: Line["env"], ...args: readonly string[]): Promise<Answer> {
   const answer = last.then(() => ask({ env, args }));
-  last = answer.catch(() => {});
+  last = answer.catch(() => {}); // whoever asked gets the error
   return answer;
 }
 

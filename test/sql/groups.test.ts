@@ -34,7 +34,18 @@ async function world(t: ExecutionContext, options: Partial<EngineOptions> = {}) 
     }
     return it.number("select closed from dispatch_policy._close_groups()");
   };
-  return { it, query, group, set, sweep };
+  /** A job runs, fails, and is parked for its retry. */
+  const failOnce = async (job: string) => {
+    await query(FETCH, [job]);
+    await query(
+      "update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops' where id = $1",
+      [job],
+    );
+    await it.release([
+      { job, ok: false, attempt: 1, retry: { attempt: 1, revision: 0, after: 0, task: "p" } },
+    ]);
+  };
+  return { it, query, group, set, sweep, failOnce };
 }
 
 /** The counts of the callbacks that were added, as far as they are not 0. */
@@ -77,18 +88,11 @@ test("success, and failure for good", async (t) => {
 });
 
 test("a failed job goes on until its retry has ended", async (t) => {
-  const { it, query, group, sweep } = await world(t);
+  const { it, group, sweep, failOnce } = await world(t);
   await group(["a"]);
   await it.passes();
   const [job] = await it.inFlight();
-  await query(FETCH, [job]);
-  await query(
-    "update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops' where id = $1",
-    [job],
-  );
-  await it.release([
-    { job: job!, ok: false, attempt: 1, retry: { attempt: 1, revision: 0, after: 0, task: "p" } },
-  ]);
+  await failOnce(job!);
   t.is(await it.staged(), 1, "it is parked");
   t.is(await sweep(), 0);
   t.is(await left(it), 1);
@@ -152,18 +156,11 @@ for (const [how, end, counts] of [
   ["completed in Graphile Worker", "graphile_worker.complete_jobs(array[$1::bigint])", { gone: 1 }],
 ] as const) {
   test(`a job that waits for its retry is ${how}`, async (t) => {
-    const { it, query, group, sweep } = await world(t);
+    const { it, query, group, sweep, failOnce } = await world(t);
     await group(["a"]);
     await it.passes();
     const [job] = await it.inFlight();
-    await query(FETCH, [job]);
-    await query(
-      "update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops' where id = $1",
-      [job],
-    );
-    await it.release([
-      { job: job!, ok: false, attempt: 1, retry: { attempt: 1, revision: 0, after: 0, task: "p" } },
-    ]);
+    await failOnce(job!);
     await it.route();
     await query(`select ${end}`, [job]);
     await it.passes();

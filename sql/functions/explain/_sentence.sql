@@ -34,7 +34,7 @@ begin
     when 'breaker_open' then 'The breaker has stopped the partition, because its jobs kept failing,' || v_until
     when 'probing' then 'After a hold one job went first, and the others wait for its end'
     when 'strict_order' then 'The policy keeps strict order: the partition waits for a job that failed or was refused, which is '
-      || 'tried again at ' || coalesce(p_it ->> 'next_at', 'a later time')
+      || 'tried again at ' || coalesce(:DISPATCH_POLICY_SCHEMA._to_the_second(p_it ->> 'next_at'), 'a later time')
     when 'throttle_empty' then 'It waits for tokens of ' || v_of || ': ' || round((v_gate ->> 'free')::numeric, 2) || ' of '
       || round((v_gate #>> '{limit,capacity}')::numeric, 2)
       || coalesce(' per ' || :DISPATCH_POLICY_SCHEMA._calendar_in_words(v_gate #>> '{limit,calendar}'), '') || ' are left' || coalesce(

@@ -51,13 +51,13 @@ const orphaned: Check = async ({ ask }) => {
     } (${in_flight} in flight).`,
     mend: [
       `# renamed: ${COMMAND} remove-policy --policy ${argument(policy)} --into NAME`,
-      // a policy that nobody declared can be neither switched off nor handed back
+      // one that nobody declared can be neither switched off nor handed back
       ...(declared
-        ? [`# removed: switch it off, then ${COMMAND} hand-back --policy ${argument(policy)}`]
-        : []),
-      declared
-        ? "# neither: start a worker that has it"
-        : "# removed: start a worker that has it, then remove it",
+        ? [
+            `# removed: switch it off, then ${COMMAND} hand-back --policy ${argument(policy)}`,
+            "# neither: start a worker that has it",
+          ]
+        : ["# removed: start a worker that has it, then remove it"]),
     ].join("\n"),
   }));
 };

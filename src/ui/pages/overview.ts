@@ -128,12 +128,11 @@ function reasonsNow(figures: Figures, base: string): Markup {
     [
       {
         title: "Reason",
-        cell: ([reason]) =>
-          reason === "none" || reason === "not_due"
-            ? reason === "none"
-              ? "none: in line"
-              : reason
-            : html`<a href="${pathTo(base, "/partitions", { reason })}">${reason}</a>`,
+        cell: ([reason]) => {
+          if (reason === "none") return "none: in line";
+          if (reason === "not_due") return reason;
+          return html`<a href="${pathTo(base, "/partitions", { reason })}">${reason}</a>`;
+        },
       },
       { title: "Partitions", isNumber: true, cell: ([, partitions]) => grouped(partitions) },
       { title: "Jobs", isNumber: true, cell: ([reason]) => grouped(jobs.get(reason) ?? 0) },
