@@ -23,10 +23,10 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
   (select e.last_at from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id) as ended_elsewhere_at,
   p.paused_with_all and p.paused_until > statement_timestamp() as paused_with_all
 from :DISPATCH_POLICY_SCHEMA._private_policies p
-cross join lateral (
+left join lateral (   -- a left join: who asks for names alone has no partition counted
   select count(*)::int as partitions, coalesce(sum(x.staged), 0) as staged
   from :DISPATCH_POLICY_SCHEMA._private_partitions x where x.policy_id = p.id
-) q;
+) q on true;
 
 comment on column :DISPATCH_POLICY_SCHEMA.policies.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.version is 'Version of its declaration.';

@@ -21,10 +21,11 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
         [JSON.stringify(definition), hash, JSON.stringify(settings), startedAt],
       ),
 
+    /** From the view, because a role that only looks asks as well. */
     policyNames: async (client: Queryable) =>
       (
-        await rowsAsIs<{ name: string }>(client, `select name from ${schema}._private_policies order by name`)
-      ).map((row) => row.name),
+        await rowsAsIs<{ policy: string }>(client, `select policy from ${schema}.policies order by policy`)
+      ).map((row) => row.policy),
 
     partitionsToResolve: (client: Queryable, policy: string, after: string | null, limit: number) =>
       rowsAsIs<{ id: string; key: string; context: JsonObject; arrival_id: string }>(

@@ -233,7 +233,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
       { name: "per", label: "Period", hint: `of a throttle: ${HOW_LONG}` },
       { name: "for", label: "For how long", hint: `${HOW_LONG}; empty: until it is cleared` },
     ],
-    isRecorded: async (context, values) => Boolean((await definitionOf(context, values)).load),
+    isRecorded: async (context, values) => Boolean((await definitionOf(context, values))?.load),
     replay: (context, { policy, gate, key, max, rate, per }) =>
       diff(context, {
         policy: need("policy", policy),
@@ -281,19 +281,21 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
 const SCOPES = { partition: "of each partition", key: "of each key", policy: "of the policy" } as const;
 
 /** The definition in force. */
-async function definitionOf(context: OperateContext, { policy }: Values): Promise<PolicyDefinition> {
+async function definitionOf(
+  context: OperateContext,
+  { policy }: Values,
+): Promise<PolicyDefinition | undefined> {
   const name = need("policy", policy);
   const where = `where policy = ${parameter(1, "text")}`;
   type Row = { readonly definition: PolicyDefinition };
-  const [row] = await rowsOf<Row>(context, "policies", where, [name]);
-  if (!row) throw new ArgumentError(`policy ${JSON.stringify(name)} is not declared`);
-  return row.definition;
+  const [row] = await rowsOf<Row>(context, "policies", where, [name], name);
+  return row?.definition;
 }
 
 /** The gates of the policy. */
 async function gatesOf(context: OperateContext, values: Values): Promise<readonly Choice[]> {
   const definition = await definitionOf(context, values);
-  return definition.gates.map((gate) => ({
+  return (definition?.gates ?? []).map((gate) => ({
     value: gate.name,
     says: `${gate.name} (${gate.kind.replace("_", " ")} ${SCOPES[gate.scope]})`,
   }));

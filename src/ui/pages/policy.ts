@@ -1,5 +1,4 @@
 import { parameter } from "../../db/engine.ts";
-import { UnknownPolicyError } from "../../errors.ts";
 import { numbersOf, OVER } from "../../operate/gate-words.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { status } from "../../operate/status.ts";
@@ -44,19 +43,13 @@ export const policy: Page = async (visit) => {
   const { looking, base, query } = visit;
   const name = asked(query, "policy");
   if (name === undefined) return null;
-  // all of them: to ask for one by its name takes the right to read the table
-  const { policies } = await status(looking);
-  const found = policies.find((one) => one.policy === name);
-  if (!found)
-    throw new UnknownPolicyError(
-      name,
-      policies.map((one) => one.policy),
-    );
+  const [found] = (await status(looking, { policy: name })).policies;
+  if (!found) return null;
   const minutes = await lastHour(looking, name);
   const figures = await figuresNow(looking);
   const shared = await rowsOf<Limiter>(looking, "limiters", SHARED, [name]);
   const waiting = await rowsOf<Waiting>(looking, "partitions", BUSIEST, [name, MOST]);
-  const set = (await limits(looking)).filter((one) => one.policy === name);
+  const set = await limits(looking, { policy: name });
   const [row] = await rowsOf<{ definition: PolicyDefinition }>(looking, "policies", NAMED, [name]);
   const trend = trendOf(minutes, found.staged);
   const hint = trendHint(trend, found.staged);
