@@ -37,11 +37,15 @@ begin
     return next;
     return;
   end if;
+  -- Rows are looked up one by one, until there are enough. A join looked all of them up in each step: 100,000 jobs took four
+  -- times as long.
   v_ids := array(
-    select s.id
-    from :DISPATCH_POLICY_SCHEMA._removable(remove.ids, remove.job_key, remove.policy, remove.partition) r
-    join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = r.id
-    order by r.id limit remove.count for update of s skip locked);
+    select s.id from (
+      select r.id
+      from :DISPATCH_POLICY_SCHEMA._removable(remove.ids, remove.job_key, remove.policy, remove.partition) r order by r.id) r
+    cross join lateral (
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x where x.id = r.id for update skip locked) s
+    limit remove.count);
   more := cardinality(v_ids) = remove.count;
   -- one that somebody moved to another partition before it was locked stays
   v_ids := array(
