@@ -212,10 +212,10 @@ function fillTable(frame: Frame): void {
   byId("tenants").replaceChildren(...rows);
 }
 
-/** Times of the run's day, as seconds from its beginning. */
+/** Times of the run's day, as seconds from its beginning. Sentences have them to the second. */
 function inSeconds(sentence: string): string {
   const time = /\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)/g;
-  return sentence.replace(time, (text) => `${((Date.parse(text) - BEGIN) / 1000).toFixed(1)} s`);
+  return sentence.replace(time, (text) => `${((Date.parse(text) - BEGIN) / 1000).toFixed(0)} s`);
 }
 
 async function copy(): Promise<void> {

@@ -202,7 +202,7 @@ inChromium(
     await page.locator("#time").fill("15");
     t.regex(
       (await page.locator("#tenants").textContent()) ?? "",
-      /on hold by the task \(429\) until 16\.5 s/,
+      /on hold by the task \(429\) until 16 s/,
     );
     for (const colorScheme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme });
