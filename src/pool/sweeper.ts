@@ -19,13 +19,21 @@ export function makeSweeper(context: SweeperContext, life: PoolLife) {
   const { logger, sweepIntervalMs } = context;
   const orphans = makeOrphans(logger);
   let sweptAt = performance.now();
+  const underWay = new Set<string>();
 
-  /** Its own, so that a step that fails stops no other. */
+  /**
+   * Its own, so that a step that fails stops no other. On a slow database a step may take longer than the interval. If it
+   * began again beside itself, each would slow the others down, and none would end. So it is left out until it has ended.
+   */
   async function attempt(step: string, act: () => Promise<void>): Promise<void> {
+    if (underWay.has(step)) return;
+    underWay.add(step);
     try {
       await act();
     } catch (error) {
       if (!life.stopping) logger.warn(`${step} failed: ${(error as Error).message}`, { error });
+    } finally {
+      underWay.delete(step);
     }
   }
 

@@ -82,6 +82,7 @@ test("the leader of a shard that it names sweeps while the shard's partitions ar
     preset: { loop: { shards: ["s1"] }, loopHeartbeat: "50 ms", sweepInterval: "100 ms" },
     tasks: { p: () => open.promise },
   });
+  t.teardown(open.resolve); // else the worker would wait for the job, and nobody would learn what failed
   await worker.utils.addJobs(jobsOf("s1", 2));
   await worker.sees("job:start");
   await until("the other one waits", () =>

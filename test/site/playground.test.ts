@@ -200,10 +200,7 @@ inChromium(
     );
     t.regex((await page.locator("#tenants").textContent()) ?? "", /No job waits/);
     await page.locator("#time").fill("15");
-    t.regex(
-      (await page.locator("#tenants").textContent()) ?? "",
-      /on hold by the task \(429\) until 16 s/,
-    );
+    t.regex((await page.locator("#tenants").textContent()) ?? "", /on hold by the task \(429\) until 16 s/);
     for (const colorScheme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme });
       t.deepEqual(await findings(page), [], colorScheme);

@@ -3,10 +3,27 @@ import test from "ava";
 import type { Engine } from "../../src/db/engine.ts";
 import { makeLife } from "../../src/pool/pool-context.ts";
 import { makeSweeper } from "../../src/pool/sweeper.ts";
+import { until } from "../helpers/until.ts";
 
 /** An engine whose steps repair this much; all other steps find nothing. */
 function repairing(steps: Record<string, unknown>): Engine {
   return new Proxy({} as Engine, { get: (_, step: string) => async () => steps[step] ?? [] });
+}
+
+function sweeperOf(
+  engine: Engine,
+  { onSwept, warn }: { onSwept(): void; warn(message: string, data: unknown): void },
+) {
+  const ages = { partitionInactiveAfterMs: 0, keepAuditForMs: 0, metricsRetentionMs: 6e8 };
+  return makeSweeper(
+    {
+      ...{ engine, poolId: "pool", events: { emit() {} } as never, registry: { policies: [] } as never },
+      ...{ withPgClient: ((act: (client: never) => unknown) => act({} as never)) as never },
+      ...{ sweepIntervalMs: 0, ages, onSwept },
+      logger: { warn, info() {}, debug() {} } as never,
+    },
+    makeLife(),
+  );
 }
 
 test("a sweep names what it repaired, in words, and has the numbers as the message's data", async (t) => {
@@ -17,21 +34,9 @@ test("a sweep names what it repaired, in words, and has the numbers as the messa
     sweepPending: 0,
   });
   const said: [string, unknown][] = [];
-  await new Promise<void>((resolve) => {
+  await new Promise<void>((onSwept) => {
     const warn = (message: string, data: unknown) => void said.push([message, data]);
-    makeSweeper(
-      {
-        ...{ engine, poolId: "pool", events: { emit() {} } as never, registry: { policies: [] } as never },
-        ...{ withPgClient: ((act: (client: never) => unknown) => act({} as never)) as never },
-        ...{
-          sweepIntervalMs: 0,
-          ages: { partitionInactiveAfterMs: 0, keepAuditForMs: 0, metricsRetentionMs: 6e8 },
-          onSwept: resolve,
-        },
-        logger: { warn, info() {}, debug() {} } as never,
-      },
-      makeLife(),
-    ).sweepIfDue();
+    sweeperOf(engine, { onSwept, warn }).sweepIfDue();
   });
   const repaired = {
     pools: 1,
@@ -51,4 +56,26 @@ test("a sweep names what it repaired, in words, and has the numbers as the messa
       { repaired },
     ],
   ]);
+});
+
+test("a sweep that takes longer than its interval is not joined by the next", async (t) => {
+  const { promise, resolve } = Promise.withResolvers<{ pools: number; jobs: number }>();
+  let begun = 0;
+  let swept = 0;
+  const sweepWorkers = () => {
+    begun++;
+    return promise;
+  };
+  const engine = new Proxy({} as Engine, {
+    get: (_, step: string) => (step === "sweepWorkers" ? sweepWorkers : async () => []),
+  });
+  const sweeper = sweeperOf(engine, { onSwept: () => void swept++, warn() {} });
+  for (let beat = 0; beat < 3; beat++) sweeper.sweepIfDue();
+  await until("the other steps are over", () => swept === 2);
+  t.is(begun, 1);
+  resolve({ pools: 0, jobs: 0 });
+  await until("the first one is over", () => swept === 3);
+  sweeper.sweepIfDue();
+  await until("it sweeps again", () => swept === 4);
+  t.is(begun, 2);
 });
