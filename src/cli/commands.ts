@@ -56,6 +56,7 @@ export const COMMANDS: readonly Listed[] = [
   listed("tick", "make one admission pass", () => import("./tick.ts")),
   listed("sweep", "make one repair pass", () => import("./sweep.ts")),
   // the way in and out
+  listed("init", "add a first policy to a project's files", () => import("./init.ts")),
   listed("migrate", "install or upgrade the database schemas", () => import("./migrate.ts")),
   listed("adopt", "move a task's waiting jobs under its policy", () => import("./adopt.ts")),
   listed("hand-back", "hand a policy's waiting jobs back", () => import("./hand-back.ts")),

@@ -110,7 +110,7 @@ test("--version is that of the package", async (t) => {
 const NO_COMMANDS = ["addJob", "addJobs", "cleanup", "completeJobs", "permanentlyFailJobs", "release"];
 const NO_COMMANDS_EITHER = ["forceUnlockWorkers", "withPgClient", "logger", "events"];
 /** They read views, or several verbs at once. */
-const NO_VERBS = ["audit", "jobs", "policies", "top", "ui"];
+const NO_VERBS = ["init", "audit", "jobs", "policies", "top", "ui"];
 
 test("a command has the name of its verb in TypeScript, and every verb is a command", async (t) => {
   const { utils } = await world(t);
