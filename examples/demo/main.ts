@@ -3,8 +3,9 @@
  * policy, then the same storm on plain Graphile Worker.
  *
  *   node examples/demo/main.ts [--endpoints 200] [--loudest 250]
+ *   node examples/demo/main.ts --ui [--port 4181]
  *
- * Exits with 1 when a run with the policy broke a limit or lost a job.
+ * With --ui a page starts storms, beside the admin pages of their database, until ctrl-c. Otherwise it exits with 1 when a run with the policy broke a limit or lost a job.
  */
 import { constants } from "node:os";
 import { parseArgs } from "node:util";
@@ -12,12 +13,14 @@ import { killAll } from "./children.ts";
 import { measure } from "./measure.ts";
 import { failures, showNextSteps, showTable, showVerdict } from "./report.ts";
 import { runStorm } from "./run.ts";
-import { makeStorm } from "./storm.ts";
+import { type Burst, makeStorm } from "./storm.ts";
 
 const { values } = parseArgs({
   options: {
     endpoints: { type: "string", default: "200" },
     loudest: { type: "string", default: "250" },
+    ui: { type: "boolean", default: false },
+    port: { type: "string", default: "4181" },
   },
 });
 /** For one run: with two of them the demo stays under two minutes on a slow machine. */
@@ -34,19 +37,27 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   });
 }
 
-const storm = makeStorm(Number(values.endpoints), Number(values.loudest));
-console.log(
-  `${storm.length} endpoints, each of which allows 10 requests per second and 5 at once. The loudest gets ` +
-    `${storm[0]!.visits.length} jobs, four in five get at most 5. Two worker processes with 50 slots each.\n`,
-);
+const size = { endpoints: Number(values.endpoints), loudest: Number(values.loudest) };
 try {
-  await compare();
+  if (values.ui) {
+    const { serveStorms } = await import("./page.ts");
+    await serveStorms({
+      ...size,
+      port: Number(values.port),
+      mostSeconds: MOST_SECONDS,
+      signal: interrupted.signal,
+    });
+  } else await compare(makeStorm(size.endpoints, size.loudest));
 } catch (error) {
   if (!interrupted.signal.aborted) throw error;
   console.log("\nInterrupted.");
 }
 
-async function compare(): Promise<void> {
+async function compare(storm: readonly Burst[]): Promise<void> {
+  console.log(
+    `${storm.length} endpoints, each of which allows 10 requests per second and 5 at once. The loudest gets ` +
+      `${storm[0]!.visits.length} jobs, four in five get at most 5. Two worker processes with 50 slots each.\n`,
+  );
   const governed = await runStorm("governed", storm, MOST_SECONDS, interrupted.signal);
   // without the policy it gets as long as it took with it
   const plain = await runStorm("plain", storm, Math.max(governed.seconds, 5), interrupted.signal);

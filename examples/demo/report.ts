@@ -13,19 +13,25 @@ export function showProgress(
   );
 }
 
+/** What a run is measured by, and its figure. */
+export const FIGURES: readonly (readonly [label: string, of: (measures: Measures) => string])[] = [
+  ["jobs done", ({ done, jobs }) => `${count(done)} / ${count(jobs)}`],
+  ["violations: too fast", ({ tooFast }) => count(tooFast)],
+  ["violations: too many at once", ({ tooMany }) => count(tooMany)],
+  [`highest concurrency at one endpoint (limit ${SERVER.atOnce})`, ({ highest }) => count(highest)],
+  ["use made of the allowed rate", ({ use }) => percent(use)],
+  ["  by the endpoint that made least of it", ({ leastUse }) => percent(leastUse)],
+  ["add to start, quiet endpoints, p50 / p95", ({ quiet }) => times(quiet)],
+  ["add to start, loudest endpoint, p50 / p95", ({ loudest }) => times(loudest)],
+  ["seconds", ({ seconds }) => seconds.toFixed(1)],
+];
+
 export function showTable(governed: Measures, plain: Measures): void {
-  const row = (label: string, of: (measures: Measures) => string) =>
-    console.log(`${label.padEnd(46)}${of(governed).padStart(20)}${of(plain).padStart(20)}`);
-  console.log(`\n${"".padEnd(46)}${"with the policy".padStart(20)}${"plain".padStart(20)}`);
-  row("jobs done", ({ done, jobs }) => `${count(done)} / ${count(jobs)}`);
-  row("violations: too fast", ({ tooFast }) => count(tooFast));
-  row("violations: too many at once", ({ tooMany }) => count(tooMany));
-  row(`highest concurrency at one endpoint (limit ${SERVER.atOnce})`, ({ highest }) => count(highest));
-  row("use made of the allowed rate", ({ use }) => percent(use));
-  row("  by the endpoint that made least of it", ({ leastUse }) => percent(leastUse));
-  row("add to start, quiet endpoints, p50 / p95", ({ quiet }) => times(quiet));
-  row("add to start, loudest endpoint, p50 / p95", ({ loudest }) => times(loudest));
-  row("seconds", ({ seconds }) => seconds.toFixed(1));
+  const row = (label: string, one: string, other: string) =>
+    console.log(label.padEnd(46) + one.padStart(20) + other.padStart(20));
+  console.log();
+  row("", "with the policy", "plain");
+  for (const [label, of] of FIGURES) row(label, of(governed), of(plain));
   console.log(`
 Allowed rate: of each endpoint with more than ${POLICY.burst} jobs, ${POLICY.burst} + ${POLICY.perSecond} per second while it had work waiting.
 Plain jobs that were refused wait for Graphile Worker's back-off; ">" had not got in when the run ended.`);
@@ -53,6 +59,7 @@ export function showVerdict(found: string[]): void {
 export function showNextSteps(): void {
   console.log(`
 What to try next:
+  ./scripts/demo --ui       storms of your own, beside the admin pages
   examples/demo/policy.ts   change rate, burst or max, run again: the server will tell when it is too much
   examples/webhooks         a small project: npm run example webhooks
   README.md                 the five-minute start in a project of your own`);

@@ -23,29 +23,53 @@ export type Mode = "governed" | "plain";
 /** Endpoints and jobs from here on are not the storm's. */
 const WARM_UP = 1_000_000;
 
-/** Runs the storm until every job was served, or time is up. An aborted `signal` ends it early, cleaned up. */
+/** A database, a server and two worker processes, on which storms run, one after the other. */
+export interface World {
+  readonly url: string;
+  /** Runs a storm until every job was served, or time is up. */
+  run(storm: readonly Burst[], atMostSeconds: number): Promise<Outcome>;
+}
+
+/** Runs a storm in a world of its own. An aborted `signal` ends it early, cleaned up. */
 export function runStorm(
   mode: Mode,
   storm: readonly Burst[],
   atMostSeconds: number,
   signal?: AbortSignal,
 ): Promise<Outcome> {
+  return withWorld(mode, signal, (world) => world.run(storm, atMostSeconds));
+}
+
+/** Makes a world, and cleans it up after use. */
+export function withWorld<T>(
+  mode: Mode,
+  signal: AbortSignal | undefined,
+  use: (world: World) => Promise<T>,
+): Promise<T> {
   return withDatabase(mode, async (url) => {
     const utils = await makeUtils(mode, url);
     const [serverProcess, { port }] = await start<{ port: number }>("./server.ts");
     const server = `http://127.0.0.1:${port}`;
-    const timer = new AbortController();
     const workers = await Promise.all([1, 2].map(() => start("./worker.ts", [mode, url, server])));
+    let storms = 0;
+    const run = async (storm: readonly Burst[], atMostSeconds: number): Promise<Outcome> => {
+      if (storms++ > 0) await fetch(`${server}/forget`, { method: "POST" });
+      const timer = new AbortController();
+      try {
+        const began = now();
+        const adding = addAll(utils, storm, timer.signal);
+        const watching = watch(mode, storm, server, began, atMostSeconds, adding.addedAt, signal);
+        const [report] = await Promise.all([watching, adding.done]);
+        const endedAt = now();
+        return { storm, addedAt: adding.addedAt, report, seconds: (endedAt - began) / 1000, endedAt };
+      } finally {
+        timer.abort();
+      }
+    };
     try {
       await warmUp(utils, server, signal);
-      const began = now();
-      const adding = addAll(utils, storm, timer.signal);
-      const watching = watch(mode, storm, server, began, atMostSeconds, adding.addedAt, signal);
-      const [report] = await Promise.all([watching, adding.done]);
-      const endedAt = now();
-      return { storm, addedAt: adding.addedAt, report, seconds: (endedAt - began) / 1000, endedAt };
+      return await use({ url, run });
     } finally {
-      timer.abort();
       await Promise.all(workers.map(([worker]) => stop(worker)));
       await utils.release();
       serverProcess.kill();

@@ -1,4 +1,5 @@
-/** A process of its own: the endpoints. `POST /visit/ENDPOINT/JOB` is served or refused; `GET /report` tells all. */
+/** A process of its own: the endpoints. `POST /visit/ENDPOINT/JOB` is served or refused; `GET /report` tells all. `POST /forget`
+ * begins the report anew; the endpoints stay as they are. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
@@ -25,6 +26,7 @@ export interface Report {
 const REFUSING_MS = 20;
 const endpoints = new Map<number, Endpoint>();
 const report: Report = { seen: [], tooFast: 0, tooMany: 0, highest: 0 };
+const forget = () => Object.assign(report, { seen: [], tooFast: 0, tooMany: 0, highest: 0 });
 
 class Endpoint {
   readonly #bucket = new TokenBucket(SERVER.bucket, SERVER.perSecond);
@@ -64,7 +66,8 @@ function endpointOf(number: number): Endpoint {
 
 const server = createServer(async (request, response) => {
   const [, verb, endpoint, job] = (request.url ?? "").split("/");
-  if (verb === "report") {
+  if (verb === "forget") forget();
+  if (verb === "forget" || verb === "report") {
     response.end(JSON.stringify(report));
     return;
   }
