@@ -97,6 +97,16 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.handed_back_at is
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.crontab_ticked_at is
   'When the crontab''s tick last ticked it; -infinity: never.';
 
+comment on table :DISPATCH_POLICY_SCHEMA._private_definitions is
+  'A definition of a policy that a process has declared: the one in force, and others. _record_definition writes it, and deletes others that no live worker pool has a day after their declaration.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.policy_id is 'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.hash is 'Hash of the definition, by which worker pools name it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.definition is 'The whole declaration.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.in_force_at is 'When it came into force. Null: it is not in force.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.declared_at is
+  'When the process named here declared it. Of the one in force: the process that put it in force. Of another one: the last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.host is 'Name of that process''s machine. Null: not known.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.pid is 'Id of that process on the machine.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_pause_of_all is
   'The pause of all policies, at most one row. A policy that is declared while it lasts begins paused. The others have it in their own columns.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_pause_of_all.one is 'True: there is one row.';

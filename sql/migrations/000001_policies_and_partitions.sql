@@ -74,6 +74,17 @@ create table :DISPATCH_POLICY_SCHEMA._private_policy_tasks (
   policy_id int not null references :DISPATCH_POLICY_SCHEMA._private_policies (id) on delete cascade
 );
 
+create table :DISPATCH_POLICY_SCHEMA._private_definitions (
+  policy_id int not null references :DISPATCH_POLICY_SCHEMA._private_policies (id) on delete cascade,
+  hash text not null,
+  definition jsonb not null,
+  in_force_at timestamptz,
+  declared_at timestamptz not null,
+  host text,
+  pid int,
+  primary key (policy_id, hash)
+);
+
 create type :DISPATCH_POLICY_SCHEMA._private_spending as (at timestamptz, cost float8);
 
 create type :DISPATCH_POLICY_SCHEMA._private_task_duration as (task text, seconds float8);

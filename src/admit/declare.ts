@@ -1,3 +1,4 @@
+import os from "node:os";
 import type { Logger, WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import { isLockTimeout } from "../db/outage.ts";
@@ -7,8 +8,12 @@ import { type AnyPolicy, definitionHash, policyDefinition } from "../policy/poli
 import { policySettings, type Settings } from "../settings.ts";
 import { goOnResolving } from "./resolve-again.ts";
 
-/** When this process started. Of equal versions, the definition of the process that started last is in force. */
-const STARTED_AT = new Date(Date.now() - performance.now());
+/** This process. Of equal versions, the definition of the process that started last is in force. */
+const THIS_PROCESS = {
+  startedAt: new Date(Date.now() - performance.now()),
+  host: os.hostname(),
+  pid: process.pid,
+} as const;
 
 /** Records this process's policies in the database. If a policy has changed, its partitions get the new limits. */
 export async function declarePolicies(
@@ -23,7 +28,7 @@ export async function declarePolicies(
     const hash = definitionHash(definition);
     const declare = () =>
       asDefinitionError(() =>
-        withPgClient((client) => engine.declare(client, definition, hash, own, STARTED_AT)),
+        withPgClient((client) => engine.declare(client, definition, hash, own, THIS_PROCESS)),
       );
     const { in_force, to_resolve } = await withPatience(declare, () =>
       logger.warn(

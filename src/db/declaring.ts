@@ -2,6 +2,13 @@ import type { JsonObject, PolicyDefinition } from "../policy/policy.ts";
 import { parameters } from "./parameters.ts";
 import type { Queryable, Statements } from "./statements.ts";
 
+/** Who declares a policy. A host and pid of null: nobody has to know. */
+export interface DeclaringProcess {
+  readonly startedAt: Date;
+  readonly host: string | null;
+  readonly pid: number | null;
+}
+
 /**
  * Policies, and the limits that a new definition gives to existing partitions. It is long because it is a list: a method a
  * statement.
@@ -13,12 +20,12 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
       definition: PolicyDefinition,
       hash: string,
       settings: object,
-      startedAt: Date,
+      by: DeclaringProcess,
     ) =>
       first<{ in_force: boolean; to_resolve: boolean }>(
         client,
-        `select * from ${schema}._declare_policy(${parameters("jsonb", "text", "jsonb", "time")})`,
-        [JSON.stringify(definition), hash, JSON.stringify(settings), startedAt],
+        `select * from ${schema}._declare_policy(${parameters("jsonb", "text", "jsonb", "time", "text", "int")})`,
+        [JSON.stringify(definition), hash, JSON.stringify(settings), by.startedAt, by.host, by.pid],
       ),
 
     /** From the view, because a role that only looks asks as well. */

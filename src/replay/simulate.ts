@@ -107,7 +107,8 @@ async function replay(world: World, utils: PolicyUtils, goTo: (at: number) => vo
 async function declare(engine: Engine, client: Queryable, { recorded, limits }: World): Promise<void> {
   const { definition, settings } = recorded;
   const all = { ...settings, ahead: {}, enabled: true };
-  await engine.declare(client, definition, definitionHash(definition), all, new Date());
+  const by = { startedAt: new Date(), host: null, pid: null };
+  await engine.declare(client, definition, definitionHash(definition), all, by);
   for (const { gate, key, where, set, from, until } of limits)
     await engine.call(client, "set_limit", {
       ...{ policy: definition.name, gate, key, from, until },

@@ -6,8 +6,10 @@
 --
 --   p_settings   { "halfLifeSeconds", "admissionBatchSize", "tickAdmissionBudget", "ahead": { "jobs", "seconds" },
 --     "enabled" }. A process without a preset leaves out the settings that it does not know. They stay as they are.
+--   p_host, p_pid   the process that declares it
 create or replace function :DISPATCH_POLICY_SCHEMA._declare_policy(
-  p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz
+  p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz,
+  p_host text default null, p_pid int default null
 ) returns table (in_force boolean, to_resolve boolean) language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'                     -- an open transaction may have paused or switched it: declared again later
@@ -66,6 +68,7 @@ begin
     declared_enabled = case when p_settings ? 'enabled' then excluded.declared_enabled else p.declared_enabled end
   where (excluded.version, excluded.declared_at) >= (p.version, p.declared_at)
   returning p.id into v_id;
+  perform :DISPATCH_POLICY_SCHEMA._record_definition(v_name, p_hash, p_definition, p_host, p_pid, clock_timestamp());
   if v_id is null then
     return query select false, false;
     return;

@@ -12,6 +12,7 @@ import { stateOf } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
 import { grouped, lasting, moment, roughly } from "../parts/words.ts";
 import { drainInWords, inWords, trendHint, trendOf } from "./backlog.ts";
+import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts";
 import { type Figures, figuresNow } from "./figures.ts";
 import { charts, lastHour, reasonTable, shadowTable } from "./minutes.ts";
 import { asked, type Page, type Visit } from "./visit.ts";
@@ -50,7 +51,8 @@ export const policy: Page = async (visit) => {
   const shared = await rowsOf<Limiter>(looking, "limiters", SHARED, [name]);
   const waiting = await rowsOf<Waiting>(looking, "partitions", BUSIEST, [name, MOST]);
   const set = await limits(looking, { policy: name });
-  const [row] = await rowsOf<{ definition: PolicyDefinition }>(looking, "policies", NAMED, [name]);
+  const definitions = await definitionsOf(looking, name);
+  const inForce = definitions.find((one) => one.inForce);
   const trend = trendOf(minutes, found.staged);
   const hint = trendHint(trend, found.staged);
   const facts: readonly Fact[] = [
@@ -63,7 +65,7 @@ export const policy: Page = async (visit) => {
     ["until it is gone, at that pace", drainInWords(trend)],
     ["last pass", ageOf(figures.sum("last_pass_age_seconds", { policy: name }))],
     ["ended in workers without the package", grouped(found.endedElsewhere)],
-    ["version", String(found.version)],
+    ...declaredFacts(definitions),
   ];
   return {
     title: name,
@@ -72,14 +74,15 @@ ${actionLinks(visit, { policy: name }, [found.paused ? "resume" : "pause", "admi
 <h2>The last hour</h2>
 ${charts(minutes)}
 <h2>Gates</h2>
-${gateTable({ visit, name, figures, shared, set, gates: row?.definition.gates ?? [] })}
+${gateTable({ visit, name, figures, shared, set, gates: inForce?.definition.gates ?? [] })}
 <h2>Partitions that wait</h2>
 ${waitingTable(waiting, name, base)}
 <p><a href="${pathTo(base, "/partitions", { policy: name })}">All partitions</a></p>
 <h2>Why partitions kept due jobs</h2>
 ${reasonTable(minutes)}
 ${shadowTable(minutes)}
-<details><summary>Definition in force</summary><pre>${JSON.stringify(row?.definition ?? {}, null, 2)}</pre></details>`,
+${differenceTables(definitions)}
+<details><summary>Definition in force</summary><pre>${JSON.stringify(inForce?.definition ?? {}, null, 2)}</pre></details>`,
   };
 };
 

@@ -1,0 +1,25 @@
+-- The definitions of each policy: the one in force, and the others that processes have declared. Of those others, one that no
+-- live worker pool has goes a day after its declaration.
+create or replace view :DISPATCH_POLICY_SCHEMA.definitions as
+select p.name as policy, d.hash, (d.definition ->> 'version')::int as version, d.definition,
+  d.hash = p.definition_hash as in_force, d.in_force_at, d.declared_at, d.host, d.pid,
+  (select count(*)::int from :DISPATCH_POLICY_SCHEMA._private_workers w
+    where w.stale_at > statement_timestamp() and w.definitions #>> array[p.name, 'hash'] = d.hash) as live_workers,
+  case when d.hash = p.definition_hash then '[]'
+    else :DISPATCH_POLICY_SCHEMA._definition_differences(p.definition, d.definition) end as differs
+from :DISPATCH_POLICY_SCHEMA._private_definitions d
+join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = d.policy_id;
+
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.policy is 'Name of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.hash is 'Hash of the definition, by which workers name it.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.version is 'Option version.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.definition is 'The whole declaration.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.in_force is 'Whether jobs go by it.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.in_force_at is 'When it came into force; null: it is not.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.declared_at is
+  'When the process named here declared it. Of the one in force: the process that put it in force. Of another one: the last.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.host is 'Name of that process''s machine; null: not known.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.pid is 'Id of that process on the machine.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.live_workers is 'How many live worker pools have this definition.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.differs is
+  'In what it differs from the one in force: a list of { option, now, here }. now is the value in force, and here this definition''s; null: it has none.';
