@@ -1,7 +1,7 @@
 import type { PolicyDefinition } from "../policy/policy.ts";
 import { parameter, parameters } from "./parameters.ts";
 import type { PartitionState } from "./staging.ts";
-import type { Queryable, Statements } from "./statements.ts";
+import { interval, type Queryable, type Statements } from "./statements.ts";
 
 /** A figure of the SQL function `metrics`. */
 export interface Figure {
@@ -78,6 +78,14 @@ export function rollingUp({ schema, rows, rowsAsIs, first, count }: Statements) 
           [policy, seconds],
         )
       ).recorded,
+
+    /** What each policy did, in steps of so many minutes. Null: of all policies. */
+    minutesInSteps: <Row>(client: Queryable, policy: string | null, since: Date, minutes: number) =>
+      rowsAsIs<Row>(
+        client,
+        `select * from ${schema}.minutes_in_steps(${parameters("text", "time", "interval")})`,
+        [policy, since, interval(minutes * 60_000)],
+      ),
 
     figures: (client: Queryable) =>
       rowsAsIs<Figure>(client, `select name, labels, value from ${schema}.metrics()`),

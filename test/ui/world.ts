@@ -42,3 +42,13 @@ export async function world(t: ExecutionContext, options: Partial<UiOptions> & {
       ).rows,
   };
 }
+
+/** What the cells of the table say that stands first below a heading, row by row. */
+export function cellsOf(page: string, heading: string): readonly (readonly string[])[] {
+  const [, section] = page.split(`${heading}</h2>`);
+  if (section === undefined) throw new Error(`the page has no heading "${heading}"`);
+  const rows = section.split("</tbody>")[0]?.split("<tr>").slice(2) ?? [];
+  return rows.map((row) =>
+    [...row.matchAll(/<td[^>]*>(.*?)<\/td>/gs)].map(([, cell]) => cell!.replace(/<[^>]*>/g, "")),
+  );
+}

@@ -1,7 +1,10 @@
 import type { OperateContext } from "../../operate/call.ts";
+import { spelled } from "../../operate/rows.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
+import { bars } from "../parts/bars.ts";
 import { html, type Markup } from "../parts/markup.ts";
+import { beginOf, HOUR, type Period, stepsOf } from "../parts/period.ts";
 import { table } from "../parts/table.ts";
 import { grouped, lasting, moment } from "../parts/words.ts";
 
@@ -25,13 +28,31 @@ export interface Minute {
 /** A number of a minute that is added up over policies. */
 type Counted = "admitted" | "staged" | "dropped" | "succeeded" | "failed";
 
-const SHOWN = 60;
 const MINUTE_MS = 60_000;
 
 /** The minutes of the last hour, of all policies or of one. */
 export function lastHour(context: OperateContext, policy?: string): Promise<readonly Minute[]> {
   const where = `where ${ifGiven(1, "policy")} and minute > now() - interval '1 hour' order by minute`;
   return rowsOf<Minute>(context, "minutes", where, [policy ?? null]);
+}
+
+/**
+ * What happened in a period, in its steps.
+ *
+ * @param minutes the last hour, which was read already
+ */
+export async function stepsSince(
+  { engine, withPgClient }: OperateContext,
+  period: Period,
+  minutes: readonly Minute[],
+  policy?: string,
+): Promise<readonly Minute[]> {
+  if (period === HOUR) return minutes;
+  const { step } = period;
+  const found = await withPgClient((client) =>
+    engine.minutesInSteps<object>(client, policy ?? null, beginOf(period), step),
+  );
+  return found.map((row) => spelled<Minute>(row));
 }
 
 /** The sum of a number in the whole minutes that lie up to so many minutes back, each minute. */
@@ -63,7 +84,7 @@ function sumsOf(
   return [...sums].toSorted(([, a], [, b]) => b - a);
 }
 
-/** One minute over all policies. */
+/** One step over all policies. */
 interface Column {
   readonly at: Date;
   readonly staged: number;
@@ -73,18 +94,16 @@ interface Column {
   readonly lag: number | null;
 }
 
-/** The last hour minute by minute, those in which nothing happened among them. Of times the longest counts. */
-function columnsOf(minutes: readonly Minute[]): readonly Column[] {
-  const first = (Math.floor(Date.now() / MINUTE_MS) - SHOWN + 1) * MINUTE_MS;
+/** A period step by step, those in which nothing happened among them. Of times the longest counts. */
+function columnsOf(minutes: readonly Minute[], period: Period): readonly Column[] {
   const byTime = Map.groupBy(minutes, ({ minute }) => minute.getTime());
-  return Array.from({ length: SHOWN }, (_, n) => {
-    const at = first + n * MINUTE_MS;
-    const found = byTime.get(at) ?? [];
+  return stepsOf(period).map((at) => {
+    const found = byTime.get(at.getTime()) ?? [];
     const sum = (of: (one: Minute) => number) => found.reduce((total, one) => total + of(one), 0);
     const longest = (of: (one: Minute) => number | null) =>
       found.map(of).reduce((most, one) => (one === null ? most : Math.max(most ?? 0, one)), null);
     return {
-      at: new Date(at),
+      at,
       staged: sum((one) => Number(one.staged)),
       admitted: sum((one) => Number(one.admitted)),
       denied: sum((one) =>
@@ -96,26 +115,28 @@ function columnsOf(minutes: readonly Minute[]): readonly Column[] {
   });
 }
 
-/** The charts of the last hour. What they draw is in the table below them, for who cannot see it. */
-export function charts(minutes: readonly Minute[]): Markup {
+/** The charts of a period. What they draw is in the table below them, for who cannot see it. */
+export function charts(minutes: readonly Minute[], period: Period = HOUR): Markup {
   if (minutes.length === 0)
-    return html`<p class="empty">Nothing happened in the last hour. What happens shows here a minute later.</p>`;
-  const columns = columnsOf(minutes);
+    return html`<p class="empty">Nothing happened in the last ${period.words}. What happens shows here a minute later.</p>`;
+  const columns = columnsOf(minutes, period);
+  const chart = (of: (column: Column) => number | null, title: string, inWords: (value: number) => string) =>
+    bars(columns.map(of), title, inWords, period);
   return html`<div class="charts">
-${bars(columns, ({ staged }) => staged, "Jobs that came", grouped)}
-${bars(columns, ({ admitted }) => admitted, "Jobs admitted", grouped)}
-${bars(columns, ({ denied }) => denied, "Partitions that kept due jobs, by passes", grouped)}
-${bars(columns, ({ wait }) => wait, "From due to admitted, 95 %", lasting)}
-${bars(columns, ({ lag }) => lag, "From admitted to started, 95 %", lasting)}
+${chart(({ staged }) => staged, "Jobs that came", grouped)}
+${chart(({ admitted }) => admitted, "Jobs admitted", grouped)}
+${chart(({ denied }) => denied, "Partitions that kept due jobs, by passes", grouped)}
+${chart(({ wait }) => wait, "From due to admitted, 95 %", lasting)}
+${chart(({ lag }) => lag, "From admitted to started, 95 %", lasting)}
 </div>
 <details><summary>The same as numbers</summary>
 ${table(
-  "The last hour by minute, those in which something happened",
+  `The last ${period.words} by steps of ${period.each}, those in which something happened`,
   columns
     .filter(({ staged, admitted, denied, lag }) => staged + admitted + denied > 0 || lag !== null)
     .toReversed(),
   [
-    { title: "Minute", cell: ({ at }) => moment(at) },
+    { title: "From", cell: ({ at }) => moment(at) },
     { title: "Came", isNumber: true, cell: ({ staged }) => grouped(staged) },
     { title: "Admitted", isNumber: true, cell: ({ admitted }) => grouped(admitted) },
     { title: "Denials", isNumber: true, cell: ({ denied }) => grouped(denied) },
@@ -127,48 +148,25 @@ ${table(
 </details>`;
 }
 
-const [STEP, BAR, HEIGHT] = [4, 3, 40];
-
-/** A bar for each minute. */
-function bars(
-  columns: readonly Column[],
-  of: (column: Column) => number | null,
-  title: string,
-  inWords: (value: number) => string,
-): Markup {
-  const values = columns.map((column) => of(column) ?? 0);
-  const most = Math.max(...values);
-  if (most === 0) return html`<figure><p class="empty">none</p><figcaption>${title}</figcaption></figure>`;
-  const drawn = values.map((value, n) => {
-    const height = (value / most) * HEIGHT;
-    return html`<rect x="${n * STEP}" width="${BAR}" y="${HEIGHT - height}" height="${height}"></rect>`;
-  });
-  const says = `${title}: at most ${inWords(most)} in a minute of the last hour`;
-  return html`<figure>
-<svg class="bars" viewBox="0 0 ${columns.length * STEP} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${says}">${drawn}</svg>
-<figcaption>${title} <span class="quiet">at most ${inWords(most)}</span></figcaption>
-</figure>`;
-}
-
 /** Why partitions kept due jobs. */
-export function reasonTable(minutes: readonly Minute[]): Markup {
+export function reasonTable(minutes: readonly Minute[], { words }: Period = HOUR): Markup {
   return table(
-    "Denials in the last hour: a partition counts once in each pass",
+    `Denials in the last ${words}: a partition counts once in each pass`,
     sumsOf(minutes, "denied"),
     [
       { title: "Reason", cell: ([reason]) => reason },
       { title: "Partitions", isNumber: true, cell: ([, count]) => grouped(count) },
     ],
-    "No pass left a due job behind in the last hour.",
+    `No pass left a due job behind in the last ${words}.`,
   );
 }
 
 /** What shadow gates would have held back; nothing if there was none. */
-export function shadowTable(minutes: readonly Minute[]): Markup {
+export function shadowTable(minutes: readonly Minute[], { words }: Period = HOUR): Markup {
   const sums = sumsOf(minutes, "shadowDenied");
   if (sums.length === 0) return html``;
   return table(
-    "Jobs that went in the last hour, and that a shadow gate would have held back",
+    `Jobs that went in the last ${words}, and that a shadow gate would have held back`,
     sums,
     [
       { title: "Shadow gate", cell: ([gate]) => gate },

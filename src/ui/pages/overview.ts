@@ -6,6 +6,7 @@ import { status } from "../../operate/status.ts";
 import { stops } from "../../operate/stops.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
+import { periodLinks, periodOf } from "../parts/period.ts";
 import { policyTable } from "../parts/policy-table.ts";
 import { stopTable } from "../parts/stop-table.ts";
 import { table } from "../parts/table.ts";
@@ -13,7 +14,7 @@ import { grouped, lasting, moment, roughly } from "../parts/words.ts";
 import { drainInWords, inWords, trendHint, trendOf } from "./backlog.ts";
 import { type Figures, figuresNow } from "./figures.ts";
 import { findingsOf, UNASKED } from "./findings.ts";
-import { charts, eachMinute, lastHour, type Minute, reasonTable } from "./minutes.ts";
+import { charts, eachMinute, lastHour, type Minute, reasonTable, stepsSince } from "./minutes.ts";
 import type { Page } from "./visit.ts";
 
 const HINTS = 5;
@@ -22,10 +23,12 @@ const WAITING = 5;
 const SOON_MS = 60 * 60_000;
 
 /** How everything is. */
-export const overview: Page = async ({ looking, acting, base }) => {
+export const overview: Page = async ({ looking, acting, base, query }) => {
   const { policies, workers } = await status(looking);
   const figures = await figuresNow(looking);
   const minutes = await lastHour(looking);
+  const period = periodOf(query);
+  const shown = await stepsSince(looking, period, minutes);
   const inForce = await stops(looking);
   const ending = endingSoon(await limits(looking));
   const waiting = await longestWaiting(looking, WAITING);
@@ -51,8 +54,9 @@ export const overview: Page = async ({ looking, acting, base }) => {
     title: "Overview",
     body: html`${hints(findings, trendHint(trend, sum("staged")), base)}
 <ul class="cards">${cards.map(([name, value]) => html`<li><strong>${value}</strong><span>${name}</span></li>`)}</ul>
-<h2>The last hour</h2>
-${charts(minutes)}
+<h2>The last ${period.words}</h2>
+${periodLinks(base, "/", {}, period)}
+${charts(shown, period)}
 <h2>Policies</h2>
 ${policyTable(policies, figures, base)}
 <h2>Waiting for longest</h2>
@@ -60,7 +64,7 @@ ${waitingTable(waiting, base)}
 <h2>Why jobs wait now</h2>
 ${reasonsNow(figures, base)}
 <h2>Why partitions kept due jobs</h2>
-${reasonTable(minutes)}
+${reasonTable(shown, period)}
 <h2>Stopped by name</h2>
 ${stopTable(inForce, base)}
 ${endingTable(ending, base)}`,

@@ -1,20 +1,21 @@
 import { parameter } from "../../db/engine.ts";
 import { numbersOf, OVER } from "../../operate/gate-words.ts";
 import { limits, type Override } from "../../operate/limits.ts";
-import { status } from "../../operate/status.ts";
+import { type PolicyStatus, status } from "../../operate/status.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { partitionLink, pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
+import { periodLinks, periodOf } from "../parts/period.ts";
 import { stateOf } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
 import { grouped, lasting, moment, roughly } from "../parts/words.ts";
-import { drainInWords, inWords, trendHint, trendOf } from "./backlog.ts";
+import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
 import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts";
 import { type Figures, figuresNow } from "./figures.ts";
-import { charts, lastHour, reasonTable, shadowTable } from "./minutes.ts";
+import { charts, lastHour, reasonTable, shadowTable, stepsSince } from "./minutes.ts";
 import { asked, type Page, type Visit } from "./visit.ts";
 
 const MOST = 20;
@@ -46,45 +47,51 @@ export const policy: Page = async (visit) => {
   if (name === undefined) return null;
   const [found] = (await status(looking, { policy: name })).policies;
   if (!found) return null;
+  const period = periodOf(query);
   const minutes = await lastHour(looking, name);
+  const shown = await stepsSince(looking, period, minutes, name);
   const figures = await figuresNow(looking);
   const shared = await rowsOf<Limiter>(looking, "limiters", SHARED, [name]);
   const waiting = await rowsOf<Waiting>(looking, "partitions", BUSIEST, [name, MOST]);
   const set = await limits(looking, { policy: name });
   const definitions = await definitionsOf(looking, name);
-  const inForce = definitions.find((one) => one.inForce);
+  const definition = definitions.find((one) => one.inForce)?.definition;
   const trend = trendOf(minutes, found.staged);
   const hint = trendHint(trend, found.staged);
-  const facts: readonly Fact[] = [
-    ["state", stateOf(found)],
-    ["staged", grouped(found.staged)],
-    ["could go now, if workers were free", grouped(figures.sum("admissible_jobs", { policy: name }))],
-    ["in flight", grouped(found.inFlight)],
-    ["partitions", grouped(found.partitions)],
-    ["the backlog, over 15 minutes", inWords(trend)],
-    ["until it is gone, at that pace", drainInWords(trend)],
-    ["last pass", ageOf(figures.sum("last_pass_age_seconds", { policy: name }))],
-    ["ended in workers without the package", grouped(found.endedElsewhere)],
-    ...declaredFacts(definitions),
-  ];
   return {
     title: name,
-    body: html`${hint ? html`<ul class="hints">${hint}</ul>` : none}${factList(facts)}
+    body: html`${hint ? html`<ul class="hints">${hint}</ul>` : none}${factList([...stateFacts(found, figures, trend), ...declaredFacts(definitions)])}
 ${actionLinks(visit, { policy: name }, [found.paused ? "resume" : "pause", "admit", "set-limit", "retry", "remove", "cancel"])}
-<h2>The last hour</h2>
-${charts(minutes)}
+${differenceTables(definitions)}
+<h2>The last ${period.words}</h2>
+${periodLinks(base, "/policy", { policy: name }, period)}
+${charts(shown, period)}
 <h2>Gates</h2>
-${gateTable({ visit, name, figures, shared, set, gates: inForce?.definition.gates ?? [] })}
+${gateTable({ visit, name, figures, shared, set, gates: definition?.gates ?? [] })}
 <h2>Partitions that wait</h2>
 ${waitingTable(waiting, name, base)}
 <p><a href="${pathTo(base, "/partitions", { policy: name })}">All partitions</a></p>
 <h2>Why partitions kept due jobs</h2>
-${reasonTable(minutes)}
-${shadowTable(minutes)}
-${differenceTables(definitions)}
-<details><summary>Definition in force</summary><pre>${JSON.stringify(inForce?.definition ?? {}, null, 2)}</pre></details>`,
+${reasonTable(shown, period)}
+${shadowTable(shown, period)}
+<details><summary>Definition in force</summary><pre>${JSON.stringify(definition ?? {}, null, 2)}</pre></details>`,
   };
 };
+
+function stateFacts(it: PolicyStatus, figures: Figures, trend: Trend): readonly Fact[] {
+  const figure = (what: string) => figures.sum(what, { policy: it.policy });
+  return [
+    ["state", stateOf(it)],
+    ["staged", grouped(it.staged)],
+    ["could go now, if workers were free", grouped(figure("admissible_jobs"))],
+    ["in flight", grouped(it.inFlight)],
+    ["partitions", grouped(it.partitions)],
+    ["the backlog, over 15 minutes", inWords(trend)],
+    ["until it is gone, at that pace", drainInWords(trend)],
+    ["last pass", ageOf(figure("last_pass_age_seconds"))],
+    ["ended in workers without the package", grouped(it.endedElsewhere)],
+  ];
+}
 
 function ageOf(seconds: number | null): string {
   return seconds === null ? "none yet" : `${roughly(seconds)} ago`;
