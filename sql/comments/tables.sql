@@ -746,7 +746,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_history.attempts is
 comment on column :DISPATCH_POLICY_SCHEMA._private_history.error is
   'First line of its last error, if it failed for good.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_history.waited is
-  'Seconds that it waited before its admissions, by reason; in_line: nothing held its partition back.';
+  'Seconds that it waited before its admissions, by reason; in_line: nothing held its partition back. The name of the gate follows, as in throttle_empty:account. See _waited_by.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_reasons is
   'From when a partition waited for which reason, as passes decided, of policies with the option history. A row is written when the reason changes.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.partition_id is

@@ -2,7 +2,9 @@
 -- once they are older than the option keeps them.
 create or replace view :DISPATCH_POLICY_SCHEMA.history as
 select h.staged_id as id, h.job_id, p.name as policy, h.partition, h.task_identifier, h.job_key, h.added_at, h.due_at,
-  h.admitted_at, h.last_admitted_at, h.started_at, h.ended_at, h.outcome, h.attempts, h.error, h.waited
+  h.admitted_at, h.last_admitted_at, h.started_at, h.ended_at, h.outcome, h.attempts, h.error,
+  :DISPATCH_POLICY_SCHEMA._waited_by('reason', h.waited) as waited,
+  :DISPATCH_POLICY_SCHEMA._waited_by('gate', h.waited) as waited_by_gate
 from :DISPATCH_POLICY_SCHEMA._private_history h
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = h.policy_id;
 
@@ -27,3 +29,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.history.attempts is 'How many times it
 comment on column :DISPATCH_POLICY_SCHEMA.history.error is 'First line of its last error, if it failed for good.';
 comment on column :DISPATCH_POLICY_SCHEMA.history.waited is
   'Seconds that it waited in staging before its admissions, by reason. in_line: nothing held its partition back. docs/operating.md says how they are counted.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.waited_by_gate is
+  'Seconds that it waited in staging for each gate, by its name. Waits for no gate, such as a pause, are left out.';

@@ -43,6 +43,8 @@ export interface JobHistory {
    * others went first.
    */
   waited: Partial<Record<Reason | "in_line", number>>;
+  /** Seconds that it waited in staging for each gate, by the gate's name. Waits for no gate are left out. */
+  waitedByGate: Readonly<Record<string, number>>;
 }
 
 /** Selects jobs of the history. */

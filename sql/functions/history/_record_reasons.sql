@@ -2,7 +2,8 @@
 -- locks.
 --
 -- If several limiters have no room, the pass names the one that has it last. That may be the ahead bound, which has room in
--- a moment, while the partition sleeps until its throttle has tokens. So the limiter counts that it waits for.
+-- a moment, while the partition sleeps until its throttle has tokens. So the limiter counts that it waits for. The name of
+-- its gate follows the reason, as in throttle_empty:account. A policy may have several gates of a kind.
 --
 --   p_is_pass   a pass claims no partition that is stopped. So a stop of these is over, also if nobody has recorded its end
 create or replace function :DISPATCH_POLICY_SCHEMA._record_reasons(
@@ -22,7 +23,8 @@ begin
   left join :DISPATCH_POLICY_SCHEMA._private_limiters b on b.id = q.blocked_on
   cross join lateral (
     select case when b.id is null or q.denied_reason in ('rate_zero', 'max_zero') then q.denied_reason
-      else :DISPATCH_POLICY_SCHEMA._lack_reason(b.kind, case when b.by_tokens then 0 end, 1, 1) end as reason
+      else :DISPATCH_POLICY_SCHEMA._lack_reason(b.kind, case when b.by_tokens then 0 end, 1, 1) end
+      || coalesce(case when b.kind <> 'ahead' then ':' || b.gate end, '') as reason
   ) k
   cross join lateral (select greatest(p_now, l.from_at) as at) a   -- a clock may go back
   where q.id = any(p_partition_ids) and l.reason is distinct from k.reason

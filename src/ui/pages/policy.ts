@@ -1,4 +1,5 @@
 import { parameter } from "../../db/engine.ts";
+import type { OperateContext } from "../../operate/call.ts";
 import { numbersOf, OVER } from "../../operate/gate-words.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { type PolicyStatus, status } from "../../operate/status.ts";
@@ -8,13 +9,14 @@ import { actionLinks } from "../parts/action-links.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { partitionLink, pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
-import { periodLinks, periodOf } from "../parts/period.ts";
+import { type Period, periodLinks, periodOf } from "../parts/period.ts";
 import { stateOf } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
 import { grouped, lasting, moment, roughly } from "../parts/words.ts";
 import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
 import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts";
 import { type Figures, figuresNow } from "./figures.ts";
+import { gateWaits, gateWaitTable } from "./gate-waits.ts";
 import { charts, lastHour, reasonTable, shadowTable, stepsSince } from "./minutes.ts";
 import { asked, type Page, type Visit } from "./visit.ts";
 
@@ -68,6 +70,7 @@ ${periodLinks(base, "/policy", { policy: name }, period)}
 ${charts(shown, period)}
 <h2>Gates</h2>
 ${gateTable({ visit, name, figures, shared, set, gates: definition?.gates ?? [] })}
+${definition ? await gateSections(looking, definition, period) : none}
 <h2>Partitions that wait</h2>
 ${waitingTable(waiting, name, base)}
 <p><a href="${pathTo(base, "/partitions", { policy: name })}">All partitions</a></p>
@@ -77,6 +80,18 @@ ${shadowTable(shown, period)}
 <details><summary>Definition in force</summary><pre>${JSON.stringify(definition ?? {}, null, 2)}</pre></details>`,
   };
 };
+
+/** What its gates did to its jobs. */
+async function gateSections(
+  looking: OperateContext,
+  definition: PolicyDefinition,
+  period: Period,
+): Promise<Markup> {
+  if (definition.gates.length === 0) return none;
+  const waits = await gateWaits(looking, definition, period);
+  return html`<h2>How long jobs waited for each gate</h2>
+${gateWaitTable(waits, period)}`;
+}
 
 function stateFacts(it: PolicyStatus, figures: Figures, trend: Trend): readonly Fact[] {
   const figure = (what: string) => figures.sum(what, { policy: it.policy });
