@@ -662,6 +662,14 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_activity.runs is
   'Of each released run whose duration is known: seconds.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.load is
   'What that was for each partition, if the policy records its load. Sweeps fold it into _private_load.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_activity.caps is
+  'Caps of adaptive limiters that changed. Sweeps fold them into _private_caps.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_cap_change is 'A cap that changed when an adaptive limiter was fed the end of a job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.policy_id is 'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.gate is 'Name of the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.scope_key is 'What it counts over, as in limiters.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.at is 'When it changed.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_cap_change.cap is 'The new cap.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_load_change is
   'What happened to the jobs of a partition in a second, for the load of its policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_load_change.policy_id is 'Number of the policy.';
@@ -701,6 +709,14 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.lag_seconds is 'These
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.runs is
   'How many runs took how long, by bucket. Empty: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.run_seconds is 'These times together.';
+comment on table :DISPATCH_POLICY_SCHEMA._private_caps is
+  'The cap of an adaptive limiter in a minute in which it changed. Of each policy and minute at most ten limiters have rows. Sweeps write it from _private_activity, and delete rows of minutes older than metricsRetention.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_caps.policy_id is 'Number of the policy.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_caps.minute is 'When the minute began.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_caps.gate is 'Name of the gate.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_caps.scope_key is 'What it counts over, as in limiters.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_caps.lowest is 'The lowest cap of the minute.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_caps.last is 'The cap at the end of the minute.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_load is
   'What came to a partition in a minute, of policies with the option load: diff replays it. The first hundred partitions of a minute have rows of their own. A row of the zero uuid has all others.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_load.policy_id is 'Number of the policy.';

@@ -497,6 +497,14 @@ create type :DISPATCH_POLICY_SCHEMA._private_load_change as (
   run_seconds float8
 );
 
+create type :DISPATCH_POLICY_SCHEMA._private_cap_change as (
+  policy_id int,
+  gate text,
+  scope_key text,
+  at timestamptz,
+  cap int
+);
+
 -- Passes, the router and releases append to it, and wait for nobody. The lists go to disk as they are: to compress random
 -- numbers takes time and saves nothing.
 create table :DISPATCH_POLICY_SCHEMA._private_activity (
@@ -518,7 +526,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_activity (
   waits real[] not null default '{}',
   lags real[] not null default '{}',
   runs real[] not null default '{}',
-  load :DISPATCH_POLICY_SCHEMA._private_load_change[] not null default '{}'
+  load :DISPATCH_POLICY_SCHEMA._private_load_change[] not null default '{}',
+  caps :DISPATCH_POLICY_SCHEMA._private_cap_change[] not null default '{}'
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 alter table :DISPATCH_POLICY_SCHEMA._private_activity
   alter column waits set storage external, alter column lags set storage external, alter column runs set storage external;
@@ -549,6 +558,17 @@ create table :DISPATCH_POLICY_SCHEMA._private_minutes (
   primary key (policy_id, minute)
 ) with (fillfactor = 70);
 create index minutes_for_collection on :DISPATCH_POLICY_SCHEMA._private_minutes (minute);
+
+create table :DISPATCH_POLICY_SCHEMA._private_caps (
+  policy_id int not null,
+  minute timestamptz not null,
+  gate text not null,
+  scope_key text not null,
+  lowest int not null,
+  last int not null,
+  primary key (policy_id, minute, gate, scope_key)
+);
+create index caps_for_collection on :DISPATCH_POLICY_SCHEMA._private_caps (minute);
 
 create table :DISPATCH_POLICY_SCHEMA._private_load (
   policy_id int not null,

@@ -2,7 +2,7 @@ import { parameter, parameters } from "./parameters.ts";
 import { interval, type Queryable, type Statements } from "./statements.ts";
 
 /** Tables whose rows are kept for some time, each with the column that says how old a row is. */
-const TIMES = { audit: "at", minutes: "minute" } as const;
+const TIMES = { audit: "at", minutes: "minute", caps: "minute" } as const;
 
 /** The place behind which a page of the history begins. */
 export interface HistoryPlace {

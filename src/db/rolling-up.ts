@@ -87,6 +87,14 @@ export function rollingUp({ schema, rows, rowsAsIs, first, count }: Statements) 
         [policy, since, interval(minutes * 60_000)],
       ),
 
+    /** The caps of a policy's adaptive gates over time, in the same steps. */
+    adaptiveCaps: <Row>(client: Queryable, policy: string, since: Date, minutes: number) =>
+      rowsAsIs<Row>(
+        client,
+        `select * from ${schema}.adaptive_caps(${parameters("text", "time", "interval")})`,
+        [policy, since, interval(minutes * 60_000)],
+      ),
+
     /** How long the jobs that ended since waited for each gate of their policy, and for which keys of it. */
     gateWaits: <Row>(client: Queryable, policy: string, since: Date) =>
       rowsAsIs<Row>(client, `select * from ${schema}.gate_waits(${parameters("text", "time")})`, [

@@ -121,6 +121,7 @@ export async function sweepOnce(
     "old audit rows": () => untilNone(() => collectOld("audit", keepAuditForMs)),
     activity: () => foldActivity(context),
     "old minutes": () => untilNone(() => collectOld("minutes", metricsRetentionMs)),
+    "old caps": () => untilNone(() => collectOld("caps", metricsRetentionMs)),
     "old load": () => untilNone(() => withPgClient(engine.collectLoad)),
     "history of jobs that are gone": () => closeHistory(context),
     "groups of jobs that are gone": () => closeGroups(context),

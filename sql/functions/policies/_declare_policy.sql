@@ -8,8 +8,7 @@
 --     "enabled" }. A process without a preset leaves out the settings that it does not know. They stay as they are.
 --   p_host, p_pid   the process that declares it
 create or replace function :DISPATCH_POLICY_SCHEMA._declare_policy(
-  p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz,
-  p_host text default null, p_pid int default null
+  p_definition jsonb, p_hash text, p_settings jsonb, p_started_at timestamptz, p_host text default null, p_pid int default null
 ) returns table (in_force boolean, to_resolve boolean) language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'                     -- an open transaction may have paused or switched it: declared again later
@@ -29,8 +28,7 @@ begin
     name, version, definition, definition_hash, declared_at, half_life, batch_size, admission_budget, ahead,
     ahead_seconds, retries, slot_timeout, breaker_failures, breaker_within, breaker_cooldown, max_pending,
     max_pending_in_all, when_full, strict_pending, unique_for, when_busy, busy_delay, job_order, load_kept_for, history_kept_for,
-    fair_by_work,
-    declared_enabled, paused_until, paused_by, pause_reason, paused_with_all)
+    fair_by_work, declared_enabled, paused_until, paused_by, pause_reason, paused_with_all)
   select
     v_name, (p_definition ->> 'version')::int, p_definition, p_hash, least(p_started_at, clock_timestamp()),
     case when p_settings ? 'halfLifeSeconds' then (p_settings ->> 'halfLifeSeconds')::float8 else 60 end,

@@ -1,5 +1,5 @@
 -- Feeds the ends of released jobs to those of these limiters that adapt, in the order in which they ended. The caller has
--- locked the limiters and subtracted the jobs (`p_gone`) from their counts.
+-- locked the limiters and subtracted the jobs (`p_gone`) from their counts. A cap that changes is appended to the activity.
 create or replace function :DISPATCH_POLICY_SCHEMA._adapt_limiters(
   p_limiter_ids bigint[], p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[],
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
@@ -28,6 +28,15 @@ begin
       and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
       and (f.ok or g.cancelled_at is null)   -- an operator ended it: that says nothing of the load
     group by a.id
+  ),
+  changed as (
+    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, caps)
+    select (a.state).policy_id, p_now, array_agg(
+      row((a.state).policy_id, (a.state).gate, (a.state).scope_key, p_now, (a.state).current_max)
+        :::DISPATCH_POLICY_SCHEMA._private_cap_change)
+    from adapted a join adaptive b on b.id = a.id
+    where (a.state).current_max is distinct from (b.limiter).current_max
+    group by (a.state).policy_id
   )
   update :DISPATCH_POLICY_SCHEMA._private_limiters l set
     current_max = (a.state).current_max, lag_ewma_ms = (a.state).lag_ewma_ms, decreased_at = (a.state).decreased_at

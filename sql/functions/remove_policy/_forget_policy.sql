@@ -34,6 +34,7 @@ begin
   delete from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_activity a where a.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_minutes m where m.policy_id = v_id;
+  delete from :DISPATCH_POLICY_SCHEMA._private_caps c where c.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_load l where l.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_history h where h.policy_id = v_id;
   delete from :DISPATCH_POLICY_SCHEMA._private_reasons r where r.policy_id = v_id;

@@ -1,6 +1,6 @@
 -- Folds up to `p_limit` rows of activity, the oldest first, into their minutes and into the totals. Returns how many rows
 -- it has folded. It skips rows that another process is folding. A policy's totals are its row of the minute '-infinity'. The
--- load of policies that record it goes into _private_load.
+-- load of policies that record it goes into _private_load, and caps that changed go into _private_caps.
 --
 -- What happened is appended, because passes, routers and releases of many processes would wait for each other at one row a
 -- minute. The lists of times are counted here for the same reason: it costs the pass nothing.
@@ -13,6 +13,7 @@ declare
   v_buckets float8[] := :DISPATCH_POLICY_SCHEMA._buckets();
   v_folded int;
   v_load :DISPATCH_POLICY_SCHEMA._private_load_change[];
+  v_caps :DISPATCH_POLICY_SCHEMA._private_cap_change[];
 begin
   with moved as materialized (
     delete from :DISPATCH_POLICY_SCHEMA._private_activity a
@@ -26,8 +27,7 @@ begin
     from moved m
     cross join lateral (values ('waits', m.waits), ('lags', m.lags), ('runs', m.runs)) k (kind, list)
     cross join unnest(k.list) u (seconds)
-    where u.seconds is not null
-    group by 1, 2, 3, 4
+    where u.seconds is not null group by 1, 2, 3, 4
   ),
   listed as materialized (
     select c.policy_id, c.minute, c.kind, array(
@@ -86,11 +86,11 @@ begin
       runs = :DISPATCH_POLICY_SCHEMA._add_counts(m.runs, excluded.runs),
       run_seconds = m.run_seconds + excluded.run_seconds
   )
-  select count(*), (select array_agg(u:::DISPATCH_POLICY_SCHEMA._private_load_change) from moved m cross join unnest(m.load) u)
-  into v_folded, v_load from moved;
-  if v_load is not null then
-    perform :DISPATCH_POLICY_SCHEMA._fold_load(v_load);
-  end if;
+  select count(*), (select array_agg(u:::DISPATCH_POLICY_SCHEMA._private_load_change) from moved m cross join unnest(m.load) u),
+    (select array_agg(u:::DISPATCH_POLICY_SCHEMA._private_cap_change order by m.id) from moved m cross join unnest(m.caps) u)
+  into v_folded, v_load, v_caps from moved;
+  perform :DISPATCH_POLICY_SCHEMA._fold_load(v_load) where v_load is not null;
+  perform :DISPATCH_POLICY_SCHEMA._fold_caps(v_caps) where v_caps is not null;
   return v_folded;
 end
 $$;

@@ -14,6 +14,7 @@ import { stateOf } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
 import { grouped, lasting, moment, roughly } from "../parts/words.ts";
 import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
+import { capCharts, capsSince } from "./caps.ts";
 import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts";
 import { type Figures, figuresNow } from "./figures.ts";
 import { gateWaits, gateWaitTable } from "./gate-waits.ts";
@@ -81,7 +82,7 @@ ${shadowTable(shown, period)}
   };
 };
 
-/** What its gates did to its jobs. */
+/** What its gates did to its jobs, and what the adaptive ones have learnt. */
 async function gateSections(
   looking: OperateContext,
   definition: PolicyDefinition,
@@ -89,8 +90,10 @@ async function gateSections(
 ): Promise<Markup> {
   if (definition.gates.length === 0) return none;
   const waits = await gateWaits(looking, definition, period);
+  const caps = await capsSince(looking, definition, period);
   return html`<h2>How long jobs waited for each gate</h2>
-${gateWaitTable(waits, period)}`;
+${gateWaitTable(waits, period)}
+${capCharts(caps, period)}`;
 }
 
 function stateFacts(it: PolicyStatus, figures: Figures, trend: Trend): readonly Fact[] {
