@@ -485,6 +485,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_audit (
 );
 
 create index audit_for_collection on :DISPATCH_POLICY_SCHEMA._private_audit (at);
+create index audit_by_gate on :DISPATCH_POLICY_SCHEMA._private_audit (policy, gate, id);
 
 create type :DISPATCH_POLICY_SCHEMA._private_load_change as (
   policy_id int,

@@ -5,10 +5,11 @@ import { html } from "../parts/markup.ts";
 import { stopTable } from "../parts/stop-table.ts";
 import { table } from "../parts/table.ts";
 import { moment } from "../parts/words.ts";
-import type { Page } from "./visit.ts";
+import { pastLimits } from "./past-limits.ts";
+import { asked, type Page } from "./visit.ts";
 
-/** Limits that operators set, in force and to come, and what they stopped. */
-export const limits: Page = async ({ looking, base, rights }) => {
+/** Limits that operators set: in force, to come and over. And what they stopped. */
+export const limits: Page = async ({ looking, base, rights, query }) => {
   const found = await limitsInForce(looking);
   return {
     title: "Limits",
@@ -35,7 +36,9 @@ export const limits: Page = async ({ looking, base, rights }) => {
       "No limit differs from what the policies say.",
     )}
 <h2>Stopped by name</h2>
-${stopTable(await stops(looking), base)}`,
+${stopTable(await stops(looking), base)}
+<h2>Limits that are over</h2>
+${await pastLimits(looking, base, asked(query, "before"))}`,
   };
 };
 

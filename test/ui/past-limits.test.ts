@@ -1,0 +1,126 @@
+// Limits that are over: who set them and why, and what ended them.
+import test from "ava";
+import { cellsOf, world } from "./world.ts";
+
+const GATE = { policy: "fetch_endpoint", gate: "account" } as const;
+
+/** An hour later for the audit and the limits. */
+const AN_HOUR_LATER = `
+  update dispatch_policy._private_audit set at = at - interval '1 hour', detail = detail
+    || case when detail ->> 'until' is null then '{}' else jsonb_build_object('until', (detail ->> 'until')::timestamptz - interval '1 hour') end
+    || case when detail ->> 'from' is null then '{}' else jsonb_build_object('from', (detail ->> 'from')::timestamptz - interval '1 hour') end;
+  update dispatch_policy._private_overrides set from_at = from_at - interval '1 hour', until_at = until_at - interval '1 hour',
+    set_at = set_at - interval '1 hour'`;
+
+test("each limit that is over says who set it and why, and what ended it", async (t) => {
+  const { text, utils, pool } = await world(t);
+  const inMinutes = (count: number) => new Date(Date.now() + count * 60_000);
+  const set = (key: string, max: number, more: object = {}) =>
+    utils.setLimit({ ...GATE, key, set: { max }, reason: `${key}${max}`, by: "bo", ...more });
+  await set("cleared", 1);
+  await utils.clearLimit({ ...GATE, key: "cleared", reason: "it is over", by: "cy" });
+  await set("replaced", 1);
+  await set("replaced", 2, { by: "di" });
+  await set("timed", 1, { until: inMinutes(20) });
+  await set("taken-back", 1, { from: inMinutes(90) });
+  await utils.clearLimit({ ...GATE, key: "taken-back", reason: "no need", by: "cy" });
+  await set("later", 1);
+  await set("later", 2, { from: inMinutes(90) });
+  const plan = { policy: "fetch_endpoint", gate: "concurrency", where: { plan: "free" } };
+  await utils.setLimit({ ...plan, set: { max: 4 }, reason: "plans", by: "bo" });
+  await utils.clearLimit({ ...plan, reason: "sold", by: "cy" });
+  await utils.hold({ ...GATE, key: "held", forMs: 20 * 60_000, reason: "429", by: "bo" });
+  await utils.hold({ ...GATE, key: "held", forMs: 30 * 60_000, reason: "429 again", by: "di" });
+  await pool.query(AN_HOUR_LATER);
+  // what is in force is not over
+  const inForce = new Set((await utils.limits({ policy: "fetch_endpoint" })).map(({ reason }) => reason));
+  t.deepEqual([...inForce].sort(), ["later1", "later2", "replaced2"]);
+
+  const { rows } = await pool.query("select * from dispatch_policy.past_limits order by id desc");
+  const cells = cellsOf(await text("/limits"), "Limits that are over");
+  t.deepEqual(
+    cells.map(([policy, gate, reach, values, from, , by, reason, end]) => [
+      ...[policy, gate, reach, values, by, reason, from === "never began", end],
+    ]),
+    [
+      ["fetch_endpoint", "account", "held", "hold", "di", "429 again", false, "its end came"],
+      [
+        "fetch_endpoint",
+        "account",
+        "held",
+        "hold",
+        "bo",
+        "429",
+        false,
+        "a longer hold took its place, by di: 429 again",
+      ],
+      [
+        ...["fetch_endpoint", "concurrency", "partitions with {&quot;plan&quot;:&quot;free&quot;}"],
+        ...["{&quot;max&quot;:4}", "bo", "plans", false, "cleared, by cy: sold"],
+      ],
+      [
+        "fetch_endpoint",
+        "account",
+        "taken-back",
+        "{&quot;max&quot;:1}",
+        "bo",
+        "taken-back1",
+        true,
+        "cleared, by cy: no need",
+      ],
+      ["fetch_endpoint", "account", "timed", "{&quot;max&quot;:1}", "bo", "timed1", false, "its end came"],
+      [
+        ...["fetch_endpoint", "account", "replaced", "{&quot;max&quot;:1}", "bo", "replaced1", false],
+        "another one took its place, by di: replaced2",
+      ],
+      [
+        "fetch_endpoint",
+        "account",
+        "cleared",
+        "{&quot;max&quot;:1}",
+        "bo",
+        "cleared1",
+        false,
+        "cleared, by cy: it is over",
+      ],
+    ],
+  );
+  for (const [n, { from, ended_at, never_began }] of rows.entries()) {
+    const says = (at: Date) => at.toISOString().slice(0, 19).replace("T", " ");
+    if (!never_began) t.is(cells[n]![4], says(from));
+    t.is(cells[n]![5], says(ended_at));
+    t.true(ended_at.getTime() <= Date.now());
+  }
+});
+
+test("a limit that another one ends later is over at that time, and not before", async (t) => {
+  const { utils, pool } = await world(t);
+  const half = new Date(Date.now() + 30 * 60_000);
+  await utils.setLimit({ ...GATE, key: "a", set: { max: 1 }, reason: "one", by: "bo" });
+  await utils.setLimit({ ...GATE, key: "a", set: { max: 2 }, from: half, reason: "two", by: "bo" });
+  const over = async () =>
+    (await pool.query("select reason, ended_at, ended_by_verb from dispatch_policy.past_limits")).rows;
+  t.deepEqual(await over(), []);
+  await pool.query(AN_HOUR_LATER);
+  const [one, ...others] = await over();
+  t.like(one, { reason: "one", ended_by_verb: "set_limit" });
+  t.is(one.ended_at.getTime(), half.getTime() - 3_600_000);
+  t.deepEqual(others, []);
+});
+
+test("older ones are on further pages, without a gap", async (t) => {
+  const { text, utils, pool } = await world(t);
+  await utils.setLimit({ ...GATE, key: "k", set: { max: 1 }, reason: "r", by: "bo" });
+  await pool.query(
+    `insert into dispatch_policy._private_audit (verb, policy, gate, scope_key, detail, by, matched, changed)
+     select 'set_limit', policy, gate, scope_key, detail, 'bo', 1, 1 from dispatch_policy._private_audit, generate_series(1, 60)
+     where verb = 'set_limit'`,
+  );
+  let seen = 0;
+  for (let path: string | undefined = "/limits"; path !== undefined; ) {
+    const page: string = await text(path);
+    seen += cellsOf(page, "Limits that are over").length;
+    path = /href="([^"]*)" rel="next"/.exec(page)?.[1]?.replaceAll("&amp;", "&");
+  }
+  t.is(seen, 60);
+});
