@@ -763,6 +763,10 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_history.error is
   'First line of its last error, if it failed for good.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_history.waited is
   'Seconds that it waited before its admissions, by reason; in_line: nothing held its partition back. The name of the gate follows, as in throttle_empty:account. See _waited_by.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.failed_attempts is
+  'Its attempts that failed, at most the last ten: when each started and ended, and the first line of its error.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_history.trace_id is
+  'The trace in which it was added. Null: none is known.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_reasons is
   'From when a partition waited for which reason, as passes decided, of policies with the option history. A row is written when the reason changes.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.partition_id is
@@ -811,6 +815,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_past.since is
   'When it came into staging: it was added, or parked.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_past.ready_at is
   'From when it waited for its gates: when it was in staging, and due.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_past.trace_id is 'The trace in which it was added; null: none is known.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_groups is
   'A job group that is open: jobs that were added in one call, and the callback that is added when all have ended for good.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_groups.id is 'Its number. The callback''s payload has it.';

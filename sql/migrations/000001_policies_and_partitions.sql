@@ -601,6 +601,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_history (
   attempts int,
   error text,
   waited jsonb not null default '{}',
+  failed_attempts jsonb not null default '[]',
+  trace_id text,
   check ((ended_at is null) = (outcome is null))
 );
 create index history_by_job on :DISPATCH_POLICY_SCHEMA._private_history (job_id);
@@ -631,7 +633,8 @@ create type :DISPATCH_POLICY_SCHEMA._private_past as (
   staged_id bigint, policy_id int, partition_id uuid, partition text, task_identifier text, job_key text, job_id bigint,
   added_at timestamptz, due_at timestamptz,
   since timestamptz,
-  ready_at timestamptz
+  ready_at timestamptz,
+  trace_id text
 );
 
 -- Job groups that are open. A group's row is locked by whoever adds up what has ended of it, and by nobody else.

@@ -4,7 +4,8 @@ create or replace view :DISPATCH_POLICY_SCHEMA.history as
 select h.staged_id as id, h.job_id, p.name as policy, h.partition, h.task_identifier, h.job_key, h.added_at, h.due_at,
   h.admitted_at, h.last_admitted_at, h.started_at, h.ended_at, h.outcome, h.attempts, h.error,
   :DISPATCH_POLICY_SCHEMA._waited_by('reason', h.waited) as waited,
-  :DISPATCH_POLICY_SCHEMA._waited_by('gate', h.waited) as waited_by_gate
+  :DISPATCH_POLICY_SCHEMA._waited_by('gate', h.waited) as waited_by_gate,
+  h.failed_attempts, h.trace_id
 from :DISPATCH_POLICY_SCHEMA._private_history h
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = h.policy_id;
 
@@ -31,3 +32,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.history.waited is
   'Seconds that it waited in staging before its admissions, by reason. in_line: nothing held its partition back. docs/operating.md says how they are counted.';
 comment on column :DISPATCH_POLICY_SCHEMA.history.waited_by_gate is
   'Seconds that it waited in staging for each gate, by its name. Waits for no gate, such as a pause, are left out.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.failed_attempts is
+  'Its attempts that failed, at most the last ten: a list of { attempt, started_at, ended_at, error }. error is the first line.';
+comment on column :DISPATCH_POLICY_SCHEMA.history.trace_id is
+  'The trace in which it was added, as W3C''s trace context has it; null: none is known.';

@@ -149,6 +149,8 @@ export interface Explanation extends Partial<Omit<PartitionStatus, "id" | "parti
   cancelled?: CancelledRun | null;
   /** What is known of a job's past; null: its policy has no `history`, or it was not admitted yet. */
   history: JobHistory | null;
+  /** Of a job: the id of the trace in which it was added. Null: none is known. */
+  traceId?: string | null;
   /** All that in words. */
   sentence: string;
   /** The open groups that a job belongs to. Missing: none. */
@@ -233,6 +235,7 @@ export type Answer = Pick<
       | "tickedBy"
       | "cancelled"
       | "history"
+      | "traceId"
       | "sentence"
       | "groups"
     )

@@ -2,6 +2,7 @@ import { parameter } from "../db/engine.ts";
 import type { OperateContext } from "./call.ts";
 import type { Reason } from "./look.ts";
 import type { Outcome } from "./outcomes.ts";
+import { spelledJson } from "./rows.ts";
 import { checkVerb } from "./targets.ts";
 import { rowsOf } from "./view-rows.ts";
 
@@ -45,6 +46,21 @@ export interface JobHistory {
   waited: Partial<Record<Reason | "in_line", number>>;
   /** Seconds that it waited in staging for each gate, by the gate's name. Waits for no gate are left out. */
   waitedByGate: Readonly<Record<string, number>>;
+  /** Its attempts that failed, at most the last ten. */
+  failedAttempts: readonly FailedAttempt[];
+  /** The id of the trace in which it was added; null: none is known. */
+  traceId: string | null;
+}
+
+/** A run of a job that failed. */
+export interface FailedAttempt {
+  /** Which one, from 1; null: nobody knows. */
+  attempt: number | null;
+  /** Null: nobody saw it. */
+  startedAt: Date | null;
+  endedAt: Date | null;
+  /** The first line of its error; null: nobody knows. */
+  error: string | null;
 }
 
 /** Selects jobs of the history. */
@@ -80,5 +96,6 @@ export async function history(
   checkVerb("history", query, { takes: ["policy", "partition", "outcome", "since", "limit"] });
   const { policy, partition = null, outcome = null, since = null, limit = 100 } = query;
   const asked = [policy ?? null, partition, outcome, since, limit];
-  return rowsOf<JobHistory>(context, "history", WHERE_ASKED, asked, policy);
+  const rows = await rowsOf<JobHistory>(context, "history", WHERE_ASKED, asked, policy);
+  return rows.map((row) => ({ ...row, failedAttempts: spelledJson(row.failedAttempts) }));
 }

@@ -35,7 +35,7 @@ export function finishedJob(
     durationMs: performance.now() - running.startedAt,
     attempt: job.attempts,
     ...(running.settlement.settled && { settled: running.settlement.settled }),
-    ...(failed && retry === null && policyDefinition(policy).history && { error: firstLineOf(error) }),
+    ...(failed && policyDefinition(policy).history && { error: firstLineOf(error) }),
     retry,
   };
 }

@@ -14,6 +14,7 @@ import { html } from "./parts/markup.ts";
 import { makeReplays } from "./replays.ts";
 import { comesFromOurPages } from "./same-origin.ts";
 import { makeSnapshots, type Snapshots } from "./snapshots.ts";
+import type { TraceUrl } from "./trace-url.ts";
 import { aViewer } from "./viewer.ts";
 
 export interface AppSettings {
@@ -21,6 +22,7 @@ export interface AppSettings {
   readonly authorize: UiOptions["authorize"];
   readonly publicOrigins: readonly string[];
   readonly showPayloads: boolean;
+  readonly traceUrl: TraceUrl | undefined;
   /** Without a slash at its end. */
   readonly base: string;
 }
@@ -115,10 +117,17 @@ function pathOf(c: Context<Env>, { base }: AppSettings): string {
   return new URL(c.req.url).pathname.slice(base.length).replace(/\/+$/, "") || "/";
 }
 
-function visitOf(c: Context<Env>, { base, database, showPayloads }: AppSettings): Visit {
+function visitOf(c: Context<Env>, { base, database, showPayloads, traceUrl }: AppSettings): Visit {
   const { role } = c.get("viewer");
   if (role === "tenant") throw new Error("a tenant has come to a page that shows all"); // none does: see above
-  return { ...database, base, rights: { role }, showPayloads, query: new URL(c.req.url).searchParams };
+  return {
+    ...database,
+    base,
+    rights: { role },
+    showPayloads,
+    traceUrl,
+    query: new URL(c.req.url).searchParams,
+  };
 }
 
 /** How old a page may be, in seconds, if it is asked for again. Who opens it gets it new. */

@@ -5,6 +5,7 @@ import type { ContextValues } from "../operate/targets.ts";
 import { schemaOf } from "../settings.ts";
 import { makeApp } from "./app.ts";
 import { makeDatabase } from "./database.ts";
+import { aTraceUrl, type TraceUrl } from "./trace-url.ts";
 
 /** Who looks at the pages. */
 export type Viewer = Staff | Tenant;
@@ -64,6 +65,11 @@ export interface UiOptions {
    */
   showPayloads?: boolean | undefined;
   /**
+   * The address at which your tracing tool shows a trace, such as
+   * `(traceId) => "https://traces.example.org/trace/" + traceId`. Of jobs that are [traced](traces.md) the page has it as a link.
+   */
+  traceUrl?: TraceUrl | undefined;
+  /**
    * This package's PostgreSQL schema.
    * @default `DISPATCH_POLICY_SCHEMA` in the environment, else `"dispatch_policy"`
    */
@@ -100,7 +106,7 @@ const anOrigin: Rule = {
  */
 export function createUi(options: UiOptions): Ui {
   checkOptions("createUi", options, [
-    ...["pool", "authorize", "basePath", "publicOrigins", "showPayloads", "schema"],
+    ...["pool", "authorize", "basePath", "publicOrigins", "showPayloads", "traceUrl", "schema"],
   ]);
   check("createUi: pool", options.pool, aPool);
   if (typeof options.authorize !== "function")
@@ -110,13 +116,15 @@ export function createUi(options: UiOptions): Ui {
     );
   optional("createUi: basePath", options.basePath, aPath);
   optional("createUi: publicOrigins", options.publicOrigins, arrayOf(anOrigin, "origins"));
-  const { pool, authorize, basePath = "/", publicOrigins = [], showPayloads = false } = options;
+  optional("createUi: traceUrl", options.traceUrl, aTraceUrl);
+  const { pool, authorize, traceUrl, basePath = "/", publicOrigins = [], showPayloads = false } = options;
   const database = makeDatabase(pool, schemaOf(options.schema ?? process.env.DISPATCH_POLICY_SCHEMA));
   const app = makeApp({
     database,
     authorize,
     publicOrigins,
     showPayloads,
+    traceUrl,
     base: basePath.replace(/\/+$/, ""),
   });
   return async (request) => app.fetch(request);

@@ -114,7 +114,7 @@ const PARTITION = fieldsOf<PartitionStatus>({
 });
 /** What an explanation has of a job, beside what a partition has. Only a job of a group has `groups`. */
 const JOB = fieldsOf<Omit<Explanation, keyof PartitionStatus | "groups">>({
-  ...{ taskIdentifier: true, cost: true, jobId: true },
+  ...{ traceId: true, taskIdentifier: true, cost: true, jobId: true },
   ...{ queueName: true, runAt: true, priority: true, maxAttempts: true, jobKey: true, flags: true },
   ...{ payload: true, error: true, failures: true, retryAt: true, expiresAt: true, debouncedUntil: true },
   ...{ stagedId: true, admittedAt: true, startedAt: true, workerId: true, attempts: true },

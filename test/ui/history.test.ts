@@ -1,7 +1,7 @@
 // The past of a job on its page, where its policy keeps a history.
 import test from "ava";
 import { concurrency, definePolicy } from "../../src/index.ts";
-import { createUi } from "../../src/ui/ui.ts";
+import { createUi, type UiOptions } from "../../src/ui/ui.ts";
 import { startWorker } from "../helpers/worker.ts";
 import { HERE } from "./world.ts";
 
@@ -46,6 +46,122 @@ test("a job's page tells what happened to it, in order, and what it waited for",
   t.is(gone.status, 404);
   t.regex(await gone.text(), /unless its policy keeps a history/);
 });
+
+test("a job's page has its failed attempts with their errors, in order and as a line", async (t) => {
+  const policy = definePolicy("kept", {
+    ...options,
+    history: { keep: "7 days" },
+    backoff: () => "20 milliseconds",
+  });
+  const tasks = {
+    kept(_: unknown, { job }: { job: { attempts: number } }) {
+      if (job.attempts < 3) throw new Error(`<${job.attempts}> of the server\n at a place`);
+    },
+  };
+  const { utils, sees, everythingIsReleased, pool } = await startWorker(t, { policies: [policy], tasks });
+  const { id } = await utils.addJob("kept", { k: "a" });
+  await sees("job:success", 1);
+  await everythingIsReleased();
+  const { rows } = await pool.query(
+    "select failed_attempts, started_at, ended_at from dispatch_policy.history",
+  );
+  const [{ failed_attempts: failed }] = rows;
+  t.deepEqual(
+    failed.map(({ attempt, error }: { attempt: number; error: string }) => [attempt, error]),
+    [
+      [1, "<1> of the server"],
+      [2, "<2> of the server"],
+    ],
+  );
+  const [one] = await utils.history({ policy: "kept" });
+  t.deepEqual(
+    one?.failedAttempts.map(({ startedAt, endedAt }) => [startedAt?.getTime(), endedAt?.getTime()]),
+    failed.map((it: Record<"started_at" | "ended_at", string>) => [
+      Date.parse(it.started_at),
+      Date.parse(it.ended_at),
+    ]),
+  );
+  const page = await pageOf(pool, id);
+  t.deepEqual(
+    whatHappened(page).filter((what) => /attempt|succeeded/.test(what ?? "")),
+    [
+      ...["attempt 1 started", "attempt 1 failed", "attempt 2 started", "attempt 2 failed"],
+      ...["last attempt started", "succeeded"],
+    ],
+  );
+  t.regex(page, /attempt 2 failed<.*?&lt;2&gt; of the server/s);
+  t.regex(page, /aria-label="3 attempts in [^"]*, 2 of them failed"/);
+  t.is(page.split('<svg class="time-line"')[1]?.split("</svg>")[0]?.match(/<rect/g)?.length, 3);
+});
+
+test("of a job with many failed attempts the last ten are kept", async (t) => {
+  const policy = definePolicy("kept", {
+    ...options,
+    history: { keep: "1 day" },
+    backoff: () => "1 millisecond",
+  });
+  const tasks = {
+    kept() {
+      throw new Error("never");
+    },
+  };
+  const { utils, sees, everythingIsReleased, pool } = await startWorker(t, { policies: [policy], tasks });
+  const { id } = await utils.addJob("kept", { k: "a" }, { maxAttempts: 12 });
+  await sees("job:failed", 1);
+  await everythingIsReleased();
+  const { rows } = await pool.query("select failed_attempts from dispatch_policy.history");
+  t.deepEqual(
+    rows[0].failed_attempts.map(({ attempt }: { attempt: number }) => attempt),
+    Array.from({ length: 10 }, (_, n) => n + 3),
+  );
+  const page = await pageOf(pool, id);
+  t.is(whatHappened(page).at(-1), "failed");
+  t.false(whatHappened(page).includes("attempt 12 failed"), "it says it once");
+});
+
+const TRACE = "0af7651916cd43dd8448eb211c80319c";
+
+test("a traced job's page leads to its trace while it waits, runs and when it has ended", async (t) => {
+  const { utils, sees, everythingIsReleased, pool } = await startWorker(t, {
+    policies: [kept],
+    tasks: { kept() {} },
+  });
+  const add = (later: string) =>
+    pool.query<{ id: string }>(
+      `with traced as (select set_config('dispatch_policy.traceparent', '00-${TRACE}-b7ad6b7169203331-01', true) as is_set)
+       select a.id::text from traced, lateral (
+         select * from dispatch_policy.add_job('kept', '{"k": "a"}', run_at => now() + $1::interval) where traced.is_set <> '') a`,
+      [later],
+    );
+  const waits = (await add("1 day")).rows[0]!.id;
+  const ended = (await add("0")).rows[0]!.id;
+  await sees("job:success", 1);
+  await everythingIsReleased();
+  const href = `<a href="https://traces.example.org/t/${TRACE}?a=%22&amp;b=1" rel="noreferrer">${TRACE}</a>`;
+  const traceUrl = (traceId: string) => `https://traces.example.org/t/${traceId}?a="&b=1`;
+  for (const id of [waits, ended]) {
+    t.true((await pageOf(pool, id, { traceUrl })).includes(href), id);
+    t.true((await pageOf(pool, id)).includes(`<dt>trace</dt><dd>${TRACE}</dd>`), id);
+    t.is((await utils.explain({ id })).traceId, TRACE);
+  }
+  for (const wrong of ["javascript:alert(1)", "data:text/html,x", "/relative", "", " JavaScript:alert(1)"]) {
+    const page = await pageOf(pool, ended, { traceUrl: () => wrong });
+    t.notRegex(page, /javascript:|data:text/i, wrong);
+    t.regex(page, /traceUrl gives no http or https address/, wrong);
+  }
+  t.throws(() => createUi({ pool, authorize: () => null, traceUrl: "https://x" as never }), {
+    message: /createUi: traceUrl must be a function from a trace id/,
+  });
+});
+
+async function pageOf(
+  pool: Awaited<ReturnType<typeof startWorker>>["pool"],
+  id: string,
+  more: Partial<UiOptions> = {},
+): Promise<string> {
+  const ui = createUi({ pool, authorize: () => ({ name: "ana", role: "viewer" }), ...more });
+  return (await ui(new Request(`${HERE}/job?id=${id}`))).text();
+}
 
 /** What the first table of the history says, by its rows. */
 function whatHappened(page: string): readonly (string | undefined)[] {

@@ -16,6 +16,7 @@
 --   cancelled   of a job in flight: when, by whom and why it was cancelled; null: nobody has
 --   history     of a job: what is known of its past, as in the view `history`; null: its policy keeps none
 --   sentence    all that in words
+--   trace_id    of a job: the trace in which it was added; null: none is known
 --   groups      the open job groups of a job, see _groups_of; missing: none
 --
 -- Of a partition, `reason`, `gates` and `place` are those of its next job.
@@ -82,6 +83,8 @@ begin
   v_it := jsonb_build_object('as_of', v_now, 'reason', null, 'gate', null, 'next_at', null, 'stop', null, 'gates', '[]'::jsonb,
     'place', null, 'estimate', null, 'no_estimate', null, 'partition_id', v_partition.id, 'history', v_history) || v_it;
   if explain.id is not null then
+    v_it := v_it || jsonb_build_object('trace_id', coalesce(
+      v_it ->> 'trace_id', nullif(split_part(v_job.traceparent, '-', 2), ''), v_history ->> 'trace_id'));
     v_groups := :DISPATCH_POLICY_SCHEMA._groups_of((v_it ->> 'id')::bigint, (v_it ->> 'job_id')::bigint);
   end if;
   return v_it || jsonb_build_object('sentence', :DISPATCH_POLICY_SCHEMA._sentence(v_it, v_now)

@@ -14,9 +14,9 @@ begin
   end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_history as h (
     staged_id, policy_id, partition, task_identifier, job_key, job_id, added_at, due_at, admitted_at, last_admitted_at,
-    ended_at, outcome, waited)
+    ended_at, outcome, waited, trace_id)
   select k.staged_id, k.policy_id, k.partition, k.task_identifier, k.job_key, coalesce(a.job_id, k.job_id), k.added_at, k.due_at,
-    x.admitted_at, x.admitted_at, case when not a.admitted then p_now end, x.outcome, coalesce(w.waited, '{}')
+    x.admitted_at, x.admitted_at, case when not a.admitted then p_now end, x.outcome, coalesce(w.waited, '{}'), k.trace_id
   from unnest(p_admissions) a
   join unnest(p_pasts) k on k.staged_id = a.staged_id
   left join :DISPATCH_POLICY_SCHEMA._waited(p_pasts, p_now) w on w.staged_id = k.staged_id

@@ -16,9 +16,10 @@ begin
   end if;
   v_pasts := :DISPATCH_POLICY_SCHEMA._pasts_of(p_staged_ids);
   insert into :DISPATCH_POLICY_SCHEMA._private_history as h (
-    staged_id, policy_id, partition, task_identifier, job_key, job_id, added_at, due_at, ended_at, outcome, error, waited)
+    staged_id, policy_id, partition, task_identifier, job_key, job_id, added_at, due_at, ended_at, outcome, error, waited,
+    trace_id)
   select k.staged_id, k.policy_id, k.partition, k.task_identifier, k.job_key, k.job_id, k.added_at, k.due_at,
-    v_now, p_outcome, p_error, coalesce(w.waited, '{}')
+    v_now, p_outcome, p_error, coalesce(w.waited, '{}'), k.trace_id
   from unnest(v_pasts) k
   left join :DISPATCH_POLICY_SCHEMA._waited(v_pasts, v_now) w on w.staged_id = k.staged_id
   on conflict (staged_id) do update set

@@ -115,6 +115,7 @@ begin
   end if;
   if v_has_history then
     perform :DISPATCH_POLICY_SCHEMA._record_ends(v_deleted, p_jobs, p_now);
+    perform :DISPATCH_POLICY_SCHEMA._record_failures(v_deleted, p_jobs, p_now);
   end if;
   if v_remembers then
     perform :DISPATCH_POLICY_SCHEMA._remember_ends(v_deleted, p_jobs, p_now);

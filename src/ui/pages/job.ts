@@ -9,6 +9,7 @@ import { html } from "../parts/markup.ts";
 import { past } from "../parts/past.ts";
 import { shownPayload } from "../parts/payload.ts";
 import { moment } from "../parts/words.ts";
+import { traceLink } from "../trace-url.ts";
 import type { ActionName } from "./actions.ts";
 import { asked, type Page } from "./visit.ts";
 
@@ -46,6 +47,7 @@ export const job: Page = async (visit) => {
     ["cancelled", it.cancelledAt ? moment(it.cancelledAt) : null],
     ["cancelled by", it.cancelledBy],
     ["error", it.error],
+    ["trace", it.traceId ? traceLink(it.traceId, visit.traceUrl) : null],
   ];
   const isParked = it.state === "parked"; // then it has two ids, and waits under that of staging
   const actions = actionLinks(visit, { ids: isParked ? it.id : id }, ACTIONS_IN[it.state] ?? []);

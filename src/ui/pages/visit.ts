@@ -2,6 +2,7 @@ import type { Staff } from "../create-ui.ts";
 import type { Database } from "../database.ts";
 import type { Markup } from "../parts/markup.ts";
 import type { Replays } from "../replays.ts";
+import type { TraceUrl } from "../trace-url.ts";
 
 /** What a sender who sees all may do, whoever it is. */
 export type Rights = Pick<Staff, "role">;
@@ -14,6 +15,7 @@ export interface Visit extends Database {
   readonly base: string;
   readonly rights: Rights;
   readonly showPayloads: boolean;
+  readonly traceUrl: TraceUrl | undefined;
   readonly query: URLSearchParams;
 }
 

@@ -1,7 +1,15 @@
 import type { JobHistory } from "../../operate/history.ts";
 import { html, type Markup, none } from "./markup.ts";
 import { table } from "./table.ts";
+import { timeLine } from "./time-line.ts";
 import { lasting, moment } from "./words.ts";
+
+/** A moment of a job's past. */
+interface Moment {
+  readonly what: string;
+  readonly at: Date;
+  readonly error?: string | null;
+}
 
 /** What is known of a job's past: its moments in order, and what it waited for. Nothing if its policy keeps no history. */
 export function past(history: JobHistory | null): Markup {
@@ -9,9 +17,10 @@ export function past(history: JobHistory | null): Markup {
   const moments = momentsOf(history);
   const waited = Object.entries(history.waited).toSorted(([, one], [, other]) => other - one);
   return html`<h2>History</h2>
+${timeLine(history)}
 ${table(
   "What happened to it",
-  moments.map(([what, at], n) => ({ what, at, before: moments[n - 1]?.[1] })),
+  moments.map((one, n) => ({ ...one, before: moments[n - 1]?.at })),
   [
     { title: "What", cell: ({ what }) => what },
     { title: "At", cell: ({ at }) => moment(at) },
@@ -20,6 +29,9 @@ ${table(
       isNumber: true,
       cell: ({ at, before }) => (before ? length((at.getTime() - before.getTime()) / 1000) : null),
     },
+    ...(moments.some(({ error }) => error)
+      ? [{ title: "Error", cell: ({ error }: Moment) => error ?? "" }]
+      : []),
   ],
   "Nothing is known yet.",
 )}
@@ -41,17 +53,28 @@ function length(seconds: number): string {
 }
 
 /** The earliest first, so that no difference is negative. Moments that say nothing new are left out. */
-function momentsOf(it: JobHistory): readonly (readonly [string, Date])[] {
+function momentsOf(it: JobHistory): readonly Moment[] {
   const isFirst = it.lastAdmittedAt?.getTime() === it.admittedAt?.getTime();
-  const moments: readonly (readonly [string, Date | null])[] = [
-    ["added", it.addedAt],
-    ["due", it.dueAt && it.addedAt && it.dueAt <= it.addedAt ? null : it.dueAt],
-    [isFirst ? "admitted" : "admitted first", it.admittedAt],
-    ["admitted last", isFirst ? null : it.lastAdmittedAt],
-    ["last attempt started", it.startedAt],
-    [it.outcome ?? "ended", it.endedAt],
+  const hasFailedAtLast = it.failedAttempts.some(
+    ({ endedAt }) => endedAt?.getTime() === it.endedAt?.getTime(),
+  );
+  const moments: readonly { what: string; at: Date | null; error?: string | null }[] = [
+    { what: "added", at: it.addedAt },
+    { what: "due", at: it.dueAt && it.addedAt && it.dueAt <= it.addedAt ? null : it.dueAt },
+    { what: isFirst ? "admitted" : "admitted first", at: it.admittedAt },
+    { what: "admitted last", at: isFirst ? null : it.lastAdmittedAt },
+    ...it.failedAttempts.flatMap(({ attempt, startedAt, endedAt, error }) => {
+      const isLast = startedAt?.getTime() === it.startedAt?.getTime();
+      const name = `attempt ${attempt ?? "of unknown number"}`;
+      return [
+        { what: `${name} started`, at: isLast ? null : startedAt },
+        { what: `${name} failed`, at: hasFailedAtLast && isLast ? null : endedAt, error },
+      ];
+    }),
+    { what: "last attempt started", at: it.startedAt },
+    { what: it.outcome ?? "ended", at: it.endedAt, error: it.error },
   ];
   return moments
-    .filter((one): one is readonly [string, Date] => one[1] !== null)
-    .toSorted(([, one], [, other]) => one.getTime() - other.getTime());
+    .filter((one): one is Moment => one.at !== null)
+    .toSorted((one, other) => one.at.getTime() - other.at.getTime());
 }
