@@ -47,7 +47,7 @@ export function capCharts(caps: readonly Cap[] | null, period: Period): Markup {
     .map((steps) =>
       bars(
         steps.map(({ lowest }) => lowest),
-        `${named(steps[0] as Cap)}: now ${grouped(steps.at(-1)?.last)}, at least ${grouped(lowestOf(steps))}`,
+        `${named(steps[0] as Cap)}: now ${grouped(steps.at(-1)?.last)}, lowest ${grouped(lowestOf(steps))}`,
         grouped,
         period,
       ),

@@ -55,6 +55,6 @@ export function periodLinks(
     ([name, period]) =>
       html`<li><a href="${pathTo(base, path, { ...query, period: name })}"${
         period === chosen ? html` aria-current="true"` : ""
-      }>${period.words}</a></li>`,
+      }>${period === HOUR ? "1 hour" : period.words}</a></li>`,
   )}</ul></nav>`;
 }
