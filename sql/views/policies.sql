@@ -1,4 +1,5 @@
--- The policies that were declared. One that is orphaned has no worker that runs its tasks, or none that has the policy.
+-- The policies that were declared. One that is orphaned has no worker that runs its tasks, or none that has the policy. Its
+-- tasks are those of its definition: while it is renamed, old workers still run its jobs.
 create or replace view :DISPATCH_POLICY_SCHEMA.policies as
 select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > statement_timestamp() as paused,
   nullif(p.paused_until, '-infinity') as paused_until, p.paused_by, p.pause_reason,
@@ -10,8 +11,8 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
     + (select coalesce(sum(a.jobs), 0) from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name)
     + (select count(*) from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.policy = p.name))::int as staged,
   not exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
-    where w.stale_at > statement_timestamp() and w.tasks && array(
-      select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t where t.policy_id = p.id))
+    where w.stale_at > statement_timestamp() and w.tasks && array(   -- its jobs are of these, also if another has them now
+      select t.value from jsonb_array_elements_text(p.definition -> 'tasks') t))
     or not exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
       where w.stale_at > statement_timestamp() and w.definitions ? p.name) as orphaned,
   (select count(distinct w.definitions #>> array[p.name, 'hash'])::int from :DISPATCH_POLICY_SCHEMA._private_workers w
@@ -21,7 +22,11 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
   coalesce((select least(e.jobs, 2147483647) from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id), 0)::int
     as ended_elsewhere,
   (select e.last_at from :DISPATCH_POLICY_SCHEMA._private_ended_elsewhere e where e.policy_id = p.id) as ended_elsewhere_at,
-  p.paused_with_all and p.paused_until > statement_timestamp() as paused_with_all
+  p.paused_with_all and p.paused_until > statement_timestamp() as paused_with_all,
+  array(
+    select distinct x.name from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
+    join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = t.policy_id
+    where t.policy_id <> p.id and p.definition -> 'tasks' ? t.task_identifier order by x.name) as tasks_taken_by
 from :DISPATCH_POLICY_SCHEMA._private_policies p
 left join lateral (   -- a left join: who asks for names alone has no partition counted
   select count(*)::int as partitions, coalesce(sum(x.staged), 0) as staged
@@ -50,3 +55,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.policies.resolving is
   'Limits are being worked out again, because the definition has changed.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_with_all is
   'Whether it is paused because all policies are.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.tasks_taken_by is
+  'Policies that govern tasks of its definition now, as while it is renamed. They were declared later.';

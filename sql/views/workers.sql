@@ -1,6 +1,7 @@
 -- The worker pools that are known, the silent ones among them.
 create or replace view :DISPATCH_POLICY_SCHEMA.workers as
-select w.pool_id, w.slots, w.tasks, w.host, w.pid, w.started_at, w.heartbeat_at, w.stale_at > statement_timestamp() as alive
+select w.pool_id, w.slots, w.tasks, w.host, w.pid, w.started_at, w.heartbeat_at, w.stale_at > statement_timestamp() as alive,
+  w.stale_at, array(select jsonb_object_keys(w.definitions) order by 1) as policies
 from :DISPATCH_POLICY_SCHEMA._private_workers w where w.buried_at is null;
 
 comment on column :DISPATCH_POLICY_SCHEMA.workers.pool_id is 'Graphile Worker''s id of the pool.';
@@ -11,3 +12,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.workers.pid is 'Id of its process on t
 comment on column :DISPATCH_POLICY_SCHEMA.workers.started_at is 'Its first heartbeat.';
 comment on column :DISPATCH_POLICY_SCHEMA.workers.heartbeat_at is 'Its last heartbeat.';
 comment on column :DISPATCH_POLICY_SCHEMA.workers.alive is 'Whether its heartbeats come.';
+comment on column :DISPATCH_POLICY_SCHEMA.workers.stale_at is 'When it counts as dead, unless a heartbeat comes before.';
+comment on column :DISPATCH_POLICY_SCHEMA.workers.policies is 'Names of the policies that it has.';

@@ -1,5 +1,6 @@
 import { parameter } from "../db/engine.ts";
 import { numbersOf, OVER } from "../operate/gate-words.ts";
+import type { UndeclaredPolicy } from "../operate/status.ts";
 import { rowsOf } from "../operate/view-rows.ts";
 import type { PolicyDefinition } from "../policy/definition.ts";
 import { defineCommand } from "./command.ts";
@@ -8,6 +9,7 @@ import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
 import { visible } from "./output/table.ts";
 import { atTime, grouped, inWords, some } from "./output/words.ts";
+import { tellOfUndeclared } from "./status.ts";
 
 /** A row of the view `policies`. */
 interface Row {
@@ -34,7 +36,12 @@ export const command = defineCommand({
   async run(values) {
     const { policy } = values;
     return looks(values, async (context) => {
-      const found = await rowsOf<Row>(context, "policies", WHERE, [policy ?? null], policy);
+      const undeclared = await rowsOf<UndeclaredPolicy>(context, "undeclared_policies", WHERE, [
+        policy ?? null,
+      ]);
+      const known = undeclared.length > 0 ? undefined : policy;
+      const found = await rowsOf<Row>(context, "policies", WHERE, [policy ?? null], known);
+      undeclared.forEach(tellOfUndeclared);
       return answerList(values, found, {
         table: () => found.map(inLines).join("\n\n"),
         none: "No policy was declared.",

@@ -1,4 +1,4 @@
-import { type PolicyStatus, status, type WorkerStatus } from "../operate/status.ts";
+import { type PolicyStatus, status, type UndeclaredPolicy, type WorkerStatus } from "../operate/status.ts";
 import type { StopInForce } from "../operate/stops.ts";
 import { defineCommand, EXIT } from "./command.ts";
 import { LOOK } from "./input/options.ts";
@@ -6,6 +6,9 @@ import { looks } from "./output/look.ts";
 import { say, sayJson, tell } from "./output/say.ts";
 import { table } from "./output/table.ts";
 import { atTime, fromNow, grouped, some } from "./output/words.ts";
+
+/** So many worker pools are named in a sentence. */
+const MOST_NAMED = 5;
 
 /** Policies and workers at a glance. */
 export const command = defineCommand({
@@ -25,9 +28,11 @@ export const command = defineCommand({
         if (found.workers.length > 0) say(`\n${workerTable(found.workers)}`);
         else tell("No worker pool is known.");
         if (found.pauseOfAll) tell(inWordsOfAll(found.pauseOfAll));
-        for (const warning of found.policies.flatMap(warningsOf)) tell(warning);
+        const live = found.workers.filter(({ alive }) => alive);
+        for (const warning of found.policies.flatMap((policy) => warningsOf(policy, live))) tell(warning);
+        found.undeclared.forEach(tellOfUndeclared);
       }
-      return found.policies.length > 0 ? EXIT.done : EXIT.nothing;
+      return found.policies.length + found.undeclared.length > 0 ? EXIT.done : EXIT.nothing;
     });
   },
 });
@@ -70,13 +75,44 @@ function inWordsOfAll({ by, reason, until }: StopInForce): string {
   return `All policies were paused${why}, ${end}. Those that are declared from now on are paused as well.`;
 }
 
-function warningsOf({ policy, ...its }: PolicyStatus): string[] {
+/** Says that jobs wait for a policy that nobody declared. */
+export function tellOfUndeclared({ policy, staged }: UndeclaredPolicy): void {
+  tell(
+    `${some(staged, "job")} ${staged === 1 ? "waits" : "wait"} for policy "${policy}", which nobody declared. ` +
+      "Start a worker that has it, or see hand-back and remove-policy.",
+  );
+}
+
+function warningsOf({ policy, ...its }: PolicyStatus, live: readonly WorkerStatus[]): string[] {
   return [
-    its.orphaned && `${policy}: no live worker has the policy and its tasks.`,
+    its.orphaned && `${policy}: ${whoLacks(policy, live)}.`,
+    its.tasksTakenBy.length > 0 && `${policy}: ${whoGoverns(policy, its.tasksTakenBy, live)}`,
     its.liveDefinitions > 1 &&
       `${policy}: live workers have ${its.liveDefinitions} definitions of version ${its.version}. Raise the newer one's version.`,
     its.resolving && `${policy}: its limits are being worked out again, because the definition has changed.`,
     its.endedElsewhere > 0 &&
       `${policy}: ${some(its.endedElsewhere, "job")} ended in workers without this package.`,
   ].filter((warning) => warning !== false);
+}
+
+/** Why a policy is orphaned: nobody has it, or those that have it run none of its tasks. */
+function whoLacks(policy: string, live: readonly WorkerStatus[]): string {
+  const having = live.filter(({ policies }) => policies.includes(policy));
+  if (having.length === 0) return "no live worker has the policy";
+  return `no live worker has its tasks; the policy is in ${named(having)}`;
+}
+
+/** Beside a rename some workers have the old name and some the new one. */
+function whoGoverns(policy: string, takers: readonly string[], live: readonly WorkerStatus[]): string {
+  const parts = [policy, ...takers].map((name) => {
+    const having = live.filter(({ policies }) => policies.includes(name));
+    return `${name} is in ${having.length === 0 ? "no live worker" : named(having)}`;
+  });
+  return `its tasks went to ${takers.join(", ")}. ${parts.join("; ")}.`;
+}
+
+function named(pools: readonly WorkerStatus[]): string {
+  const more = pools.length - MOST_NAMED;
+  const names = pools.slice(0, MOST_NAMED).map(({ poolId }) => poolId);
+  return `${some(pools.length, "live worker")} (${names.join(", ")}${more > 0 ? `, and ${more} more` : ""})`;
 }

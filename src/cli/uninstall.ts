@@ -6,7 +6,7 @@ import { defineCommand, EXIT, type Exit } from "./command.ts";
 import { JSON_OPTION, YES } from "./input/options.ts";
 import { inPlace, type Place, placeOf } from "./input/place.ts";
 import { onlyCounts, say, sayJson, saySentence, tell, unlessYes } from "./output/say.ts";
-import { some } from "./output/words.ts";
+import { fromNow, some } from "./output/words.ts";
 
 /** Hands all waiting jobs back to Graphile Worker, and drops this package's schema. Safe to repeat. */
 export const command = defineCommand({
@@ -51,16 +51,20 @@ async function countIn(
   place: Place,
   values: { readonly json: boolean; readonly "dry-run": boolean },
 ): Promise<Exit> {
-  const { policies, workers } = await inPlace(place, looking, (context) => status(context));
-  const staged = policies.reduce((sum, policy) => sum + policy.staged, 0);
-  const liveWorkers = workers.filter(({ alive }) => alive).length;
+  const { policies, undeclared, workers } = await inPlace(place, looking, (context) => status(context));
+  const staged = [...policies, ...undeclared].reduce((sum, policy) => sum + policy.staged, 0);
+  const live = workers.filter(({ alive }) => alive);
+  const liveWorkers = live.length;
   if (values.json) sayJson({ policies: policies.length, staged, liveWorkers });
   else {
     saySentence(
       `${some(staged, "waiting job")} would go back to Graphile Worker, and the schema "${place.policySchema}" would be dropped.`,
     );
     if (liveWorkers > 0)
-      tell(`It would refuse, because live worker pools have the preset (${liveWorkers}): stop them first.`);
+      tell(
+        `It would refuse, because live worker pools have the preset (${liveWorkers}): stop them first. ` +
+          `If all were killed, the last counts as dead ${fromNow(new Date(Math.max(...live.map(({ staleAt }) => staleAt.getTime()))))}.`,
+      );
   }
   return unlessYes(values);
 }

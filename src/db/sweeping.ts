@@ -66,9 +66,9 @@ export function sweeping({ schema, rows, first, count }: Statements) {
 
     /** Policies for which jobs wait, and which no live worker has. */
     orphanedPolicies: (client: Queryable) =>
-      rows<{ policy: string; jobs: number }>(
+      rows<{ policy: string; jobs: number; declared: boolean }>(
         client,
-        `select policy, jobs from ${schema}._orphaned_policies()`,
+        `select policy, jobs, declared from ${schema}._orphaned_policies()`,
       ),
 
     /** A page of the jobs in flight of these policies. See `_look_for_lost`. */

@@ -18,11 +18,15 @@ export interface HandedBack extends Changed {
   expired: number;
 }
 
+/** At most so many jobs go in one transaction. */
+const STEP = 500;
+
 /** Documented at {@link Operate.handBack}. */
 export async function handBack(context: OperateContext, options: HandBackOptions): Promise<HandedBack> {
   checkVerb("handBack", options, { needs: ["policy"], takes: ["reason", "by", "dryRun"] });
   const { policy, reason, by, dryRun } = options;
-  const step = (dry: boolean) => call<HandedBack>(context, "hand_back", { policy, reason, by, dry_run: dry });
+  const step = (dry: boolean) =>
+    call<HandedBack>(context, "hand_back", { policy, count: STEP, reason, by, dry_run: dry });
   const total = await step(true);
   if (dryRun) return total;
   total.expired = 0;
@@ -32,6 +36,8 @@ export async function handBack(context: OperateContext, options: HandBackOptions
     total.changed += changed;
     total.expired += row.expired;
     total.refused = row.refused;
+    // a name that nobody declared is unknown once its last job has gone, so it is not asked again
+    if (row.matched < STEP && changed + row.refused === row.matched) break;
   }
   total.matched = Math.max(total.matched, total.changed); // jobs that were staged meanwhile
   return total;

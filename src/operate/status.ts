@@ -34,6 +34,18 @@ export interface PolicyStatus {
   liveDefinitions: number;
   /** Limits are being worked out again for the partitions, because the definition has changed. */
   resolving: boolean;
+  /**
+   * Policies that govern tasks of its definition now, because they were declared later. So it is while a policy is renamed.
+   * `policies` of {@link WorkerStatus} says which live workers have the one and which the other.
+   */
+  tasksTakenBy: readonly string[];
+}
+
+/** Jobs that wait for a policy that nobody declared. */
+export interface UndeclaredPolicy {
+  policy: string;
+  /** Jobs that wait in staging. */
+  staged: number;
 }
 
 /** The state of a worker pool. */
@@ -42,14 +54,20 @@ export interface WorkerStatus {
   /** The most jobs that it runs at once. */
   slots: number;
   tasks: readonly string[];
+  /** The names of the policies that it has. */
+  policies: readonly string[];
   /** Whether its last heartbeat is recent. */
   alive: boolean;
   heartbeatAt: Date;
+  /** When it counts as dead, unless a heartbeat comes before. */
+  staleAt: Date;
 }
 
 /** The state of policies and worker pools. */
 export interface Status {
   policies: readonly PolicyStatus[];
+  /** What no policy counts: a process added these jobs before any declared the policy, or after it was removed. */
+  undeclared: readonly UndeclaredPolicy[];
   workers: readonly WorkerStatus[];
   /** The pause of all policies, which also stops those that are declared later; null: there is none. */
   pauseOfAll: StopInForce | null;
@@ -63,13 +81,20 @@ export async function status(
   checkVerb("status", options, { takes: ["policy"] });
   const asked = parameter(1, "text");
   return withPgClient(async (client) => {
-    await checkPolicy(client, engine, options.policy);
+    const undeclared = await engine.view<UndeclaredPolicy>(
+      client,
+      "undeclared_policies",
+      `where ${asked} is null or policy = ${asked} order by policy`,
+      [options.policy ?? null],
+    );
+    if (undeclared.length === 0) await checkPolicy(client, engine, options.policy);
     const policies = await engine.view<
       PolicyStatus & {
         in_flight: number;
         ended_elsewhere: number;
         live_definitions: number;
         paused_with_all: boolean;
+        tasks_taken_by: string[];
       }
     >(client, "policies", `where ${asked} is null or policy = ${asked} order by policy`, [
       options.policy ?? null,
@@ -83,11 +108,14 @@ export async function status(
           const { in_flight: inFlight, ended_elsewhere: endedElsewhere } = counts;
           const pausedWithAll = counts.paused_with_all;
           const live = { orphaned, endedElsewhere, liveDefinitions: counts.live_definitions, resolving };
-          return { policy, version, staged, inFlight, partitions, paused, pausedWithAll, enabled, ...live };
+          const all = { paused, pausedWithAll, enabled, ...live, tasksTakenBy: counts.tasks_taken_by };
+          return { policy, version, staged, inFlight, partitions, ...all };
         },
       ),
-      workers: workers.map(({ pool_id, slots, tasks, alive, heartbeat_at }) => {
-        return { poolId: pool_id, slots, tasks, alive, heartbeatAt: heartbeat_at } as WorkerStatus;
+      undeclared,
+      workers: workers.map(({ pool_id, slots, tasks, policies: has, alive, heartbeat_at, stale_at }) => {
+        const seen = { alive, heartbeatAt: heartbeat_at, staleAt: stale_at };
+        return { poolId: pool_id, slots, tasks, policies: has, ...seen } as WorkerStatus;
       }),
     };
   });

@@ -16,11 +16,11 @@ export function makeOrphans(logger: Logger, now = () => performance.now()) {
   return {
     async look(withPgClient: WithPgClient, engine: Engine): Promise<void> {
       const orphans = await withPgClient(engine.orphanedPolicies);
-      for (const { policy, jobs } of orphans) {
+      for (const { policy, jobs, declared } of orphans) {
         if (!seen.has(policy) || now() - (warnedAt.get(policy) ?? Number.NEGATIVE_INFINITY) < AGAIN_MS)
           continue;
         warnedAt.set(policy, now());
-        logger.warn(orphaned(policy, jobs), { policy, jobs });
+        logger.warn(declared ? orphaned(policy, jobs) : undeclared(policy, jobs), { policy, jobs });
       }
       seen = new Set(orphans.map(({ policy }) => policy));
     },
@@ -28,7 +28,18 @@ export function makeOrphans(logger: Logger, now = () => performance.now()) {
 }
 
 const orphaned = (policy: string, jobs: number) =>
-  `${jobs}${jobs === MOST_COUNTED ? " jobs or more wait" : " jobs wait"} for policy "${policy}", which no live worker has. ` +
+  `${waiting(jobs)} for policy "${policy}", which no live worker has. ` +
   "At most the crontab's tick admits them, once a minute. If the policy was renamed, move them: " +
   `remove-policy --policy ${policy} --into NAME. If it was removed, switch it off and call hand-back and remove-policy. ` +
   "Else start a worker that has it";
+
+const undeclared = (policy: string, jobs: number) =>
+  `${waiting(jobs)} for policy "${policy}", which nobody declared. ` +
+  `Nobody admits them. If the policy was renamed, move them: remove-policy --policy ${policy} --into NAME. ` +
+  `If it was removed, call hand-back --policy ${policy}, and restart the process that adds them. ` +
+  "Else start a worker that has it";
+
+function waiting(jobs: number): string {
+  if (jobs === 1) return "1 job waits";
+  return `${jobs}${jobs === MOST_COUNTED ? " jobs or more" : " jobs"} wait`;
+}

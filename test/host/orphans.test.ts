@@ -12,7 +12,7 @@ import { startWorker } from "../helpers/worker.ts";
 const old = definePolicy("old", { tasks: ["work"], partitionBy: "account" });
 const other = definePolicy("other", { partitionBy: "account" });
 const WARNING =
-  /^(\d+) jobs wait for policy "(\w+)", which no live worker has\..*remove-policy --policy \2 --into/;
+  /^(\d+ jobs wait|1 job waits) for policy "(\w+)", which no live worker has\..*remove-policy --policy \2 --into/;
 
 test("a worker warns of jobs that wait for a policy that nobody has", async (t) => {
   const database = await testDatabase(t);
@@ -48,7 +48,11 @@ test("it warns at the second look in a row, then once an hour, and of names that
   await look();
   await look();
   t.is(said.length, 1);
-  t.regex(said[0]!, /^warning 1 jobs wait for policy "old"/);
+  t.regex(
+    said[0]!,
+    /^warning 1 job waits for policy "old", which nobody declared\..*call hand-back --policy old/,
+  );
+  t.notRegex(said[0]!, /switch it off/);
   now = 3_599_999;
   await look();
   t.is(said.length, 1);
@@ -81,5 +85,5 @@ test("a live worker that has the policy, or a job that ended lately, is no reaso
   await it.pool.query(
     "update dispatch_policy._private_limiters set sampled_at = sampled_at - interval '5 minutes'",
   );
-  t.deepEqual(await orphans(), [{ policy: "old", jobs: 1 }]);
+  t.deepEqual(await orphans(), [{ policy: "old", jobs: 1, declared: true }]);
 });

@@ -107,9 +107,16 @@ test("a live worker with the preset is a refusal that names it and changes nothi
   t.is(code, 1);
   t.regex(
     stderr.replace(/\s+/g, " "),
-    new RegExp(`live worker pools .*: 1, .*${rows[0].pool_id} \\(process ${process.pid} on .*or force it`),
+    new RegExp(
+      `live worker pools .*: 1, .*${rows[0].pool_id} \\(process ${process.pid} on .*, dead in \\d+ s if it was killed\\).*or force it`,
+    ),
   );
   await t.throwsAsync(it.utils.uninstall(), { instanceOf: RemovalError, code: "not_removed" });
+  const counted = await command(it.database.url, "uninstall", "--dry-run");
+  t.regex(
+    counted.stderr.replace(/\s+/g, " "),
+    /\(1\): stop them first\. If all were killed, the last counts as dead in \d+ s/,
+  );
   t.like((await it.utils.status()).policies[0], { enabled: true, staged: 1 });
   await it.runner.stop();
   t.like(await it.utils.uninstall(), { handedBack: 1 });

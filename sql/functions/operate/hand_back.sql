@@ -4,6 +4,8 @@
 -- the error. `expired` counts those that were dropped, because they had expired: they are among the `changed`. `dry_run` only
 -- counts.
 --
+-- It also takes a name that nobody declared, while jobs wait for it. No worker stages those jobs again.
+--
 --   select * from dispatch_policy.switch_policy('fetch_endpoint', false);
 --   select * from dispatch_policy.hand_back('fetch_endpoint');
 create or replace function :DISPATCH_POLICY_SCHEMA.hand_back(
@@ -12,13 +14,20 @@ create or replace function :DISPATCH_POLICY_SCHEMA.hand_back(
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_policy :DISPATCH_POLICY_SCHEMA._private_policies := :DISPATCH_POLICY_SCHEMA._policy(hand_back.policy);
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_ids bigint[];
   v_back record;
 begin
   if hand_back.count is null or hand_back.count < 1 then
     raise exception 'dispatch_policy: hand_back: count is %, expected 1 or more', coalesce(hand_back.count::text, 'null')
       using errcode = 'DPARG';
+  end if;
+  select p.* into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = hand_back.policy;
+  if v_policy.id is null and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._staged_of(hand_back.policy))
+    and not exists (
+      select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = hand_back.policy) then
+    perform :DISPATCH_POLICY_SCHEMA._unknown_policy(hand_back.policy);
   end if;
   if hand_back.dry_run then
     select count(*), count(*) filter (where s.expires_at <= clock_timestamp()) into matched, expired

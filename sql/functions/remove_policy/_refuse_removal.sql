@@ -12,8 +12,11 @@ begin
     raise exception 'dispatch_policy: remove_policy: % jobs of policy % are in flight, expected none: call it again when they have ended',
       v_in_flight, quote_literal(p_policy) using errcode = 'DPUSE';
   elsif p_waiting > 0 then
-    raise exception 'dispatch_policy: remove_policy: % jobs wait for policy %, expected none without "into". Name the policy that they move to. Or switch the policy off and call hand_back first',
-      p_waiting, quote_literal(p_policy) using errcode = 'DPUSE';
+    raise exception 'dispatch_policy: remove_policy: % jobs wait for policy %, expected none without "into". Name the policy that they move to. Or % first',
+      p_waiting, quote_literal(p_policy),
+      case when exists (
+          select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy and p.enabled)
+        then 'switch the policy off and call hand_back' else 'call hand_back' end using errcode = 'DPUSE';
   end if;
 end
 $$;

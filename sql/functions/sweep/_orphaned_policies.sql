@@ -4,21 +4,15 @@
 --
 -- A host that is no worker pool may tick it (wrapTaskList). Then some job of it has ended in the last five minutes.
 create or replace function :DISPATCH_POLICY_SCHEMA._orphaned_policies()
-returns table (policy text, jobs int) language sql stable
+returns table (policy text, jobs int, declared boolean) language sql stable
 set search_path = pg_catalog, pg_temp as $$
-  with recursive arrived (name) as (   -- one look at the index for each name
-    select min(a.policy) from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+  with named as (
+    select p.name, true as declared from :DISPATCH_POLICY_SCHEMA._private_policies p
     union all
-    select (select min(a.policy) from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy > x.name)
-    from arrived x where x.name is not null
-  ),
-  named as (
-    select p.name from :DISPATCH_POLICY_SCHEMA._private_policies p
-    union
-    select x.name from arrived x where x.name is not null
+    select u.policy, false from :DISPATCH_POLICY_SCHEMA.undeclared_policies u
   ),
   alone as materialized (
-    select n.name from named n
+    select n.name, n.declared from named n
     where not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_workers w
         where w.stale_at > clock_timestamp() and not w.ended and w.definitions ? n.name)
@@ -27,7 +21,7 @@ set search_path = pg_catalog, pg_temp as $$
         join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = p.ahead_limiter_id
         where p.name = n.name and l.sampled_at > clock_timestamp() - interval '5 minutes')
   )
-  select n.name, w.jobs
+  select n.name, w.jobs, n.declared
   from alone n
   cross join lateral (
     select count(*)::int as jobs from (

@@ -25,22 +25,14 @@ const noWorker: Check = async ({ ask }) => {
 /** Hardly anybody admits its jobs: it was renamed or removed in the code. */
 const orphaned: Check = async ({ ask }) => {
   const rows = await ask<{ policy: string; in_flight: number; declared: boolean }>(
-    `with recursive ${LIVE},
-     arrived (name) as (   -- one look at the index for each name
-       select min(a.policy) from :DISPATCH_POLICY_SCHEMA._private_arrivals a
-       union all
-       select (select min(a.policy) from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy > x.name)
-       from arrived x where x.name is not null
-     )
+    `with ${LIVE}
      select p.name as policy, ${IN_FLIGHT} as in_flight, true as declared
      from :DISPATCH_POLICY_SCHEMA._private_policies p
      where exists (select from live) and not exists (select from live w where w.definitions ? p.name)
        and not ${RUNS_ELSEWHERE} and ${HAS_WAITING}
      union all
-     select x.name, 0, false from arrived x
-     where x.name is not null
-       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = x.name)
-       and not exists (select from live w where w.definitions ? x.name)
+     select u.policy, 0, false from :DISPATCH_POLICY_SCHEMA.undeclared_policies u
+     where not exists (select from live w where w.definitions ? u.policy)
      order by 1 limit 20`,
   );
   return rows.map(({ policy, in_flight, declared }) => ({
@@ -51,13 +43,8 @@ const orphaned: Check = async ({ ask }) => {
     } (${in_flight} in flight).`,
     mend: [
       `# renamed: ${COMMAND} remove-policy --policy ${argument(policy)} --into NAME`,
-      // one that nobody declared can be neither switched off nor handed back
-      ...(declared
-        ? [
-            `# removed: switch it off, then ${COMMAND} hand-back --policy ${argument(policy)}`,
-            "# neither: start a worker that has it",
-          ]
-        : ["# removed: start a worker that has it, then remove it"]),
+      `# removed: ${declared ? "switch it off, then " : ""}${COMMAND} hand-back --policy ${argument(policy)}`,
+      "# neither: start a worker that has it",
     ].join("\n"),
   }));
 };

@@ -126,7 +126,7 @@ test("a worker pool that registers, and has not committed, keeps the schema", as
   await t.throwsAsync(uninstall(it.pool), {
     code: "DPUSE",
     message:
-      /live worker pools with the preset: 1, expected none: w \(process 1 on host, heartbeat \d+ s ago\); stop/,
+      /live worker pools with the preset: 1, expected none: w \(process 1 on host, heartbeat \d+ s ago, dead in \d+ s if it was killed\); stop/,
   });
   t.like(await uninstall(it.pool, true), { dropped: true });
 });
