@@ -40,6 +40,7 @@ export type {
   Stop,
 } from "./operate/explain.ts";
 export type { ExportedJob, ExportOptions } from "./operate/export.ts";
+export type { GroupJob, GroupsQuery, OpenGroup } from "./operate/groups.ts";
 export type { HandBackOptions, HandedBack } from "./operate/hand-back.ts";
 export type { HistoryQuery, JobHistory } from "./operate/history.ts";
 export type { LimitValues, Override, SetLimitOptions } from "./operate/limits.ts";
@@ -54,7 +55,7 @@ export type { RemoveOptions } from "./operate/remove.ts";
 export type { RemovePolicyOptions } from "./operate/remove-policy.ts";
 export type { RescheduleOptions } from "./operate/reschedule-jobs.ts";
 export type { RetryOptions } from "./operate/retry.ts";
-export type { PolicyStatus, Status, WorkerStatus } from "./operate/status.ts";
+export type { PolicyStatus, Status, UndeclaredPolicy, WorkerStatus } from "./operate/status.ts";
 export type { StopInForce } from "./operate/stops.ts";
 export type { Repaired } from "./operate/sweep.ts";
 export type { Remaining, Synced } from "./operate/sync.ts";

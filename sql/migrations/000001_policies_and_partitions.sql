@@ -661,6 +661,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_group_jobs (
   primary key (staged_id, group_id)
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 create index group_jobs_by_job on :DISPATCH_POLICY_SCHEMA._private_group_jobs (job_id) where job_id is not null;
+create index group_jobs_by_group on :DISPATCH_POLICY_SCHEMA._private_group_jobs (group_id, staged_id);
 
 create table :DISPATCH_POLICY_SCHEMA._private_group_ends (
   group_id bigint not null,

@@ -2,8 +2,13 @@
 -- added.
 create or replace view :DISPATCH_POLICY_SCHEMA.groups as
 select g.id, g.callback ->> 'identifier' as callback, g.created_at, g.total, g.jobs_left, g.succeeded, g.failed, g.removed,
-  g.dropped, g.replaced, g.gone, g.error
-from :DISPATCH_POLICY_SCHEMA._private_groups g;
+  g.dropped, g.replaced, g.gone, g.error, p.name as policy, m.staged_id as oldest_job_id
+from :DISPATCH_POLICY_SCHEMA._private_groups g
+left join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = g.callback ->> 'identifier'
+left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = t.policy_id
+left join lateral (   -- one look at the index for each group
+  select min(x.staged_id) as staged_id from :DISPATCH_POLICY_SCHEMA._private_group_jobs x where x.group_id = g.id
+) m on true;
 
 comment on column :DISPATCH_POLICY_SCHEMA.groups.id is 'Its number, which the callback''s payload has as _group.id.';
 comment on column :DISPATCH_POLICY_SCHEMA.groups.callback is 'Task of the callback.';
@@ -18,3 +23,6 @@ comment on column :DISPATCH_POLICY_SCHEMA.groups.replaced is 'How many lost thei
 comment on column :DISPATCH_POLICY_SCHEMA.groups.gone is 'How many ended where nobody saw how.';
 comment on column :DISPATCH_POLICY_SCHEMA.groups.error is
   'Why the callback could not be added; the next sweep tries again. Null: it was not tried.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.policy is 'Policy of the callback''s task; null: it has none.';
+comment on column :DISPATCH_POLICY_SCHEMA.groups.oldest_job_id is
+  'The job that was added first of those that are left, by its id in group_jobs; null: none is left.';

@@ -21,6 +21,7 @@ export const COMMANDS: readonly Listed[] = [
   listed("partitions", "what waits in each partition, and why", () => import("./partitions.ts")),
   listed("jobs", "jobs, staged and Graphile Worker's", () => import("./jobs.ts")),
   listed("history", "what happened to jobs, and what they waited for", () => import("./history.ts")),
+  listed("groups", "open job groups, and what they wait for", () => import("./groups.ts")),
   listed("stops", "what is paused or on hold, by whom and until when", () => import("./stops.ts")),
   listed("limits", "limits that operators have set", () => import("./limits.ts")),
   listed("audit", "what operators did, and why", () => import("./audit.ts")),

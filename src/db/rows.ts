@@ -57,7 +57,16 @@ function readerOf(name: string): ((value: unknown) => unknown) | undefined {
 /** The names of columns that are a timestamptz, in the functions, views and types of this package. */
 const TIME = /(?:^|_)(?:at|until)$|^(?:from|now|minute)$/;
 /** The names of columns that are a bigint, or a list of them. */
-const IDS = new Set(["id", "job_id", "staged_id", "arrival_id", "left_ids", "last_id", "group_id"]);
+const IDS = new Set([
+  "id",
+  "job_id",
+  "staged_id",
+  "arrival_id",
+  "left_ids",
+  "last_id",
+  "group_id",
+  "oldest_job_id",
+]);
 
 /** The last time that was read, and its text: rows that were written together mostly have the same time. */
 let known: { readonly value: unknown; readonly time: number | null } = { value: null, time: null };

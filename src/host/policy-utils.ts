@@ -16,6 +16,7 @@ import { diff } from "../operate/diff.ts";
 import { doctor } from "../operate/doctor.ts";
 import { explain } from "../operate/explain.ts";
 import { exportJobs } from "../operate/export.ts";
+import { groups } from "../operate/groups.ts";
 import { handBack } from "../operate/hand-back.ts";
 import { history } from "../operate/history.ts";
 import { hold } from "../operate/hold.ts";
@@ -309,6 +310,7 @@ function assemble(
     sync: (options) => sync(context, options),
     explain: (options) => explain(context, options),
     history: (query) => history(context, query),
+    groups: (query) => groups(context, query),
     doctor: (options) => doctor(context, options),
     metrics: () => metrics(context),
     status: (options) => status(context, options),

@@ -48,5 +48,7 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
   workers: gauge("Live worker pools."),
   worker_slots: gauge("Jobs that live worker pools can run at once."),
   sweep_repairs_total: counter("What sweeps repaired, by kind. It stands still in a healthy run."),
+  open_groups: gauge("Job groups whose callback has not been added yet."),
+  oldest_group_age_seconds: gauge("For how long the oldest open job group has been open; 0: none is."),
   notification_queue_usage_ratio: gauge("How full PostgreSQL's queue of notifications is."),
 };

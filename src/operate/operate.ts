@@ -8,6 +8,7 @@ import type { Diff, DiffOptions } from "./diff.ts";
 import type { DoctorOptions, Finding } from "./doctor.ts";
 import type { Explanation } from "./explain.ts";
 import type { ExportedJob, ExportOptions } from "./export.ts";
+import type { GroupsQuery, OpenGroup } from "./groups.ts";
 import type { HandBackOptions, HandedBack } from "./hand-back.ts";
 import type { HistoryQuery, JobHistory } from "./history.ts";
 import type { Override, SetLimitOptions } from "./limits.ts";
@@ -424,6 +425,16 @@ export interface Operate {
    * for (const { id, endedAt, error, waited } of jobs) console.log(id, endedAt, error, waited.throttle_empty);
    */
   history(query?: HistoryQuery): Promise<readonly JobHistory[]>;
+
+  /**
+   * The job groups whose callback has not been added yet, in the order of their ids: how many of their jobs have ended, and
+   * how. For the next page give the last id as `after`. With `group` it is that group alone, with a page of the jobs that are
+   * left and where they stand. It is empty if the group is not open any more.
+   *
+   * @throws {ArgumentError} if `group` or `after` is no id, or `limit` no whole number from 1
+   * @example const [group] = await utils.groups({ group: "7", limit: 20 }); // group?.jobs
+   */
+  groups(query?: GroupsQuery): Promise<readonly OpenGroup[]>;
 
   /**
    * What is wrong, the worst first, and what mends it. It looks at the schema, the server, the workers and the policies. An

@@ -132,6 +132,9 @@ const jobId: Rule = {
   accepts: (value) => /^[1-9][0-9]{0,17}$/.test(String(value)) && typeof value !== "object",
 };
 
+/** Of a job group, or the last one of a page. */
+export const anId: Rule = { expects: 'an id, such as "7"', accepts: jobId.accepts };
+
 /** The rules for the options of verbs. An option means the same in each verb. */
 const OPTIONS = {
   policy: anyText,
@@ -173,6 +176,7 @@ const OPTIONS = {
   jobId,
   id: jobId,
   ids: arrayOf(jobId, "job ids"),
+  group: anId,
 } satisfies Record<string, Rule>;
 
 type Option = keyof typeof OPTIONS;

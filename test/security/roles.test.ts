@@ -328,8 +328,13 @@ test("the reader sees everything but payloads, and changes nothing", async (t) =
     authorize: () => ({ name: "ana", role: "operator" }), // who is told what PostgreSQL said
   });
   const { rows: jobs } = await reader.query("select max(id)::text as id from dispatch_policy.jobs");
+  await addPolicyJobs(pool, [{ policy, payload: { key: "a" } }], { then: { policy, payload: { key: "b" } } });
+  const { rows: groups } = await reader.query("select id, oldest_job_id from dispatch_policy.groups");
+  t.is(groups.length, 1);
   for (const path of Object.keys(PAGES)) {
-    const page = await ui(new Request(`http://a.example${path}?policy=p&partition=a&id=${jobs[0].id}`));
+    const page = await ui(
+      new Request(`http://a.example${path}?policy=p&partition=a&id=${jobs[0].id}&group=${groups[0].id}`),
+    );
     t.is(page.status, 200, `${path}: ${await page.text()}`);
   }
   await denied(reader, "select payload from dispatch_policy.staged_jobs");

@@ -44,8 +44,13 @@ async function busyTab(t: ExecutionContext, options: Parameters<typeof tab>[2] =
   await utils.tick();
   await utils.sweep();
   const { paths } = await import("./world.ts");
+  const [grouped] = await utils.addJobs([{ identifier: "make_report", payload: { tenant: LONG } }], false, {
+    then: { identifier: "send_mail", payload: { to: "ana@example.org" } },
+  });
+  const { groupId } = grouped as { groupId?: string };
+  await pool.query("update dispatch_policy._private_groups set error = $1", [LONG]);
   const ofLong = ["/partition", "/act/retry"].map((path) => `${path}?policy=make_report&partition=${LONG}`);
-  return { ...it, paths: [...paths(rows[0].job_id), ...ofLong] };
+  return { ...it, paths: [...paths(rows[0].job_id), ...ofLong, `/group?group=${groupId}`] };
 }
 
 for (const colorScheme of ["light", "dark"] as const)

@@ -31,12 +31,16 @@ function answers(role: Role, method: string, path: string): number {
 test("each role gets what it may, at every path and by every method", async (t) => {
   const it = await world(t);
   const before = await it.audit();
+  const [grouped] = await it.utils.addJobs([{ identifier: "make_report", payload: { tenant: "a" } }], false, {
+    then: { identifier: "make_report", payload: { tenant: "b" } },
+  });
   // what each page and each form needs; without a reason no form changes anything
   const query = new URLSearchParams({
     policy: "fetch_endpoint",
     partition: "ep1",
     id: it.first,
     ids: it.first,
+    group: (grouped as { groupId: string }).groupId,
   });
   for (const [name, value] of [
     ["gate", "account"],

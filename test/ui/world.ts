@@ -14,7 +14,7 @@ export function paths(job: string): readonly string[] {
   ];
   return [
     ...["/", "/policies", "/policy?policy=fetch_endpoint", "/partitions", "/jobs", "/limits", "/workers"],
-    ...["/audit", "/health", "/partition?policy=fetch_endpoint&partition=ep1", `/job?id=${job}`],
+    ...["/groups", "/audit", "/health", "/partition?policy=fetch_endpoint&partition=ep1", `/job?id=${job}`],
     ...acts.map((act) => `/act/${act}`),
   ];
 }

@@ -23,6 +23,13 @@ begin
   return query
     select 'sweep_repairs_total', jsonb_build_object('kind', r.kind), r.repaired::float8
     from :DISPATCH_POLICY_SCHEMA._private_repairs r;
+  return query
+    select m.name, '{}'::jsonb, m.value
+    from (
+      select count(*)::float8 as open, coalesce(extract(epoch from v_now - min(g.created_at)), 0)::float8 as age
+      from :DISPATCH_POLICY_SCHEMA._private_groups g
+    ) x
+    cross join lateral (values ('open_groups', x.open), ('oldest_group_age_seconds', greatest(x.age, 0))) m (name, value);
   return query select 'notification_queue_usage_ratio', '{}'::jsonb, pg_notification_queue_usage();
 end
 $$;

@@ -4,7 +4,7 @@ import { ask, type Explanation, explain } from "../../operate/explain.ts";
 import { actionLinks } from "../parts/action-links.ts";
 import { explanation } from "../parts/explanation.ts";
 import { type Fact, factList } from "../parts/facts.ts";
-import { partitionLink } from "../parts/links.ts";
+import { groupLink, partitionLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
 import { past } from "../parts/past.ts";
 import { shownPayload } from "../parts/payload.ts";
@@ -39,6 +39,7 @@ export const job: Page = async (visit) => {
     ["due", it.runAt ? moment(it.runAt) : null],
     ["priority", it.priority],
     ["job key", it.jobKey ?? it.history?.jobKey],
+    ...(it.groups ?? []).map(({ id: group }): Fact => ["job group", groupLink(base, group)]),
     ["queue", it.queueName],
     ["attempts", it.attempts],
     ["admitted", it.admittedAt ? moment(it.admittedAt) : null],

@@ -1,4 +1,5 @@
 import { audit } from "./audit.ts";
+import { group, groups } from "./groups.ts";
 import { health } from "./health.ts";
 import { job } from "./job.ts";
 import { jobs } from "./jobs.ts";
@@ -22,6 +23,8 @@ export const PAGES: Readonly<Record<string, Page>> = {
   "/partition": partition,
   "/jobs": jobs,
   "/job": job,
+  "/groups": groups,
+  "/group": group,
   "/limits": limits,
   "/workers": workers,
   "/audit": audit,

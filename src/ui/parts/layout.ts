@@ -6,6 +6,7 @@ const PLACES = [
   ["/policies", "Policies"],
   ["/partitions", "Partitions"],
   ["/jobs", "Jobs"],
+  ["/groups", "Groups"],
   ["/limits", "Limits"],
   ["/workers", "Workers"],
   ["/audit", "Audit"],
@@ -77,6 +78,7 @@ function isAt(path: string, to: string): boolean {
     "/policy": "/policies",
     "/partition": "/partitions",
     "/job": "/jobs",
+    "/group": "/groups",
   };
   return (parent[path] ?? path) === to;
 }

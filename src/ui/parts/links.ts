@@ -21,6 +21,10 @@ export function partitionLink(base: string, policy: string, partition: string): 
   return html`<a href="${pathTo(base, "/partition", { policy, partition })}">${partition === "" ? "(empty)" : partition}</a>`;
 }
 
+export function groupLink(base: string, group: string): Markup {
+  return html`<a href="${pathTo(base, "/group", { group })}">${group}</a>`;
+}
+
 export function jobLink(base: string, id: string): Markup {
   return html`<a href="${pathTo(base, "/job", { id })}">${id}</a>`;
 }
