@@ -27,6 +27,7 @@ export interface Cancelled extends Changed {
 /** A result of the SQL function. */
 interface Step extends Cancelled {
   readonly more: boolean;
+  readonly last_id: string | null;
 }
 
 /** Documented at {@link Operate.cancel}. */
@@ -39,12 +40,13 @@ export async function cancel(context: OperateContext, options: CancelOptions): P
   if (ids === undefined && policy === undefined)
     throw new ArgumentError("cancel: expected { ids } or { policy, partition? }, got neither");
   const args = { ids, policy, partition, reason, by, dry_run: dryRun };
-  const { more, ...total } = await call<Step>(context, "cancel", args);
+  const { more, last_id, ...total } = await call<Step>(context, "cancel", args);
   if (dryRun) return total;
   await finish(context, options, total);
-  for (let goesOn = more, idle = 0; goesOn && idle < IDLE_STEPS; ) {
-    const step = await call<Step>(context, "cancel", args);
-    goesOn = step.more;
+  for (let goesOn = more, after = last_id, idle = 0; goesOn && idle < IDLE_STEPS; ) {
+    const step: Step = await call<Step>(context, "cancel", { ...args, after });
+    goesOn = step.more || after !== null; // the last one is one from the beginning
+    after = step.last_id;
     if (step.changed > 0) {
       // what runs matched in the first step
       total.matched += step.changed;
@@ -52,7 +54,7 @@ export async function cancel(context: OperateContext, options: CancelOptions): P
       total.running += step.running;
       await finish(context, options, step);
       idle = 0;
-    } else if (goesOn) {
+    } else if (step.more) {
       idle++;
       await delay(IDLE_SLEEP_MS);
     }

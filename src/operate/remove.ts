@@ -28,6 +28,7 @@ export type RemoveOptions = (
 /** A result of the SQL function. */
 interface Step extends Changed {
   readonly more: boolean;
+  readonly last_id: string | null;
 }
 
 /** How many jobs one step removes. */
@@ -49,12 +50,15 @@ export async function remove(context: OperateContext, options: RemoveOptions): P
   const target = { ids, job_key: jobKey, policy, partition };
   const { matched } = await call<Step>(context, "remove", { ...target, dry_run: true });
   let changed = 0;
+  let after: string | null = null;
   // never more than waited at first: producers may go on. A call that finds nothing has its row in the audit as well
   for (let goesOn = !dryRun; goesOn; ) {
     const count = Math.max(1, Math.min(STEP, matched - changed));
-    const step = await call<Step>(context, "remove", { ...target, reason, by, count });
+    const step: Step = await call<Step>(context, "remove", { ...target, reason, by, count, after });
     changed += step.changed;
-    goesOn = step.more && changed < matched;
+    // at the end it begins anew, because jobs that were locked as their step came may be free by now
+    goesOn = (step.more || after !== null) && changed < matched;
+    after = step.more ? step.last_id : null;
     told(context, "dispatchPolicy:remove", { ...aimOf(options), ...actOf(step, options) });
   }
   return { matched: Math.max(matched, changed), changed };

@@ -1,4 +1,4 @@
--- Removes up to so many of the staged jobs that a cancel is for, those first that were staged first.
+-- Removes up to so many of the staged jobs after `p_after` that a cancel is for. Those go first that were staged first.
 --
 -- The danger: a pass has moved a job into Graphile Worker, and its transaction is still open. A look that passes by locked
 -- rows finds the job in neither place. The cure: it waits for the row. The caller looks into Graphile Worker afterwards.
@@ -7,15 +7,20 @@
 --
 --   removed   how many there were
 --   is_full   there may be more than `p_max`
+--   last_id   then it is the last that this looked at
 create or replace function :DISPATCH_POLICY_SCHEMA._cancel_staged(
-  p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text, p_max int, out removed int, out is_full boolean
-) language plpgsql volatile as $$
+  p_ids bigint[], p_policy text, p_partition text, p_by text, p_reason text, p_max int, p_after bigint,
+  out removed int, out is_full boolean, out last_id bigint
+) language plpgsql volatile
+set plan_cache_mode = force_custom_plan as $$   -- as remove
 declare
   v_ids bigint[] := array(
-    select r.id from :DISPATCH_POLICY_SCHEMA._removable(p_ids, null, p_policy, p_partition) r order by r.id limit p_max);
+    select r.id from :DISPATCH_POLICY_SCHEMA._removable(p_ids, null, p_policy, p_partition) r
+    where r.id > p_after order by r.id limit p_max);
 begin
   removed := 0;
   is_full := cardinality(v_ids) = p_max;
+  last_id := v_ids[p_max];
   if v_ids = '{}' then
     return;
   end if;

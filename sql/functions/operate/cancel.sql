@@ -8,7 +8,11 @@
 -- One call is one step: at most `count` jobs that are staged, as many that were admitted, and as many that run. Call it,
 -- each time in a transaction of its own, until `more` is false.
 --
---   more   there may be more than `count`, or a job was on its way between staging and Graphile Worker
+--   more      there may be more than `count`, or a job was on its way between staging and Graphile Worker
+--   last_id   there may be more staged jobs after this id; null: there are none
+--
+-- A step from the lowest id reads over all rows that were removed before. So give `last_id` as `after` while it is not null.
+-- Jobs may have come back to staging before it. So the last call, which says that there are no more, is one without `after`.
 --
 -- Between two looks a pass may admit a job, or a release may stage it again. So it looks in both places until a second look
 -- finds nothing. Jobs that were told by an earlier call match, and do not change.
@@ -18,8 +22,8 @@
 --   select * from dispatch_policy.cancel(policy => 'fetch_endpoint', partition => 'acme', reason => 'left us');
 create or replace function :DISPATCH_POLICY_SCHEMA.cancel(
   ids bigint[] default null, policy text default null, partition text default null, reason text default null,
-  by text default null, dry_run boolean default false, count int default 500
-) returns table (matched int, changed int, running int, more boolean) language plpgsql
+  by text default null, dry_run boolean default false, count int default 500, after bigint default 0
+) returns table (matched int, changed int, running int, more boolean, last_id bigint) language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -55,16 +59,17 @@ begin
   for v_nth in 1 .. 5 loop
     if v_nth = 1 then
       v_look := :DISPATCH_POLICY_SCHEMA._cancel_look(
-        cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason, cancel.count);
+        cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason, cancel.count, coalesce(cancel.after, 0));
     else
       v_look := :DISPATCH_POLICY_SCHEMA._cancel_second_look(
-        cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason, cancel.count);
+        cancel.ids, cancel.policy, cancel.partition, v_by, cancel.reason, cancel.count, coalesce(cancel.after, 0));
     end if;
     v_removed := v_removed + v_look.removed;
     v_ended := v_ended || v_look.ended;
     v_told := v_told || v_look.told;
     v_known := coalesce(v_known, v_look.known);
     v_changed := v_look.removed + cardinality(v_look.ended || v_look.told);
+    last_id := v_look.last_id;
     more := v_look.is_full or v_look.missed or v_changed > 0;
     exit when v_look.is_full or (v_nth > 1 and v_changed = 0);
   end loop;
