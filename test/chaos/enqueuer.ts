@@ -33,14 +33,18 @@ await repeat(async () => {
 });
 process.exit(0);
 
-type Stage = (jobs: readonly Job[]) => Promise<"staged" | "rolledBack">;
+/** Stages jobs, and with `then` a callback of theirs. */
+type Stage = (jobs: readonly Job[], then?: Job) => Promise<"staged" | "rolledBack">;
 
 async function stageSome(): Promise<void> {
   const jobs = Array.from({ length: 1 + chance.below(12) }, someJob);
-  const ids = jobs.map(({ payload }) => payload.id);
+  const then = orders.groups && chance.chance(0.3) ? someUnnamed() : undefined;
+  const own = jobs.map(({ payload }) => payload.id);
+  const ids = then ? [...own, then.payload.id] : own;
   tell({ intends: ids });
+  if (then) tell({ callback: then.payload.id, of: own });
   try {
-    const outcome = await stage(jobs);
+    const outcome = await stage(jobs, then);
     tell(outcome === "staged" ? { staged: ids } : { rolledBack: ids });
   } catch (error) {
     // an answer that came is an answer; one that was lost leaves the ids open
@@ -73,14 +77,15 @@ async function isFull(): Promise<boolean> {
 
 async function byUtils(): Promise<Stage> {
   const utils = await makePolicyUtils({ pgPool: pool, policies: [work, call], logger: silent });
-  return async (jobs) => {
-    await utils.addJobs(jobs.map(({ task, ...job }) => ({ identifier: task, ...job })));
+  const asSpec = ({ task, ...job }: Job) => ({ identifier: task, ...job });
+  return async (jobs, then) => {
+    await utils.addJobs(jobs.map(asSpec), false, then && { then: asSpec(then) });
     return "staged";
   };
 }
 
 async function inTransactions(): Promise<Stage> {
-  return async (jobs) => {
+  return async (jobs, then) => {
     const level = chance.pick(["read committed", "repeatable read", "serializable"]);
     const client = await pool.connect();
     let failed: unknown;
@@ -88,7 +93,7 @@ async function inTransactions(): Promise<Stage> {
       await client.query(`begin isolation level ${level}`);
       // a row of the application's that many write: under a fixed snapshot the later one fails
       await client.query("select jobs from chaos_application where id = 1");
-      await addPolicyJobs(client, jobs.map(asPolicyJob));
+      await addPolicyJobs(client, jobs.map(asPolicyJob), then && { then: asPolicyJob(then) });
       await delay(chance.between(0, LONGEST_OPEN_MS));
       await client.query("update chaos_application set jobs = jobs + 1 where id = 1");
       const rollsBack = chance.chance(0.1);
@@ -109,19 +114,24 @@ function asPolicyJob({ task, ...job }: Job) {
 }
 
 async function bySql(): Promise<Stage> {
-  return async (jobs) => {
-    const schema = chance.chance(0.2) ? "graphile_worker" : "dispatch_policy"; // past the policies
-    const specs = jobs.map(({ task, payload, queueName }) => ({
-      ...{ identifier: task, payload, queue_name: queueName },
-    }));
+  const asSpec = ({ task, payload, queueName }: Job) => ({
+    identifier: task,
+    payload,
+    queue_name: queueName,
+  });
+  const spec = "json_populate_record(null::graphile_worker.job_spec, ";
+  return async (jobs, then) => {
+    // past the policies, where no group is
+    const schema = !then && chance.chance(0.2) ? "graphile_worker" : "dispatch_policy";
+    const values = [JSON.stringify(jobs.map(asSpec)), ...(then ? [JSON.stringify(asSpec(then))] : [])];
     const text = `select from ${schema}.add_jobs(array(
-      select json_populate_record(null::graphile_worker.job_spec, j) from json_array_elements($1) j))`;
+      select ${spec}j) from json_array_elements($1) j)${then ? `, then_job => ${spec}$2)` : ""})`;
     const touch = chance.chance(0.3) ? "update chaos_application set jobs = jobs + 1 where id = 1" : null;
     const client = await pool.connect();
     let lost = true;
     try {
       if (touch) await client.query(touch);
-      await client.query(text, [JSON.stringify(specs)]);
+      await client.query(text, values);
       lost = false;
       return "staged";
     } catch (error) {

@@ -53,12 +53,14 @@ export class Fleet {
   readonly met: Record<string, number> = {};
   /** The ids by which outsiders locked jobs. */
   readonly outsiders: string[] = [];
+  readonly #groups: boolean;
   #respawns = true;
   #release = FIRST_RELEASE;
   /** While a deploy goes through. */
   #before: Release | undefined;
 
-  constructor(url: string, judge: Judge, random: Random) {
+  constructor(url: string, judge: Judge, random: Random, groups = false) {
+    this.#groups = groups;
     this.#url = url;
     this.#judge = judge;
     this.#random = random;
@@ -75,7 +77,8 @@ export class Fleet {
     const seed = this.#random.below(2 ** 31);
     const isBefore = this.#before !== undefined && this.#random.chance(STILL_BEFORE);
     const release = isBefore ? this.#before! : this.#release;
-    const orders: Orders = { role, place, life: this.lives.length, url: this.#url, seed, release };
+    const life = this.lives.length;
+    const orders: Orders = { role, place, life, url: this.#url, seed, release, groups: this.#groups };
     const child = fork(new URL(`${role}.ts`, import.meta.url), [JSON.stringify(orders)], {
       execArgv: [],
       stdio: ["ignore", "ignore", process.env.CHAOS_LOG ? "inherit" : "ignore", "ipc"],
@@ -209,6 +212,7 @@ export class Fleet {
     else if ("swept" in news) this.#judge.swept(news.swept);
     else if ("tick" in news) member.openTicks += news.tick === "open" ? 1 : -1;
     else if ("intends" in news) this.#judge.intends(news.intends);
+    else if ("callback" in news) this.#judge.grouped(news.callback, news.of);
     else if ("staged" in news) this.#judge.staged(news.staged);
     else if ("rolledBack" in news) this.#judge.rolledBack(news.rolledBack);
     else if ("off" in news) {

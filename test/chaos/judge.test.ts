@@ -1,7 +1,7 @@
 // Plants each kind of problem in what the judge hears, and expects the judge to report it. Beside each fault stands the
 // same course of events without it, of which the judge must report nothing.
 import test, { type ExecutionContext } from "ava";
-import { addPolicyJobs, makePolicyUtils, type Repaired } from "../../src/index.ts";
+import { addPolicyJobs, type JobGroup, makePolicyUtils, type Repaired } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { random } from "../helpers/random.ts";
 import { silent } from "../helpers/silent.ts";
@@ -50,10 +50,23 @@ class Course {
     const now = this.#now;
     this.judge.started(of, {
       ...{ n, id, task: "work", account: "a0", job: `job of ${id}`, attempt: 1, staged: `staged ${id}` },
-      ...{ createdAt: now, admittedAt: now, lockedAt: now, outside: false },
+      ...{ createdAt: now, admittedAt: now, lockedAt: now, outside: false, group: null },
       ...given,
     });
     return (how = "well") => this.judge.ended(of, n, how === "well");
+  }
+
+  /** Stages jobs of a group, and runs them and its callback. */
+  group(how: { readonly ends: readonly string[]; readonly counts?: Partial<JobGroup> | null }): void {
+    const jobs = ["1", "2"];
+    this.stage(...jobs, "then");
+    this.judge.grouped("then", jobs);
+    const ends = new Map(jobs.map((id) => [id, this.start(id)]));
+    for (const id of how.ends) ends.get(id)?.();
+    this.pass(1);
+    this.start("then", { group: how.counts === null ? null : { ...COUNTS, ...how.counts } })();
+    for (const id of jobs) ends.get(id)?.();
+    this.judge.conclude();
   }
 
   /** Stages and starts `count` jobs at once. */
@@ -126,6 +139,11 @@ class Course {
 }
 
 type Play = (course: Course, planted: boolean) => void;
+
+/** Of a group of two jobs. */
+const COUNTS: JobGroup = {
+  ...{ id: "7", total: 2, succeeded: 1, failed: 0, removed: 0, dropped: 0, replaced: 0, gone: 1 },
+};
 
 const COPY = { job: "another job", attempt: 1, staged: "copy" };
 
@@ -268,6 +286,13 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       if (!planted) it.start("1", { of: new Process(), attempt: 2 })();
       it.judge.conclude();
     },
+    "a job group whose callback never came": (it, planted) => {
+      it.stage("1", "then");
+      it.judge.grouped("then", ["1"]);
+      it.start("1")();
+      if (!planted) it.start("then", { group: { ...COUNTS, total: 1, gone: 0 } })();
+      it.judge.conclude();
+    },
     "a job that failed and was not tried again": (it, planted) => {
       it.stage("1");
       it.start("1")("badly");
@@ -322,6 +347,12 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       if (!planted) it.kill();
       it.start("1", { of: new Process(), attempt: 2 })();
       end();
+      it.judge.conclude();
+    },
+    "a callback that came twice": (it, planted) => {
+      it.group({ ends: ["1", "2"] });
+      it.pass(100);
+      if (planted) it.start("then", { job: "another job", staged: "another", group: COUNTS })();
       it.judge.conclude();
     },
     "another job, which was not handed back": (it, planted) => {
@@ -424,6 +455,28 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       it.judge.late(planted ? ['work a0 has {"concurrency":4}'] : []);
     },
   },
+  group: {
+    "a callback that runs before a job of its group has ended": (it, planted) => {
+      it.group({ ends: planted ? ["1"] : ["1", "2"] });
+    },
+    "a callback that counts another number of jobs": (it, planted) => {
+      it.group({ ends: ["1", "2"], counts: planted ? { total: 3, gone: 2 } : {} });
+    },
+    "a callback that counts a job as failed which ended well": (it, planted) => {
+      it.group({ ends: ["1", "2"], counts: planted ? { gone: 0, failed: 1 } : {} });
+    },
+    "a callback whose counts do not add up": (it, planted) => {
+      it.group({ ends: ["1", "2"], counts: planted ? { succeeded: 2 } : {} });
+    },
+    "a callback without counts": (it, planted) => {
+      it.group({ ends: ["1", "2"], counts: planted ? null : {} });
+    },
+    "a callback of a group that nobody added": (it, planted) => {
+      it.stage("then");
+      it.start("then", { group: planted ? COUNTS : null })();
+      it.judge.conclude();
+    },
+  },
   failed: {
     "an error that nobody made on purpose": (it, planted) => {
       if (planted) it.judge.fail("failed", "40P01 deadlock detected");
@@ -432,6 +485,10 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
   weak: {
     "too few kills that hit anything": (it, planted) => {
       it.judge.hit(planted ? 9 : 10, 10);
+    },
+    "no callback of a job group": (it, planted) => {
+      if (!planted) it.group({ ends: ["1", "2"] });
+      it.judge.groupsEnded();
     },
     "definitions that did not change": (it, planted) => {
       it.judge.changed(planted ? 0 : 1);

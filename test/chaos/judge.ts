@@ -79,6 +79,8 @@ export type Problem =
   | "stalled"
   /** Limits of a definition that another one has replaced. */
   | "stale"
+  /** A callback before a job of its group had ended, or with other counts than are true. */
+  | "group"
   | "failed"
   /** The run was too gentle to show anything. */
   | "weak";
@@ -97,6 +99,9 @@ export class Judge {
   readonly #intended = new Set<string>();
   readonly #staged = new Set<string>();
   readonly #rolledBack = new Set<string>();
+  /** The jobs of each callback's group. */
+  readonly #groups = new Map<string, readonly string[]>();
+  readonly #called = new Set<string>();
   /** Staged ids of copies, and the jobs they are copies of. */
   readonly #copies = new Map<string, string>();
   /** Who made each copy. */
@@ -155,6 +160,16 @@ export class Judge {
 
   rolledBack(ids: readonly string[]): void {
     for (const id of ids) this.#rolledBack.add(id);
+  }
+
+  /** A callback is about to be staged, of these jobs. */
+  grouped(callback: string, jobs: readonly string[]): void {
+    this.#groups.set(callback, jobs);
+  }
+
+  /** How many callbacks have run. */
+  get called(): number {
+    return this.#called.size;
   }
 
   tookOver(takeOver: TakeOver): void {
@@ -217,6 +232,11 @@ export class Judge {
     this.fail("weak", `${hits} kills hit a running job or an open tick, expected ${expected}`);
   }
 
+  /** Of a course with job groups. */
+  groupsEnded(): void {
+    if (this.called === 0) this.fail("weak", "no callback of a job group has run");
+  }
+
   /** How often another definition came into force. */
   changed(definitions: number): void {
     if (definitions === 0) this.fail("weak", "no other definition came into force");
@@ -227,6 +247,7 @@ export class Judge {
     const startedAt = of.diedAt ?? this.#now(); // what it said before it died comes late
     const run: Run = { ...execution, of, startedAt, counts: false };
     getOr(this.#runs, run.id, () => []).push(run);
+    this.#judgeCallback(run);
     if (of.diedAt !== undefined) return;
     getOr(this.#running, of, () => new Map()).set(run.n, run);
     if (!run.outside && !isGivenAway(run) && !this.#isUngoverned(run)) this.#enter(run);
@@ -300,6 +321,26 @@ export class Judge {
       return had < due ? [`${run.task} ${run.account} by version ${had}, due ${due}: ${tell(run)}`] : [];
     });
     if (stale.length > 0) this.fail("stale", `${stale.length} runs: ${stale[0]}`);
+  }
+
+  /** No job of the chaos fails for good, is removed, dropped or replaced. Nobody sees how some ended, which count as gone. */
+  #judgeCallback({ id, group }: Run): void {
+    const jobs = this.#groups.get(id);
+    if (!jobs && !group) return;
+    const wrong = (what: string) => this.fail("group", `callback ${id} ${what}`);
+    if (!jobs) {
+      wrong("is of no group");
+      return;
+    }
+    this.#called.add(id);
+    const open = jobs.filter((job) => !this.done.has(job));
+    if (open.length > 0) {
+      const runs = open.flatMap((job) => this.#runs.get(job) ?? []).map(tell);
+      const what = `${open.length} of ${jobs.length} jobs have ended: ${some(open)}`;
+      wrong(`runs before ${what}, by the counts ${JSON.stringify(group)}; their runs: ${runs.join(", ")}`);
+    }
+    if (!group || group.total !== jobs.length || group.succeeded + group.gone !== jobs.length)
+      wrong(`of ${jobs.length} jobs has the counts ${JSON.stringify(group)}`);
   }
 
   #enter(run: Run): void {

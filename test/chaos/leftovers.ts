@@ -8,6 +8,7 @@ export async function leftovers(pool: pg.Pool): Promise<Record<string, number>> 
     `select
       (select count(*)::int from dispatch_policy.staged_jobs) as "staged jobs",
       (select count(*)::int from dispatch_policy.in_flight_jobs) as "in-flight jobs",
+      (select count(*)::int from dispatch_policy.groups) as "open job groups",
       (select coalesce(sum(in_flight), 0)::int from dispatch_policy.limiters) as "counted in flight",
       (select count(*)::int from graphile_worker.jobs where task_identifier = any($1)) as "jobs in Graphile Worker"`,
     [TASKS],
@@ -34,6 +35,8 @@ export async function whatWaits(pool: pg.Pool): Promise<object> {
     ),
     freed: await rowsOf(`select * from ${internal("freed")} limit 20`),
     arrivals: await rowsOf(`select * from ${internal("arrivals")} limit 20`),
+    groups: await rowsOf("select * from dispatch_policy.groups limit 5"),
+    "jobs of groups": await rowsOf("select * from dispatch_policy.group_jobs limit 5"),
     keyless: await rowsOf(`select * from ${internal("keyless_jobs")} limit 20`),
     replaced: await rowsOf(`select * from ${internal("replaced_jobs")} limit 20`),
     locks: await rowsOf(

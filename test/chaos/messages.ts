@@ -1,5 +1,5 @@
 // What the conductor and the processes it starts say to each other, by node:child_process's own channel.
-import type { Repaired } from "../../src/index.ts";
+import type { JobGroup, Repaired } from "../../src/index.ts";
 import type { Release, TaskName } from "./world.ts";
 
 export type Role = "worker" | "ticker" | "enqueuer" | "meddler" | "outsider" | "hoarder";
@@ -14,6 +14,8 @@ export interface Orders {
   readonly seed: number;
   /** The definitions that it declares. */
   readonly release: Release;
+  /** Whether enqueuers give some of their calls a callback. An uninstall would refuse while a group is open. */
+  readonly groups: boolean;
 }
 
 /** One run of a job, as its task tells it. Times in milliseconds, by the database's clock. */
@@ -34,6 +36,8 @@ export interface Execution {
   readonly lockedAt: number;
   /** It runs in a worker without the package, which knows no limits. */
   readonly outside: boolean;
+  /** What the callback of a job group is told; null: it is none. */
+  readonly group: JobGroup | null;
 }
 
 export type News =
@@ -48,6 +52,8 @@ export type News =
   | { readonly tick: "open" | "closed" }
   /** Ids that a transaction is about to stage; what becomes of it follows. */
   | { readonly intends: readonly string[] }
+  /** The job that comes once these, of which it is about to stage all or none, have ended for good. */
+  | { readonly callback: string; readonly of: readonly string[] }
   | { readonly staged: readonly string[] }
   | { readonly rolledBack: readonly string[] }
   /** The policy is about to be switched off. It waits until the conductor has taken note of this number. */

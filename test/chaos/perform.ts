@@ -34,7 +34,7 @@ export async function perform(
 function execution(
   n: number,
   task: TaskName,
-  { id, account }: Payload,
+  { id, account, _group }: Payload,
   job: Job,
   own: Parameters<typeof perform>[3],
 ): Execution {
@@ -46,6 +46,7 @@ function execution(
     admittedAt: own?.admittedAt?.getTime() ?? null,
     lockedAt: job.locked_at!.getTime(),
     outside: own === null,
+    group: _group ?? null,
   };
 }
 

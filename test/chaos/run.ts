@@ -46,6 +46,8 @@ export interface Course {
   readonly fault?: FaultName | undefined;
   /** Whether it ends with an uninstall. */
   readonly out: boolean;
+  /** Whether some calls have a callback. */
+  readonly groups: boolean;
   readonly say: (what: string) => void;
 }
 
@@ -63,6 +65,8 @@ export interface Verdict {
   readonly deeds: Deeds;
   /** How often another definition came into force, of all policies. */
   readonly definitions: number;
+  /** How many callbacks of job groups have run. */
+  readonly callbacks: number;
   readonly met: Readonly<Record<string, number>>;
   readonly mostAtOnce: number;
   /** Of an account with a limit by context. */
@@ -89,7 +93,7 @@ async function inDatabase(
   database: TestDatabase,
   serverUrl: string,
   restart: () => Promise<void>,
-  { seconds, seed, fault, out, say }: Course,
+  { seconds, seed, fault, out, groups, say }: Course,
 ): Promise<Verdict> {
   await database.pool.query("create table chaos_application as select 1 as id, 0 as jobs");
   const policies = Object.values(policiesOf(FIRST_RELEASE));
@@ -102,7 +106,7 @@ async function inDatabase(
   if (fault) await plant(database, fault);
   const numbers = random(seed);
   const judge = new Judge();
-  const fleet = new Fleet(database.url, judge, numbers);
+  const fleet = new Fleet(database.url, judge, numbers, groups);
   const admin = new pg.Pool({ connectionString: serverUrl, max: 1 });
   admin.on("error", () => {});
   const conductor = new Conductor({ fleet, random: numbers, admin, restart, say });
@@ -133,6 +137,7 @@ async function inDatabase(
   if (drainedInSeconds !== null) {
     judge.hit(deeds.hits, enough);
     judge.changed(definitions);
+    if (groups) judge.groupsEnded();
   }
   const { problems, executions, duplicates, besideDead } = judge;
   return {
@@ -146,6 +151,7 @@ async function inDatabase(
       besideDead,
       deeds,
       definitions,
+      callbacks: judge.called,
       met: fleet.met,
     },
     ...{ mostAtOnce: judge.most("work all"), drainedInSeconds },

@@ -1,5 +1,5 @@
 // What the processes of a chaos run have in common: the policies, and what is judged by them.
-import { definePolicy, fixed } from "../../src/index.ts";
+import { definePolicy, fixed, type JobGroup } from "../../src/index.ts";
 
 export interface Payload {
   /** Who enqueues chooses it: it stays the job's through retries and copies. */
@@ -8,6 +8,8 @@ export interface Payload {
   readonly ms: number;
   /** How many attempts fail. */
   readonly failures: number;
+  /** Of a callback: what became of the jobs of its group. */
+  readonly _group?: JobGroup;
 }
 
 export const TASKS = ["work", "call"] as const;
@@ -19,6 +21,10 @@ export interface Limits {
   readonly caps: { readonly account: number; readonly region: number | null; readonly all: number };
   /** Tokens per second and in the bucket, by scope. */
   readonly rates: Readonly<Record<"account" | "all", { readonly rate: number; readonly capacity: number }>>;
+  /** For how long calls that the throttles deny are put off. Null: they wait. */
+  readonly delay: "1 second" | null;
+  /** Whether work with the earliest deadline goes first. Else it goes in the usual order. */
+  readonly byDeadline: boolean;
 }
 
 /** Two definitions, each narrower than the other somewhere. The second one lacks a gate. */
@@ -26,10 +32,14 @@ export const DEFINITIONS = {
   first: {
     caps: { account: 4, region: 10, all: 24 },
     rates: { account: { rate: 4, capacity: 4 }, all: { rate: 20, capacity: 10 } },
+    delay: null,
+    byDeadline: false,
   },
   second: {
     caps: { account: 3, region: null, all: 12 },
     rates: { account: { rate: 6, capacity: 3 }, all: { rate: 10, capacity: 10 } },
+    delay: "1 second",
+    byDeadline: true,
   },
 } as const satisfies Record<string, Limits>;
 
@@ -69,18 +79,20 @@ export const mostByOperator = (account: string) =>
  * process started last.
  */
 export function policiesOf({ limits, version }: Release) {
-  const { caps, rates } = DEFINITIONS[limits];
-  return { work: workOf(caps, version), call: callOf(rates, version) };
+  return { work: workOf(DEFINITIONS[limits], version), call: callOf(DEFINITIONS[limits], version) };
+}
+
+/** Half of the jobs have a deadline. */
+function contextOf(payload: unknown) {
+  const { account, ms } = payload as Payload;
+  return { account, region: regionOf(account), dueBy: ms % 2 < 1 ? null : new Date(ms * 1e6).toISOString() };
 }
 
 /** Three scopes that overlap, or two; its key needs JavaScript. */
-const workOf = (caps: Limits["caps"], version: number) =>
+const workOf = ({ caps, byDeadline }: Limits, version: number) =>
   definePolicy("work", {
     version,
-    context: (payload) => {
-      const { account } = payload as Payload;
-      return { account, region: regionOf(account) };
-    },
+    context: contextOf,
     partitionBy: (ctx) => ctx.account,
     gates: ({ concurrency }) => [
       concurrency({ max: caps.account }),
@@ -89,11 +101,12 @@ const workOf = (caps: Limits["caps"], version: number) =>
         : [concurrency({ name: "region", scope: (ctx) => ctx.region, max: caps.region })]),
       concurrency({ name: "all", scope: "policy", max: caps.all }),
     ],
+    ...(byDeadline && { order: { deadline: (ctx: ReturnType<typeof contextOf>) => ctx.dueBy } }),
     backoff: fixed("100 ms"),
   });
 
 /** Throttles, which SQL can work out alone. */
-const callOf = ({ account, all }: Limits["rates"], version: number) =>
+const callOf = ({ rates: { account, all }, delay }: Limits, version: number) =>
   definePolicy("call", {
     version,
     partitionBy: "account",
@@ -101,6 +114,7 @@ const callOf = ({ account, all }: Limits["rates"], version: number) =>
       throttle({ rate: account.rate, burst: account.capacity, per: "1 second" }),
       throttle({ name: "all", scope: "policy", rate: all.rate, burst: all.capacity, per: "1 second" }),
     ],
+    ...(delay !== null && { whenBusy: { delay } }),
     backoff: fixed("100 ms"),
   });
 
