@@ -14,8 +14,8 @@ export function looking<T>(connectionString: string, use: Use<T>): Promise<T> {
   return withClient(connectionString, readOnlyByDefault, use);
 }
 
-/** A few connections for pages. A lost one is reported by the statement that is next. */
-export function openPool(connectionString: string): pg.Pool {
+/** A few connections for pages. A lost one is reported by the statement that is next. Without a string, PG* says where. */
+export function openPool(connectionString: string | undefined): pg.Pool {
   const pool = new pg.Pool({ connectionString, max: 4, fallback_application_name: "dispatch_policy" });
   pool.on("error", () => {});
   pool.on("connect", (client) => client.on("error", () => {}));

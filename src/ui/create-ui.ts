@@ -1,10 +1,11 @@
-import { arrayOf, check, checkOptions, optional, type Rule } from "../checks/options.ts";
+import { arrayOf, checkOptions, optional, type Rule } from "../checks/options.ts";
 import type { Pool } from "../db/stream-pool.ts";
 import { ArgumentError } from "../errors.ts";
 import type { ContextValues } from "../operate/targets.ts";
 import { schemaOf } from "../settings.ts";
 import { makeApp } from "./app.ts";
 import { makeDatabase } from "./database.ts";
+import { placeOf } from "./place.ts";
 import { aTraceUrl, type TraceUrl } from "./trace-url.ts";
 
 /** Who looks at the pages. */
@@ -40,10 +41,25 @@ export interface Tenant {
   where?: Readonly<Record<string, ContextValues>> | undefined;
 }
 
-/** The options of {@link createUi}. */
-export interface UiOptions {
-  /** The connections that the pages use: a pool of pg. */
-  pool: Pool;
+/** The options of {@link createUi}. Exactly one of `pool` and `preset` says which database the pages are of. */
+export type UiOptions = (
+  | {
+      /** The connections that the pages use: a pool of pg. You close it. */
+      pool: Pool;
+      /** Not beside `pool`. */
+      preset?: undefined;
+    }
+  | {
+      /**
+       * The preset of your workers, which has `dispatchPolicyPreset`. The pages connect to its `worker.connectionString`, else
+       * as Graphile Worker does: to `DATABASE_URL`, or by `PGDATABASE` and the like. They make at most 4 connections, which
+       * `release()` closes. They read the policies from the database, so those that only another process has are shown too.
+       */
+      preset: GraphileConfig.Preset;
+      /** Not beside `preset`. */
+      pool?: undefined;
+    }
+) & {
   /**
    * Says who sends a request. `null`: nobody who may see the pages, and the answer is 401. A `Response`, say a redirect to
    * your sign-in, is sent as it is.
@@ -71,18 +87,20 @@ export interface UiOptions {
   traceUrl?: TraceUrl | undefined;
   /**
    * This package's PostgreSQL schema.
-   * @default `DISPATCH_POLICY_SCHEMA` in the environment, else `"dispatch_policy"`
+   * @default that of the preset in `preset`, else `DISPATCH_POLICY_SCHEMA` in the environment, else `"dispatch_policy"`
    */
   schema?: string | undefined;
-}
+};
 
 /** Answers the requests of the admin pages: for Hono, Next.js and whatever else takes a `Request`. */
-export type Ui = (request: Request) => Promise<Response>;
+export interface Ui {
+  (request: Request): Promise<Response>;
+  /** Closes the connections that were made for a `preset`, once the pages that use them are made. A `pool` stays open. */
+  release(): Promise<void>;
+  /** The same as `release()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
 
-const aPool: Rule = {
-  expects: "a pool of pg",
-  accepts: (value) => typeof (value as { connect?: unknown } | null)?.connect === "function",
-};
 const aPath: Rule = {
   expects: 'a path that begins with "/", such as "/admin/jobs"',
   accepts: (value) => typeof value === "string" && /^\/[\w\-./~%]*$/.test(value),
@@ -99,16 +117,17 @@ const anOrigin: Rule = {
  * themselves. A tenant sees only the partitions that `authorize` names. What a request did is in the audit, under the name that `authorize` gave. To look, the pages use transactions that
  * cannot write.
  *
- * @throws {ArgumentError} if an option is unknown or of another form, or `authorize` is missing
+ * @throws {ArgumentError} if an option is unknown or of another form, if `authorize` is missing, or unless exactly one of
+ * `pool` and `preset` is given
  * @example
  * const ui = createUi({ pool, basePath: "/jobs", authorize: () => ({ name: "ana", role: "operator" }) });
  * http.createServer(toNodeHandler(ui)).listen(3000, "127.0.0.1");
  */
 export function createUi(options: UiOptions): Ui {
   checkOptions("createUi", options, [
-    ...["pool", "authorize", "basePath", "publicOrigins", "showPayloads", "traceUrl", "schema"],
+    ...["pool", "preset", "authorize", "basePath", "publicOrigins", "showPayloads", "traceUrl", "schema"],
   ]);
-  check("createUi: pool", options.pool, aPool);
+  const place = placeOf(options);
   if (typeof options.authorize !== "function")
     throw new ArgumentError(
       "createUi: authorize is missing, expected a function that says who sends a request: whoever reaches the pages could " +
@@ -117,15 +136,23 @@ export function createUi(options: UiOptions): Ui {
   optional("createUi: basePath", options.basePath, aPath);
   optional("createUi: publicOrigins", options.publicOrigins, arrayOf(anOrigin, "origins"));
   optional("createUi: traceUrl", options.traceUrl, aTraceUrl);
-  const { pool, authorize, traceUrl, basePath = "/", publicOrigins = [], showPayloads = false } = options;
-  const database = makeDatabase(pool, schemaOf(options.schema ?? process.env.DISPATCH_POLICY_SCHEMA));
+  const { authorize, traceUrl, basePath = "/", publicOrigins = [], showPayloads = false } = options;
+  const schema = schemaOf(options.schema ?? place.schema);
+  const { pool, release } = place.open();
   const app = makeApp({
-    database,
-    authorize,
-    publicOrigins,
-    showPayloads,
-    traceUrl,
+    ...{ database: makeDatabase(pool, schema), authorize, publicOrigins, showPayloads, traceUrl },
     base: basePath.replace(/\/+$/, ""),
   });
-  return async (request) => app.fetch(request);
+  const answering = new Set<Promise<Response>>();
+  const ui = async (request: Request) => {
+    const answer = Promise.resolve(app.fetch(request));
+    answering.add(answer);
+    return answer.finally(() => answering.delete(answer));
+  };
+  // a page takes several connections one after the other: it would be cut off between two of them
+  const releaseWhenIdle = async () => {
+    await Promise.allSettled(answering);
+    await release();
+  };
+  return Object.assign(ui, { release: releaseWhenIdle, [Symbol.asyncDispose]: releaseWhenIdle });
 }

@@ -2,7 +2,6 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ReadableStream } from "node:stream/web";
-import type { Ui } from "./create-ui.ts";
 
 /**
  * The pages as a request listener of Node's http server, and so for Express and the like. Express strips the path below
@@ -15,7 +14,9 @@ import type { Ui } from "./create-ui.ts";
  * const app = express();
  * app.use("/jobs", toNodeHandler(createUi({ pool, authorize, basePath: "/jobs" })));
  */
-export function toNodeHandler(ui: Ui): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
+export function toNodeHandler(
+  ui: (request: Request) => Promise<Response>,
+): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   return async (request, response) => {
     const asked = await asRequest(request);
     const answer = asked

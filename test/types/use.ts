@@ -5,6 +5,7 @@ import { makeWorkerUtils, run, WorkerPreset } from "graphile-worker";
 import pg from "pg";
 import { addJobAdhoc, addPolicyJob, addPolicyJobs, dispatchPolicyPreset, type JobGroup, makePolicyUtils, type Policy, rateLimitFromHeaders, wrapTaskList } from "../../src/index.ts";
 import { admitUntilIdle, tickAt } from "../../src/testing.ts";
+import { createUi, toNodeHandler } from "../../src/ui/ui.ts";
 import type {} from "./circular.ts";
 import { fetchEndpoint, sendEmail, unknownTask } from "./policies.ts";
 
@@ -174,3 +175,15 @@ policyEvents(runner.events).on("dispatchPolicy:deny", (e) => { e.reason satisfie
 // @ts-expect-error a bare number is no duration
 new RetryAfter(30);
 new RetryAfter("30 seconds", { reason: "429" });
+
+// --- createUi: of a pool or of a preset
+const authorize = () => null;
+await using ui = createUi({ pool, authorize });
+await createUi({ preset: { extends: [WorkerPreset, dispatchPolicyPreset({ policies: [fetchEndpoint] })] }, authorize }).release();
+ui satisfies (request: Request) => Promise<Response>; toNodeHandler(ui); toNodeHandler((request) => ui(request));
+// @ts-expect-error neither
+createUi({ authorize });
+// @ts-expect-error both
+createUi({ pool, preset: {}, authorize });
+// @ts-expect-error nobody says who asks
+createUi({ preset: {} });

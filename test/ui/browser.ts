@@ -26,9 +26,7 @@ export async function launch(executablePath: string): Promise<Browser> {
   return chromium.launch({ executablePath, args: QUIET.split(" ") });
 }
 
-interface Options extends Partial<UiOptions> {
-  readonly context?: BrowserContextOptions;
-}
+type Options = Partial<Omit<UiOptions, "pool" | "preset">> & { readonly context?: BrowserContextOptions };
 
 /** The pages behind Node's http server. */
 export async function served(ui: Ui): Promise<{ base: string; close(): void }> {

@@ -133,7 +133,7 @@ async function isDone(t: ExecutionContext, answer: Response, reason: string): Pr
 
 test.serial("the pages have these files", (t) => {
   t.deepEqual(files.toSorted(), [
-    ...["admin.ts", ROUTE, "express.ts", "fastify.ts", "hono.ts", "koa.ts"],
+    ...["admin.ts", ROUTE, "express.ts", "fastify.ts", "from-preset.ts", "hono.ts", "koa.ts"],
     ...["next.config.ts", "node.ts", "server.ts", "tenants-by-context.ts", "tenants.ts"],
   ]);
 });

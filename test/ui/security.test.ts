@@ -18,7 +18,8 @@ test("without authorize nothing is mounted, and a wrong option is named", (t) =>
   const authorize = () => null;
   for (const [options, message] of [
     [{ pool }, /authorize is missing/],
-    [{ authorize }, /createUi: pool is missing: it must be a pool of pg/],
+    [{ authorize }, /createUi: expected pool or preset, got neither/],
+    [{ pool: {}, authorize }, /createUi: pool must be a pool of pg/],
     [{ pool, authorize, basePath: "jobs" }, /basePath must be a path that begins with "\/".*got "jobs"/],
     [
       { pool, authorize, publicOrigins: ["https://a.example/x"] },

@@ -3,11 +3,11 @@ import test, { type ExecutionContext } from "ava";
 import { definePolicy, makePolicyUtils } from "../../src/index.ts";
 import { ACTION_PAGES } from "../../src/ui/pages/action.ts";
 import { PAGES } from "../../src/ui/pages/pages.ts";
-import { createUi, type UiOptions, type Viewer } from "../../src/ui/ui.ts";
+import { createUi, type Viewer } from "../../src/ui/ui.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
 import { startWorker } from "../helpers/worker.ts";
-import { HERE } from "./world.ts";
+import { HERE, type Options } from "./world.ts";
 
 const work = definePolicy("work", {
   context: (payload) => payload as { account: string },
@@ -23,7 +23,7 @@ const MINE = { work: ["mine", "mine too", "mine late"], other_policy: ["mine"], 
 const IDA: Viewer = { name: "ida", role: "tenant", partitions: MINE };
 
 /** Two partitions of a tenant, and those of others, who share an account's limit with them. */
-async function world(t: ExecutionContext, options: Partial<UiOptions> = {}) {
+async function world(t: ExecutionContext, options: Options = {}) {
   const { pool } = await testDatabase(t);
   const utils = await makePolicyUtils({ pgPool: pool, policies: [work, other], logger: silent });
   t.teardown(() => utils.release());

@@ -3,6 +3,8 @@ import type { ExecutionContext } from "ava";
 import { createUi, type UiOptions, type Viewer } from "../../src/ui/ui.ts";
 import { world as database } from "../cli/world.ts";
 
+/** Of the pages. The test names the database. */
+export type Options = Partial<Omit<UiOptions, "pool" | "preset">>;
 export const HERE = "http://admin.example.org";
 
 /** Of all pages; `job` is the id of a job. */
@@ -19,7 +21,7 @@ export function paths(job: string): readonly string[] {
   ];
 }
 
-export async function world(t: ExecutionContext, options: Partial<UiOptions> & { viewer?: Viewer } = {}) {
+export async function world(t: ExecutionContext, options: Options & { viewer?: Viewer } = {}) {
   const it = await database(t);
   const { viewer = { name: "ana", role: "operator" }, ...rest } = options;
   const ui = createUi({ pool: it.pool, authorize: () => viewer, ...rest });
