@@ -1,73 +1,37 @@
 // docs/mount-ui.md: each of its servers does the same with the pages that it mounts.
-//
-// Next.js is not installed here. A route handler of it is a function from a Request to a Response, and is called as such.
 import { once } from "node:events";
-import { symlink, writeFile } from "node:fs/promises";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
-import path from "node:path";
 import { text } from "node:stream/consumers";
-import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
-import { sharedWorld } from "../cli/world.ts";
-import { blocksOf, readersProject, writeFiles } from "../helpers/readers-project.ts";
+import {
+  type Any,
+  BASE,
+  HOSTS,
+  type Hosts,
+  hosts,
+  type Listener,
+  ofFastify,
+  ofHono,
+  ofNextJs,
+  ROUTE,
+} from "./hosts.ts";
 
-const ROUTE = "app/admin/jobs/[[...path]]/route.ts";
-const BASE = "/admin/jobs";
-const SESSION = `export const customerOf = async (_cookie: string | null) => ({ id: "acme", name: "Acme", endpoints: ["ep1"] });
-const users = new Map([["ana", { name: "ana", isAdmin: true }], ["eve", { name: "eve", isAdmin: false }]]);
-export const userOf = async (cookie: string | null) => users.get(cookie?.replace("session=", "") ?? "");
-`;
-
-// biome-ignore lint/suspicious/noExplicitAny: the modules of a page, and hosts whose types this file does not need
-type Any = any;
 type Ask = (path: string, init?: RequestInit) => Promise<Response>;
 
-const leave: (() => Promise<unknown>)[] = [];
-let project: string;
-let files: readonly string[];
-let audited: () => Promise<readonly Any[]>;
-const load = async (file: string): Promise<Any> => import(path.join(project, file));
+let it: Hosts;
+const load = (file: string) => it.load(file);
+const audited = () => it.audited();
 
 test.before(async () => {
-  const it = await sharedWorld();
-  project = await readersProject({ teardown: (end) => leave.push(end) }, [
-    "express",
-    "fastify",
-    "koa",
-    "hono",
-  ]);
-  const blocks = await blocksOf("docs/mount-ui.md");
-  files = await writeFiles(project, [...blocks, ...(await blocksOf("docs/ui.md"))]);
-  await writeFile(path.join(project, "session.ts"), SESSION);
-  // no TypeScript file, because Express 4 has other types
-  const express = blocks.find((one) => one.text.startsWith("// express.ts"))!;
-  const four = fileURLToPath(import.meta.resolve("express4/package.json"));
-  await symlink(path.dirname(four), path.join(project, "node_modules", "express4"));
-  await writeFile(
-    path.join(project, "express4.js"),
-    express.text.replace('from "express"', 'from "express4"'),
-  );
-  const { DATABASE_URL } = process.env;
-  process.env.DATABASE_URL = it.url;
-  const { pool } = await load("admin.ts");
-  process.env.DATABASE_URL = DATABASE_URL;
-  audited = async () =>
-    (await it.pool.query("select verb, partition, by, reason from dispatch_policy.audit order by id")).rows;
-  leave.push(
-    () => pool.end(),
-    () => it.utils.release(),
-    () => it.drop(),
-  );
+  it = await hosts();
 });
-
-test.after.always(async () => {
-  for (const end of leave) await end();
-});
+test.after.always(() => it?.end());
 
 /** Asks a listener of Node's http server. */
-async function asking(t: ExecutionContext, server: http.Server): Promise<Ask> {
-  if (!server.listening) await once(server.listen(0, "127.0.0.1"), "listening");
+async function asking(t: ExecutionContext, listener: Listener): Promise<Ask> {
+  const server = http.createServer(listener).listen(0, "127.0.0.1");
+  await once(server, "listening");
   t.teardown(() => {
     server.close();
     server.closeAllConnections();
@@ -75,41 +39,6 @@ async function asking(t: ExecutionContext, server: http.Server): Promise<Ask> {
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return (at, init) => fetch(origin + at, { redirect: "manual", ...init });
 }
-
-/** Calls a function that takes a Request, at an address that the client does not see. */
-const calling =
-  (answer: (request: Request) => Promise<Response>): Ask =>
-  async (at, init) =>
-    answer(new Request(`http://127.0.0.1${at}`, init));
-
-async function fastify(t: ExecutionContext, app: Any): Promise<Ask> {
-  await app.listen({ port: 0, host: "127.0.0.1" });
-  t.teardown(() => app.close());
-  return asking(t, app.server);
-}
-
-/** As Next.js calls the exports of a route: HEAD by GET, without what it would send. */
-function nextJs(route: Any): Ask {
-  return calling(async (request) => {
-    const { method } = request;
-    const params = Promise.resolve({ path: new URL(request.url).pathname.split("/").slice(3) });
-    const answer: Response = await route[method === "HEAD" ? "GET" : method](request, { params });
-    return method === "HEAD" ? new Response(null, answer) : answer;
-  });
-}
-
-const express = (file: string) => async (t: ExecutionContext) =>
-  asking(t, http.createServer((await load(file)).app));
-
-const HOSTS: Readonly<Record<string, (t: ExecutionContext) => Promise<Ask>>> = {
-  "node:http": async (t) => asking(t, (await load("node.ts")).app),
-  "Express 4": express("express4.js"),
-  "Express 5": express("express.ts"),
-  Fastify: async (t) => fastify(t, (await load("fastify.ts")).app),
-  Koa: async (t) => asking(t, http.createServer((await load("koa.ts")).app.callback())),
-  Hono: async () => calling((await load("hono.ts")).app.fetch),
-  "Next.js": async () => nextJs(await load(ROUTE)),
-};
 
 /** A form as a browser sends it from a page of the same origin. */
 function pause(
@@ -132,7 +61,7 @@ async function isDone(t: ExecutionContext, answer: Response, reason: string): Pr
 }
 
 test.serial("the pages have these files", (t) => {
-  t.deepEqual(files.toSorted(), [
+  t.deepEqual(it.files.toSorted(), [
     ...["admin.ts", ROUTE, "express.ts", "fastify.ts", "from-preset.ts", "hono.ts", "koa.ts"],
     ...["next.config.ts", "node.ts", "server.ts", "tenants-by-context.ts", "tenants.ts"],
   ]);
@@ -140,7 +69,7 @@ test.serial("the pages have these files", (t) => {
 
 for (const [name, host] of Object.entries(HOSTS))
   test.serial(`${name}: sign-in, pages, assets, headers, HEAD, 404 and forms`, async (t) => {
-    const ask = await host(t);
+    const ask = await asking(t, await host(it));
     const signedIn = (at: string, { headers, ...init }: { headers?: object; method?: string } = {}) =>
       ask(BASE + at, { ...init, headers: { cookie: "session=ana", ...headers } });
 
@@ -184,10 +113,10 @@ for (const [name, host] of Object.entries(HOSTS))
   });
 
 /** The servers behind a parser of their host that reads forms. */
-const PARSED: Readonly<Record<string, (t: ExecutionContext) => Promise<Ask>>> = {
-  "Express 4": (t) => behindUrlencoded(t, "express4", "express4.js"),
-  "Express 5": (t) => behindUrlencoded(t, "express", "express.ts"),
-  async Fastify(t) {
+const PARSED: Readonly<Record<string, () => Promise<Listener>>> = {
+  "Express 4": () => behindUrlencoded("express4", "express4.js"),
+  "Express 5": () => behindUrlencoded("express", "express.ts"),
+  async Fastify() {
     const app = (await load("fastify.ts?parsed")).app;
     app.addContentTypeParser(
       "application/x-www-form-urlencoded",
@@ -195,11 +124,11 @@ const PARSED: Readonly<Record<string, (t: ExecutionContext) => Promise<Ask>>> = 
       (_request: Any, body: string, done: (error: null, form: object) => void) =>
         done(null, Object.fromEntries(new URLSearchParams(body))),
     );
-    return fastify(t, app);
+    return ofFastify(app);
   },
-  "Koa, handed on": async (t) => {
+  async "Koa, handed on"() {
     const koa = await behindKoaParser((ctx) => Object.assign(ctx.req, { body: ctx.request.body }));
-    return asking(t, http.createServer(koa.callback()));
+    return koa.callback();
   },
   async "Hono, a copy"() {
     const [{ Hono }, { cloneRawRequest }] = await Promise.all([imported("hono"), imported("hono/request")]);
@@ -207,18 +136,18 @@ const PARSED: Readonly<Record<string, (t: ExecutionContext) => Promise<Ask>>> = 
     const app = new Hono();
     app.use(hasParsed);
     app.all(`${BASE}/*`, async (c: Any) => ui(await cloneRawRequest(c.req)));
-    return calling(app.fetch);
+    return ofHono(app);
   },
 };
 
 const imported = async (name: string): Promise<Any> => import(import.meta.resolve(name));
 
-async function behindUrlencoded(t: ExecutionContext, name: string, file: string): Promise<Ask> {
+async function behindUrlencoded(name: string, file: string): Promise<Listener> {
   const { default: of } = await imported(name);
   const app = of();
   app.use(of.urlencoded({ extended: true }));
   app.use((await load(file)).app);
-  return asking(t, http.createServer(app));
+  return app;
 }
 
 async function behindKoaParser(then: (ctx: Any) => void) {
@@ -240,27 +169,28 @@ async function hasParsed(c: Any, next: () => Promise<void>): Promise<void> {
 
 for (const [name, host] of Object.entries(PARSED))
   test.serial(`${name}: a form that a parser has read works`, async (t) => {
-    const ask = await host(t);
+    const ask = await asking(t, await host());
     await isDone(t, await ask(`${BASE}/act/pause`, pause(`${name}, parsed`)), `${name}, parsed`);
     t.is((await ask(`${BASE}/policies`, { headers: { cookie: "session=ana" } })).status, 200);
   });
 
 /** The servers behind a parser that keeps what it read to itself. */
-const SWALLOWED: Readonly<Record<string, (t: ExecutionContext) => Promise<Ask>>> = {
-  Koa: async (t) => asking(t, http.createServer((await behindKoaParser(() => {})).callback())),
+const SWALLOWED: Readonly<Record<string, () => Promise<Listener>>> = {
+  Koa: async () => (await behindKoaParser(() => {})).callback(),
   async Hono() {
     const { Hono } = await imported("hono");
     const app = new Hono();
     app.use(hasParsed);
     app.route("/", (await load("hono.ts")).app);
-    return calling(app.fetch);
+    return ofHono(app);
   },
   async "Next.js"() {
     const { POST } = await load(ROUTE);
-    return calling(async (request) => {
+    const swallowing = async (request: Request) => {
       await request.text();
       return POST(request);
-    });
+    };
+    return ofNextJs({ POST: swallowing });
   },
 };
 
@@ -268,7 +198,7 @@ for (const [name, host] of Object.entries(SWALLOWED))
   test.serial(
     `${name}: a form that a parser has swallowed is refused, and the answer says what to do`,
     async (t) => {
-      const ask = await host(t);
+      const ask = await asking(t, await host());
       const before = await audited();
       const refused = await ask(`${BASE}/act/pause`, pause("lost"));
       t.is(refused.status, 500);
