@@ -2,6 +2,7 @@ import { some } from "../../counted.ts";
 import type { Changed } from "../../operate/targets.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
+import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
 import {
   ACTIONS,
@@ -14,6 +15,7 @@ import {
   literal,
   type Values,
 } from "./actions.ts";
+import type { Change } from "./limit-changes.ts";
 import type { Found, Page, Sent, Visit } from "./visit.ts";
 
 /** The pages that ask before a verb is run. */
@@ -65,6 +67,7 @@ async function askFirst(visit: Visit, name: ActionName, action: Action, { wrong,
   const values = valuesOf(query, action);
   const target = action.target.filter((field) => values[field] !== undefined);
   const count = action.count ? await action.count(acting, values) : undefined;
+  const changes = await action.changes?.(visit.looking, values);
   const canReplay = await action.isRecorded?.(visit.looking, values);
   const inputs: Markup[] = [];
   for (const field of action.fields)
@@ -74,16 +77,32 @@ async function askFirst(visit: Visit, name: ActionName, action: Action, { wrong,
     body: html`<p>${action.about}</p>
 <dl class="facts">${target.map((field) => html`<dt>${field}</dt><dd>${values[field] ?? ""}</dd>`)}</dl>
 ${count ? html`<p>${countInWords(count)}</p>` : ""}
+${changes ? changeTable(changes) : ""}
 ${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
 ${found ?? ""}
 <form class="act" method="post" action="${base}/act/${name}">
 ${target.map((field) => html`<input type="hidden" name="${field}" value="${values[field] ?? ""}">`)}
 ${inputs}
 <label>Reason, for the audit <input name="reason" value="${query.get("reason") ?? ""}" required></label>
-<p><button>${name}</button>${action.fields.some(({ isFilter }) => isFilter) ? html` <button formmethod="get" formnovalidate>count again</button>` : ""}${canReplay ? REPLAY : ""}</p>
+<p><button>${name}</button>${action.fields.some(({ isFilter }) => isFilter) ? html` <button formmethod="get" formnovalidate>count again</button>` : ""}${action.changes && action.fields.length > 0 ? SHOW_CHANGES : ""}${canReplay ? REPLAY : ""}</p>
 </form>
 <p><a href="${backTo(base, values)}">Leave it</a></p>`,
   };
+}
+
+const SHOW_CHANGES = html` <button formmethod="get" formnovalidate>show what changes</button>`;
+
+function changeTable(changes: readonly Change[]): Markup {
+  return table(
+    "What changes",
+    changes,
+    [
+      { title: "Number", cell: ({ number }) => number },
+      { title: "Now", isNumber: true, cell: ({ now }) => now },
+      { title: "Then", isNumber: true, cell: ({ then }) => then },
+    ],
+    "The gate has no numbers.",
+  );
 }
 
 /** It sends the form, so that no other site can start a replay. */

@@ -16,6 +16,7 @@ import { retry } from "../../operate/retry.ts";
 import type { Changed, Reach, Stored } from "../../operate/targets.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
+import { type Change, changesOf, type Limit } from "./limit-changes.ts";
 
 /** What a form gives, by its fields: texts, and none is empty. */
 export type Values = Readonly<Record<string, string | undefined>>;
@@ -43,7 +44,10 @@ export interface Action {
   /** What it acts on, of which the page knows the values. */
   readonly target: readonly string[];
   readonly fields: readonly Field[];
-  readonly count?: (context: OperateContext, values: Values) => Promise<Counted>;
+  /** Undefined: the values do not say yet what it acts on. */
+  readonly count?: (context: OperateContext, values: Values) => Promise<Counted | undefined>;
+  /** What the numbers are, and what they would be. Undefined: as for `count`. */
+  readonly changes?: (context: OperateContext, values: Values) => Promise<readonly Change[] | undefined>;
   /** Whether the load is recorded, so that the page can replay it first. */
   readonly isRecorded?: (context: OperateContext, values: Values) => Promise<boolean>;
   /** Replays the recorded load as if it had been done. */
@@ -202,7 +206,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
   },
   "release-slots": {
     about:
-      "Gives back the slots of a job in flight that hangs, or is lost. The job is not stopped: if it runs on, it no longer counts, and a limit may be exceeded.",
+      "Gives back the slots of a job in flight that hangs, or is lost. The job is not stopped: if it runs on, it no longer counts, and a limit may be exceeded. One that has not started waits in staging again.",
     target: ["ids"],
     fields: [],
     run: (context, { ids, ...why }) => releaseSlots(context, { jobId: need("ids", ids), ...whyOf(why) }),
@@ -233,6 +237,19 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
       { name: "per", label: "Period", hint: `of a throttle: ${HOW_LONG}` },
       { name: "for", label: "For how long", hint: `${HOW_LONG}; empty: until it is cleared` },
     ],
+    // both verbs reach the same partitions, and this one needs no numbers
+    count: async (context, { policy, gate, key }) =>
+      (await limitOf(context, { policy, gate, key })) &&
+      clearLimit(context, { policy: need("policy", policy), gate: need("gate", gate), key, dryRun: true }),
+    changes: async (context, { max, rate, per, ...values }) => {
+      const limit = await limitOf(context, values);
+      const set = {
+        max: numberIn("max", max),
+        rate: numberIn("rate", rate),
+        per: per === undefined ? undefined : milliseconds(per) / 1000,
+      };
+      return limit && changesOf(context, limit, set);
+    },
     isRecorded: async (context, values) => Boolean((await definitionOf(context, values))?.load),
     replay: (context, { policy, gate, key, max, rate, per }) =>
       diff(context, {
@@ -272,6 +289,10 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     fields: [],
     count: (context, { policy, gate, key }) =>
       clearLimit(context, { policy: need("policy", policy), gate: need("gate", gate), key, dryRun: true }),
+    changes: async (context, values) => {
+      const limit = await limitOf(context, values);
+      return limit && changesOf(context, limit, null);
+    },
     run: (context, { policy, gate, key, ...why }) =>
       clearLimit(context, { policy: need("policy", policy), gate: need("gate", gate), key, ...whyOf(why) }),
     sql: texts,
@@ -290,6 +311,14 @@ async function definitionOf(
   type Row = { readonly definition: PolicyDefinition };
   const [row] = await rowsOf<Row>(context, "policies", where, [name], name);
   return row?.definition;
+}
+
+/** The limit that the values name. Undefined: they name no gate, or none of the policy. */
+async function limitOf(context: OperateContext, values: Values): Promise<Limit | undefined> {
+  const { gate: name, key } = values;
+  if (name === undefined) return undefined;
+  const gate = (await definitionOf(context, values))?.gates.find((one) => one.name === name);
+  return gate && { policy: need("policy", values.policy), gate, key };
 }
 
 /** The gates of the policy. */
