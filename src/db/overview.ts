@@ -1,7 +1,10 @@
 import { parameter } from "./parameters.ts";
 import type { Queryable, Statements } from "./statements.ts";
 
-/** Sums and lists over views, for pages that show the state of everything. They count no jobs. */
+/**
+ * Sums and lists over views, for pages that show the state of everything. They count no jobs beyond a given number. It is long
+ * because it is a list: a method a statement.
+ */
 export function overview({ schema, rowsAsIs }: Statements) {
   return {
     /** How many jobs each policy has admitted since its partitions were made. */
@@ -21,6 +24,25 @@ export function overview({ schema, rowsAsIs }: Statements) {
         [id],
       );
       return row?.payload;
+    },
+
+    now: async (client: Queryable) => {
+      const [row] = await rowsAsIs<{ now: Date }>(
+        client,
+        "select pg_catalog.statement_timestamp() as now",
+        [],
+      );
+      return (row as { now: Date }).now;
+    },
+
+    /** How many rows of a view there are. Its clause has a limit: to count all of a million takes seconds. */
+    countRows: async (client: Queryable, view: string, clause: string, values: unknown[]) => {
+      const [row] = await rowsAsIs<{ rows: number }>(
+        client,
+        `select pg_catalog.count(*)::pg_catalog.int4 as rows from (select from ${schema}.${view} ${clause}) counted`,
+        values,
+      );
+      return row?.rows ?? 0;
     },
 
     /**

@@ -6,6 +6,7 @@ import { assets } from "./assets.ts";
 import type { Tenant, UiOptions, Viewer } from "./create-ui.ts";
 import type { Database } from "./database.ts";
 import { ACTION_PAGES, actOn } from "./pages/action.ts";
+import { BULK_PAGES, stepOn } from "./pages/bulk.ts";
 import { type Found, PAGES, type Visit } from "./pages/pages.ts";
 import { ownOf } from "./pages/tenant/own.ts";
 import { TENANT_PAGES } from "./pages/tenant/pages.ts";
@@ -75,17 +76,18 @@ export function makeApp(settings: AppSettings): Hono<Env> {
       const key = JSON.stringify([path, visit.rights, String(visit.query)]);
       return answer(c, settings, () => snapshots.get(key, oldestFor(c), () => page(visit)));
     });
-  for (const [path, page] of Object.entries(ACTION_PAGES))
+  for (const [path, page] of Object.entries({ ...ACTION_PAGES, ...BULK_PAGES }))
     app.get(path, (c) => answer(c, settings, () => page(visitOf(c, settings))));
   const replays = makeReplays();
-  app.post("/act/:verb", async (c) => {
-    if (c.req.raw.bodyUsed) return c.text(BODY_IS_USED, 500);
-    return answer(c, settings, async () => {
-      const form = new URLSearchParams(await c.req.text());
-      const sent = { ...visitOf(c, settings), replays, by: c.get("viewer").name, form };
-      return actOn(c.req.param("verb"))(sent).finally(snapshots.clear);
+  for (const [path, act] of Object.entries({ "/act/:verb": actOn, "/bulk/:verb": stepOn }))
+    app.post(path, async (c) => {
+      if (c.req.raw.bodyUsed) return c.text(BODY_IS_USED, 500);
+      return answer(c, settings, async () => {
+        const form = new URLSearchParams(await c.req.text());
+        const sent = { ...visitOf(c, settings), replays, by: c.get("viewer").name, form };
+        return act(c.req.param("verb") ?? "")(sent).finally(snapshots.clear);
+      });
     });
-  });
   app.notFound((c) => answer(c, settings, async () => null));
   return app;
 }

@@ -53,7 +53,10 @@ test.serial("the pages connect as the workers do, and read the preset's schema",
     const form = new URLSearchParams({ policy: "send", reason: "deploy" });
     const headers = { "sec-fetch-site": "same-origin" };
     const sent = await ui(new Request(`${HERE}/act/pause`, { method: "POST", body: form, headers }));
-    t.regex(await sent.text(), /of 1 changed/);
+    const done = await sent.text();
+    t.regex(done, /of 1 changed/);
+    t.regex(done, /--by ana --policy-schema limits</);
+    t.regex(done, /select \* from limits\.pause\(/);
   }
   const { rows } = await pool.query("select distinct verb, by from limits.audit where verb = 'pause'");
   t.deepEqual(rows, [{ verb: "pause", by: "ana" }]);

@@ -1,6 +1,7 @@
 // Who may ask for what: every role, every path and every method.
 import test from "ava";
 import { ACTION_PAGES } from "../../src/ui/pages/action.ts";
+import { BULK_PAGES } from "../../src/ui/pages/bulk.ts";
 import { PAGES } from "../../src/ui/pages/pages.ts";
 import { createUi, type Viewer } from "../../src/ui/ui.ts";
 import { HERE, world } from "./world.ts";
@@ -16,10 +17,11 @@ const VIEWERS: Readonly<Record<Role, Viewer | null>> = {
 /** All that a tenant may ask for. Whoever adds a page leaves this list as it is, unless the page was made for tenants. */
 const FOR_TENANTS = ["/", "/partition", "/job"];
 const ASSETS = ["/assets/style.css", "/assets/live.js", "/assets/idiomorph.js"];
+const ACTS = { ...ACTION_PAGES, ...BULK_PAGES };
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 function answers(role: Role, method: string, path: string): number {
-  const isAct = path in ACTION_PAGES;
+  const isAct = path in ACTS;
   if (role === "nobody") return 401;
   if (method === "POST") return role === "operator" ? (isAct ? 200 : 404) : 403;
   if (method !== "GET" && method !== "HEAD") return role === "operator" ? 404 : 403;
@@ -47,7 +49,14 @@ test("each role gets what it may, at every path and by every method", async (t) 
     ["key", "acme"],
   ] as const)
     query.set(name, value);
-  const paths = [...Object.keys(PAGES), ...Object.keys(ACTION_PAGES), ...ASSETS, "/nothing", "/act/drop"];
+  const paths = [
+    ...Object.keys(PAGES),
+    ...Object.keys(ACTS),
+    ...ASSETS,
+    "/nothing",
+    "/act/drop",
+    "/bulk/pause",
+  ];
   t.true(paths.length > 25);
   const wrong: string[] = [];
   for (const [role, viewer] of Object.entries(VIEWERS)) {

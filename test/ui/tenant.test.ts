@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { definePolicy, makePolicyUtils } from "../../src/index.ts";
 import { ACTION_PAGES } from "../../src/ui/pages/action.ts";
+import { BULK_PAGES } from "../../src/ui/pages/bulk.ts";
 import { PAGES } from "../../src/ui/pages/pages.ts";
 import { createUi, type Viewer } from "../../src/ui/ui.ts";
 import { testDatabase } from "../helpers/database.ts";
@@ -132,7 +133,12 @@ test("no answer names others, or what operators did and said", async (t) => {
     ...others.slice(0, 3).map((id) => `id=${id}`),
   ];
   const nothing = await it.text("/nothing");
-  for (const path of [...Object.keys(PAGES), ...Object.keys(ACTION_PAGES), "/nothing"])
+  for (const path of [
+    ...Object.keys(PAGES),
+    ...Object.keys(ACTION_PAGES),
+    ...Object.keys(BULK_PAGES),
+    "/nothing",
+  ])
     for (const query of queries) {
       const answer = await it.get(`${path}?${query}`);
       const text = await answer.text();

@@ -70,6 +70,27 @@ if (isLive) {
   start(Number(select.value));
 }
 
+// What is done in steps goes on by itself. A click on stop while a step is under way would show what was before that step: so it
+// counts when the step has ended.
+const STOP = "dispatch-policy-stop";
+const goOn = document.querySelector("[data-goes-on]");
+const isToStop = sessionStorage.getItem(STOP) !== null;
+sessionStorage.removeItem(STOP);
+if (goOn) {
+  const stop = document.querySelector("button[name=stop]");
+  // once the page has loaded: it is to be seen while the step is under way
+  addEventListener("load", () =>
+    setTimeout(() => {
+      (isToStop ? stop : goOn).click();
+      stop.addEventListener("click", (event) => {
+        event.preventDefault();
+        sessionStorage.setItem(STOP, "1");
+        stop.textContent = "stops after this step";
+      });
+    }),
+  );
+}
+
 const KEYS = {
   "/": () => document.querySelector("input[type=search]")?.focus(),
   r: () => isLive && refresh(1),

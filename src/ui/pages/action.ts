@@ -1,5 +1,6 @@
 import { some } from "../../counted.ts";
 import type { Changed } from "../../operate/targets.ts";
+import { DEFAULT_SCHEMA } from "../../settings.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
@@ -50,7 +51,7 @@ export function actOn(name: string): (sent: Sent) => Promise<Found> {
       body: html`<p class="${result.changed > 0 ? "good" : ""}">${inWords(result)}</p>
 ${undo(base, action, values)}
 <p><a href="${back}">Back</a></p>
-${same(name, action, { ...values }, reason, by)}`,
+${same(name as ActionName, { values, reason, by, schema: acting.engine.schemaName })}`,
     };
   };
 }
@@ -71,7 +72,7 @@ async function askFirst(visit: Visit, name: ActionName, action: Action, { wrong,
   const canReplay = await action.isRecorded?.(visit.looking, values);
   const inputs: Markup[] = [];
   for (const field of action.fields)
-    inputs.push(input(field, values[field.name], await field.choices?.(visit.looking, values)));
+    inputs.push(fieldInput(field, values[field.name], await field.choices?.(visit.looking, values)));
   return {
     title: name,
     body: html`<p>${action.about}</p>
@@ -109,10 +110,10 @@ function changeTable(changes: readonly Change[]): Markup {
 const REPLAY = html` <button name="replay" value="1" formnovalidate>what would have happened?</button> <small>A replay of the recorded load. It takes some seconds, and changes nothing.</small>`;
 
 /** A field of the form. What was given stays, also if it is none of the choices: then the verb says what is wrong. */
-function input(
+export function fieldInput(
   { name, label, isRequired, hint }: Field,
   given: string | undefined,
-  choices: readonly Choice[] | undefined,
+  choices?: readonly Choice[],
 ): Markup {
   const what = html`${label}${hint ? html` <small>${hint}</small>` : ""}`;
   const required = isRequired ? html` required` : "";
@@ -157,13 +158,22 @@ function undo(base: string, { inverse, target }: Action, values: Values): Markup
   return html`<p><a href="${pathTo(base, `/act/${inverse}`, Object.fromEntries(kept))}">Undo: ${inverse}</a></p>`;
 }
 
+interface Act {
+  readonly values: Values;
+  readonly reason: string;
+  readonly by: string;
+  /** This package's schema. */
+  readonly schema: string;
+}
+
 /** The same as a command and as SQL, to copy. */
-function same(name: string, action: Action, values: Values, reason: string, by: string): Markup {
+export function same(name: ActionName, { values, reason, by, schema }: Act): Markup {
+  const action = ACTIONS[name];
   const { ids, ...flags }: Values = { ...(action.flags ? action.flags(values) : values), reason, by };
-  const given = Object.entries(flags).filter(([, value]) => value !== undefined);
+  const given = Object.entries({ ...flags, "policy-schema": schema === DEFAULT_SCHEMA ? undefined : schema });
   const command = [
     ...(ids?.split(",") ?? []),
-    ...given.map(([flag, value]) => asFlag(flag, value ?? "")),
+    ...given.flatMap(([flag, value]) => (value === undefined ? [] : [asFlag(flag, value)])),
     ...(action.needsYes ? ["--yes"] : []),
   ];
   const args = { ...action.sql(values), reason: literal(reason), by: literal(by) };
@@ -172,7 +182,11 @@ function same(name: string, action: Action, values: Values, reason: string, by: 
     .map(([arg, value]) => `${["for", "set"].includes(arg) ? `"${arg}"` : arg} => ${value}`);
   return html`<h2>The same in words</h2>
 <pre>npx graphile-worker-dispatch-policy ${name} ${command.join(" ")}</pre>
-<pre>select * from dispatch_policy.${name.replace("-", "_")}(${sql.join(", ")});</pre>`;
+<pre>select * from ${identifier(schema)}.${name.replace("-", "_")}(${sql.join(", ")});</pre>`;
+}
+
+function identifier(name: string): string {
+  return /^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`;
 }
 
 function asFlag(flag: string, value: string): string {

@@ -1,0 +1,245 @@
+import { some } from "../../counted.ts";
+import { ArgumentError } from "../../errors.ts";
+import type { OperateContext } from "../../operate/call.ts";
+import { cancel } from "../../operate/cancel.ts";
+import { move } from "../../operate/move.ts";
+import { remove } from "../../operate/remove.ts";
+import { retry } from "../../operate/retry.ts";
+import type { Changed } from "../../operate/targets.ts";
+import { factList } from "../parts/facts.ts";
+import { pathTo } from "../parts/links.ts";
+import { html, type Markup, none } from "../parts/markup.ts";
+import { grouped } from "../parts/words.ts";
+import { fieldInput, same } from "./action.ts";
+import { ACTIONS, type Field } from "./actions.ts";
+import {
+  countJobs,
+  FILTERS,
+  type Filter,
+  type FoundJob,
+  filterOf,
+  jobsOf,
+  type Place,
+  placeOf,
+} from "./job-filter.ts";
+import { asked, type Found, type Page, type Sent, type Visit } from "./visit.ts";
+
+/** How many jobs one request takes: somebody waits for its page. */
+const STEP = 500;
+const MOST_COUNTED = 10_000;
+
+export type BulkName = "retry" | "remove" | "cancel" | "move";
+
+/** A verb that takes all jobs that a filter of the page of jobs matches. */
+export interface Bulk {
+  /** The states in which it takes jobs. */
+  readonly states: readonly string[];
+  readonly place: Place;
+  /** What the filter must name, so that nobody takes more than they meant. Empty: anything. */
+  readonly needs: readonly (keyof Filter)[];
+  readonly fields: readonly Field[];
+  readonly run: (acting: OperateContext, ids: readonly string[], asks: Asks) => Promise<Changed>;
+}
+
+/** What the form says. */
+interface Asks {
+  readonly filter: Filter;
+  readonly values: Readonly<Record<string, string | undefined>>;
+  /** When the jobs were counted. */
+  readonly asOf: Date;
+  readonly reason: string;
+  readonly by: string;
+}
+
+const ofPolicy = { place: "staged_id", needs: ["policy"], fields: [] } as const;
+
+export const BULK: Readonly<Record<BulkName, Bulk>> = {
+  retry: {
+    ...{ states: ["failed"], place: "id", needs: [], fields: [] },
+    // a job that fails again meanwhile is not brought back again: that would have no end
+    run: (acting, ids, { asOf, reason, by }) => retry(acting, { ids, until: asOf, reason, by }),
+  },
+  remove: {
+    ...{ ...ofPolicy, states: ["staged", "parked"] },
+    run: (acting, ids, { reason, by }) => remove(acting, { ids, reason, by }),
+  },
+  cancel: {
+    ...{ ...ofPolicy, states: ["staged", "parked", "ready", "running"] },
+    run: (acting, ids, { reason, by }) => cancel(acting, { ids, reason, by }),
+  },
+  move: {
+    ...{ ...ofPolicy, states: ["staged"], needs: ["policy", "partition"], fields: ACTIONS.move.fields },
+    run: (acting, ids, { filter, values, reason, by }) =>
+      move(acting, {
+        ...{ policy: filter.policy ?? "", partition: filter.partition ?? "", ids, reason, by },
+        ...{ toPartition: values["to-partition"], toPolicy: values["to-policy"] },
+      }),
+  },
+};
+
+/** Whether the page of jobs offers it for a filter. */
+export function isOffered(verb: Bulk, filter: Filter): boolean {
+  const { state } = filter;
+  return missingIn(verb, filter).length === 0 && (state === undefined || verb.states.includes(state));
+}
+
+function missingIn({ needs }: Bulk, filter: Filter): readonly string[] {
+  if (needs.length === 0 && FILTERS.every((name) => filter[name] === undefined)) return ["policy"];
+  return needs.filter((name) => filter[name] === undefined);
+}
+
+export const BULK_PAGES: Readonly<Record<string, Page>> = Object.fromEntries(
+  Object.entries(BULK).map(([name, verb]) => [
+    `/bulk/${name}`,
+    (visit: Visit) => askFirst(visit, name as BulkName, verb, visit.query),
+  ]),
+);
+
+/** Takes the next step of a verb. All that it knows of the steps before is in the form. */
+export function stepOn(name: string): (sent: Sent) => Promise<Found> {
+  const verb = BULK[name as BulkName];
+  return async (sent) => {
+    if (!verb) return null;
+    const { form, looking, acting, by } = sent;
+    const reason = form.get("reason")?.trim();
+    if (!reason) return askFirst(sent, name as BulkName, verb, form, "Say why: the audit keeps it.");
+    const filter = checked(name, verb, filterOf(form));
+    const before = progressOf(form);
+    if (form.has("stop")) return ended(sent, `${name}: stopped`, before);
+    const { place } = verb;
+    const wanted = { states: statesOf(verb, filter), place, after: before.after, most: STEP };
+    const jobs = await jobsOf(looking, filter, wanted);
+    const asks = { filter, values: valuesIn(form, verb), asOf: before.asOf, reason, by };
+    const ids = jobs.map((job) => idFor(job, place));
+    const { changed } = ids.length > 0 ? await verb.run(acting, ids, asks) : { changed: 0 };
+    const last = jobs.at(-1);
+    const now: Progress = {
+      ...before,
+      after: last === undefined ? before.after : String(placeOf(last, place)),
+      seen: before.seen + jobs.length,
+      changed: before.changed + changed,
+    };
+    if (jobs.length < STEP) {
+      const { schemaName: schema } = acting.engine;
+      const known = { values: { ...wordsOf(filter), ...asks.values }, reason, by, schema };
+      return ended(sent, `${name}: done`, now, isKnown(verb, filter) ? same(name as BulkName, known) : none);
+    }
+    return { title: `${name}: going on`, body: goingOn(sent, name, verb, now) };
+  };
+}
+
+/** How far the steps are. */
+interface Progress {
+  /** The place of the last job that was taken. */
+  readonly after: string | undefined;
+  readonly seen: number;
+  readonly changed: number;
+  /** How many jobs matched at first, and one more than are counted if they were more. */
+  readonly of: number;
+  readonly asOf: Date;
+}
+
+function progressOf(form: URLSearchParams): Progress {
+  const asOf = new Date(form.get("as-of") ?? "");
+  if (Number.isNaN(asOf.getTime()))
+    throw new ArgumentError(`as-of is ${JSON.stringify(form.get("as-of"))}, expected the time of the count`);
+  const number = (name: string) => Number(/^\d{1,9}$/.exec(form.get(name) ?? "")?.[0] ?? 0);
+  const after = /^\d{1,18}$/.exec(form.get("after") ?? "")?.[0];
+  return { after, seen: number("seen"), changed: number("changed"), of: number("of"), asOf };
+}
+
+async function askFirst(visit: Visit, name: BulkName, verb: Bulk, given: URLSearchParams, wrong?: string) {
+  if (visit.rights.role !== "operator") return { title: name, body: html`<p>A viewer changes nothing.</p>` };
+  const { base, looking } = visit;
+  const filter = checked(name, verb, filterOf(given));
+  const { engine, withPgClient } = looking;
+  const asOf = await withPgClient(engine.now);
+  const wanted = { states: statesOf(verb, filter), place: verb.place, most: MOST_COUNTED + 1 };
+  const of = await countJobs(looking, filter, wanted);
+  const values = valuesIn(given, verb);
+  return {
+    title: `${name} all that match`,
+    body: html`<p>${ACTIONS[name].about}</p>
+${factList(FILTERS.map((field) => [field, filter[field]]))}
+<p><strong>${countInWords(of)}</strong> ${of === 1 ? "matches" : "match"} now. They are taken in steps of ${STEP}, and you can stop after each.</p>
+${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
+<form class="act" method="post" action="${base}/bulk/${name}">
+${hidden(filter)}${hidden({ of, "as-of": asOf.toISOString() })}
+${verb.fields.map((field) => fieldInput(field, values[field.name]))}
+<label>Reason, for the audit <input name="reason" value="${given.get("reason") ?? ""}" required></label>
+<p><button>${name}</button></p>
+</form>
+<p><a href="${pathTo(base, "/jobs", filter)}">Leave it</a></p>`,
+  };
+}
+
+/** live.js presses the first button, unless somebody presses the second. */
+function goingOn({ base, form }: Sent, name: string, verb: Bulk, now: Progress): Markup {
+  const { after, seen, changed, of, asOf } = now;
+  const rest = { ...valuesIn(form, verb), reason: form.get("reason"), after, seen, changed, of };
+  return html`<p role="status">${inWords(now)}</p>
+${of > MOST_COUNTED ? "" : html`<p><progress aria-label="Jobs that were taken" max="${of}" value="${Math.min(seen, of)}"></progress></p>`}
+<form class="act" method="post" action="${base}/bulk/${name}">
+${hidden(filterOf(form))}${hidden({ ...rest, "as-of": asOf.toISOString() })}
+<p><button data-goes-on>go on</button> <button name="stop" value="1">stop</button></p>
+</form>`;
+}
+
+function ended({ base, form }: Sent, title: string, now: Progress, words = none): Found {
+  return {
+    title,
+    body: html`<p class="${now.changed > 0 ? "good" : ""}">${inWords(now)}</p>
+<p><a href="${pathTo(base, "/jobs", filterOf(form))}">Back</a></p>
+${words}`,
+  };
+}
+
+/** Whether the verb itself takes such a filter. Of errors only `retry` knows. */
+function isKnown(verb: Bulk, { state, policy, task, queue, key, error, added }: Filter): boolean {
+  const isOfAll = [task, queue, key, added].every((value) => value === undefined);
+  const isOfState = state === undefined || (verb.states.length === 1 && verb.states[0] === state);
+  return isOfAll && isOfState && policy !== undefined && (error === undefined || verb === BULK.retry);
+}
+
+function wordsOf({ policy, partition, error }: Filter) {
+  return { policy, partition, error };
+}
+
+function inWords({ seen, changed, of }: Progress): string {
+  return `${grouped(seen)} of ${countInWords(of)} were taken, and ${grouped(changed)} changed.`;
+}
+
+function countInWords(of: number): string {
+  return of > MOST_COUNTED ? `more than ${grouped(MOST_COUNTED)} jobs` : some(of, "job");
+}
+
+/** @throws {ArgumentError} if the filter would take more than anybody means */
+function checked(name: string, verb: Bulk, filter: Filter): Filter {
+  const missing = missingIn(verb, filter);
+  if (missing.length > 0)
+    throw new ArgumentError(
+      `${name} all that match: the filter names no ${missing.join(" and no ")}, so it may match jobs that nobody meant. Fill it ` +
+        "in on the page of jobs",
+    );
+  return filter;
+}
+
+/** The verb's own, and of these the one that the filter names. */
+function statesOf({ states }: Bulk, { state }: Filter): readonly string[] {
+  return state === undefined ? states : states.filter((one) => one === state);
+}
+
+/** What was admitted after it was found is known by its staged id still. */
+function idFor(job: FoundJob, place: Place): string {
+  return String(placeOf(job, place));
+}
+
+function valuesIn(form: URLSearchParams, { fields }: Bulk) {
+  return Object.fromEntries(fields.map(({ name }) => [name, asked(form, name)]));
+}
+
+function hidden(values: Readonly<Record<string, string | number | null | undefined>>): readonly Markup[] {
+  return Object.entries(values)
+    .filter(([, value]) => value !== undefined && value !== null)
+    .map(([name, value]) => html`<input type="hidden" name="${name}" value="${String(value)}">`);
+}

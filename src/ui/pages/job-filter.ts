@@ -1,0 +1,105 @@
+import { parameter } from "../../db/engine.ts";
+import type { OperateContext } from "../../operate/call.ts";
+import { spelled } from "../../operate/rows.ts";
+import { type JobRow, rowsOf } from "../../operate/view-rows.ts";
+import { ifGiven } from "../if-given.ts";
+import { asked } from "./visit.ts";
+
+const [ERROR, QUEUE, KEY] = [parameter(4, "text"), parameter(5, "text"), parameter(6, "text")];
+const [SINCE, AFTER, COUNT] = [parameter(7, "time"), parameter(8, "id"), parameter(9, "int")];
+const STATES = parameter(10, "texts");
+
+/**
+ * By which id jobs are in order. The staged one stays the same when a job is admitted. Graphile Worker's is the place of those that
+ * never had one.
+ */
+export type Place = "id" | "staged_id";
+
+const PLACES: Readonly<Record<Place, string>> = { id: "id", staged_id: "coalesce(staged_id, id)" };
+
+/** The condition of a page, for a view whose columns have these names. */
+function whereOf({ error, key, place }: Readonly<Record<"error" | "key" | "place", string>>): string {
+  return `${ifGiven(1, "policy")} and ${ifGiven(2, "partition")} and ${ifGiven(3, "task_identifier")}
+    and (${ERROR} is null or pg_catalog.strpos(${error}, ${ERROR}) > 0) and (${QUEUE} is null or queue_name = ${QUEUE})
+    and (${KEY} is null or ${key} = ${KEY}) and (${SINCE} is null or created_at >= ${SINCE})
+    and (${AFTER} is null or ${place} > ${AFTER}) order by ${place} limit ${COUNT}`;
+}
+
+const STAGED = `where job_id is null and ${whereOf({ error: "error", key: "job_key", place: "id" })}`;
+
+function othersBy(place: Place): string {
+  const where = whereOf({ error: "last_error", key: "key", place: PLACES[place] });
+  return `where state <> 'staged' and (${STATES} is null or state = any(${STATES})) and ${where}`;
+}
+
+/** How far back a page may go, by what the address says. */
+export const BACK = { "1 hour": 3_600_000, "1 day": 86_400_000, "7 days": 604_800_000 } as const;
+
+export const FILTERS = ["state", "policy", "partition", "task", "queue", "key", "error", "added"] as const;
+
+export type Filter = Readonly<Record<(typeof FILTERS)[number], string | undefined>>;
+
+export interface FoundJob extends JobRow {
+  readonly stagedId: string | null;
+}
+
+export interface Wanted {
+  /** Undefined: those of the filter. */
+  readonly states?: readonly string[] | undefined;
+  readonly place: Place;
+  /** Only jobs behind this place. */
+  readonly after?: string | undefined;
+  readonly most: number;
+}
+
+export function filterOf(query: URLSearchParams): Filter {
+  return Object.fromEntries(FILTERS.map((name) => [name, asked(query, name)])) as Filter;
+}
+
+export function placeOf({ id, stagedId }: FoundJob, place: Place): bigint {
+  return BigInt(place === "id" ? id : (stagedId ?? id));
+}
+
+/** The first jobs that match. Staged ones and Graphile Worker's are each asked for by themselves. */
+export async function jobsOf(
+  looking: OperateContext,
+  filter: Filter,
+  wanted: Wanted,
+): Promise<readonly FoundJob[]> {
+  const { engine, withPgClient } = looking;
+  const { place, most } = wanted;
+  const { values, states, hasStaged, hasOthers } = boundsOf(filter, wanted);
+  const staged = hasStaged
+    ? await withPgClient((client) => engine.stagedPage<object>(client, STAGED, values))
+    : [];
+  const others = hasOthers
+    ? await rowsOf<FoundJob>(looking, "jobs", othersBy(place), [...values, states])
+    : [];
+  return [...staged.map((row) => spelled<FoundJob>(row)), ...others]
+    .toSorted((one, other) => (placeOf(one, place) < placeOf(other, place) ? -1 : 1))
+    .slice(0, most);
+}
+
+/** How many jobs match, at most so many. */
+export async function countJobs(looking: OperateContext, filter: Filter, wanted: Wanted): Promise<number> {
+  const { engine, withPgClient } = looking;
+  const { values, states, hasStaged, hasOthers } = boundsOf(filter, wanted);
+  const count = (view: string, where: string, given: unknown[]) =>
+    withPgClient((client) => engine.countRows(client, view, where, given));
+  const staged = hasStaged ? await count("staged_jobs", STAGED, values) : 0;
+  const others = hasOthers ? await count("jobs", othersBy(wanted.place), [...values, states]) : 0;
+  return Math.min(staged + others, wanted.most);
+}
+
+function boundsOf(filter: Filter, { states: wanted, after, most }: Wanted) {
+  const { state, policy, partition, task, error, queue, key, added } = filter;
+  const back = added !== undefined && Object.hasOwn(BACK, added) ? BACK[added as keyof typeof BACK] : null;
+  const since = back === null ? undefined : new Date(Date.now() - back);
+  const states = wanted ?? (state === undefined ? null : [state]);
+  return {
+    values: [policy, partition, task, error, queue, key, since, after, most].map((value) => value ?? null),
+    states,
+    hasStaged: states === null || states.includes("staged"),
+    hasOthers: states?.some((one) => one !== "staged") ?? true,
+  };
+}
