@@ -75,6 +75,8 @@ const FROM_OTHERS: Readonly<Record<string, string>> = {
 };
 const SESSION = `export declare function userOf(cookie: string | null): Promise<{ name: string; isAdmin: boolean } | null>;
 export declare function customerOf(cookie: string | null): Promise<{ id: string; name: string; endpoints: string[] } | null>;
+export declare function userIn(request: object): { name: string; isAdmin: boolean } | undefined;
+export declare function auth(): Promise<{ user?: { email?: string | null } } | null>;
 `;
 
 /** These name a package that is not installed. `npm run test:prisma` installs it, and runs them. */

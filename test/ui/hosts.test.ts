@@ -62,8 +62,9 @@ async function isDone(t: ExecutionContext, answer: Response, reason: string): Pr
 
 test.serial("the pages have these files", (t) => {
   t.deepEqual(it.files.toSorted(), [
-    ...["admin.ts", ROUTE, "express.ts", "fastify.ts", "from-preset.ts", "hono.ts", "koa.ts"],
-    ...["next.config.ts", "node.ts", "server.ts", "tenants-by-context.ts", "tenants.ts"],
+    ...["admin.ts", ROUTE, "basic-auth.ts", "express-session.ts", "express.ts", "fastify-session.ts"],
+    ...["fastify.ts", "from-preset.ts", "hono.ts", "koa.ts", "next-auth.ts", "next.config.ts", "node.ts"],
+    ...["proxy-sign-in.ts", "server.ts", "session-pages.ts", "tenants-by-context.ts", "tenants.ts"],
   ]);
 });
 
@@ -208,3 +209,57 @@ for (const [name, host] of Object.entries(SWALLOWED))
       t.deepEqual(await audited(), before);
     },
   );
+
+const HERE = `http://127.0.0.1${BASE}/policies`;
+const who = async (answer: Response) => /<p class="who">([^<]*)</.exec(await answer.text())?.[1];
+
+test.serial("a proxy's headers sign in, unless its secret is missing", async (t) => {
+  process.env.PROXY_SECRET = "s3cret";
+  const { ui } = await load("proxy-sign-in.ts");
+  const headers = { "x-forwarded-email": "ana@example.org", "x-proxy-secret": "s3cret" };
+  const ask = (given: Record<string, string>) => ui(new Request(HERE, { headers: given }));
+  t.is(await who(await ask(headers)), "ana@example.org, viewer");
+  const groups = { "x-forwarded-groups": "staff,operators" };
+  t.is(await who(await ask({ ...headers, ...groups })), "ana@example.org, operator");
+  for (const wrong of [
+    { "x-proxy-secret": "" },
+    { "x-proxy-secret": "s3crets" },
+    { "x-forwarded-email": "" },
+  ])
+    t.is((await ask({ ...headers, ...groups, ...wrong })).status, 401, JSON.stringify(wrong));
+});
+
+test.serial("a browser is asked for the password, and let in with it", async (t) => {
+  process.env.ADMIN_PASSWORD = "pâss:word";
+  const { ui } = await load("basic-auth.ts");
+  const ask = (authorization: string) => ui(new Request(HERE, { headers: { authorization } }));
+  const basic = (text: string) => `Basic ${Buffer.from(text).toString("base64")}`;
+  t.is(await who(await ask(basic("ana:pâss:word"))), "ana, operator");
+  for (const wrong of ["", "Basic", "Basic %%%", basic("ana:pass"), basic("eve:pâss:word"), "Bearer x"]) {
+    const answer = await ask(wrong);
+    t.deepEqual([answer.status, answer.headers.get("www-authenticate")?.slice(0, 5)], [401, "Basic"], wrong);
+  }
+});
+
+/** The servers with a session of their own. */
+const SESSIONS: Readonly<Record<string, () => Promise<Listener>>> = {
+  Express: async () => (await load("express-session.ts")).app,
+  Fastify: async () => ofFastify((await load("fastify-session.ts")).app),
+};
+
+for (const [name, host] of Object.entries(SESSIONS))
+  test.serial(`${name}'s session signs in each request by its own, also beside others`, async (t) => {
+    const ask = await asking(t, await host());
+    const as = (cookie: string) => ask(`${BASE}/policies`, { headers: { cookie } });
+    const [ana, eve, nobody] = await Promise.all([as("session=ana"), as("session=eve"), as("session=x")]);
+    t.deepEqual([await who(ana), await who(eve)], ["ana, operator", "eve, viewer"]);
+    t.deepEqual([nobody.status, nobody.headers.get("location")], [303, "/sign-in"]);
+    await isDone(t, await ask(`${BASE}/act/pause`, pause(`${name}, session`)), `${name}, session`);
+  });
+
+test.serial("a session of Auth.js signs in", async (t) => {
+  const { ui } = await load("next-auth.ts");
+  t.is((await ui(new Request(HERE))).headers.get("location"), "/api/auth/signin");
+  Object.assign(globalThis, { session: { user: { email: "ana@example.org" } } });
+  t.is(await who(await ui(new Request(HERE))), "ana@example.org, operator");
+});

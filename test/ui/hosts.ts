@@ -14,6 +14,8 @@ export const BASE = "/admin/jobs";
 const SESSION = `export const customerOf = async (_cookie: string | null) => ({ id: "acme", name: "Acme", endpoints: ["ep1"] });
 const users = new Map([["ana", { name: "ana", isAdmin: true }], ["eve", { name: "eve", isAdmin: false }]]);
 export const userOf = async (cookie: string | null) => users.get(cookie?.replace("session=", "") ?? "");
+export const userIn = ({ headers }: { headers: { cookie?: string } }) => users.get(headers.cookie?.replace("session=", "") ?? "");
+export const auth = async () => (globalThis as { session?: object }).session ?? null;
 `;
 
 // biome-ignore lint/suspicious/noExplicitAny: the modules of a page, and hosts whose types this file does not need
