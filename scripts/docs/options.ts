@@ -16,6 +16,7 @@ export const GATE = membersOf("src/gates/gate.ts", "GateCommon");
 export const JOB = membersOf("src/stage/stage.ts", "JobSpec");
 const UTILS = membersOf("src/host/policy-utils.ts", "PolicyUtilsOptions");
 const TICK = membersOf("src/admit/tick-task.ts", "TickPayload");
+const UI = membersOf("src/ui/create-ui.ts", "UiOptions");
 const LOOP = membersOf("src/host/run-tick-loop.ts", "RunTickLoopOptions");
 
 /** The gates, each with the code that reads its options. */
@@ -60,7 +61,10 @@ function flagsOf(command: string, options: Options): Flag[] {
   }));
 }
 
-export const VARIABLES = ["DATABASE_URL", "DISPATCH_POLICY_SCHEMA", "GRAPHILE_WORKER_SCHEMA"];
+export const VARIABLES = ["DATABASE_URL", "DISPATCH_POLICY_SCHEMA", "GRAPHILE_WORKER_SCHEMA", "PGDATABASE"];
+
+/** They say where a preset connects that names no connection. */
+const OF_PRESETS = ["DATABASE_URL", "PGDATABASE"];
 
 /** The whole page. */
 export function optionsPage(): string {
@@ -188,6 +192,8 @@ function usersOf(variable: string): string[] {
     ...UTILS.filter((member) => named(member.default)).map(
       ({ name }) => `${code(name)} of \`makePolicyUtils\``,
     ),
+    ...UI.filter((member) => named(member.default)).map(({ name }) => `${code(name)} of \`createUi\``),
+    ...(OF_PRESETS.includes(variable) ? ["the connection of `createUi({ preset })`"] : []),
     ...FLAGS.filter((flag) => named(flag.default)).map(({ flag }) => code(flag)),
   ];
 }
