@@ -16,7 +16,7 @@ export const GATE = membersOf("src/gates/gate.ts", "GateCommon");
 export const JOB = membersOf("src/stage/stage.ts", "JobSpec");
 const UTILS = membersOf("src/host/policy-utils.ts", "PolicyUtilsOptions");
 const TICK = membersOf("src/admit/tick-task.ts", "TickPayload");
-const UI = membersOf("src/ui/create-ui.ts", "UiOptions");
+const UI = membersOf("src/ui/create-ui.ts", "UiSettings");
 const LOOP = membersOf("src/host/run-tick-loop.ts", "RunTickLoopOptions");
 
 /** The gates, each with the code that reads its options. */

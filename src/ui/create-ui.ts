@@ -41,25 +41,8 @@ export interface Tenant {
   where?: Readonly<Record<string, ContextValues>> | undefined;
 }
 
-/** The options of {@link createUi}. Exactly one of `pool` and `preset` says which database the pages are of. */
-export type UiOptions = (
-  | {
-      /** The connections that the pages use: a pool of pg. You close it. */
-      pool: Pool;
-      /** Not beside `pool`. */
-      preset?: undefined;
-    }
-  | {
-      /**
-       * The preset of your workers, which has `dispatchPolicyPreset`. The pages connect to its `worker.connectionString`, else
-       * as Graphile Worker does: to `DATABASE_URL`, or by `PGDATABASE` and the like. They make at most 4 connections, which
-       * `release()` closes. They read the policies from the database, so those that only another process has are shown too.
-       */
-      preset: GraphileConfig.Preset;
-      /** Not beside `preset`. */
-      pool?: undefined;
-    }
-) & {
+/** What {@link createUi} takes beside the database. */
+export interface UiSettings {
   /**
    * Says who sends a request. `null`: nobody who may see the pages, and the answer is 401. A `Response`, say a redirect to
    * your sign-in, is sent as it is.
@@ -90,7 +73,28 @@ export type UiOptions = (
    * @default that of the preset in `preset`, else `DISPATCH_POLICY_SCHEMA` in the environment, else `"dispatch_policy"`
    */
   schema?: string | undefined;
-};
+}
+
+/** The options of {@link createUi}. Exactly one of `pool` and `preset` says which database the pages are of. */
+export type UiOptions = UiSettings &
+  (
+    | {
+        /** The connections that the pages use: a pool of pg. You close it. */
+        pool: Pool;
+        /** Not beside `pool`. In place of it, give the preset of your workers, whose database it then is. */
+        preset?: undefined;
+      }
+    | {
+        /**
+         * The preset of your workers, which has `dispatchPolicyPreset`. The pages connect to its `worker.connectionString`, else
+         * as Graphile Worker does: to `DATABASE_URL`, or by `PGDATABASE` and the like. They make at most 4 connections, which
+         * `release()` closes. They read the policies from the database, so those that only another process has are shown too.
+         */
+        preset: GraphileConfig.Preset;
+        /** Not beside `preset`. */
+        pool?: undefined;
+      }
+  );
 
 /** Answers the requests of the admin pages: for Hono, Next.js and whatever else takes a `Request`. */
 export interface Ui {
