@@ -157,7 +157,7 @@ test("a traced job's page leads to its trace while it waits, runs and when it ha
 async function pageOf(
   pool: Awaited<ReturnType<typeof startWorker>>["pool"],
   id: string,
-  more: Partial<UiOptions> = {},
+  more: Pick<UiOptions, "traceUrl"> = {},
 ): Promise<string> {
   const ui = createUi({ pool, authorize: () => ({ name: "ana", role: "viewer" }), ...more });
   return (await ui(new Request(`${HERE}/job?id=${id}`))).text();
