@@ -53,6 +53,11 @@ export type PolicyEventMap = {
   "dispatchPolicy:setAside": { policy: string; count: number };
   /** A copy of a job that was added past its policy is staged or set aside. The original completes without running. */
   "dispatchPolicy:takeOver": { policy: string; jobId: string; stagedId: string; setAside: boolean };
+  /**
+   * A worker pool runs its share of a scope key at a gate with `perWorker`, so it did not run another job. That is staged
+   * again, and the original completes without running. `key`: null, if the gate counts over the whole policy.
+   */
+  "dispatchPolicy:sendBack": { policy: string; jobId: string; gate: string; key: string | null; max: number };
   /** Jobs that waited in Graphile Worker were moved into staging, because this process had caught many of them. */
   "dispatchPolicy:adopt": { policy: string; task: string; count: number };
   /** A flush released finished jobs. */

@@ -84,6 +84,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.declared_enabled is
   'Option enabled, of the policy and of the preset.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.operator_enabled is
   'What switch_policy, or utils.enable and utils.disable, set. Null: as declared.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.per_worker is
+  'Whether it has a gate with perWorker.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.enabled is
   'False: jobs are added past the policy, and ticks admit its staged jobs without gates.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_until is
@@ -182,8 +184,18 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.long_waits_until is
   'Of the ahead bound: until then a job of a long task counts as waiting for a slot, and none is ahead.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.elsewhere_until is
   'Of the ahead bound: until then a pass counts the jobs that wait for a named queue or for flags, see _waiting_elsewhere.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.local_cap is
+  'Of a gate with perWorker: how many jobs were in flight after a worker pool had sent one back. Null: none has. See _local_cap.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.local_until is
+  'Until when no more than local_cap may be in flight. Then the cap rises.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.local_delay is
+  'After how many seconds it rises each time.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.local_released is
+  'What released was when a worker pool had sent a job back last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.fewest_pools is
+  'Of a gate with perWorker: the fewest worker pools that a denial went by, or the router''s last look. If more live now, it looks again. Null: nobody was denied yet.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.wake_at is
-  'When _wake lets waiting partitions be claimed again: the next token of a shared throttle, or the end of a reservation. Null: a release or a change wakes them.';
+  'When _wake lets waiting partitions be claimed again: at a shared throttle''s next token, a reservation''s end, or the rise of a lowered cap. Null: a release or a change wakes them.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.reserved_for is
   'The partition for which one slot is kept while it waits for another scope.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.reserved_until is 'End of this reservation.';
@@ -380,6 +392,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.work is
   'Seconds that its partition was charged for it. Null unless fairness is by work.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.sort_at is
   'Its deadline, for its retry. Null: it has none, or its policy does not go by deadlines.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.place is
+  'Where it stood in staging, so that it stands there again if a worker pool sends it back. Null: its policy has no gate with perWorker, or it was let in at its start.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.admitted_at is 'When it was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs.attempt is
   'The attempt that owns the slots, since its start was recorded or a sweep unlocked the job. Null: the admitted one, whose start nobody recorded.';
@@ -625,6 +639,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.failure_decrease
   'Adaptive concurrency: a failure multiplies the limit by it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.overload_decrease_factor is
   'Adaptive concurrency: a lag above the target multiplies the limit by it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.per_worker is
+  'Concurrency: true: max is the share of each worker pool. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_gate_numbers.shadow is
   'True: the gate decides and counts, and holds nothing back. Else null.';
 
@@ -791,6 +807,18 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.from_at is
   'When it began.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.until_at is
   'Its end, which may be ahead; infinity: until resume.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_place is
+  'The place that an admitted job had in staging.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_place.staged_id is
+  'Its id.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_place.run_at is
+  'When it was due.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_place.run_at_given is
+  'Whether the caller gave that time.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_place.added_at is
+  'When it was staged.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_place.expires_at is
+  'From when on it must not be handed over.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_past is
   'A staged job that is about to leave staging, for its history.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_past.staged_id is
@@ -1042,6 +1070,12 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.shadow_tokens is
   'Throttle of a shadow gate: the tokens that it has, while tokens is null and slots has no bound. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.shadow_slots is
   'Cap of a shadow gate: the slots that it has, while slots has no bound. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.share is
+  'Of a gate with perWorker: how many jobs each worker pool may run at once. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.pools is
+  'Of a gate with perWorker: how many worker pools its cap goes by. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_now.rises_at is
+  'When its cap rises that holds because a worker pool has sent a job back. Null: none does.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_shadow_left is
   'What a pass met at the limiter of a shadow gate, see _shadow_left.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_shadow_left.limiter_id is 'Number of the limiter.';

@@ -45,6 +45,8 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   paused_by text,
   pause_reason text,
   paused_with_all boolean not null default false,
+  per_worker boolean not null
+    generated always as (coalesce((definition ->> 'perWorker')::boolean, false)) stored,
   handed_back_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
   check (ahead is null or ahead_seconds is null),
@@ -103,7 +105,8 @@ create type :DISPATCH_POLICY_SCHEMA._private_gate_numbers as (
   ewma_alpha float8,
   failure_decrease_factor float8,
   overload_decrease_factor float8,
-  shadow boolean
+  shadow boolean,
+  per_worker boolean
 );
 
 create table :DISPATCH_POLICY_SCHEMA._private_limiters (
@@ -140,6 +143,11 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
   durations :DISPATCH_POLICY_SCHEMA._private_task_duration[] not null default '{}',
   elsewhere_until timestamptz not null default '-infinity',
   long_waits_until timestamptz not null default '-infinity',
+  local_cap int check (local_cap >= 0),
+  local_until timestamptz,
+  local_delay float8 check (local_delay > 0),
+  local_released bigint,
+  fewest_pools int,
   wake_at timestamptz,
   reserved_for uuid,
   reserved_until timestamptz,
@@ -150,6 +158,10 @@ create table :DISPATCH_POLICY_SCHEMA._private_limiters (
 
 create index limiters_for_wake on :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, wake_at)
   where wake_at is not null;
+
+-- what worker pools that came may have made room for; of a policy without perWorker none is in it
+create index limiters_by_pools on :DISPATCH_POLICY_SCHEMA._private_limiters (policy_id, fewest_pools)
+  where fewest_pools is not null;
 
 create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   id uuid primary key,
@@ -318,6 +330,10 @@ create table :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (
 );
 create index keyless_jobs_for_keying on :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (policy, retry_at);
 
+create type :DISPATCH_POLICY_SCHEMA._private_place as (
+  staged_id bigint, run_at timestamptz, run_at_given boolean, added_at timestamptz, expires_at timestamptz
+);
+
 create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   job_id bigint primary key,
   staged_id bigint not null,
@@ -330,6 +346,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs (
   paid jsonb,
   work float8,
   sort_at timestamptz,
+  place :DISPATCH_POLICY_SCHEMA._private_place,
   admitted_at timestamptz not null,
   attempt smallint,
   pool_id text,
@@ -765,7 +782,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_limiter_now as (
   rate float8, per float8, capacity float8, tokens float8, spent :DISPATCH_POLICY_SCHEMA._private_spending[],
   slots int, cap int, in_flight int, reserved_for uuid, reserved_until timestamptz, ending int,
   measured float8, calendar text, window_seconds float8, remembered float8, admitted bigint,
-  shadow_tokens float8, shadow_slots int
+  shadow_tokens float8, shadow_slots int, share int, pools int, rises_at timestamptz
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_shadow_left as (

@@ -5,7 +5,7 @@ select p.name as policy, l.gate, l.scope_key, l.kind, n.rate, n.per,
   case when n.tokens is null then n.slots::float8 when n.rate <= 0 then 0 else n.tokens end as available, n.tokens,
   l.in_flight, n.cap as max,
   l.lag_ewma_ms, l.current_max, l.wake_at, l.id, (l.numbers).calendar,
-  (l.numbers).shadow is true as shadow
+  (l.numbers).shadow is true as shadow, n.share as max_per_worker, n.pools as workers
 from :DISPATCH_POLICY_SCHEMA._private_limiters l
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = l.policy_id
 cross join lateral :DISPATCH_POLICY_SCHEMA._limiter_shown(l.policy_id, l.id) n;
@@ -40,3 +40,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.limiters.calendar is
   'Throttle: the unit and the time zone of a calendar window, such as day America/New_York; per is about its length. Else null.';
 comment on column :DISPATCH_POLICY_SCHEMA.limiters.shadow is
   'Whether it is of a shadow gate, which holds nothing back.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.max_per_worker is
+  'Of a gate with perWorker: how many jobs each worker pool may run at once, overrides applied. Else null.';
+comment on column :DISPATCH_POLICY_SCHEMA.limiters.workers is
+  'Of a gate with perWorker: the live worker pools that have a task of the policy, at least 1. max is less than their shares together for a moment after one has sent a job back. Else null.';

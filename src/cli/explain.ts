@@ -1,4 +1,5 @@
 import { type Answer, ask, type ExplainedGate, type SetBy } from "../operate/explain.ts";
+import { sharesInWords } from "../operate/gate-words.ts";
 import type { PartitionTarget } from "../operate/targets.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { LOOK } from "./input/options.ts";
@@ -106,9 +107,11 @@ function perOf({ per, calendar }: { per: number; calendar: string | null }): str
 /** One gate on a line, and a line for each job that occupies a slot of one without room. */
 function linesOf(it: ExplainedGate): string[] {
   const { gate, key, limit, free, lacks, nextAt, setBy, holders, shadow, wouldLack } = it;
+  const shares = "max" in limit ? sharesInWords(limit) : undefined;
+  const of = shares === undefined ? "" : ` (${shares})`;
   const left =
     "max" in limit
-      ? `${limit.max === null ? "no bound" : `${free} of ${limit.max} slots free`}`
+      ? `${limit.max === null ? "no bound" : `${free} of ${limit.max} slots free${of}`}`
       : `${grouped(free ?? 0)} of ${grouped(limit.capacity)} tokens, ${grouped(limit.rate)} per ${perOf(limit)}`;
   const set = setBy
     ? `; ${setBy.hold ? "held " : `set ${reachOf(setBy)}`}by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}`

@@ -20,7 +20,7 @@ export { type Arguments, parameter } from "./parameters.ts";
 export type { Lease } from "./pools.ts";
 export type { FinishedJob, Move, Retry, Settled } from "./releasing.ts";
 export type { LoadRow, RecordedLoad, RecordedOverride, RecordedPartition } from "./rolling-up.ts";
-export type { Attempt, CaughtJob, OccupiedSlot } from "./running.ts";
+export type { Attempt, CaughtJob, OccupiedSlot, Share } from "./running.ts";
 export type {
   GroupCallback,
   JobKeyMode,

@@ -27,6 +27,27 @@ export interface OccupiedSlot {
   cancelReason: string | null;
 }
 
+/** What a job needs of the share of its worker pool, at a gate with `perWorker`. */
+export interface Share {
+  readonly gate: string;
+  /** The scope key; empty: all of the policy. */
+  readonly key: string;
+  /** How many jobs of the key the pool may run at once. */
+  readonly max: number;
+  /** The job was admitted past its gates: it runs all the same, and counts. */
+  readonly forced: boolean;
+}
+
+/** A job that its worker pool does not run. */
+export interface SentBackJob {
+  readonly admission: string;
+  /** The gates at which the pool is full. */
+  readonly gates: readonly string[];
+  readonly payload: unknown;
+  /** The payload has integers that JavaScript has changed. */
+  readonly isInexact: boolean;
+}
+
 /** A job in flight that an operator has cancelled. */
 export interface CancelledJob {
   jobId: string;
@@ -45,17 +66,55 @@ export interface CaughtJob {
 /** The job as it is staged. `inexact`: its payload has integers that JavaScript has changed. */
 export type CaughtBatch = Partial<StageBatch> & { readonly inexact?: true };
 
+const SLOT = `partition, staged_id::text as "stagedId", admission::text, admitted::text, resumed,
+  cancelled_by as "cancelledBy", cancel_reason as "cancelReason"`;
+
 /** The starts of jobs that were handed to Graphile Worker. It is long because it is a list: a method a statement. */
 export function running({ schema, first, rows }: Statements) {
   return {
     startAttempt: (client: Queryable, attempt: Attempt) =>
       first<OccupiedSlot | undefined>(
         client,
-        `select partition, staged_id::text as "stagedId", admission::text, admitted::text, resumed,
-           cancelled_by as "cancelledBy", cancel_reason as "cancelReason"
-         from ${schema}._start_attempt(${parameters("id", "int", "int", "text")})`,
+        `select ${SLOT} from ${schema}._start_attempt(${parameters("id", "int", "int", "text")})`,
         [attempt.jobId, attempt.revision, attempt.attempt, attempt.poolId],
       ),
+
+    /** The same for a policy that has a gate with `perWorker`. As a text, because applications replace pg's parsers. */
+    startAttemptInShare: async (client: Queryable, attempt: Attempt) => {
+      const slot = await first<(OccupiedSlot & { shares: string }) | undefined>(
+        client,
+        `select ${SLOT}, (
+           select coalesce(json_agg(s), '[]')::text from ${schema}._shares_of(${parameters("id")}) s) as shares
+         from ${schema}._start_attempt(${parameters("id", "int", "int", "text")})`,
+        [attempt.jobId, attempt.revision, attempt.attempt, attempt.poolId],
+      );
+      return slot && { ...slot, shares: JSON.parse(slot.shares) as Share[] };
+    },
+
+    sharesOf: (client: Queryable, jobId: string) =>
+      rows<Share>(client, `select gate, key, max, forced from ${schema}._shares_of(${parameters("id")})`, [
+        jobId,
+      ]),
+
+    /** Whether the job is staged again. Then it must not run. */
+    sendBack: async (client: Queryable, attempt: Attempt, job: SentBackJob) =>
+      (
+        await first<{ sent: boolean }>(
+          client,
+          `select ${schema}._send_back(
+             ${parameters("id", "int", "int", "text", "id", "texts", "json", "boolean")}, null) as sent`,
+          [
+            attempt.jobId,
+            attempt.revision,
+            attempt.attempt,
+            attempt.poolId,
+            job.admission,
+            job.gates,
+            JSON.stringify(job.payload),
+            job.isInexact,
+          ],
+        )
+      ).sent,
 
     cancelledJobs: (client: Queryable) =>
       rows<CancelledJob>(

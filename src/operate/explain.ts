@@ -28,9 +28,12 @@ export interface ExplainedGate {
   /**
    * Its numbers now. `per` is in seconds; a `max` of null is no bound. `calendar` is the unit and the time zone of a calendar
    * window, such as `"day America/New_York"`, and null for any other throttle. `per` is about its length then.
+   *
+   * With `perWorker`, `max` comes from `share` and `pools`: the share of each worker pool, and how many live. It is less for a
+   * moment after a full pool has sent a job back.
    */
   limit:
-    | { max: number | null }
+    | { max: number | null; share?: number; pools?: number }
     | { rate: number; per: number; capacity: number; sliding: boolean; calendar: string | null };
   /** Where the numbers come from: the policy, the job's context, an operator's limit, or the workers' pace. */
   source: "policy" | "context" | "override" | "workers";

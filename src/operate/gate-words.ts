@@ -1,14 +1,15 @@
-import { calendarInWords } from "../counted.ts";
+import { calendarInWords, counted } from "../counted.ts";
 import type { ResolvedValues } from "../gates/index.ts";
 
 /** A gate's own numbers: "60 per 1 min, capacity 60". Null: they come from the job's context. */
 export function numbersOf(values: ResolvedValues | null, length: (seconds: number) => string): string {
   if (values === null) return "its numbers come from the context";
-  const { rate, per, calendar, shadow: _, ...others } = values;
+  const { rate, per, calendar, shadow: _, per_worker: perWorker, ...others } = values;
   const period = typeof calendar === "string" ? calendarInWords(calendar) : length(Number(per));
   const pace = typeof per === "number" ? [`${rate} per ${period}`] : [];
   const rest = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
-  return [...pace, ...rest.map(([option, value]) => `${option} ${value}`)].join(", ");
+  const each = perWorker === true ? " per worker" : "";
+  return [...pace, ...rest.map(([option, value]) => `${option} ${value}${each}`)].join(", ");
 }
 
 /** What a gate counts over. */
@@ -17,3 +18,9 @@ export const OVER = {
   policy: "the policy",
   key: "a key of the context",
 } as const;
+
+/** Where a cap comes from the shares of the worker pools: "2 per worker × 3 workers". Undefined: it does not. */
+export function sharesInWords({ share, pools }: { share?: number; pools?: number }): string | undefined {
+  if (share === undefined || pools === undefined) return undefined;
+  return `${share} per worker × ${counted(pools, "worker")}`;
+}

@@ -63,6 +63,8 @@ export interface PolicyDefinition {
   history: Kept | null;
   /** null: a running job keeps its slots until it ends. */
   slotTimeoutSeconds: number | null;
+  /** Whether a gate has `perWorker`. Then each start asks the database. */
+  perWorker: boolean;
   /** A digest of the source of each function that stored values depend on, by option. */
   functions: Record<string, string>;
 }
@@ -80,6 +82,7 @@ export function describeDeclaration(declaration: Declaration): PolicyDefinition 
       constants,
       overrides,
     })),
+    perWorker: declaration.gates.some(({ constants }) => constants.per_worker === true),
     weight: constant(declaration.weight),
     cost: constant(declaration.cost),
     shard: declaration.shardBy === undefined ? DEFAULT_SHARD : null,

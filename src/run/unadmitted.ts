@@ -55,7 +55,7 @@ export async function catchUnadmitted(
 }
 
 /** Whether JavaScript may have read other integers than those that are stored: it is exact up to 2^53 only. */
-function hasInexactIntegers(value: unknown): boolean {
+export function hasInexactIntegers(value: unknown): boolean {
   if (typeof value === "number") return Number.isInteger(value) && !Number.isSafeInteger(value);
   return typeof value === "object" && value !== null && Object.values(value).some(hasInexactIntegers);
 }

@@ -1,5 +1,5 @@
 import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
-import type { Engine } from "../db/engine.ts";
+import type { Engine, Share } from "../db/engine.ts";
 import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { ArgumentError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
@@ -27,6 +27,7 @@ import type { RunningJob } from "./running-jobs.ts";
 import { Settlement } from "./settlement.ts";
 import { type TracedRun, traceRun } from "./trace-run.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
+import { startInShare } from "./worker-share.ts";
 
 /** A fetched row counts as current for this long. Later, the job's slot may have been given back by hand. */
 const BELIEVED_FOR_MS = 1000;
@@ -105,11 +106,29 @@ async function runGoverned(
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
   const { job } = helpers;
-  const start =
-    startAsAdmitted(policy, job, observer) ??
-    (await startAsRecorded(policy, helpers, observer).catch((error) => {
+  const ask = () =>
+    startAsRecorded(policy, helpers, observer).catch((error) => {
       rethrowPlainly(error, observer.engine.schemaName);
-    }));
+    });
+  if (policyDefinition(policy).perWorker) {
+    const { start, leave } = await startInShare(ask, policy, helpers, observer);
+    return runStarted(start, policy, task, payload, helpers, observer, leave).finally(leave);
+  }
+  const start = startAsAdmitted(policy, job, observer) ?? (await ask());
+  return runStarted(start, policy, task, payload, helpers, observer, () => {});
+}
+
+/** `leave` is called when the run has ended, before anybody hears of that: then the next job may come here. */
+async function runStarted(
+  start: Start,
+  policy: AnyPolicy,
+  task: Task,
+  payload: unknown,
+  helpers: JobHelpers,
+  observer: Observer,
+  leave: () => void,
+): Promise<Awaited<ReturnType<Task>>> {
+  const { job } = helpers;
   const known = partitionOf(start, policy, helpers, observer);
   const partition = known instanceof Promise ? await known : known;
   const settlement = new Settlement(policy, job);
@@ -131,6 +150,7 @@ async function runGoverned(
   } finally {
     signal.end();
     settlement.end();
+    leave();
   }
   if (running && observer.returned) await observer.returned(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
@@ -229,6 +249,8 @@ interface Start {
   readonly resumed?: boolean;
   /** An operator has cancelled the job: it must not run. */
   readonly cancelled?: Cancellation | null;
+  /** What it needs of the share of its worker pool, if its policy has a gate with `perWorker`. */
+  readonly shares?: readonly Share[];
 }
 
 /**
@@ -251,7 +273,12 @@ function startAsAdmitted(policy: AnyPolicy, job: Job, observer: Observer): Start
 async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
   const { job, withPgClient } = helpers;
   const { engine, events } = observer;
-  const slot = await withPgClient((client) => engine.startAttempt(client, attemptOf(job)));
+  const withShares = policyDefinition(policy).perWorker;
+  const slot = await withPgClient((client) =>
+    withShares
+      ? engine.startAttemptInShare(client, attemptOf(job))
+      : engine.startAttempt(client, attemptOf(job)),
+  );
   if (slot) {
     const { cancelledBy: by, cancelReason: reason } = slot;
     return {
@@ -269,7 +296,11 @@ async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer:
   // a policy that is switched off takes every job
   if (ticketOf(job) === null && verdict !== "ungoverned") observer.unadmitted(job, policy, helpers);
   const runs = verdict === "admitted" || verdict === "ungoverned";
-  return { runs, ownsSlot: verdict === "admitted", byTick: false, stagedId, admission, partition };
+  const shares =
+    withShares && verdict === "admitted"
+      ? await withPgClient((client) => engine.sharesOf(client, String(job.id)))
+      : [];
+  return { runs, ownsSlot: verdict === "admitted", byTick: false, stagedId, admission, partition, shares };
 }
 
 /**

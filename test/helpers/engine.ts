@@ -23,6 +23,8 @@ export interface TestGate {
   readonly smooth?: boolean;
   /** It holds nothing back. */
   readonly shadow?: boolean;
+  /** Its `max` is the share of each worker pool. */
+  readonly perWorker?: boolean;
   keyOf(partition: string): string;
 }
 
@@ -34,6 +36,11 @@ interface ScopeOptions {
 
 export function concurrency(max: number, options: ScopeOptions = {}): TestGate {
   return gate("concurrency", { max }, options);
+}
+
+/** The share of each worker pool. */
+export function share(max: number, options: ScopeOptions = {}): TestGate {
+  return { ...concurrency(max, options), perWorker: true };
 }
 
 export function throttle(
@@ -228,6 +235,7 @@ export class Engine {
       resolvesInSql: keyPath !== undefined,
       ...{ job: {}, retries: "restage", breaker, maxPending, fairBy, order, functions: {} },
       slotTimeoutSeconds: this.#options.slotTimeout ?? null,
+      perWorker: this.#options.gates.some(({ perWorker }) => perWorker),
       uniqueForSeconds: this.#options.uniqueForSeconds ?? null,
       whenBusy: busyDelaySeconds === undefined ? "wait" : "delay",
       busyDelaySeconds: busyDelaySeconds ?? null,
@@ -505,7 +513,11 @@ function limitsOf(gates: readonly TestGate[], partition: string): object[] {
   });
 }
 
-function windowOf({ sliding, calendar, smooth, shadow }: TestGate): object {
-  const kept = { ...(smooth && { smooth }), ...(shadow && { shadow }) };
+function windowOf({ sliding, calendar, smooth, shadow, perWorker }: TestGate): object {
+  const kept = {
+    ...(smooth && { smooth }),
+    ...(shadow && { shadow }),
+    ...(perWorker && { per_worker: true }),
+  };
   return { ...(sliding && { sliding }), ...(calendar && { calendar }), ...kept };
 }

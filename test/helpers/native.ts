@@ -104,3 +104,36 @@ export async function startJob(
   );
   return rows[0];
 }
+
+/** A worker pool with this policy's task lives. `slots`: 0 if it takes no more jobs. */
+export async function poolLives(
+  it: Engine,
+  poolId: string,
+  slots = 10,
+  as: Queryable = it.pool,
+): Promise<void> {
+  await as.query("select dispatch_policy._worker_alive($1, $2, array[$3], 'host', 1, '1 hour', '0')", [
+    poolId,
+    slots,
+    it.policy,
+  ]);
+}
+
+/** What the wrapper asks if the pool of a job that starts runs its share already. */
+export async function sendBack(
+  it: Engine,
+  { id, attempts, revision }: Pick<Fetched, "id" | "attempts" | "revision">,
+  admission: string | null,
+  {
+    gates = ["concurrency"],
+    poolId = "worker",
+    as = it.pool,
+    now = null,
+  }: { gates?: readonly string[]; poolId?: string; as?: Queryable; now?: Date | null } = {},
+): Promise<boolean> {
+  const { rows } = await as.query(
+    "select dispatch_policy._send_back($1, $2, $3, $4, $5, $6, '{}', false, $7) as sent",
+    [id, revision, attempts, poolId, admission, gates, now],
+  );
+  return rows[0].sent;
+}

@@ -69,6 +69,16 @@ test("names default to the kind, scopes to the partition", (t) => {
   t.true(gates.every((gate) => Object.isFrozen(gate)));
 });
 
+test("perWorker goes with each scope, and with a max of the context", (t) => {
+  for (const scope of ["partition", "policy", () => "key"] as const) {
+    const gate = concurrency({ max: (ctx: { max: number }) => ctx.max, scope, perWorker: true });
+    t.deepEqual(gate.constants, { per_worker: true });
+    t.deepEqual(gate.resolve({ max: 3 }), { max: 3, per_worker: true });
+  }
+  t.deepEqual(concurrency({ max: 2, perWorker: false }).values, { max: 2, per_worker: null });
+  t.deepEqual(concurrency({ max: 2 }).values, { max: 2 });
+});
+
 test("the edges that are allowed", (t) => {
   t.notThrows(() => throttle({ rate: 0, per: "1 second" }));
   t.notThrows(() => throttle({ rate: -1, per: "1 second", burst: 0 }));
@@ -167,7 +177,16 @@ const REFUSED: [() => unknown, string][] = [
   ],
   [
     concurrencyWith({ limit: 1 }),
-    'unknown option "limit" of concurrency (known options: name, scope, max, shadow)',
+    'unknown option "limit" of concurrency (known options: name, scope, max, perWorker, shadow)',
+  ],
+  [concurrencyWith({ perWorker: 2 }), "concurrency: perWorker must be true or false, got 2"],
+  [
+    concurrencyWith({ perWorkers: true }),
+    'unknown option "perWorkers" of concurrency: did you mean "perWorker"?',
+  ],
+  [
+    adaptiveWith({ perWorker: true }),
+    'unknown option "perWorker" of adaptive_concurrency (known options: name, scope, initialMax, targetLagMs, min, max, ewmaAlpha, failureDecreaseFactor, overloadDecreaseFactor, shadow)',
   ],
   [
     concurrencyWith({ name: "" }),

@@ -12,12 +12,16 @@ declare
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[] := p_candidates;
   v_handed record;
   v_pasts :DISPATCH_POLICY_SCHEMA._private_past[];
+  v_places :DISPATCH_POLICY_SCHEMA._private_place[];
   v_shadow_denied jsonb;
 begin
   set_aside := 0;
   if (p_policy).history_kept_for is not null then
     v_pasts := :DISPATCH_POLICY_SCHEMA._pasts_of(array(
       select c.staged_id from unnest(p_candidates) c where c.chosen));
+  end if;
+  if (p_policy).per_worker then
+    v_places := :DISPATCH_POLICY_SCHEMA._places_of(p_candidates);
   end if;
   if exists (select from unnest(v_candidates) c where c.chosen) then
     if p_began is null and not p_forced then
@@ -40,6 +44,9 @@ begin
   select c.denied, c.saturated, c.shadow_denied into denied, saturated, v_shadow_denied from :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, p_partition_ids, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,
     nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;
+  if v_places <> '{}' then
+    perform :DISPATCH_POLICY_SCHEMA._keep_places(v_places, v_handed.admissions);
+  end if;
   perform :DISPATCH_POLICY_SCHEMA._count_pass(
     (p_policy).id, v_candidates, v_handed.admissions, admitted, denied, v_shadow_denied, set_aside,
     case when (p_policy).load_kept_for is null or admitted = 0 then '{}'

@@ -25,6 +25,7 @@ begin
     in_flight = l.in_flight + case when l.by_tokens then 0 else x.jobs end,
     admitted = l.admitted + x.jobs,
     wake_at = least(l.wake_at, w.wake_at, k.until),
+    fewest_pools = case when w.limiter_id is not null then least(l.fewest_pools, x.pools) else l.fewest_pools end,
     reserved_for = r.partition_id,
     reserved_until = k.until,
     sampled_at = case when x.measured is not null then p_now else l.sampled_at end,
@@ -33,7 +34,7 @@ begin
     elsewhere_until = case when p_elsewhere and l.kind = 'ahead' then p_now + interval '1 day' else l.elsewhere_until end
   from (
     select (x.now).id, (x.now).tokens, (x.now).shadow_tokens, (x.now).measured, (x.now).reserved_for,
-      (x.now).reserved_until, x.jobs, x.tokens_left, x.spent_then
+      (x.now).reserved_until, (x.now).pools, x.jobs, x.tokens_left, x.spent_then
     from unnest(p_left) x
   ) x
   left join unnest(v_reservations) r on r.limiter_id = x.id
@@ -41,12 +42,12 @@ begin
     select case when x.reserved_for = r.partition_id then x.reserved_until else r.until end as until
   ) k
   left join (
-    select k.limiter_id, min(k.ready_at) as wake_at from unnest(p_lacks) k
-    where k.breadth > 0 and k.ready_at is not null group by k.limiter_id
+    select k.limiter_id, min(k.ready_at) filter (where k.breadth > 0) as wake_at from unnest(p_lacks) k group by k.limiter_id
   ) w on w.limiter_id = x.id
   where l.id = x.id and l.id = any(v_limiter_ids) and (
     x.jobs > 0 or x.tokens_left < coalesce(x.tokens, x.shadow_tokens) or x.measured is not null
-    or w.limiter_id is not null or l.refilled_at > p_now + interval '1 second'
+    or w.wake_at is not null or (w.limiter_id is not null and x.pools < coalesce(l.fewest_pools, 2147483647))
+    or l.refilled_at > p_now + interval '1 second'
     or (l.reserved_for is distinct from r.partition_id
       and (l.reserved_for is null or l.reserved_for = any(p_partition_ids) or x.reserved_for is null)));
   if v_has_keyed then

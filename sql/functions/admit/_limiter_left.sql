@@ -10,6 +10,9 @@
 --   measured      how many jobs of the policy finished in a second, if it is time to measure anew
 --   remembered    for how many seconds a window must know what was spent. An override's window may be shorter than its
 --     own. So may a new definition's, and the next deployment may bring the old one back.
+--   share         of a gate with `perWorker`: how many jobs each worker pool may run at once. Else null
+--   pools         of a gate with `perWorker`: how many worker pools its cap goes by. Else null
+--   rises_at      when the cap rises that holds because a worker pool has sent a job back; null: none does
 --   ending        released jobs that Graphile Worker still has; the ahead bound has no room for them
 --
 -- It is a query without plpgsql, so that PostgreSQL puts it into that of its callers.
@@ -33,7 +36,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiter_left(
     case when e.is_window then greatest(
       :DISPATCH_POLICY_SCHEMA._window_remembered(e.numbers, p_now), :DISPATCH_POLICY_SCHEMA._window_remembered(e.own_numbers, p_now),
       e.longest) end,
-    e.admitted, case when e.is_shadow then e.tokens_now end, case when e.is_shadow then e.slots_now end
+    e.admitted, case when e.is_shadow then e.tokens_now end, case when e.is_shadow then e.slots_now end,
+    case when e.pools is not null then (e.numbers).max end, e.pools, e.rises_at
   from (
     select x.*, (x.numbers).shadow is true as is_shadow,
       case when x.by_tokens then case
@@ -56,10 +60,16 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiter_left(
         -- once a second
         case when l.kind = 'ahead' and (abs(extract(epoch from p_now - l.sampled_at)) >= 1) is not false then coalesce(
           (l.released - l.sampled_released) / greatest(extract(epoch from p_now - l.sampled_at)::float8, 1), 0) end as measured,
-        case when l.kind <> 'ahead' or p_bounded then :DISPATCH_POLICY_SCHEMA._gate_cap(l, n.numbers, p_now) end as cap,
+        case when l.kind <> 'ahead' or p_bounded then :DISPATCH_POLICY_SCHEMA._gate_cap(l, n.numbers, w.pools, p_now) end as cap,
+        w.pools,
+        case when :DISPATCH_POLICY_SCHEMA._local_cap(l, p_now) < :DISPATCH_POLICY_SCHEMA._shares_in_all((n.numbers).max, w.pools)
+          then :DISPATCH_POLICY_SCHEMA._local_rises_at(l, p_now) end as rises_at,
         case when l.kind = 'ahead' and p_bounded
           then cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending)) else 0 end as ending
       from (select case when p_set is null then l.numbers else jsonb_populate_record(l.numbers, p_set) end as numbers) n
+      -- counted once: the cap and what the limiter remembers of it must be of the same moment
+      cross join lateral (
+        select case when (n.numbers).per_worker then :DISPATCH_POLICY_SCHEMA._live_pools(l.policy_id) end as pools offset 0) w
       offset 0
     ) x offset 0   -- each is worked out once, though two columns read it
   ) e;

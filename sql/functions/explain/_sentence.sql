@@ -47,7 +47,7 @@ begin
     when 'batch' then 'The last pass admitted as many jobs of the partition as its batch allows. The next pass goes on'
     else case
       when v_gate is not null then 'It waits for ' || v_of || ': ' || (v_gate ->> 'used') || ' of '
-        || (v_gate #>> '{limit,max}') || ' are in flight' || coalesce(
+        || (v_gate #>> '{limit,max}') || ' are in flight' || :DISPATCH_POLICY_SCHEMA._shares_in_words(v_gate -> 'limit') || coalesce(
           ', the oldest for ' || :DISPATCH_POLICY_SCHEMA._in_words(
             extract(epoch from p_now - (v_oldest ->> 'admitted_at')::timestamptz)::float8)
           || ' (job ' || (v_oldest ->> 'job_id') || ')', '')

@@ -41,6 +41,7 @@ begin
     :DISPATCH_POLICY_SCHEMA._is_to_route(w.policy_id, w.policy)
       or :DISPATCH_POLICY_SCHEMA._is_to_key(w.policy)
       or :DISPATCH_POLICY_SCHEMA._waits_in_vain(w.policy_id, w.ahead_limiter_id, v_now)
+      or :DISPATCH_POLICY_SCHEMA._with_new_shares(w.policy_id) <> '{}'
   from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards, p_bid) w
   left join :DISPATCH_POLICY_SCHEMA._private_leases l on l.policy = w.policy and l.shard = w.shard
   order by w.policy, w.shard;   -- the leader of the first one sweeps, so exactly one loop does

@@ -1,4 +1,5 @@
--- The limiters whose waiters are looked at in this step: at most `p_max` with a freed row, and those whose time has come.
+-- The limiters whose waiters are looked at in this step: at most `p_max` with a freed row, those whose time has come.
+-- Limiters with new shares are among them (_with_new_shares).
 -- An explicit tick ignores the ahead bound, so it always looks at those who wait for it.
 create or replace function :DISPATCH_POLICY_SCHEMA._limiters_to_wake(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz, p_max int, p_bounded boolean
@@ -15,6 +16,10 @@ declare
 begin
   if v_timed_ids <> '{}' then
     v_ids := array(select unnest(v_ids) union select unnest(v_timed_ids));
+  end if;
+  if (p_policy).per_worker then
+    v_ids := array(
+      select unnest(v_ids) union select unnest(:DISPATCH_POLICY_SCHEMA._with_new_shares((p_policy).id)));
   end if;
   if (p_policy).ahead_limiter_id <> all (v_ids)
     and (not p_bounded or :DISPATCH_POLICY_SCHEMA._waits_in_vain(

@@ -23,5 +23,6 @@ create or replace function :DISPATCH_POLICY_SCHEMA._next_wake_at(
             (l).calendar, coalesce(next_cost, 0), now))) end
     when woken < least(waiting, room) then now + interval '1 millisecond'   -- another transaction has locked some
     when (l).ending > 0 and waiting > woken then now + interval '10 milliseconds'
-    when (l).reserved_for is not null then (l).reserved_until end;
+    -- who begins to wait later does not ask again when the cap rises
+    else least(case when (l).reserved_for is not null then (l).reserved_until end, (l).rises_at) end;
 $$;

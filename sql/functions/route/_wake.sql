@@ -51,11 +51,10 @@ begin
   v_timed_ids := array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
     where p_times and x.id = any(v_limiter_ids)
-      and (x.wake_at is not null or (x.by_tokens and x.breadth > 0) or x.ending <> '{}')
+      and (x.wake_at is not null or (x.by_tokens and x.breadth > 0) or x.ending <> '{}' or x.fewest_pools is not null)
     for no key update skip locked);
   -- Read before the room is: a slot that is freed later keeps its row.
-  v_freed := array(
-    select f.id from :DISPATCH_POLICY_SCHEMA._private_freed f
+  v_freed := array(select f.id from :DISPATCH_POLICY_SCHEMA._private_freed f
     where f.policy_id = (p_policy).id and f.limiter_id = any(v_limiter_ids));
   foreach v_limiter in array
     :DISPATCH_POLICY_SCHEMA._limiters_of_pass((p_policy).id, v_limiter_ids, p_now, p_bounded)
@@ -68,7 +67,8 @@ begin
       v_rooms := v_rooms || v_line.room;
     end if;
     if v_limiter.id = any(v_timed_ids) then
-      update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = v_line.wake_at where l.id = v_limiter.id;
+      update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = v_line.wake_at, fewest_pools = v_limiter.pools
+      where l.id = v_limiter.id;
     end if;
     if v_line.waiting <= cardinality(v_line.woken) or (v_line.room = 0 and v_limiter.ending = 0)
       or (v_limiter.id = any(v_timed_ids) and (v_line.room = 0 or v_limiter.tokens is not null)) then   -- its wake_at is set

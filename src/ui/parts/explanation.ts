@@ -1,5 +1,6 @@
 import { calendarInWords } from "../../counted.ts";
 import type { Answer, Estimate, ExplainedGate, Explanation } from "../../operate/explain.ts";
+import { sharesInWords } from "../../operate/gate-words.ts";
 import type { Visit } from "../pages/visit.ts";
 import { gauge } from "./gauge.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "./links.ts";
@@ -117,7 +118,11 @@ export function left({ free, limit }: ExplainedGate): string {
 
 /** A gate's numbers. */
 export function limitOf({ limit }: ExplainedGate): string {
-  if ("max" in limit) return limit.max === null ? "no bound" : `${grouped(limit.max)} at once`;
+  if ("max" in limit) {
+    if (limit.max === null) return "no bound";
+    const shares = sharesInWords(limit);
+    return `${grouped(limit.max)} at once${shares === undefined ? "" : ` (${shares})`}`;
+  }
   if (limit.calendar !== null) return `${grouped(limit.rate)} per ${calendarInWords(limit.calendar)}`;
   return `${grouped(limit.rate)} per ${lasting(limit.per)}, ${grouped(limit.capacity)} at most`;
 }

@@ -1,0 +1,32 @@
+-- Parks a copy of a job that has run before, and stages a row that refers to it. The copy has the attempts and the error
+-- that the job had. Without them a new row of Graphile Worker's would count from 0.
+create or replace function :DISPATCH_POLICY_SCHEMA._park_sent_back(
+  p_slot :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs, p_job record, p_payload json,
+  p_now timestamptz
+) returns void language plpgsql as $$
+declare
+  v_order text := (select p.job_order from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = (p_slot).policy_id);
+  v_run_at timestamptz := least(coalesce(((p_slot).place).run_at, p_job.run_at), p_now);
+  v_copy record;
+begin
+  select j.id, j.revision into v_copy from :GRAPHILE_WORKER_SCHEMA.add_jobs(array[row(
+    p_job.task_identifier, p_payload, p_job.queue_name, 'infinity', p_job.max_attempts, p_job.key, 32767,
+    :DISPATCH_POLICY_SCHEMA._callers_flags(p_job.flags) || :DISPATCH_POLICY_SCHEMA._ticket(
+      (p_slot).staged_id, :DISPATCH_POLICY_SCHEMA._admission_now(), (p_slot).partition_id, p_job.key,
+      :DISPATCH_POLICY_SCHEMA._trace_text(:DISPATCH_POLICY_SCHEMA._traceparent_of(p_job.flags),
+        coalesce(((p_slot).place).added_at, p_now), v_run_at, true))
+  ):::GRAPHILE_WORKER_SCHEMA.job_spec]) j;
+  -- the one public way to write an error also uses the attempts up, so that comes first
+  perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[v_copy.id], p_job.last_error)
+  where p_job.last_error is not null;
+  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[v_copy.id], run_at => 'infinity', attempts => p_job.attempts - 1);
+  insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
+    id, partition_id, task_identifier, run_at, max_attempts, priority, cost, due, parked_job_id, parked_revision, sort_at)
+  overriding system value
+  values (
+    (p_slot).staged_id, (p_slot).partition_id, p_job.task_identifier, v_run_at, p_job.max_attempts, p_job.priority,
+    (p_slot).cost, true, v_copy.id, v_copy.revision,
+    case v_order when 'strict' then '-infinity' when 'deadline' then (p_slot).sort_at end);
+  perform :DISPATCH_POLICY_SCHEMA._announce_sent_back(p_slot, p_job.priority, v_run_at);
+end
+$$;

@@ -1,0 +1,70 @@
+-- Stages a job again that a worker pool has fetched and does not run, because it runs its share already. The job keeps its
+-- staged id, its place, its key and its flags. It gets its attempt and its tokens back, and gives its slots back. Returns
+-- whether it did so: if not, the job has another slot by now, or was cancelled, or another transaction has a row locked.
+--
+-- The original completes without running, as that of a copy (_take_over). If its worker dies before, the row in
+-- taken_over_jobs keeps it from running beside the staged one.
+--
+--   p_gates     the gates at which the pool is full
+--   p_payload   as JavaScript has read it
+--   p_inexact   it has integers beyond 2^53, which JavaScript has changed
+--
+-- Locks: limiters ascending, the staged row of its key, Graphile Worker's rows, the in-flight row. It waits for each only
+-- for a moment.
+create or replace function :DISPATCH_POLICY_SCHEMA._send_back(
+  p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_admission bigint, p_gates text[], p_payload json,
+  p_inexact boolean, p_now timestamptz
+) returns boolean language plpgsql
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '250ms' as $$
+declare
+  v_slot :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs;
+  v_job record;
+  v_payload json := p_payload;
+  v_now timestamptz;
+  v_left bigint[];
+begin
+  perform :DISPATCH_POLICY_SCHEMA._check_isolation('a job that is sent back');
+  select f.* into v_slot from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+  where f.job_id = p_job_id and f.revision = p_revision and f.admission = p_admission;
+  if not found then
+    return false;
+  end if;
+  if p_inexact then
+    v_payload := coalesce(:DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id, p_revision, p_pool_id), p_payload);
+  end if;
+  perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
+  where l.id = any(v_slot.limiter_ids || :DISPATCH_POLICY_SCHEMA._limiters_of(array[v_slot.partition_id]))
+  order by l.id for no key update;
+  v_now := coalesce(p_now, clock_timestamp());
+  select j.* into v_job from :GRAPHILE_WORKER_SCHEMA.jobs j
+  where j.id = p_job_id and j.revision = p_revision and j.attempts = p_attempt and j.locked_by = p_pool_id;
+  if not found then
+    return false;
+  end if;
+  insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs as o (job_id, revision, staged_id)
+  values (p_job_id, p_revision, v_slot.staged_id)
+  on conflict (job_id) do update set
+    revision = excluded.revision, staged_id = excluded.staged_id, taken_over_at = excluded.taken_over_at;
+  if p_attempt = 1 and v_job.last_error is null then
+    perform :DISPATCH_POLICY_SCHEMA._stage_sent_back(v_slot, v_job, v_payload, v_now);
+  else
+    perform :DISPATCH_POLICY_SCHEMA._park_sent_back(v_slot, v_job, v_payload, v_now);
+  end if;
+  perform from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+  where f.job_id = p_job_id and f.admission = p_admission and f.cancelled_at is null for update;
+  if not found then
+    raise exception using errcode = 'DPOUT';
+  end if;
+  select r.left_ids into v_left from :DISPATCH_POLICY_SCHEMA._release(
+    json_build_array(json_build_object('job', p_job_id, 'admission', p_admission, 'attempt', p_attempt,
+      'settled', '{"cost": 0}'::json)), v_now) r;
+  if v_left <> '{}' then
+    raise exception using errcode = 'DPOUT';
+  end if;
+  perform :DISPATCH_POLICY_SCHEMA._admit_fewer(v_slot.limiter_ids, p_gates, v_now);
+  return true;
+exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then
+  return false;
+end
+$$;

@@ -1,0 +1,253 @@
+// Gates with perWorker: pools come while passes decide, and a full pool sends a job back while others touch it.
+import test, { type ExecutionContext } from "ava";
+import { type Engine, engine, share, throttle } from "../../helpers/engine.ts";
+import { completeJob, failJob, fetchJob, poolLives, sendBack, startJob } from "../../helpers/native.ts";
+
+/** A job of `a` was fetched by the pool "worker" and has started. There are as many shares of one as pools. */
+async function started(t: ExecutionContext, { pools = ["worker"], gates = [share(1)] } = {}) {
+  const world = await engine(t, { gates });
+  for (const pool of pools) await poolLives(world, pool);
+  const [stagedId] = await world.stage("a", { jobKey: "k", priority: 3, flags: ["mine"] });
+  t.is(await world.passes(), 1);
+  const [id] = await world.inFlight();
+  const job = await fetchJob(world, id!);
+  const { admission } = await startJob(world, job);
+  return { world, job, stagedId: stagedId!, admission };
+}
+
+test("a pool that comes while a pass is under way wakes whom that pass denies", async (t) => {
+  const world = await engine(t, { gates: [share(1)] });
+  await poolLives(world, "first");
+  await world.stage(["a", "a"]);
+  await world.route();
+  const pass = await world.session();
+  await pass.query("begin");
+  t.is((await world.admit({ as: pass })).admitted, 1, "it counts one pool");
+  await poolLives(world, "second");
+  t.is(await world.route(), 0, "nobody waits yet");
+  await pass.query("commit");
+  t.is((await world.partition("a")).denied_reason, "concurrency_full");
+  t.is(await waiting(world), 1, "the heartbeat of a leader finds it");
+  t.is(await world.passes(), 1);
+  t.is(await waiting(world), 0);
+});
+
+/** Limiters with shares that came. */
+async function waiting(world: Engine): Promise<number> {
+  return world.number(
+    "select cardinality(dispatch_policy._with_new_shares(id)) from dispatch_policy._private_policies where name = $1",
+    [world.policy],
+  );
+}
+
+test("a pool that goes takes its share with it, and nothing more is admitted until jobs end", async (t) => {
+  const world = await engine(t, { gates: [share(2)] });
+  for (const pool of ["first", "second", "third"]) await poolLives(world, pool);
+  await world.stage(Array(10).fill("a"));
+  t.is(await world.passes(), 6);
+  await poolLives(world, "second", 0);
+  await world.pool.query(
+    "update dispatch_policy._private_workers set stale_at = now() where pool_id = 'third'",
+  );
+  const jobs = await world.inFlight();
+  await world.finish(jobs.slice(0, 4));
+  t.is(await world.passes(3), 0, "two are left, which is one share");
+  await world.finish(jobs.slice(4, 5));
+  t.is(await world.passes(3), 1);
+  await world.drain();
+  const left = await world.leftovers();
+  t.true(
+    Object.values(left).every((count) => count === 0),
+    JSON.stringify(left),
+  );
+});
+
+test("before a pool has told of itself, one share is there", async (t) => {
+  const world = await engine(t, { gates: [share(3)] });
+  await world.stage(Array(5).fill("a"));
+  t.is(await world.passes(2), 3);
+});
+
+test("a job that is sent back is staged as it was, and its cap is lowered and rises", async (t) => {
+  const { world, job, stagedId, admission } = await started(t, {
+    ...{ pools: ["worker", "other"], gates: [throttle(10, { per: 3600 }), share(1)] },
+  });
+  const now = new Date();
+  t.true(await sendBack(world, job, admission, { now }));
+  const { rows } = await world.pool.query(
+    "select id, job_key, priority, flags, due, max_attempts from dispatch_policy._private_staged_jobs",
+  );
+  t.deepEqual(rows, [
+    { id: stagedId, job_key: "k", priority: 3, flags: ["mine"], due: true, max_attempts: 25 },
+  ]);
+  t.deepEqual(await world.inFlight(), []);
+  t.is(await world.wrongCounters(), 0);
+  const { local_cap, local_until, wake_at } = await world.limiter("concurrency");
+  t.deepEqual([local_cap, local_until, wake_at], [0, later(now, 20), later(now, 20)]);
+  const tokens = await world.number("select tokens from dispatch_policy.limiters where gate = 'throttle'");
+  t.true(tokens > 9.9, `its token came back, ${tokens} are left`);
+  t.is((await passAt(world, now)).admitted, 0);
+  t.is((await passAt(world, later(now, 19))).admitted, 0);
+  t.is((await passAt(world, later(now, 20))).admitted, 1);
+  await completeJob(world, job.id);
+  const [again] = await world.inFlight();
+  t.not(again, job.id);
+  const fetched = await fetchJob(world, again!, "other");
+  t.deepEqual([fetched.attempts, fetched.key], [1, "k"]);
+});
+
+function later(time: Date, ms: number): Date {
+  return new Date(time.getTime() + ms);
+}
+
+async function passAt(world: Engine, now: Date) {
+  await world.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [world.policy, now]);
+  return world.admit({ now });
+}
+
+test("jobs that keep coming back double the wait, up to a second, and a job that ends halves it", async (t) => {
+  const world = await engine(t, { gates: [share(1, { scope: "policy" })] });
+  for (const pool of ["worker", "other"]) await poolLives(world, pool);
+  await world.stage(["a", "b", "c"]);
+  let now = new Date(Date.now() + 1000);
+  t.is((await passAt(world, now)).admitted, 2);
+  const [runs] = await world.inFlight();
+  const delays: number[] = [];
+  const sendsBack = async () => {
+    const id = (await world.inFlight()).find((one) => one !== runs);
+    const job = await fetchJob(world, id!);
+    t.true(await sendBack(world, job, (await startJob(world, job)).admission, { now }));
+    await completeJob(world, job.id);
+    const { local_delay, local_cap } = await world.limiter("concurrency");
+    t.is(local_cap, 1);
+    delays.push(Math.round(local_delay * 1000));
+  };
+  await sendsBack();
+  for (let i = 0; i < 7; i++) {
+    now = later(now, delays.at(-1)! - 1);
+    t.is((await passAt(world, now)).admitted, 0, `not before ${delays.at(-1)} ms`);
+    now = later(now, 2);
+    t.is((await passAt(world, now)).admitted, 1, `after ${delays.at(-1)} ms`);
+    await sendsBack();
+  }
+  t.deepEqual(delays, [20, 40, 80, 160, 320, 640, 1000, 1000]);
+  await world.finish([runs!]);
+  now = later(now, 10);
+  t.is((await passAt(world, now)).admitted, 1, "the slot of a job that ended is free at once");
+});
+
+test("the cap rises by one, then by two, four and so on", async (t) => {
+  const world = await engine(t, { gates: [share(20)] });
+  for (const pool of ["worker", "other"]) await poolLives(world, pool);
+  await world.stage(Array(40).fill("a"));
+  const now = new Date(Date.now() + 1000);
+  await passAt(world, now);
+  const jobs = await world.inFlight();
+  t.is(jobs.length, 40);
+  for (const id of jobs.slice(0, 30)) {
+    const job = await fetchJob(world, id);
+    t.true(await sendBack(world, job, (await startJob(world, job)).admission, { now }));
+    await completeJob(world, id);
+  }
+  const { local_delay: seconds } = await world.limiter("concurrency");
+  const admitted: number[] = [];
+  for (let step = 1; step <= 6; step++) {
+    const at = later(now, Math.ceil(step * seconds * 1000) + 1);
+    admitted.push((await passAt(world, at)).admitted);
+  }
+  t.deepEqual(admitted, [1, 1, 2, 4, 8, 14]);
+});
+
+test("a job that has run before comes back with its attempts and its error", async (t) => {
+  const { world, job } = await started(t, { pools: ["worker", "other"] });
+  await failJob(world, job.id);
+  await world.release([
+    {
+      ...{ job: job.id, ok: false, attempt: 1 },
+      retry: { attempt: 1, revision: job.revision, task: "p", after: 0, priority: 3, maxAttempts: 25 },
+    },
+  ]);
+  t.is(await world.passes(2), 1);
+  const again = await fetchJob(world, job.id);
+  t.is(again.attempts, 2);
+  t.true(await sendBack(world, again, (await startJob(world, again)).admission));
+  await completeJob(world, job.id);
+  t.is(await world.wrongCounters(), 0);
+  const parked = await world.pool.query("select attempts, last_error, key from graphile_worker.jobs");
+  t.deepEqual(parked.rows, [{ attempts: 1, last_error: "oops", key: "k" }]);
+  await world.pool.query(
+    "update dispatch_policy._private_limiters set local_until = now() - interval '1 hour'",
+  );
+  t.is(await world.passes(2), 1);
+  const [id] = await world.inFlight();
+  const third = await fetchJob(world, id!, "other");
+  t.deepEqual([third.attempts, third.last_error, third.key], [2, "oops", "k"]);
+  t.is((await startJob(world, third, { poolId: "other" })).verdict, "known");
+});
+
+test("an original whose worker died after it was sent back does not run", async (t) => {
+  const { world, job, stagedId, admission } = await started(t);
+  t.true(await sendBack(world, job, admission));
+  await world.pool.query("select graphile_worker.force_unlock_workers('{worker}')");
+  const again = await fetchJob(world, job.id, "other");
+  const { verdict, staged_id } = await startJob(world, again, { poolId: "other" });
+  t.deepEqual([verdict, staged_id], ["taken_over", stagedId]);
+  t.is(await world.staged(), 1);
+});
+
+test("a job that was cancelled, released or given to others is not sent back", async (t) => {
+  const { world, job, admission } = await started(t);
+  t.false(await sendBack(world, job, "1"), "another start has the slot");
+  t.false(await sendBack(world, job, admission, { poolId: "other" }), "another pool has the job");
+  await world.pool.query(
+    "update dispatch_policy._private_in_flight_jobs set cancelled_at = now(), cancelled_by = 'somebody'",
+  );
+  t.false(await sendBack(world, job, admission), "it was cancelled");
+  t.is(await world.staged(), 0, "what was staged is undone");
+  await world.pool.query(
+    "update dispatch_policy._private_in_flight_jobs set cancelled_at = null, cancelled_by = null",
+  );
+  await world.release([job.id]);
+  t.false(await sendBack(world, job, admission), "its slot was given back");
+  t.is(await world.staged(), 0);
+});
+
+test("a pass that waits for a limiter sees what a job that came back has left", async (t) => {
+  const { world, job, admission } = await started(t, { pools: ["worker", "other"] });
+  await world.waitsLong();
+  await world.stage("a");
+  t.is(await world.passes(), 1, "the share of the other pool");
+  await world.stage("a");
+  const [full, pass] = [await world.session(), await world.session()];
+  await full.query("begin");
+  // by a clock that is ahead, so that the cap stays lowered for as long as the test takes
+  t.true(await sendBack(world, job, admission, { as: full, now: later(new Date(), 1500) }));
+  await world.route();
+  const admitted = world.admit({ as: pass });
+  await world.waitsForLock(pass);
+  await full.query("commit");
+  t.is((await admitted).admitted, 0, "one is in flight, and no more than one may be");
+  t.is((await world.limiter("concurrency")).in_flight, 1);
+  t.is(await world.wrongCounters(), 0);
+});
+
+test("while another session has the limiter locked, a job is not sent back, and loses nothing", async (t) => {
+  const { world, job, admission } = await started(t);
+  const session = await world.session();
+  await session.query("begin");
+  await session.query("select from dispatch_policy._private_limiters for update");
+  t.false(await sendBack(world, job, admission));
+  await session.query("commit");
+  t.deepEqual([await world.staged(), (await world.inFlight()).length], [0, 1]);
+  t.true(await sendBack(world, job, admission));
+});
+
+test("a newer job of the key takes the place of one that is sent back", async (t) => {
+  const { world, job, admission } = await started(t);
+  const [newer] = await world.stage("a", { jobKey: "k" });
+  t.true(await sendBack(world, job, admission));
+  await completeJob(world, job.id);
+  const { rows } = await world.pool.query("select id from dispatch_policy.staged_jobs");
+  t.deepEqual(rows, [{ id: newer }]);
+  t.is(await world.wrongCounters(), 0);
+});
