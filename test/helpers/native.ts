@@ -38,8 +38,13 @@ export async function addPast(
 }
 
 /** Locks a job, and counts the attempt. */
-export async function fetchJob(it: Engine, id: string, poolId = "worker"): Promise<Fetched> {
-  const { rows } = await it.pool.query(
+export async function fetchJob(
+  it: Engine,
+  id: string,
+  poolId = "worker",
+  as: Queryable = it.pool,
+): Promise<Fetched> {
+  const { rows } = await as.query(
     `update graphile_worker._private_jobs set attempts = attempts + 1, locked_at = now(), locked_by = $2
      where id = $1 and is_available returning *`,
     [id, poolId],
@@ -57,8 +62,8 @@ export async function failJob(it: Engine, id: string, seconds = 3): Promise<void
 }
 
 /** Records a success. */
-export async function completeJob(it: Engine, id: string): Promise<void> {
-  await it.pool.query("delete from graphile_worker._private_jobs where id = $1", [id]);
+export async function completeJob(it: Engine, id: string, as: Queryable = it.pool): Promise<void> {
+  await as.query("delete from graphile_worker._private_jobs where id = $1", [id]);
 }
 
 export interface Start {

@@ -13,6 +13,8 @@ export interface GateCase {
   readonly calendar?: readonly [string | undefined, string | undefined];
   /** Whether it holds nothing back, by the policy and by the later definition. */
   readonly shadow?: readonly [boolean, boolean];
+  /** Whether its `max` is the share of each worker pool, by the policy and by the later definition. */
+  readonly perWorker?: readonly [boolean, boolean];
 }
 
 type Numbers = Readonly<Record<string, number | null>>;
@@ -69,6 +71,10 @@ export type Step =
   | { readonly do: "pause policy"; readonly ms: number }
   | { readonly do: "resume"; readonly partition: string }
   | { readonly do: "resume policy" }
+  /** A worker pool comes, stops, or dies without a word. */
+  | { readonly do: "pool"; readonly name: string; readonly how: "comes" | "stops" | "dies" }
+  /** A worker pool that runs its share does not run a job. */
+  | { readonly do: "send back"; readonly nth: number }
   | {
       readonly do: "override";
       readonly gate: number;
@@ -103,6 +109,7 @@ export function gateOf(gate: GateCase, index: number, definition: 0 | 1, group: 
     ...(gate.calendar?.[definition] && { calendar: gate.calendar[definition] }),
     smooth: isSmooth(gate, definition),
     ...(gate.shadow?.[definition] && { shadow: true }),
+    ...(gate.perWorker?.[definition] && { perWorker: true }),
   };
 }
 
@@ -219,6 +226,20 @@ const ownCap: fc.Arbitrary<GateCase> = fc
       scope: "partition",
       numbers: [{ max }, { max: later }],
       sliding: [false, false],
+    };
+  });
+
+/** A share of each worker pool; a later definition may make it one cap over all. */
+const share: fc.Arbitrary<GateCase> = fc
+  .record({
+    scope: fc.constantFrom("partition" as const, "policy" as const, "policy" as const),
+    max: fc.tuple(fc.constantFrom(1, 1, 2), fc.constantFrom(1, 2, 0)),
+    perWorker: fc.constantFrom<[boolean, boolean]>([true, true], [true, false]),
+  })
+  .map(({ scope, max: [max, later], perWorker }): GateCase => {
+    return {
+      ...{ kind: "concurrency", scope, numbers: [{ max }, { max: later }], sliding: [false, false] },
+      perWorker,
     };
   });
 
@@ -370,7 +391,25 @@ const urgent: fc.Arbitrary<Step> = fc
   .tuple(add, fc.constantFrom(500, 3000, 1, 60_000, -500))
   .map(([one, deadlineMs]): Step => ({ ...one, deadlineMs }) as Step);
 
+const sharing: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant("pool" as const),
+      name: fc.constantFrom("first", "second", "third"),
+      how: fc.constantFrom(...(["comes", "comes", "comes", "dies", "dies", "stops"] as const)),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("send back" as const), nth: fc.nat(20) }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("settle" as const) }) },
+);
+
+/** Without a pool there is one share, so the first pool changes nothing. */
+const BEFORE_SHARES: readonly Step[] = [{ do: "pool", name: "first", how: "comes" }];
+
 export interface CaseOptions {
+  /** A gate counts by worker pool; pools come and go, and send jobs back. */
+  readonly shares?: boolean;
   /** Partitions wait at caps of their own, so that releases hand their slots on. */
   readonly handing?: boolean;
   /** Partitions keep strict order, and failed jobs are tried again. */
@@ -400,37 +439,43 @@ export interface CaseOptions {
 }
 
 export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Case> {
-  const gates = options.calendar
+  const gates = options.shares
     ? fc.tuple(
-        fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
-        fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
+        share.map((one) => [one]),
+        fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
       )
-    : options.handing || options.delaying || options.strict
+    : options.calendar
       ? fc.tuple(
-          (options.strict ? fc.constant(oneAtATime) : ownCap).map((one) => [one]),
-          fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
+          fc.array(calendarGate, { minLength: 1, maxLength: 2, size: "max" }),
+          fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
         )
-      : options.keeping
-        ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
-        : options.byContext
-          ? fc.tuple(
-              fc.array(gate(["partition"]), { minLength: 1, maxLength: 2, size: "max" }),
-              fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
-            )
-          : options.overlapping
+      : options.handing || options.delaying || options.strict
+        ? fc.tuple(
+            (options.strict ? fc.constant(oneAtATime) : ownCap).map((one) => [one]),
+            fc.array(gate(["partition", "policy", "key"]), { maxLength: 1, size: "max" }),
+          )
+        : options.keeping
+          ? fc.tuple(fc.array(smallCap, { minLength: 2, maxLength: 2 }), fc.constant<GateCase[]>([]))
+          : options.byContext
             ? fc.tuple(
-                fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
-                fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+                fc.array(gate(["partition"]), { minLength: 1, maxLength: 2, size: "max" }),
+                fc.array(gate(["policy"]), { maxLength: 1, size: "max" }),
               )
-            : fc.tuple(
-                fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
-                fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
-              );
+            : options.overlapping
+              ? fc.tuple(
+                  fc.array(gate(["key"]), { minLength: 2, maxLength: 3, size: "max" }),
+                  fc.array(gate(["partition", "policy"]), { maxLength: 1, size: "max" }),
+                )
+              : fc.tuple(
+                  fc.array(gate(["partition", "policy"]), { maxLength: 3, size: "max" }),
+                  fc.array(gate(["key"]), { maxLength: 1, size: "max" }),
+                );
   const beside = [
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
     ...(options.handing || options.strict || options.deadlines ? [turning, turning, turning] : []),
     ...(options.expiring ? [expiring, expiring] : []),
+    ...(options.shares ? Array<typeof sharing>(6).fill(sharing) : []),
     ...(options.settling ? [settling, settling] : []),
     ...(options.deadlines ? [urgent, urgent, urgent] : []),
     ...(options.byContext ? [planned, planned, planned, planned] : []),
@@ -441,7 +486,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
       : fc.oneof({ weight: 6, arbitrary: step }, ...beside.map((arbitrary) => ({ weight: 1, arbitrary })));
   const steps = fc
     .tuple(add, fc.array(any, { minLength: 3, maxLength: options.steps, size: "max" }))
-    .map(([first, others]) => [first, ...others]);
+    .map(([first, others]) => [...(options.shares ? BEFORE_SHARES : []), first, ...others]);
   const all = gates.map(([some, others]) => [...some, ...others]);
   const its = options.handing
     ? settings.map((one): Settings => ({ ...one, budget: null, fairBy: "jobs" }))
@@ -478,7 +523,7 @@ export function inWords({ settings, gates, steps }: Case): string {
     ...gates.map((gate, index) => {
       const [numbers, later] = gate.numbers.map(
         (values, index) =>
-          `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}${gate.calendar?.[index] ? `, ${gate.calendar[index]}` : ""}${isSmooth(gate, index as 0 | 1) ? ", smooth" : ""}${gate.shadow?.[index] ? ", shadow" : ""}`,
+          `${JSON.stringify(values)}${gate.sliding[index] ? ", sliding" : ""}${gate.calendar?.[index] ? `, ${gate.calendar[index]}` : ""}${isSmooth(gate, index as 0 | 1) ? ", smooth" : ""}${gate.shadow?.[index] ? ", shadow" : ""}${gate.perWorker?.[index] ? ", per worker" : ""}`,
       );
       return `gate: ${nameOf(gate, index)} ${numbers}${steps.some((it) => it.do === "add" && it.definition) ? `, later ${later}` : ""}`;
     }),
@@ -508,6 +553,10 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
       return `${step.do} ${step.partition} for ${step.ms} ms`;
     case "pause policy":
       return `pause the policy for ${step.ms} ms`;
+    case "pool":
+      return `the ${step.name} worker pool ${step.how}`;
+    case "send back":
+      return `a worker pool sends #${step.nth} back`;
     case "resume":
       return `resume ${step.partition}`;
     case "override":

@@ -86,6 +86,7 @@ const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: n
   ["jobs go by their deadlines", { deadlines: true, forced: true }, 0.2],
   ["jobs expire", { expiring: true, forced: true }, 0.4],
   ["busy gates put jobs off", { delaying: true, forced: true }, 0.15],
+  ["each worker pool has a share, and sends jobs back", { shares: true, forced: true, expiring: true }, 0.5],
   ["shadow gates count and hold nothing back", { shadow: true, forced: true }, 0.4],
   ["runs say what they cost", { settling: true, forced: true }, 0.2],
   [

@@ -40,6 +40,12 @@ export interface Limiter {
   smooth: boolean;
   /** It holds nothing back. */
   shadow: boolean;
+  /** Its `max` is the share of each worker pool. */
+  perWorker: boolean;
+  /** How many jobs gave a slot of it back. */
+  released: number;
+  /** A job has come back. */
+  lowered: Lowered | undefined;
   /** Of a window, oldest first. */
   spent: readonly Spending[];
   /** The longest window it had, which may come back, and until when that is remembered. */
@@ -48,6 +54,15 @@ export interface Limiter {
   learnt: number;
   lag: number;
   decreasedAt: number;
+}
+
+/** Until `until` no more than `cap` are in flight. Then it rises, each time after as many seconds. */
+interface Lowered {
+  readonly cap: number;
+  readonly until: number;
+  readonly seconds: number;
+  /** How many jobs had given a slot back then. */
+  readonly released: number;
 }
 
 interface Spending {
@@ -153,6 +168,8 @@ export class Model {
   readonly staged = new Map<string, Job>();
   readonly inFlight = new Map<string, Flight>();
   pausedUntil = Number.NEGATIVE_INFINITY;
+  /** Worker pools that live. */
+  readonly pools = new Set<string>();
   /** Jobs that shadow gates would have held back, by gate. */
   readonly shadowDenied = new Map<string, number>();
   #overrides: Override[] = [];
@@ -274,6 +291,7 @@ export class Model {
     const window = windowOf(gate);
     const isSame = JSON.stringify(limiter.numbers) === JSON.stringify(gate.numbers);
     const shadow = gate.shadow === true;
+    limiter.perWorker = gate.perWorker === true;
     if (!turns && isSame && limiter.window === window && limiter.shadow === shadow) return; // two numbers that are the same are of one kind: smooth or not
     // what the old rate brought by now stays, within the new capacity; what a bucket lacks counts as spent in a window
     const tokens = limiter.window ? leftOfWindow(limiter, limiter.numbers, now) : this.#settled(limiter, now);
@@ -370,6 +388,8 @@ export class Model {
 
   capOf(limiter: Limiter, now: number): number {
     const { max, min, initial_max } = this.numbersOf(limiter, now);
+    if (limiter.gate.kind === "concurrency" && limiter.perWorker)
+      return Math.min(max! * Math.max(this.pools.size, 1), loweredCap(limiter, now));
     if (limiter.gate.kind === "concurrency") return max!;
     const learnt = Math.max(limiter.learnt, min!);
     return between(limiter.inFlight === 0 ? Math.max(learnt, initial_max!) : learnt, 0, max);
@@ -717,10 +737,29 @@ export class Model {
       if (this.settings.fairBy === "work") this.#worked.push({ job, seconds, charged: work });
       if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok });
       for (const limiter of limiters) {
-        if (limiter.gate.kind !== "throttle") limiter.inFlight -= 1;
+        if (limiter.gate.kind !== "throttle") giveBack(limiter);
         if (limiter.gate.kind === "adaptive_concurrency" && ok !== null)
           learn(limiter, this.numbersOf(limiter, now), ok, lagMs, admittedAt, before.get(limiter)!, now);
       }
+    }
+  }
+
+  /** A worker pool does not run it, because it runs its share: it is where it was before, and its tokens are back. */
+  sendBack(id: string, now: number): void {
+    this.#settle([{ id, ok: null, lagMs: 0, seconds: 0, settled: 0 }], now);
+    const { job, limiters } = this.inFlight.get(id)!;
+    this.inFlight.delete(id);
+    this.staged.set(id, { ...job, runAt: Math.min(job.runAt, now), due: true });
+    if (this.partitions.get(job.partition)!.probe === id) this.#probesEnded.push({ job, ok: null });
+    for (const limiter of limiters) {
+      if (limiter.gate.kind === "throttle") continue;
+      giveBack(limiter);
+      if (!limiter.perWorker) continue;
+      const seconds = nextDelay(limiter, now);
+      limiter.lowered = {
+        ...{ cap: limiter.inFlight, seconds, released: limiter.released },
+        until: now + seconds * SECOND,
+      };
     }
   }
 
@@ -812,11 +851,36 @@ function newLimiter(name: string, gate: TestGate, key: string, now: number): Lim
     ...{
       smooth: gate.smooth === true,
       shadow: gate.shadow === true,
+      perWorker: gate.perWorker === true,
+      released: 0,
+      lowered: undefined,
       longest: 0,
       longestUntil: Number.NEGATIVE_INFINITY,
     },
     ...{ learnt: numbers.initial_max ?? 0, lag: 0, decreasedAt: Number.NEGATIVE_INFINITY },
   };
+}
+
+function giveBack(limiter: Limiter): void {
+  limiter.inFlight -= 1;
+  limiter.released += 1;
+}
+
+/** One more when the time is over, then two, four and so on. */
+function loweredCap({ lowered }: Limiter, now: number): number {
+  if (!lowered || lowered.until > now + 2 * SECOND) return Number.POSITIVE_INFINITY; // a clock was ahead
+  if (now < lowered.until) return lowered.cap;
+  const doublings = Math.floor((now - lowered.until) / SECOND / lowered.seconds);
+  return lowered.cap + 2 ** Math.min(doublings, 31);
+}
+
+/** Twice as long while jobs keep coming back, up to a second, and half as long if one has ended since. */
+function nextDelay({ lowered, released }: Limiter, now: number): number {
+  const least = 0.02;
+  if (!lowered) return least;
+  const { until, seconds } = lowered;
+  if (now > until + 10 * seconds * SECOND || until > now + 2 * SECOND) return least;
+  return released > lowered.released + 1 ? Math.max(seconds / 2, least) : Math.min(seconds * 2, 1);
 }
 
 function leftOfWindow(limiter: Limiter, numbers: Numbers, now: number): number {

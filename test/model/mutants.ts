@@ -387,6 +387,46 @@ export const MUTANTS = {
     handing: true,
     shows: /wait although they could go/,
   },
+  "the shares of dead worker pools count": {
+    shownBy: 31,
+    of: "_live_pools",
+    from: /w\.stale_at > clock_timestamp\(\) and /,
+    to: "",
+    shares: true,
+    shows: OVER,
+  },
+  "a cap that is lowered because a job came back is ignored": {
+    shownBy: 2,
+    of: "_gate_cap",
+    from: /[\w."]+_local_cap\(limiter, p_now\)/,
+    to: "null",
+    shares: true,
+    shows: OVER,
+  },
+  "a lowered cap rises, and nobody is woken": {
+    shownBy: 2,
+    of: "_next_wake_at",
+    from: /\(l\)\.rises_at/,
+    to: "null",
+    shares: true,
+    shows: /wait although they could go/,
+  },
+  "a worker pool comes, and nobody is woken": {
+    shownBy: 176,
+    of: "_with_new_shares",
+    from: /l\.fewest_pools < /,
+    to: "l.fewest_pools < -",
+    shares: true,
+    shows: /wait although they could go/,
+  },
+  "a job that comes back has paid its tokens": {
+    shownBy: 2,
+    of: "_send_back",
+    from: /'settled', '\{"cost": 0\}'::json/,
+    to: "'settled', null",
+    shares: true,
+    shows: /tokens: the engine says/,
+  },
 } as const satisfies Record<string, Mutant>;
 
 export type MutantName = keyof typeof MUTANTS;

@@ -2,6 +2,7 @@
 import type pg from "pg";
 import { asSent } from "../../src/db/releasing.ts";
 import { Engine } from "../helpers/engine.ts";
+import { completeJob, fetchJob, poolLives, sendBack, startJob } from "../helpers/native.ts";
 import { type Case, type GateCase, gateOf, nameOf, type Plan, type Step, stepInWords } from "./cases.ts";
 import { capacityOf, type Finish, type Job, limiterName, Model } from "./model.ts";
 
@@ -71,6 +72,8 @@ async function forget({ client }: Target): Promise<void> {
     "freed",
     "overrides",
     "activity",
+    "workers",
+    "taken_over_jobs",
   ];
   await client.query(`truncate ${tables.map((table) => `dispatch_policy._private_${table}`).join(", ")}`);
 }
@@ -170,6 +173,10 @@ class Run {
         this.#model.pausedUntil = this.#now + step.ms;
         await this.#call("pause(policy => $1, until => $2)", [new Date(this.#model.pausedUntil)]);
         return;
+      case "pool":
+        return this.#pool(step);
+      case "send back":
+        return this.#sendBack(step);
       case "resume policy":
         this.#model.pausedUntil = Number.NEGATIVE_INFINITY;
         await this.#call("resume(policy => $1)", []);
@@ -513,6 +520,37 @@ class Run {
       'set_limit(policy => $1, gate => $2, key => $3, set => $4, "from" => $5, until => $6, "where" => $7)',
       [...[gate, key, JSON.stringify(set), new Date(from), step.ms === null ? null : new Date(until), where]],
     );
+  }
+
+  async #pool({ name, how }: Step & { do: "pool" }): Promise<void> {
+    const poolId = `${name} of ${this.engine.policy}`;
+    if (how === "comes") this.#model.pools.add(name);
+    else this.#model.pools.delete(name);
+    if (how === "dies") {
+      await this.#client.query(
+        "update dispatch_policy._private_workers set stale_at = '-infinity' where pool_id = $1",
+        [poolId],
+      );
+      return;
+    }
+    await poolLives(this.engine, poolId, how === "comes" ? 10 : 0, this.#client);
+  }
+
+  async #sendBack({ nth }: Step & { do: "send back" }): Promise<void> {
+    const running = [...this.#model.inFlight.keys()].sort();
+    if (running.length === 0) return;
+    const id = running[nth % running.length]!;
+    const { job: jobId } = this.#snapshot.inFlight.find(({ staged }) => staged === id)!;
+    const as = this.#client;
+    const job = await fetchJob(this.engine, jobId, "worker", as);
+    const { admission } = await startJob(this.engine, job, { as });
+    const gates = this.#case.gates.filter(({ perWorker }) => perWorker !== undefined).map(nameOf);
+    const sent = await sendBack(this.engine, job, admission, { as, gates, now: new Date(this.#now) });
+    same("whether the job was sent back", sent, true);
+    await completeJob(this.engine, jobId, as);
+    this.#model.sendBack(id, this.#now);
+    await this.#look();
+    this.#compare();
   }
 
   async #call(text: string, values: unknown[]): Promise<void> {

@@ -9,5 +9,5 @@ returns void language sql volatile as $$
     select x.id, :DISPATCH_POLICY_SCHEMA._next_local_delay(x, p_now) as seconds
     from :DISPATCH_POLICY_SCHEMA._private_limiters x where x.id = any(p_limiter_ids)
   ) n
-  where l.id = n.id and l.id = any(p_limiter_ids) and l.gate = any(p_gates);
+  where l.id = n.id and l.id = any(p_limiter_ids) and l.gate = any(p_gates) and (l.numbers).per_worker;
 $$;
