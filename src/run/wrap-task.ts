@@ -258,7 +258,8 @@ interface Start {
  * ago, because an operator may have given its slot back since.
  *
  * It is also asked about each job of a policy with a `slotTimeout`, to record the start from which the timeout counts. The
- * time of the fetch would not do, because its answer may have been under way for long.
+ * time of the fetch would not do, because its answer may have been under way for long. And it is asked about each job of a
+ * policy with shares of worker pools, which does not come here.
  */
 function startAsAdmitted(policy: AnyPolicy, job: Job, observer: Observer): Start | null {
   const ticket = ticketOf(job);

@@ -1,8 +1,16 @@
 // concurrency({ perWorker: true }): each worker pool has its share, and none runs more than that.
+import { setTimeout as delay } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
-import type { Task, TaskList } from "graphile-worker";
-import { type AnyPolicy, definePolicy, policyEvents } from "../../src/index.ts";
+import { runOnce, type Task, type TaskList, WorkerPreset } from "graphile-worker";
+import {
+  type AnyPolicy,
+  definePolicy,
+  dispatchPolicyPreset,
+  makePolicyUtils,
+  policyEvents,
+} from "../../src/index.ts";
 import { type LentDatabase, lentDatabase } from "../helpers/lent.ts";
+import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { NO_HEARTBEAT, startWorker, type TestWorker, type WorkerOptions } from "../helpers/worker.ts";
 
@@ -196,9 +204,7 @@ test("a job that was sent back keeps its place, its key, its attempts and its to
   const { utils, row } = pool.worker;
   await utils.addJob(policy, { key: "a", job: "first" });
   await until("it runs one", () => pool.runs.running("a") === 1);
-  // another pool that does not run anything makes room for one more, and this one fetches it
-  await row(`insert into dispatch_policy._private_workers (pool_id, slots, tasks, stale_after, stale_at)
-    values ('idle', 1, '{kept}', '1 hour', clock_timestamp() + interval '1 hour')`);
+  await idlePool(pool, "kept");
   const added = await utils.addJob(
     policy,
     { key: "a", job: "second" },
@@ -225,3 +231,136 @@ test("a job that was sent back keeps its place, its key, its attempts and its to
   t.deepEqual(pool.runs.ended, ["first", "second"]);
   t.true(pool.worker.happened.every(({ event, attempt }) => attempt === 1 && event !== "job:error"));
 });
+
+/** A pool that runs nothing makes room for one share more, and who fetches the job is the full one. */
+async function idlePool({ worker }: Pool, task: string): Promise<void> {
+  await worker.row(
+    `insert into dispatch_policy._private_workers (pool_id, slots, tasks, stale_after, stale_at)
+     values ('idle', 1, array[$1], '1 hour', clock_timestamp() + interval '1 hour')`,
+    [task],
+  );
+}
+
+const one = (more: object = {}) =>
+  definePolicy("one", {
+    ...{ partitionBy: "key", ahead: 50, ...more },
+    gates: ({ concurrency }) => [concurrency({ max: 1, perWorker: true })],
+  });
+
+test("jobs that go past their gates run in a full pool as well, and count there", async (t) => {
+  const database = await lentDatabase(t);
+  const policy = one({ unmanaged: "run" });
+  const pool = await startPool(t, database, { policies: [policy] });
+  const { utils, runner } = pool.worker;
+  await utils.addJobs(jobsOf("a", 3, "one"));
+  await until("it runs one", () => pool.runs.running("a") === 1);
+  await utils.admit({ policy: "one", partition: "a", count: 1 });
+  await until("an operator's runs beside it", () => pool.runs.running("a") === 2);
+  await runner.addJob("one", { key: "a", job: "native" });
+  await until("and so does a native one", () => pool.runs.running("a") === 3);
+  await idlePool(pool, "one");
+  await until("the others do not", () => pool.sentBack() > 0 || pool.runs.ended.length > 0, {
+    withinMs: 3000,
+  }).catch(() => {});
+  t.is(pool.runs.running("a"), 3);
+  await endAll([pool], ["a"], 4);
+});
+
+test("a job that was added past its policy is sent back as any other", async (t) => {
+  const database = await lentDatabase(t);
+  const policy = one();
+  const pool = await startPool(t, database, { policies: [policy] });
+  await pool.worker.utils.addJob(policy, { key: "a", job: "first" });
+  await until("it runs one", () => pool.runs.running("a") === 1);
+  await idlePool(pool, "one");
+  await pool.worker.row(
+    `select graphile_worker.add_job('one', '{"key": "a", "job": "past", "n": 9007199254740993}')`,
+  );
+  await until("it was sent back", () => pool.sentBack() > 0);
+  const payload = await until(
+    "it is staged",
+    async () =>
+      (await pool.worker.row("select payload::text from dispatch_policy._private_staged_jobs"))?.payload,
+  );
+  t.regex(payload, /9007199254740993/, "with all its digits");
+  await endAll([pool], ["a"], 2);
+  t.deepEqual(pool.runs.ended, ["first", "past"]);
+});
+
+test("a job that fails and one that is cancelled leave their share, and a group ends once", async (t) => {
+  const database = await lentDatabase(t);
+  const policy = one({ backoff: () => ({ after: "1 ms" }) });
+  const callbacks: unknown[] = [];
+  let running = 0;
+  let most = 0;
+  let hangs = false;
+  const task: Task = async (payload, { job, abortSignal }) => {
+    running += 1;
+    most = Math.max(most, running);
+    const { job: name } = payload as { job: string };
+    try {
+      await delay(100);
+      if (name === "fails" && job.attempts < 3) throw new Error("not yet");
+      hangs = name === "hangs";
+      if (hangs) await new Promise((_, fail) => abortSignal.addEventListener("abort", fail));
+    } finally {
+      running -= 1;
+    }
+  };
+  const pool = await startPool(t, database, {
+    policies: [policy, definePolicy("report", { partitionBy: "key" })],
+    tasks: { one: task, report: (payload) => void callbacks.push(payload) },
+  });
+  const { utils } = pool.worker;
+  await idlePool(pool, "one");
+  const names = ["fails", "hangs", "third", "fourth"];
+  const added = await utils.addJobs(
+    names.map((job) => ({ identifier: "one", payload: { key: "a", job } })),
+    false,
+    { then: { identifier: "report", payload: { key: "r" } } },
+  );
+  await until("the one that hangs runs", () => hangs);
+  await utils.cancel({ ids: [added[1]!.id], by: "somebody" });
+  await until("the callback comes", () => callbacks.length > 0);
+  const [{ _group: counts }] = callbacks as [{ _group: Record<string, number> }];
+  t.like(counts, { total: 4, succeeded: 3, failed: 1 });
+  t.is(most, 1);
+  t.log(`sent back: ${pool.sentBack()}`);
+  await utils.addJob(policy, { key: "a", job: "last" });
+  await until("the share is free", async () => running === 0 && (await leftOf(pool)) === 0);
+});
+
+test("a one-shot pool runs its share at a time, until no job is left", async (t) => {
+  const database = await lentDatabase(t);
+  const policy = one();
+  const utils = await makePolicyUtils({ pgPool: database.pool, policies: [policy], logger: silent });
+  t.teardown(() => utils.release());
+  await database.pool.query(`insert into dispatch_policy._private_workers (pool_id, slots, tasks, stale_after, stale_at)
+    values ('idle', 1, '{one}', '1 hour', clock_timestamp() + interval '1 hour')`);
+  await utils.addJobs(jobsOf("a", 5, "one"));
+  let [running, most, ended] = [0, 0, 0];
+  await runOnce({
+    preset: {
+      extends: [WorkerPreset, dispatchPolicyPreset({ policies: [policy] })],
+      worker: { concurrentJobs: 4, logger: silent },
+    },
+    pgPool: database.pool,
+    noHandleSignals: true,
+    taskList: {
+      async one() {
+        running += 1;
+        most = Math.max(most, running);
+        await delay(50);
+        running -= 1;
+        ended += 1;
+      },
+    },
+  });
+  t.deepEqual({ most, ended }, { most: 1, ended: 5 });
+});
+
+async function leftOf({ worker }: Pool): Promise<number> {
+  const { n } = await worker.row(`select (select count(*) from dispatch_policy._private_staged_jobs)
+    + (select count(*) from dispatch_policy._private_in_flight_jobs) as n`);
+  return Number(n);
+}

@@ -25,8 +25,16 @@ export async function startProcess(
   { url }: TestDatabase,
   mode: string,
   diesAfter = "",
+  more: Readonly<Record<string, string>> = {},
 ): Promise<WorkerProcess> {
-  const env = { ...process.env, DATABASE_URL: url, MODE: mode, NO_LOG_SUCCESS: "1", DIES_AFTER: diesAfter };
+  const env = {
+    ...process.env,
+    DATABASE_URL: url,
+    MODE: mode,
+    NO_LOG_SUCCESS: "1",
+    DIES_AFTER: diesAfter,
+    ...more,
+  };
   const child: ChildProcess = spawn(process.execPath, [WORKER], {
     env,
     stdio: ["ignore", "pipe", "inherit"],

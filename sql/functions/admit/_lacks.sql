@@ -13,7 +13,7 @@ begin
           when l.ending > 0 then p_now + interval '10 milliseconds' end,
         -- the limiter is gone: the partition is looked at again after a second
         case when l.id is null then 'concurrency_full'
-          else :DISPATCH_POLICY_SCHEMA._lack_reason(l.kind, l.tokens, l.rate, l.cap) end):::DISPATCH_POLICY_SCHEMA._private_lack
+          else :DISPATCH_POLICY_SCHEMA._lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) end):::DISPATCH_POLICY_SCHEMA._private_lack
     from unnest(p_leftovers) p
     cross join lateral unnest(p.limiter_ids) with ordinality u (id, ord)
     left join (

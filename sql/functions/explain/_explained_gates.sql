@@ -50,7 +50,7 @@ begin
       -- nobody asks the gates of a policy that is switched off
       select coalesce((p_policy).enabled and :DISPATCH_POLICY_SCHEMA._lacks_room(
           n.slots, n.reserved_for, n.tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) as lacks,
-        :DISPATCH_POLICY_SCHEMA._lack_reason(n.kind, n.tokens, n.rate, n.cap) as reason,
+        :DISPATCH_POLICY_SCHEMA._lack_reason(n.kind, n.tokens, n.rate, coalesce(n.share, n.cap)) as reason,
         coalesce(n.tokens, n.shadow_tokens) as tokens, n.shadow_tokens is not null or n.shadow_slots is not null as is_shadow
     ) k);
 end

@@ -13,6 +13,7 @@ begin
   end if;
   return array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.policy_id = p_policy_id and l.fewest_pools < :DISPATCH_POLICY_SCHEMA._live_pools(p_policy_id));
+    where l.policy_id = p_policy_id and l.fewest_pools < :DISPATCH_POLICY_SCHEMA._live_pools(p_policy_id)
+      and (l.numbers).per_worker);
 end
 $$;

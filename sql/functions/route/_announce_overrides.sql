@@ -55,9 +55,9 @@ begin
   where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id);
   -- If a gate is halted now, or not any more, its waiters have another reason: the first thousand show it at once.
   with reason as materialized (
-    select l.id, :DISPATCH_POLICY_SCHEMA._lack_reason(l.kind, l.tokens, l.rate, l.cap) as now,
+    select l.id, :DISPATCH_POLICY_SCHEMA._lack_reason(l.kind, l.tokens, l.rate, coalesce(l.share, l.cap)) as now,
       :DISPATCH_POLICY_SCHEMA._lack_reason(
-        l.kind, l.tokens, (l.rate <= 0)::int, (l.cap is not distinct from 0)::int) as before
+        l.kind, l.tokens, (l.rate <= 0)::int, (coalesce(l.share, l.cap) is not distinct from 0)::int) as before
     from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, array(
       select distinct u.id from unnest(v_concerned.limiter_ids) u (id)
       where exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = u.id)), p_now, true) l

@@ -10,6 +10,7 @@ declare
       select f.limiter_id from :DISPATCH_POLICY_SCHEMA._private_freed f
       where f.policy_id = (p_policy).id order by f.id limit p_max
     ) f);
+  v_grown_ids bigint[] := :DISPATCH_POLICY_SCHEMA._with_new_shares((p_policy).id);
   v_timed_ids bigint[] := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.policy_id = (p_policy).id and l.wake_at is not null and l.wake_at <= p_now);
@@ -17,9 +18,8 @@ begin
   if v_timed_ids <> '{}' then
     v_ids := array(select unnest(v_ids) union select unnest(v_timed_ids));
   end if;
-  if (p_policy).per_worker then
-    v_ids := array(
-      select unnest(v_ids) union select unnest(:DISPATCH_POLICY_SCHEMA._with_new_shares((p_policy).id)));
+  if v_grown_ids <> '{}' then
+    v_ids := array(select unnest(v_ids) union select unnest(v_grown_ids));
   end if;
   if (p_policy).ahead_limiter_id <> all (v_ids)
     and (not p_bounded or :DISPATCH_POLICY_SCHEMA._waits_in_vain(

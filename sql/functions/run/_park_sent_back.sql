@@ -1,5 +1,8 @@
 -- Parks a copy of a job that has run before, and stages a row that refers to it. The copy has the attempts and the error
 -- that the job had. Without them a new row of Graphile Worker's would count from 0.
+--
+-- If a newer job of its key is staged, it has no key, as in _stage_sent_back. If a newer one is being added to Graphile
+-- Worker, this would overwrite it. Its row is no new one then, and the caller tries again.
 create or replace function :DISPATCH_POLICY_SCHEMA._park_sent_back(
   p_slot :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs, p_job record, p_payload json,
   p_now timestamptz
@@ -7,15 +10,20 @@ create or replace function :DISPATCH_POLICY_SCHEMA._park_sent_back(
 declare
   v_order text := (select p.job_order from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = (p_slot).policy_id);
   v_run_at timestamptz := least(coalesce(((p_slot).place).run_at, p_job.run_at), p_now);
+  v_key text := case when not exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_job.key) then p_job.key end;
   v_copy record;
 begin
   select j.id, j.revision into v_copy from :GRAPHILE_WORKER_SCHEMA.add_jobs(array[row(
-    p_job.task_identifier, p_payload, p_job.queue_name, 'infinity', p_job.max_attempts, p_job.key, 32767,
+    p_job.task_identifier, p_payload, p_job.queue_name, 'infinity', p_job.max_attempts, v_key, 32767,
     :DISPATCH_POLICY_SCHEMA._callers_flags(p_job.flags) || :DISPATCH_POLICY_SCHEMA._ticket(
-      (p_slot).staged_id, :DISPATCH_POLICY_SCHEMA._admission_now(), (p_slot).partition_id, p_job.key,
+      (p_slot).staged_id, :DISPATCH_POLICY_SCHEMA._admission_now(), (p_slot).partition_id, v_key,
       :DISPATCH_POLICY_SCHEMA._trace_text(:DISPATCH_POLICY_SCHEMA._traceparent_of(p_job.flags),
         coalesce(((p_slot).place).added_at, p_now), v_run_at, true))
   ):::GRAPHILE_WORKER_SCHEMA.job_spec]) j;
+  if v_copy.revision > 0 then
+    raise exception using errcode = 'DPOUT';
+  end if;
   -- the one public way to write an error also uses the attempts up, so that comes first
   perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[v_copy.id], p_job.last_error)
   where p_job.last_error is not null;

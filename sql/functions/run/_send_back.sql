@@ -38,15 +38,18 @@ begin
   order by l.id for no key update;
   v_now := coalesce(p_now, clock_timestamp());
   select j.* into v_job from :GRAPHILE_WORKER_SCHEMA.jobs j
-  where j.id = p_job_id and j.revision = p_revision and j.attempts = p_attempt and j.locked_by = p_pool_id;
+  where j.id = p_job_id and j.revision = p_revision and j.attempts >= p_attempt and j.locked_by = p_pool_id;
   if not found then
     return false;
   end if;
+  v_job.attempts := p_attempt;   -- whoever takes its key off uses them up
   insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs as o (job_id, revision, staged_id)
   values (p_job_id, p_revision, v_slot.staged_id)
   on conflict (job_id) do update set
     revision = excluded.revision, staged_id = excluded.staged_id, taken_over_at = excluded.taken_over_at;
-  if p_attempt = 1 and v_job.last_error is null then
+  -- what gates deny is dropped under whenBusy "skip", but for parked jobs: this one was admitted already
+  if p_attempt = 1 and v_job.last_error is null and ((v_slot.place).expires_at is not null or not exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_slot.policy_id and p.when_busy = 'skip')) then
     perform :DISPATCH_POLICY_SCHEMA._stage_sent_back(v_slot, v_job, v_payload, v_now);
   else
     perform :DISPATCH_POLICY_SCHEMA._park_sent_back(v_slot, v_job, v_payload, v_now);

@@ -51,6 +51,7 @@ as $$
           else q.denied_until > ready.by end))
       -- each routing step and each heartbeat checks the ahead bound: see _waits_in_vain
       or (not l.by_tokens and l.kind <> 'ahead' and (l.wake_at is null or l.wake_at > p_now + interval '1 second')
+        and (l.fewest_pools < n.pools) is not true   -- nor those whose gate has new shares
         and n.slots - case when n.reserved_for is null then 0 else 1 end > 0))
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_freed f
         where f.policy_id = q.policy_id and f.limiter_id = q.blocked_on)

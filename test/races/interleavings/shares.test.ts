@@ -1,7 +1,15 @@
 // Gates with perWorker: pools come while passes decide, and a full pool sends a job back while others touch it.
 import test, { type ExecutionContext } from "ava";
 import { type Engine, engine, share, throttle } from "../../helpers/engine.ts";
-import { completeJob, failJob, fetchJob, poolLives, sendBack, startJob } from "../../helpers/native.ts";
+import {
+  addPast,
+  completeJob,
+  failJob,
+  fetchJob,
+  poolLives,
+  sendBack,
+  startJob,
+} from "../../helpers/native.ts";
 
 /** A job of `a` was fetched by the pool "worker" and has started. There are as many shares of one as pools. */
 async function started(t: ExecutionContext, { pools = ["worker"], gates = [share(1)] } = {}) {
@@ -242,12 +250,79 @@ test("while another session has the limiter locked, a job is not sent back, and 
   t.true(await sendBack(world, job, admission));
 });
 
-test("a newer job of the key takes the place of one that is sent back", async (t) => {
-  const { world, job, admission } = await started(t);
+test("a newer job of the key that is staged runs beside one that is sent back, as in Graphile Worker", async (t) => {
+  const { world, job, stagedId, admission } = await started(t);
   const [newer] = await world.stage("a", { jobKey: "k" });
   t.true(await sendBack(world, job, admission));
   await completeJob(world, job.id);
-  const { rows } = await world.pool.query("select id from dispatch_policy.staged_jobs");
-  t.deepEqual(rows, [{ id: newer }]);
+  const { rows } = await world.pool.query(
+    "select id, job_key from dispatch_policy._private_staged_jobs order by id",
+  );
+  t.deepEqual(rows, [
+    { id: stagedId, job_key: null },
+    { id: newer, job_key: "k" },
+  ]);
   t.is(await world.wrongCounters(), 0);
+});
+
+test("a native job of the key that came after the fetch is not overwritten", async (t) => {
+  const { world, job, admission } = await started(t);
+  await addPast(world, { key: "k", payload: { newest: true } });
+  t.true(await sendBack(world, job, admission));
+  const { rows } = await world.pool.query("select job_key from dispatch_policy._private_staged_jobs");
+  t.deepEqual(rows, [{ job_key: null }]);
+  const native = await world.pool.query("select payload from graphile_worker._private_jobs where key = 'k'");
+  t.deepEqual(native.rows, [{ payload: { newest: true } }]);
+});
+
+test("a cap that is lowered to 0 is no limit of 0", async (t) => {
+  const { world, job, admission } = await started(t);
+  await poolLives(world, "other");
+  const now = new Date(Date.now() + 1000);
+  t.true(await sendBack(world, job, admission, { now }));
+  t.is((await passAt(world, now)).admitted, 0);
+  t.is((await world.partition("a")).denied_reason, "concurrency_full");
+});
+
+test("under whenBusy skip, a job that was admitted and sent back is not dropped", async (t) => {
+  const { world, job, admission } = await started(t, { pools: ["worker", "other"] });
+  await world.pool.query("update dispatch_policy._private_policies set when_busy = 'skip'");
+  const now = new Date(Date.now() + 1000);
+  t.true(await sendBack(world, job, admission, { now }));
+  await completeJob(world, job.id);
+  t.is((await passAt(world, now)).admitted, 0);
+  t.is(await world.staged(), 1);
+  t.is((await passAt(world, later(now, 21))).admitted, 1);
+  const [id] = await world.inFlight();
+  const again = await fetchJob(world, id!, "other");
+  t.deepEqual([again.attempts, again.last_error, again.key], [1, null, "k"]);
+});
+
+test("a sweep finds nothing to repair where pools came, or a cap is lowered", async (t) => {
+  const { world, job, admission } = await started(t);
+  await world.stage(["a", "a", "a"]);
+  t.is(await world.passes(), 0);
+  await poolLives(world, "other");
+  const sweep = () => world.pool.query("select * from dispatch_policy._sweep_partitions(clock_timestamp())");
+  t.deepEqual(Object.values((await sweep()).rows[0]), [0, 0]);
+  await world.route();
+  t.true(await sendBack(world, job, admission));
+  await world.passes();
+  t.deepEqual(Object.values((await sweep()).rows[0]), [0, 0]);
+});
+
+test("explain and the view say how many workers a cap goes by", async (t) => {
+  const { world, job, admission } = await started(t, { pools: ["worker", "other"] });
+  await world.stage(["a", "a"]);
+  t.is(await world.passes(), 1);
+  const asked = "select * from dispatch_policy.explain(policy => 'p', partition => 'a')";
+  const { rows } = await world.pool.query(asked);
+  const text = JSON.stringify(rows[0]);
+  t.regex(text, /2 of 2 are in flight \(1 per worker x 2 workers = 2\)/);
+  const view = "select max, max_per_worker, workers from dispatch_policy.limiters where gate = 'concurrency'";
+  t.deepEqual((await world.pool.query(view)).rows, [{ max: 2, max_per_worker: 1, workers: 2 }]);
+  t.true(await sendBack(world, job, admission, { now: later(new Date(), 1500) }));
+  await world.passes();
+  const lowered = JSON.stringify((await world.pool.query(asked)).rows[0]);
+  t.regex(lowered, /\(1 per worker x 2 workers = 2, but one that was full has just sent a job back\)/);
 });
