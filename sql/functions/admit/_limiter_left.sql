@@ -62,7 +62,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiter_left(
           (l.released - l.sampled_released) / greatest(extract(epoch from p_now - l.sampled_at)::float8, 1), 0) end as measured,
         case when l.kind <> 'ahead' or p_bounded then :DISPATCH_POLICY_SCHEMA._gate_cap(l, n.numbers, w.pools, p_now) end as cap,
         w.pools,
-        case when :DISPATCH_POLICY_SCHEMA._local_cap(l, p_now) < :DISPATCH_POLICY_SCHEMA._shares_in_all((n.numbers).max, w.pools)
+        case when w.pools is not null
+            and :DISPATCH_POLICY_SCHEMA._local_cap(l, p_now) < :DISPATCH_POLICY_SCHEMA._shares_in_all((n.numbers).max, w.pools)
           then :DISPATCH_POLICY_SCHEMA._local_rises_at(l, p_now) end as rises_at,
         case when l.kind = 'ahead' and p_bounded
           then cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending)) else 0 end as ending
