@@ -14,7 +14,8 @@ begin
     where j.locked_at is null and j.run_at > clock_timestamp() + interval '1 second'));
   for v_job in
     select j.id, j.revision, j.payload, j.run_at, j.priority, j.max_attempts,
-      :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) as staged_id, g.task_identifier, g.queue_name, p.name as policy,
+      case when :DISPATCH_POLICY_SCHEMA._is_ours(g.flags, g.created_at, g.key)
+        then :DISPATCH_POLICY_SCHEMA._staged_id_of(j.flags) end as staged_id, g.task_identifier, g.queue_name, p.name as policy,
       p.version, p.definition, (p.definition ->> 'resolvesInSql')::boolean as resolves
     from unnest(p_jobs) j
     join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = j.id
@@ -33,7 +34,8 @@ begin
       perform :DISPATCH_POLICY_SCHEMA._stage_parked(
         v_job.policy, v_job.version,
         -- An id that was never given comes from a forged flag, and would be another job's one day. An adopted job has the
-        -- id that it had in Graphile Worker before.
+        -- id that it had in Graphile Worker before. A flag that was copied names another job: under its id, this one would
+        -- end it in its group.
         case when v_job.staged_id between 1000000000000000 and pg_sequence_last_value(v_ids)
             or (v_job.staged_id < v_job.id and not exists (
               select from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = v_job.staged_id))

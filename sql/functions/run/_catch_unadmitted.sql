@@ -66,8 +66,14 @@ begin
     select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
     where o.job_id = p_job_id and o.revision = p_revision
   ) then
-    staged_id := nextval(
-      pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id'));
+    -- A job that another one might not replace (unsafe_dedupe) is still the one that has the slot. Under another id it would
+    -- be gone for its group.
+    staged_id := coalesce((
+      select f.staged_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id
+      where f.job_id = p_job_id and :DISPATCH_POLICY_SCHEMA._is_row_of(f.revision, f.staged_id, j.revision, j.flags)
+    ), nextval(
+      pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id')));
     begin
       if not :DISPATCH_POLICY_SCHEMA._let_in(
         v_policy, v_key, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now) then

@@ -1,0 +1,143 @@
+// A job of a group keeps its place in it, whatever others write to Graphile Worker's rows: copied flags, a raised revision.
+import test, { type ExecutionContext } from "ava";
+import { concurrency, type Engine, type EngineOptions, engine } from "../helpers/engine.ts";
+import { addPast, completeJob, failJob, fetchJob, startJob } from "../helpers/native.ts";
+
+/** A group of one admitted job. */
+async function world(t: ExecutionContext, options: Partial<EngineOptions> = {}, jobKey?: string) {
+  const it = await engine(t, { gates: [], keyPath: "key", ...options });
+  const batch = it.batch(["a"], jobKey === undefined ? {} : { jobKey }) as { jobs: object[] };
+  const jobs = batch.jobs.map((job) => ({ ...job, payload: { key: "a" } }));
+  await it.pool.query("select from dispatch_policy._stage_group($1, 'replace', null, $2)", [
+    JSON.stringify([{ ...batch, jobs }]),
+    JSON.stringify({ identifier: "p", payload: { key: "then" } }),
+  ]);
+  await it.passes();
+  const [job] = (await it.inFlight()) as [string];
+  return { it, job };
+}
+
+/** Adds a job past the policy, with the flags of another one. */
+async function addCopy(it: Engine, of: string): Promise<string> {
+  const { rows } = await it.pool.query("select flags from graphile_worker._private_jobs where id = $1", [of]);
+  return addPast(it, { payload: { key: "a" }, flags: Object.keys(rows[0].flags) });
+}
+
+/** The counts of the callbacks that were added. */
+async function called(it: Engine): Promise<object[]> {
+  const { rows } = await it.pool.query(
+    `select payload -> '_group' as counts from dispatch_policy._private_staged_jobs where (payload -> '_group') is not null`,
+  );
+  return rows.map(({ counts }) => counts);
+}
+
+const sweep = (it: Engine) => it.number("select closed from dispatch_policy._close_groups()");
+
+/** It runs, fails and is parked, or waits for Graphile Worker's own retry. */
+async function fail(it: Engine, job: string, parks: boolean): Promise<void> {
+  await fetchJob(it, job);
+  await failJob(it, job);
+  await it.release([{ job, ok: false, attempt: 1, ...(parks && { retry: RETRY }) }]);
+}
+const RETRY = { attempt: 1, revision: 0, after: 3600, task: "p" };
+
+const native = (it: Engine, job: string) =>
+  it.pool.query("select from graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now())", [job]);
+const due = (it: Engine) =>
+  it.pool.query(
+    "select from dispatch_policy.reschedule_jobs(array(select id from dispatch_policy.staged_jobs), run_at => now())",
+  );
+
+test("a copy of a parked job that was retried by hand counts in its place, while the parked row waits", async (t) => {
+  const { it, job } = await world(t, { gates: [concurrency(1)] });
+  await fail(it, job, true);
+  await native(it, job);
+  await it.stage("a");
+  await it.passes();
+  t.is((await startJob(it, await fetchJob(it, job))).verdict, "taken_over");
+  await completeJob(it, job);
+  await due(it);
+  for (let n = 0; n < 2; n++) {
+    await it.finish(await it.inFlight());
+    await it.passes();
+    t.is(await sweep(it), 0);
+    t.deepEqual(await called(it), []);
+  }
+  await it.finish(await it.inFlight());
+  t.like((await called(it))[0], { total: 1, succeeded: 1 });
+});
+
+for (const ending of ["succeeds", "fails for good", "is gone"] as const) {
+  test(`a parked job that was retried by hand goes on when its staged row leaves, and ${ending}`, async (t) => {
+    const { it, job } = await world(t);
+    await fail(it, job, true);
+    await due(it);
+    await native(it, job);
+    await it.passes();
+    t.is(await it.staged(), 0);
+    t.is(await sweep(it), 0);
+    t.deepEqual(await called(it), []);
+    const fetched = await fetchJob(it, job);
+    if (ending === "succeeds") {
+      t.is((await startJob(it, fetched)).verdict, "admitted");
+      await it.finish([job]);
+      t.like((await called(it))[0], { total: 1, succeeded: 1 });
+      return;
+    }
+    if (ending === "is gone") await completeJob(it, job);
+    else {
+      await failJob(it, job);
+      await it.pool.query("select from graphile_worker.permanently_fail_jobs(array[$1::bigint], 'why')", [
+        job,
+      ]);
+    }
+    t.is(await sweep(it), 1);
+    t.like((await called(it))[0], { total: 1, ...(ending === "is gone" ? { gone: 1 } : { failed: 1 }) });
+  });
+}
+
+for (const state of ["in flight", "parked", "waiting past the gates"] as const) {
+  test(`a job with a copied flag that is rescheduled does not end the original: ${state}`, async (t) => {
+    const { it, job } = await world(t);
+    const copy = await addCopy(it, job);
+    if (state !== "in flight") await fail(it, job, state === "parked");
+    await it.pool.query("select from dispatch_policy.reschedule_jobs(array[$1::bigint], run_at => now())", [
+      copy,
+    ]);
+    await it.passes();
+    t.true((await it.inFlight()).includes(copy));
+    await it.finish([copy]);
+    t.is(await sweep(it), 0);
+    t.deepEqual(await called(it), []);
+  });
+}
+
+test("a job with a copied flag that is taken over does not take the place of the original", async (t) => {
+  const { it, job } = await world(t, { gates: [concurrency(1)] });
+  const copy = await addCopy(it, job);
+  await fail(it, job, false);
+  await it.stage("a");
+  await it.passes();
+  t.is((await startJob(it, await fetchJob(it, copy))).verdict, "taken_over");
+  await completeJob(it, copy);
+  await it.finish(await it.inFlight());
+  await it.passes();
+  await it.finish(await it.inFlight());
+  t.is(await it.staged(), 0, "the copy has run");
+  t.deepEqual(await called(it), []);
+});
+
+for (const unmanaged of ["enforce", "run"] as const) {
+  test(`a job that another one may not replace keeps its place at its start: ${unmanaged}`, async (t) => {
+    const { it, job } = await world(t, {}, "k");
+    await it.pool.query(
+      "select graphile_worker.add_job('p', '{}', job_key => 'k', job_key_mode => 'unsafe_dedupe')",
+    );
+    t.is((await startJob(it, await fetchJob(it, job), { unmanaged })).verdict, "admitted");
+    t.is(await sweep(it), 0);
+    t.deepEqual(await called(it), []);
+    await completeJob(it, job);
+    await it.release([job]);
+    t.like((await called(it))[0], { total: 1, succeeded: 1 });
+  });
+}
