@@ -59,7 +59,7 @@ export class Fleet {
   /** While a deploy goes through. */
   #before: Release | undefined;
 
-  constructor(url: string, judge: Judge, random: Random, groups = false) {
+  constructor(url: string, judge: Judge, random: Random, groups: boolean) {
     this.#groups = groups;
     this.#url = url;
     this.#judge = judge;

@@ -372,6 +372,16 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       };
       it.runTwice(off, COPY);
     },
+    "an adopted job, which was not handed back": (it, planted) => {
+      const off = () => {
+        it.kill();
+        it.judge.switchedOff("work");
+        it.pass(1);
+        it.judge.switchedOn("work");
+        it.judge.adopted({ job: COPY.staged, createdAt: planted ? 1_000_102 : 1_000_101 });
+      };
+      it.runTwice(off, COPY);
+    },
     "a copy that no take-over explains": (it, planted) => {
       it.runTwice(() => {
         it.kill();
@@ -593,7 +603,7 @@ test("stale: the judge knows what a real database had in force", async (t) => {
 test("failed: the judge reports an error of a real process", async (t) => {
   const { url } = await testDatabase(t, { migrated: false });
   const judge = new Judge();
-  const fleet = new Fleet(url, judge, random(1));
+  const fleet = new Fleet(url, judge, random(1), true);
   t.teardown(() => fleet.killAll());
   fleet.add("meddler", 0); // without the schemas whatever it does fails
   await until("the process has told its error", () => judge.problems.length > 0);

@@ -108,6 +108,8 @@ export class Judge {
   readonly #takeOvers = new Map<string, TakeOver>();
   /** Staged ids of copies that a process made after it was stopped for long, of jobs it had fetched before. */
   readonly #lateCopies = new Set<string>();
+  /** When adopted jobs were added to Graphile Worker, by the id that they kept in staging. */
+  readonly #adopted = new Map<string, number>();
   /** Staged ids of jobs that were taken over, by job. */
   readonly #stagedOf = new Map<string, string>();
   /** When policies were switched off: jobs are admitted past their gates, and may be handed back. */
@@ -178,6 +180,10 @@ export class Judge {
     this.#takeOvers.set(copy, takeOver);
     if (staged !== null) this.#stagedOf.set(job, staged);
     if (by?.longStops.some(({ from }) => from <= at)) this.#lateCopies.add(copy);
+  }
+
+  adopted({ job, createdAt }: { readonly job: string; readonly createdAt: number }): void {
+    this.#adopted.set(job, createdAt);
   }
 
   /** The policy of this task is about to be switched off. */
@@ -440,11 +446,11 @@ export class Judge {
     return isInTrouble(takeOver.by, takeOver.at, takeOver.at, original.startedAt);
   }
 
-  /** Whether it is a copy of the job, or of a copy that was itself taken over or handed back. */
+  /** Whether it is a copy of the job, or of a copy that was itself taken over, or handed back and maybe adopted again. */
   #isCopy(staged: string, job: string): boolean {
     for (let one: string | undefined = staged; one !== undefined; ) {
       const original = this.#copies.get(one);
-      if (original === undefined) return false;
+      if (original === undefined) return this.#isHandedBack(this.#adopted.get(one) ?? Number.NaN);
       if (original === job) return true;
       if (this.#isHandedBack(this.#takeOvers.get(one)?.createdAt ?? Number.NaN)) return true;
       one = this.#stagedOf.get(original);

@@ -1,6 +1,6 @@
-// npm run test:chaos -- [--seconds 600] [--seed S] [--fault NAME] [--out | --no-out] [--groups] [--verbose]
+// npm run test:chaos -- [--seconds 600] [--seed S] [--fault NAME] [--out | --no-out] [--verbose]
 // With --out it ends with an uninstall, and plain Graphile Worker runs what is left. Without either flag an even seed does.
-// With --groups calls have callbacks, unless it ends with an uninstall, which would refuse while a group is open.
+// Else some calls have callbacks: an uninstall would refuse while a group is open.
 // Prints its seed first and one JSON line of totals last; exits with 1 when anything went wrong.
 import { parseArgs } from "node:util";
 import { FAULTS, type FaultName } from "../races/race/faults.ts";
@@ -13,7 +13,6 @@ const { values } = parseArgs({
     seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 31)) },
     fault: { type: "string" },
     out: { type: "boolean" },
-    groups: { type: "boolean", default: false },
     verbose: { type: "boolean", default: false },
   },
 });
@@ -30,7 +29,7 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(sign
 const started = performance.now();
 console.error(`# chaos for ${seconds} s, --seed ${seed} ${out ? "--out" : "--no-out"}`);
 const verdict = await chaos({
-  ...{ seconds, seed, fault, out, groups: values.groups && !out },
+  ...{ seconds, seed, fault, out },
   say: (what) => {
     if (values.verbose) console.error(`# ${((performance.now() - started) / 1000).toFixed(1)} ${what}`);
   },

@@ -13,7 +13,7 @@ import { Fleet } from "./fleet.ts";
 import { Judge } from "./judge.ts";
 import { leftovers, whatWaits } from "./leftovers.ts";
 import { logLimits, otherLimits, readLimits } from "./limits.ts";
-import { logTakeOvers, takeOvers } from "./take-overs.ts";
+import { adoptions, logTakeOvers, takeOvers } from "./take-overs.ts";
 import { unlockOutsiders, wayOut } from "./way-out.ts";
 import {
   accounts,
@@ -44,10 +44,8 @@ export interface Course {
   readonly seconds: number;
   readonly seed: number;
   readonly fault?: FaultName | undefined;
-  /** Whether it ends with an uninstall. */
+  /** Whether it ends with an uninstall. Else some calls have a callback: an uninstall would refuse while a group is open. */
   readonly out: boolean;
-  /** Whether some calls have a callback. */
-  readonly groups: boolean;
   readonly say: (what: string) => void;
 }
 
@@ -93,7 +91,7 @@ async function inDatabase(
   database: TestDatabase,
   serverUrl: string,
   restart: () => Promise<void>,
-  { seconds, seed, fault, out, groups, say }: Course,
+  { seconds, seed, fault, out, say }: Course,
 ): Promise<Verdict> {
   await database.pool.query("create table chaos_application as select 1 as id, 0 as jobs");
   const policies = Object.values(policiesOf(FIRST_RELEASE));
@@ -106,7 +104,7 @@ async function inDatabase(
   if (fault) await plant(database, fault);
   const numbers = random(seed);
   const judge = new Judge();
-  const fleet = new Fleet(database.url, judge, numbers, groups);
+  const fleet = new Fleet(database.url, judge, numbers, !out);
   const admin = new pg.Pool({ connectionString: serverUrl, max: 1 });
   admin.on("error", () => {});
   const conductor = new Conductor({ fleet, random: numbers, admin, restart, say });
@@ -137,7 +135,7 @@ async function inDatabase(
   if (drainedInSeconds !== null) {
     judge.hit(deeds.hits, enough);
     judge.changed(definitions);
-    if (groups) judge.groupsEnded();
+    if (!out) judge.groupsEnded();
   }
   const { problems, executions, duplicates, besideDead } = judge;
   return {
@@ -195,6 +193,7 @@ async function calm(
   judge.left(await leftovers(database.pool));
   await tellBurials(database.pool, fleet.lives);
   for (const one of await takeOvers(database.pool, fleet.lives)) judge.tookOver(one);
+  for (const one of await adoptions(database.pool)) judge.adopted(one);
   return seconds;
 }
 

@@ -1,5 +1,6 @@
 // The jobs that were copied instead of run, logged by the transactions that copied them. A process that is killed, or cut off
-// from the server, cannot tell of a copy it has just made.
+// from the server, cannot tell of a copy it has just made. And the jobs that were adopted, which keep Graphile Worker's ids: one
+// of them may have been handed back, and have run before.
 import type pg from "pg";
 import type { Suspect, TakeOver } from "./judge.ts";
 
@@ -15,8 +16,25 @@ export async function logTakeOvers(pool: pg.Pool): Promise<void> {
       from graphile_worker.jobs j where j.id = new.job_id;
       return null;
     end $$;
+    create table public.chaos_adoptions (job text, created_at timestamptz);
+    create function chaos_log_adoption() returns trigger language plpgsql as $$
+    begin
+      insert into public.chaos_adoptions values (new.id, new.created_at);
+      return null;
+    end $$;
+    create trigger chaos_log_adoption after insert on dispatch_policy._private_staged_jobs
+      for each row when (new.id < 1000000000000000 and new.parked_job_id is null)
+      execute function chaos_log_adoption();
     create trigger chaos_log_take_over after update of staged_id on dispatch_policy._private_taken_over_jobs
       for each row execute function chaos_log_take_over();`);
+}
+
+/** Of each adopted job its id and when it was added to Graphile Worker. */
+export async function adoptions(pool: pg.Pool): Promise<{ job: string; createdAt: number }[]> {
+  const { rows } = await pool.query(
+    `select job, (extract(epoch from created_at) * 1000)::float8 as "createdAt" from public.chaos_adoptions`,
+  );
+  return rows;
 }
 
 /** `lives`: the processes, by the number each gives as its connections' name. */

@@ -10,7 +10,7 @@ import { until } from "../helpers/until.ts";
 import { tellBurials } from "./burials.ts";
 import type { Fleet } from "./fleet.ts";
 import type { Judge } from "./judge.ts";
-import { takeOvers } from "./take-overs.ts";
+import { adoptions, takeOvers } from "./take-overs.ts";
 import { STALE_AFTER_MS, TASKS } from "./world.ts";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
@@ -36,6 +36,7 @@ export async function wayOut(stage: Stage): Promise<number | null> {
   await fleet.killAll();
   await tellBurials(pool, fleet.lives);
   for (const one of await takeOvers(pool, fleet.lives)) judge.tookOver(one);
+  for (const one of await adoptions(pool)) judge.adopted(one);
   await until("every pool counts as dead", async () => (await count(stage, LIVING)) === 0, {
     withinMs: STALE_AFTER_MS * 4,
   });
