@@ -1,11 +1,16 @@
 // A job of a group keeps its place in it, whatever others write to Graphile Worker's rows: copied flags, a raised revision.
 import test, { type ExecutionContext } from "ava";
-import { concurrency, type Engine, type EngineOptions, engine } from "../helpers/engine.ts";
-import { addPast, completeJob, failJob, fetchJob, startJob } from "../helpers/native.ts";
+import { concurrency, type Engine, type EngineOptions, engine, share } from "../helpers/engine.ts";
+import { addPast, completeJob, failJob, fetchJob, poolLives, sendBack, startJob } from "../helpers/native.ts";
 
 /** A group of one admitted job. */
-async function world(t: ExecutionContext, options: Partial<EngineOptions> = {}, jobKey?: string) {
+async function world(
+  t: ExecutionContext,
+  options: Partial<EngineOptions> = {},
+  { jobKey, pools = [] }: { jobKey?: string; pools?: string[] } = {},
+) {
   const it = await engine(t, { gates: [], keyPath: "key", ...options });
+  for (const pool of pools) await poolLives(it, pool);
   const batch = it.batch(["a"], jobKey === undefined ? {} : { jobKey }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload: { key: "a" } }));
   await it.pool.query("select from dispatch_policy._stage_group($1, 'replace', null, $2)", [
@@ -129,7 +134,7 @@ test("a job with a copied flag that is taken over does not take the place of the
 
 for (const unmanaged of ["enforce", "run"] as const) {
   test(`a job that another one may not replace keeps its place at its start: ${unmanaged}`, async (t) => {
-    const { it, job } = await world(t, {}, "k");
+    const { it, job } = await world(t, {}, { jobKey: "k" });
     await it.pool.query(
       "select graphile_worker.add_job('p', '{}', job_key => 'k', job_key_mode => 'unsafe_dedupe')",
     );
@@ -138,6 +143,33 @@ for (const unmanaged of ["enforce", "run"] as const) {
     t.deepEqual(await called(it), []);
     await completeJob(it, job);
     await it.release([job]);
+    t.like((await called(it))[0], { total: 1, succeeded: 1 });
+  });
+}
+
+for (const [how, parks] of [
+  ["under its limits", true],
+  ["past them, and was let in", false],
+] as const) {
+  test(`a job that a full pool sends back keeps its place: it was retried ${how}`, async (t) => {
+    const { it, job } = await world(t, { gates: [share(2)] }, { pools: ["worker"] });
+    await fail(it, job, parks);
+    await due(it);
+    await it.passes();
+    const fetched = await fetchJob(it, job);
+    const { admission, verdict } = await startJob(it, fetched);
+    t.is(verdict, parks ? "known" : "admitted");
+    t.true(await sendBack(it, fetched, admission));
+    await completeJob(it, job);
+    t.is(await sweep(it), 0);
+    const { rows } = await it.pool.query("select id from graphile_worker.jobs");
+    const [{ id: copy }] = rows;
+    await due(it);
+    await native(it, copy);
+    await it.passes();
+    t.deepEqual([await it.staged(), await sweep(it), await called(it)], [0, 0, []]);
+    t.is((await startJob(it, await fetchJob(it, copy))).verdict, "admitted");
+    await it.finish([copy]);
     t.like((await called(it))[0], { total: 1, succeeded: 1 });
   });
 }

@@ -65,6 +65,7 @@ begin
   if v_left <> '{}' then
     raise exception using errcode = 'DPOUT';
   end if;
+  perform :DISPATCH_POLICY_SCHEMA._send_back_in_groups(p_job_id, v_slot.staged_id);
   perform :DISPATCH_POLICY_SCHEMA._admit_fewer(v_slot.limiter_ids, p_gates, v_now);
   return true;
 exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then
