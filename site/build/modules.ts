@@ -8,6 +8,7 @@ const IN_BROWSERS: Readonly<Record<string, string>> = {
   pg: "site/browser/pg.ts",
   "node:crypto": "site/browser/crypto.ts",
   "node:module": "site/browser/module.ts",
+  "node:os": "site/browser/os.ts",
   "node:util": "site/browser/util.ts",
   "src/db/sql-files.ts": "site/browser/sql-files.ts",
 };

@@ -1,5 +1,4 @@
 import { parameter } from "../../db/engine.ts";
-import type { CapKind, GateKind } from "../../gates/index.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
@@ -13,14 +12,9 @@ export interface Change {
 }
 
 type Gate = PolicyDefinition["gates"][number];
-type Numbers = Readonly<Partial<Record<"max" | "rate" | "per", number | null | undefined>>>;
-
-const THROTTLE = ["rate", "per"] as const;
-const CAP = ["max"] as const;
-const NUMBERS: Readonly<Record<GateKind, readonly (keyof Numbers)[]>> = {
-  throttle: THROTTLE,
-  ...({ concurrency: CAP, adaptive_concurrency: CAP } satisfies Record<CapKind, typeof CAP>),
-};
+/** The numbers that the page may set. A gate has some of them. */
+const NUMBERS = ["rate", "per", "max"] as const;
+type Numbers = Readonly<Partial<Record<(typeof NUMBERS)[number], number | null | undefined>>>;
 
 const LIMITER = `where policy = ${parameter(1, "text")} and gate = ${parameter(2, "text")} and scope_key = ${parameter(3, "text")}`;
 
@@ -42,7 +36,7 @@ export async function changesOf(
   const scopeKey = gate.scope === "policy" ? "" : key;
   const given = [policy, gate.name, scopeKey];
   const [limiter] = scopeKey === undefined ? [] : await rowsOf<Numbers>(looking, "limiters", LIMITER, given);
-  return NUMBERS[gate.kind].map((number) => {
+  return NUMBERS.filter((number) => number in gate.overrides).map((number) => {
     const now = (limiter ?? own)[number];
     return {
       number,
