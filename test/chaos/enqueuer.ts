@@ -11,7 +11,7 @@ import { accounts, freshQueue, type Payload, policiesOf, type TaskName } from ".
 const MOST_STAGED = 150;
 const PAUSE_MS = 250;
 const LONGEST_OPEN_MS = 60;
-const { work, call } = policiesOf(orders.release);
+const policies = policiesOf(orders.release);
 interface Job {
   readonly task: TaskName;
   readonly payload: Payload;
@@ -67,7 +67,9 @@ function someUnnamed(): Job {
   const ms = chance.chance(0.25) ? chance.between(200, 1200) : chance.between(0, 60);
   // a call is charged again with each retry, which its task cannot tell from a rerun
   if (chance.chance(0.3)) return { task: "call", payload: { id, account, ms: ms / 4, failures: 0 } };
-  return { task: "work", payload: { id, account, ms, failures: chance.chance(0.05) ? 1 : 0 } };
+  const failures = chance.chance(0.05) ? 1 : 0;
+  if (chance.chance(0.25)) return { task: "render", payload: { id, account, ms: ms * 2, failures } };
+  return { task: "work", payload: { id, account, ms, failures } };
 }
 
 async function isFull(): Promise<boolean> {
@@ -76,7 +78,7 @@ async function isFull(): Promise<boolean> {
 }
 
 async function byUtils(): Promise<Stage> {
-  const utils = await makePolicyUtils({ pgPool: pool, policies: [work, call], logger: silent });
+  const utils = await makePolicyUtils({ pgPool: pool, policies: Object.values(policies), logger: silent });
   const asSpec = ({ task, ...job }: Job) => ({ identifier: task, ...job });
   return async (jobs, then) => {
     await utils.addJobs(jobs.map(asSpec), false, then && { then: asSpec(then) });
@@ -110,7 +112,7 @@ async function inTransactions(): Promise<Stage> {
 }
 
 function asPolicyJob({ task, ...job }: Job) {
-  return { policy: task === "work" ? work : call, ...job };
+  return { policy: policies[task], ...job };
 }
 
 async function bySql(): Promise<Stage> {

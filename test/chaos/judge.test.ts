@@ -13,7 +13,7 @@ import { inForce, type LimitsLog, logLimits, otherLimits, readLimits } from "./l
 import type { Execution } from "./messages.ts";
 import { accounts, DEFINITIONS, FIRST_RELEASE, LIMITED, nextRelease, policiesOf } from "./world.ts";
 
-const { caps: CAPS, rates: RATES } = DEFINITIONS.first;
+const { caps: CAPS, rates: RATES, share: SHARE } = DEFINITIONS.first;
 
 const nothing: Repaired = {
   ...{ pools: 0, unlocked: 0, overdue: 0, jobs: 0, counters: 0, asleep: 0, blocked: 0, pending: 0 },
@@ -146,6 +146,8 @@ const COUNTS: JobGroup = {
 };
 
 const COPY = { job: "another job", attempt: 1, staged: "copy" };
+/** It keeps its staged id, and gets another row of Graphile Worker's. */
+const SENT_BACK = { job: "another job", staged: "staged 1" };
 
 /** By the kind of problem; each course plays with and without its fault. */
 const FAULTS: Record<Problem, Record<string, Play>> = {
@@ -250,6 +252,49 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
         ["a9", planted ? 3 : 2],
       ] as const)
         it.startMany(runs, { account });
+    },
+    "one run too many of a region in one worker pool": (it, planted) => {
+      it.startMany(SHARE, { task: "render", account: "a0" });
+      it.startMany(SHARE, { task: "render", account: "a1" });
+      it.startMany(1, { task: "render", account: "a3", of: planted ? it.process : new Process() });
+    },
+    "one run too many in a worker pool that counted as dead": (it, planted) => {
+      it.startMany(SHARE, { task: "render" });
+      it.bury();
+      it.pass(1);
+      it.startMany(1, { task: "render", of: planted ? it.process : new Process() });
+    },
+    "one run too many in a worker pool that was stopped for long": (it, planted) => {
+      it.startMany(SHARE, { task: "render" });
+      it.stopForLong();
+      it.startMany(1, { task: "render", of: planted ? it.process : new Process() });
+    },
+    "one run too many beside one that has not ended": (it, planted) => {
+      it.startMany(SHARE - 1, { task: "render" });
+      it.stage("1");
+      const end = it.start("1", { task: "render" });
+      if (!planted) end();
+      it.startMany(1, { task: "render" });
+    },
+    "runs in one worker pool long after another definition had lowered its share": (it, planted) => {
+      it.change("second");
+      it.pass(planted ? 4001 : 4000);
+      it.startMany(SHARE, { task: "render" });
+    },
+    "runs past the share of a policy that was not off": (it, planted) => {
+      it.judge.switchedOff(planted ? "work" : "render");
+      it.startMany(SHARE + 1, { task: "render" });
+    },
+    "runs past the share that did not start while their policy was off": (it, planted) => {
+      const before = 1_000_000 - 10_000;
+      it.judge.switchedOff(planted ? "work" : "render");
+      it.startMany(SHARE + 1, {
+        task: "render",
+        ...{ createdAt: before, admittedAt: before, lockedAt: before },
+      });
+    },
+    "runs past the share in a worker with the package": (it, planted) => {
+      it.startMany(SHARE + 1, { task: "render", outside: !planted });
     },
     "tokens at the rate of a definition that is gone": (it, planted) => {
       it.change("second");
@@ -401,6 +446,18 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
         it.tookOver("job of the first copy", "copy", planted ? {} : { staged: "first copy" });
       }, COPY);
     },
+    "a job that was sent back from another one's row": (it, planted) => {
+      it.runTwice(() => {
+        it.kill();
+        it.tookOver(planted ? "job of 2" : "job of 1", "staged 1", { staged: "staged 1" });
+      }, SENT_BACK);
+    },
+    "a job that was sent back twice, and had run well before": (it, planted) => {
+      it.runTwice(() => {
+        if (!planted) it.kill();
+        for (const job of ["job of 1", "row between"]) it.tookOver(job, "staged 1", { staged: "staged 1" });
+      }, SENT_BACK);
+    },
     "an original that an outsider runs after its copy, though the worker that took it over was well": (
       it,
       planted,
@@ -500,6 +557,10 @@ const FAULTS: Record<Problem, Record<string, Play>> = {
       if (!planted) it.group({ ends: ["1", "2"] });
       it.judge.groupsEnded();
     },
+    "no job that a full worker pool has sent back": (it, planted) => {
+      it.judge.sentBack = planted ? 0 : 1;
+      it.judge.sharesWereFull();
+    },
     "definitions that did not change": (it, planted) => {
       it.judge.changed(planted ? 0 : 1);
     },
@@ -527,8 +588,9 @@ function problemsOf(play: Play, planted: boolean): string[] {
 /** Four jobs staged in a real database, of which one pass has admitted a partition's cap. */
 async function world(t: ExecutionContext) {
   const { url, pool } = await testDatabase(t);
-  const { work, call } = policiesOf(FIRST_RELEASE);
-  const utils = await makePolicyUtils({ pgPool: pool, policies: [work, call], logger: silent });
+  const { work, ...others } = policiesOf(FIRST_RELEASE);
+  const policies = [work, ...Object.values(others)];
+  const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
   t.teardown(() => utils.release());
   await logLimits(pool);
   const payload = { account: "a0", id: "1", ms: 0, failures: 0 };
@@ -595,9 +657,10 @@ test("stale: the judge knows what a real database had in force", async (t) => {
   );
   t.deepEqual(resolved.map(({ task, version }) => [task, version]).sort(), [
     ["call", 1],
+    ["render", 1],
     ["work", 1],
   ]);
-  t.is(definitions, 2);
+  t.is(definitions, 3);
 });
 
 test("failed: the judge reports an error of a real process", async (t) => {

@@ -35,6 +35,9 @@ const PASS_MS = 2500;
 /** A fetch may see a job that was committed a little after the time at which the fetch began. */
 const FETCH_MS = 100;
 
+/** The least that a definition gives each worker pool. */
+const LEAST_SHARE = Math.min(...Object.values(DEFINITIONS).map(({ share }) => share));
+
 /** A process, as far as it matters for what ran in it. */
 export interface Suspect {
   /** When it was killed, or ended by itself. */
@@ -47,12 +50,12 @@ export interface Suspect {
   readonly buried: number[];
 }
 
-/** A job that was not run, but copied. */
+/** A job that was not run, but copied, or sent back because its worker pool ran its share already. */
 export interface TakeOver {
   readonly job: string;
   /** Its own staged id; null: it was added past its policy. */
   readonly staged: string | null;
-  /** The staged id of the copy. */
+  /** The staged id of the copy. A job that is sent back keeps its own. */
   readonly copy: string;
   readonly by: Suspect | undefined;
   readonly at: number;
@@ -96,22 +99,20 @@ export class Judge {
    * and which pools counted as dead.
    */
   readonly #crowds: { readonly scope: Scope; readonly at: number; readonly runs: Run[] }[] = [];
+  /** Each time that one worker pool ran more of a region than some definition allows it, and what it ran. */
+  readonly #heaps: { readonly region: string; readonly at: number; readonly runs: readonly Run[] }[] = [];
   readonly #intended = new Set<string>();
   readonly #staged = new Set<string>();
   readonly #rolledBack = new Set<string>();
   /** The jobs of each callback's group. */
   readonly #groups = new Map<string, readonly string[]>();
   readonly #called = new Set<string>();
-  /** Staged ids of copies, and the jobs they are copies of. */
-  readonly #copies = new Map<string, string>();
-  /** Who made each copy. */
-  readonly #takeOvers = new Map<string, TakeOver>();
+  /** By the staged id of the copy. A job may be sent back several times. */
+  readonly #takeOvers = new Map<string, TakeOver[]>();
   /** Staged ids of copies that a process made after it was stopped for long, of jobs it had fetched before. */
   readonly #lateCopies = new Set<string>();
   /** When adopted jobs were added to Graphile Worker, by the id that they kept in staging. */
   readonly #adopted = new Map<string, number>();
-  /** Staged ids of jobs that were taken over, by job. */
-  readonly #stagedOf = new Map<string, string>();
   /** When policies were switched off: jobs are admitted past their gates, and may be handed back. */
   readonly #off: { readonly task: TaskName; readonly from: number; to: number }[] = [];
   readonly #problems = new Map<string, number>();
@@ -124,6 +125,8 @@ export class Judge {
   /** Runs past a cap beside those of a pool that counted as dead. */
   besideDead = 0;
   duplicates = 0;
+  /** How many jobs came back from worker pools that ran their share already. */
+  sentBack = 0;
 
   /** `now`: the time in milliseconds; tests give their own clock. */
   constructor(now: () => number = Date.now) {
@@ -175,10 +178,8 @@ export class Judge {
   }
 
   tookOver(takeOver: TakeOver): void {
-    const { job, staged, copy, by, at } = takeOver;
-    this.#copies.set(copy, job);
-    this.#takeOvers.set(copy, takeOver);
-    if (staged !== null) this.#stagedOf.set(job, staged);
+    const { copy, by, at } = takeOver;
+    getOr(this.#takeOvers, copy, () => []).push(takeOver);
     if (by?.longStops.some(({ from }) => from <= at)) this.#lateCopies.add(copy);
   }
 
@@ -248,6 +249,11 @@ export class Judge {
     if (definitions === 0) this.fail("weak", "no other definition came into force");
   }
 
+  /** No worker pool had to keep its share. */
+  sharesWereFull(): void {
+    if (this.sentBack === 0) this.fail("weak", "no worker pool has sent a job back");
+  }
+
   started(of: Suspect, execution: Execution): void {
     this.executions++;
     const startedAt = of.diedAt ?? this.#now(); // what it said before it died comes late
@@ -256,6 +262,7 @@ export class Judge {
     this.#judgeCallback(run);
     if (of.diedAt !== undefined) return;
     getOr(this.#running, of, () => new Map()).set(run.n, run);
+    this.#lookForHeap(run);
     if (!run.outside && !isGivenAway(run) && !this.#isUngoverned(run)) this.#enter(run);
   }
 
@@ -296,6 +303,7 @@ export class Judge {
   /** What ran, by the limits that were in force. */
   judgeLimits(): void {
     this.judgeOverruns();
+    this.judgeShares();
     this.judgeRates();
     this.judgeVersions();
   }
@@ -384,6 +392,37 @@ export class Judge {
     }
   }
 
+  /** A worker pool counts what it runs. So its share holds also after it was stopped for long, or counted as dead. */
+  #lookForHeap({ of, task, account, outside }: Run): void {
+    if (task !== "render" || outside) return;
+    const region = regionOf(account);
+    const runs = [...this.#running.get(of)!.values()].filter(
+      (one) => one.task === task && regionOf(one.account) === region,
+    );
+    if (runs.length > LEAST_SHARE) this.#heaps.push({ region, at: this.#now(), runs });
+  }
+
+  /**
+   * Each run asked for the share between its fetch and its start, and began only if the pool ran less. So when the last of
+   * them asked, all the others ran, and they may be as many as the share was then. Nobody knows which was the last.
+   */
+  judgeShares(): void {
+    const overruns = this.#heaps.splice(0).flatMap(({ region, at, runs }) => {
+      const bound = runs.filter((run) => !this.#isUngoverned(run) && !this.#startsWhileOff(run));
+      // a start locks nothing: it still reads the share before, until the transaction that logs the next one ends
+      const from = Math.min(...bound.map(({ lockedAt }) => lockedAt)) - BEGAN_BEFORE_MS;
+      const to = Math.max(...bound.map(({ startedAt }) => startedAt));
+      const share = this.#limits.capIn("render", "concurrency", region, from, to);
+      return bound.length > share ? [{ region, share, at, runs }] : [];
+    });
+    for (const [region, [first, ...more]] of Map.groupBy(overruns, (overrun) => overrun.region)) {
+      const { share, at, runs } = first!;
+      const what = `more than its share of ${share} of render ${region}, ${1 + more.length} times, first at ${at}`;
+      const off = `off: ${JSON.stringify(this.#off)}`;
+      this.fail("overrun", `one worker pool ran ${what}: ${runs.map(tell).join(", ")}; ${off}`);
+    }
+  }
+
   /** Whether a run surely occupies a slot of a scope: its partition had the gate when it was admitted. */
   #isBound(run: Run, { gate }: Scope): boolean {
     const { from, to } = admissionOf(run);
@@ -409,13 +448,20 @@ export class Judge {
   }
 
   /** Whether it was admitted, or let in at its start, while its policy was switched off. */
-  #isUngoverned({ task, createdAt, admittedAt, lockedAt, startedAt }: Run): boolean {
-    return this.#off.some((off) => {
-      if (off.task !== task) return false;
-      return admittedAt === null
-        ? lockedAt <= off.to && startedAt >= off.from
-        : admittedAt >= off.from - BEGAN_BEFORE_MS && Math.max(createdAt, admittedAt - PASS_MS) <= off.to;
-    });
+  #isUngoverned(run: Run): boolean {
+    const { task, createdAt, admittedAt } = run;
+    if (admittedAt === null) return this.#startsWhileOff(run);
+    return this.#off.some(
+      (off) =>
+        off.task === task &&
+        admittedAt >= off.from - BEGAN_BEFORE_MS &&
+        Math.max(createdAt, admittedAt - PASS_MS) <= off.to,
+    );
+  }
+
+  /** Whether it may have asked the database at its start while its policy was switched off. */
+  #startsWhileOff({ task, lockedAt, startedAt }: Run): boolean {
+    return this.#off.some((off) => off.task === task && lockedAt <= off.to && startedAt >= off.from);
   }
 
   /** Whether a job that was added to Graphile Worker then may be one that was handed back, under a new id. */
@@ -441,19 +487,23 @@ export class Judge {
    * before it could complete it.
    */
   #isLeftOriginal(original: Run, copy: Run): boolean {
-    const takeOver = this.#takeOvers.get(copy.staged);
-    if (!original.outside || takeOver?.job !== original.job || !takeOver.by) return false;
+    const takeOver = this.#takeOvers.get(copy.staged)?.find(({ job }) => job === original.job);
+    if (!original.outside || !takeOver?.by) return false;
     return isInTrouble(takeOver.by, takeOver.at, takeOver.at, original.startedAt);
   }
 
-  /** Whether it is a copy of the job, or of a copy that was itself taken over, or handed back and maybe adopted again. */
+  /**
+   * Whether it is a copy of the job, or of a copy that was itself taken over, or handed back and maybe adopted again. A job
+   * that was sent back is a copy of each row of Graphile Worker's that it has had.
+   */
   #isCopy(staged: string, job: string): boolean {
-    for (let one: string | undefined = staged; one !== undefined; ) {
-      const original = this.#copies.get(one);
-      if (original === undefined) return this.#isHandedBack(this.#adopted.get(one) ?? Number.NaN);
-      if (original === job) return true;
-      if (this.#isHandedBack(this.#takeOvers.get(one)?.createdAt ?? Number.NaN)) return true;
-      one = this.#stagedOf.get(original);
+    const ids = new Set([staged]);
+    for (const id of ids) {
+      if (this.#isHandedBack(this.#adopted.get(id) ?? Number.NaN)) return true;
+      for (const takeOver of this.#takeOvers.get(id) ?? []) {
+        if (takeOver.job === job || this.#isHandedBack(takeOver.createdAt)) return true;
+        if (takeOver.staged !== null) ids.add(takeOver.staged); // the loop comes to it
+      }
     }
     return false;
   }

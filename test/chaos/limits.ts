@@ -136,7 +136,7 @@ export async function readLimits(pool: pg.Pool): Promise<LimitsLog> {
 }
 
 /** The partitions that have other limits than a definition says, each with those that it has. */
-export async function otherLimits(pool: pg.Pool, { caps, rates }: Limits): Promise<string[]> {
+export async function otherLimits(pool: pg.Pool, { caps, rates, share }: Limits): Promise<string[]> {
   const { rows } = await pool.query<{ task: TaskName; account: string; had: Record<string, number> }>(
     `select p.name as task, q.key as account, (
        select jsonb_object_agg(l.gate, coalesce((l.numbers).max, (l.numbers).rate))
@@ -146,6 +146,7 @@ export async function otherLimits(pool: pg.Pool, { caps, rates }: Limits): Promi
   const expected = {
     work: { concurrency: caps.account, all: caps.all, ...(caps.region !== null && { region: caps.region }) },
     call: { throttle: rates.account.rate, all: rates.all.rate },
+    render: { concurrency: share },
   };
   return rows
     .filter(({ task, had }) => !isDeepStrictEqual(had, expected[task]))
@@ -154,7 +155,7 @@ export async function otherLimits(pool: pg.Pool, { caps, rates }: Limits): Promi
 
 /** As if a definition came into force for everybody at this moment. */
 export function inForce(
-  { caps, rates }: Limits,
+  { caps, rates, share }: Limits,
   { at = Number.NEGATIVE_INFINITY, version = 0 } = {},
 ): LimitsLog {
   const none = { max: null, rate: null, capacity: null, filledAt: null };
@@ -162,20 +163,22 @@ export function inForce(
     ...{ task, gate, key, limiter: `${task} ${gate} ${key}`, ...none, version, at },
     ...numbers,
   });
-  const regions = new Set(accounts.map(regionOf));
+  const regions = [...new Set(accounts.map(regionOf))];
   const gatesOf = {
     work: ["concurrency", "all", ...(caps.region === null ? [] : ["region"])],
     call: ["throttle", "all"],
+    render: ["concurrency"],
   };
   return {
     limits: [
       ...accounts.map((account) => limitOf("work", "concurrency", account, { max: caps.account })),
       ...(caps.region === null
         ? []
-        : [...regions].map((region) => limitOf("work", "region", region, { max: caps.region }))),
+        : regions.map((region) => limitOf("work", "region", region, { max: caps.region }))),
       limitOf("work", "all", "", { max: caps.all }),
       ...accounts.map((account) => limitOf("call", "throttle", account, rates.account)),
       limitOf("call", "all", "", rates.all),
+      ...regions.map((region) => limitOf("render", "concurrency", region, { max: share })),
     ],
     gates: TASKS.flatMap((task) =>
       accounts.map((account) => ({ task, account, gates: gatesOf[task], version, at })),

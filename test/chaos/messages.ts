@@ -49,6 +49,8 @@ export type News =
   /** The id by which an outsider locks jobs: nobody unlocks them when it has died. */
   | { readonly pool: string }
   | { readonly swept: Repaired }
+  /** A job came back from this worker pool, which runs its share already. */
+  | { readonly sentBack: true }
   | { readonly tick: "open" | "closed" }
   /** Ids that a transaction is about to stage; what becomes of it follows. */
   | { readonly intends: readonly string[] }

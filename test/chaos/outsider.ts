@@ -24,6 +24,7 @@ const running = run({
   taskList: {
     work: (payload, { job }) => perform("work", payload as Payload, job, null),
     call: (payload, { job }) => perform("call", payload as Payload, job, null),
+    render: (payload, { job }) => perform("render", payload as Payload, job, null),
   },
 });
 stopAtEnd(running);

@@ -65,6 +65,8 @@ export interface Verdict {
   readonly definitions: number;
   /** How many callbacks of job groups have run. */
   readonly callbacks: number;
+  /** How many jobs came back from worker pools that ran their share already. */
+  readonly sentBack: number;
   readonly met: Readonly<Record<string, number>>;
   readonly mostAtOnce: number;
   /** Of an account with a limit by context. */
@@ -135,6 +137,7 @@ async function inDatabase(
   if (drainedInSeconds !== null) {
     judge.hit(deeds.hits, enough);
     judge.changed(definitions);
+    judge.sharesWereFull();
     if (!out) judge.groupsEnded();
   }
   const { problems, executions, duplicates, besideDead } = judge;
@@ -150,6 +153,7 @@ async function inDatabase(
       deeds,
       definitions,
       callbacks: judge.called,
+      sentBack: judge.sentBack,
       met: fleet.met,
     },
     ...{ mostAtOnce: judge.most("work all"), drainedInSeconds },

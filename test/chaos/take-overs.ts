@@ -1,5 +1,5 @@
-// The jobs that were copied instead of run, logged by the transactions that copied them. A process that is killed, or cut off
-// from the server, cannot tell of a copy it has just made. And the jobs that were adopted, which keep Graphile Worker's ids: one
+// The jobs that were copied or sent back instead of run, logged by the transactions that did so. A process that is killed, or cut off
+// from the server, cannot tell of one that it has just staged again. And the jobs that were adopted, which keep Graphile Worker's ids: one
 // of them may have been handed back, and have run before.
 import type pg from "pg";
 import type { Suspect, TakeOver } from "./judge.ts";
@@ -25,8 +25,8 @@ export async function logTakeOvers(pool: pg.Pool): Promise<void> {
     create trigger chaos_log_adoption after insert on dispatch_policy._private_staged_jobs
       for each row when (new.id < 1000000000000000 and new.parked_job_id is null)
       execute function chaos_log_adoption();
-    create trigger chaos_log_take_over after update of staged_id on dispatch_policy._private_taken_over_jobs
-      for each row execute function chaos_log_take_over();`);
+    create trigger chaos_log_take_over after insert or update of staged_id on dispatch_policy._private_taken_over_jobs
+      for each row when (new.staged_id is not null) execute function chaos_log_take_over();`);
 }
 
 /** Of each adopted job its id and when it was added to Graphile Worker. */

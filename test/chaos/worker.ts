@@ -10,7 +10,7 @@ import { perform } from "./perform.ts";
 import { type Payload, policiesOf, SETTINGS } from "./world.ts";
 
 const CONNECTIONS = 5;
-const { work, call } = policiesOf(orders.release);
+const { work, call, render } = policiesOf(orders.release);
 const mode = Object.values(MODES)[orders.place % Object.keys(MODES).length];
 const pool = new pg.Pool({
   connectionString: orders.url,
@@ -21,6 +21,7 @@ pool.on("error", () => {});
 pool.on("connect", (client) => client.on("error", () => {}));
 const events: WorkerEvents = new EventEmitter();
 policyEvents(events).on("dispatchPolicy:sweep", ({ repaired }) => tell({ swept: repaired as never }));
+policyEvents(events).on("dispatchPolicy:sendBack", () => tell({ sentBack: true }));
 events.on("pool:fatalError", () => tell({ unrecorded: true }));
 const logger = new Logger((scope) => (level, message) => {
   if (process.env.CHAOS_LOG && level !== "info" && level !== "debug" && !message.includes("on purpose")) {
@@ -34,7 +35,7 @@ onCommand((command) => {
 
 const running = run({
   preset: {
-    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [work, call], ...SETTINGS })],
+    extends: [WorkerPreset, dispatchPolicyPreset({ policies: [work, call, render], ...SETTINGS })],
     worker: { events, concurrentJobs: 8, pollInterval: 1000, logger, ...mode },
   },
   pgPool: pool,
@@ -45,6 +46,9 @@ const running = run({
     ),
     call: call.task((payload, { job, dispatchPolicy }) =>
       perform("call", payload as Payload, job, dispatchPolicy),
+    ),
+    render: render.task((payload, { job, dispatchPolicy }) =>
+      perform("render", payload as Payload, job, dispatchPolicy),
     ),
   },
 });

@@ -12,7 +12,7 @@ export interface Payload {
   readonly _group?: JobGroup;
 }
 
-export const TASKS = ["work", "call"] as const;
+export const TASKS = ["work", "call", "render"] as const;
 export type TaskName = (typeof TASKS)[number];
 
 /** What a definition of the policies allows. */
@@ -25,6 +25,8 @@ export interface Limits {
   readonly delay: "1 second" | null;
   /** Whether work with the earliest deadline goes first. Else it goes in the usual order. */
   readonly byDeadline: boolean;
+  /** How many renderings of a region one worker pool may run at once. */
+  readonly share: number;
 }
 
 /** Two definitions, each narrower than the other somewhere. The second one lacks a gate. */
@@ -34,12 +36,14 @@ export const DEFINITIONS = {
     rates: { account: { rate: 4, capacity: 4 }, all: { rate: 20, capacity: 10 } },
     delay: null,
     byDeadline: false,
+    share: 2,
   },
   second: {
     caps: { account: 3, region: null, all: 12 },
     rates: { account: { rate: 6, capacity: 3 }, all: { rate: 10, capacity: 10 } },
     delay: "1 second",
     byDeadline: true,
+    share: 1,
   },
 } as const satisfies Record<string, Limits>;
 
@@ -79,7 +83,12 @@ export const mostByOperator = (account: string) =>
  * process started last.
  */
 export function policiesOf({ limits, version }: Release) {
-  return { work: workOf(DEFINITIONS[limits], version), call: callOf(DEFINITIONS[limits], version) };
+  const definition = DEFINITIONS[limits];
+  return {
+    work: workOf(definition, version),
+    call: callOf(definition, version),
+    render: renderOf(definition, version),
+  };
 }
 
 /** Half of the jobs have a deadline. */
@@ -115,6 +124,19 @@ const callOf = ({ rates: { account, all }, delay }: Limits, version: number) =>
       throttle({ name: "all", scope: "policy", rate: all.rate, burst: all.capacity, per: "1 second" }),
     ],
     ...(delay !== null && { whenBusy: { delay } }),
+    backoff: fixed("100 ms"),
+  });
+
+/**
+ * Shares of worker pools, in a policy of its own. With a share, each start of work would ask the database. And a full pool
+ * would send back what a pass admits too much, so nobody would see that.
+ */
+const renderOf = ({ share }: Limits, version: number) =>
+  definePolicy("render", {
+    version,
+    context: contextOf,
+    partitionBy: (ctx) => ctx.account,
+    gates: ({ concurrency }) => [concurrency({ scope: (ctx) => ctx.region, max: share, perWorker: true })],
     backoff: fixed("100 ms"),
   });
 
