@@ -4,7 +4,7 @@ import test from "ava";
 import { concurrency, definePolicy, throttle } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { until } from "../helpers/until.ts";
-import { startWorker } from "../helpers/worker.ts";
+import { startWorker, type TestWorker } from "../helpers/worker.ts";
 import { HERE } from "./world.ts";
 
 const tasks = { p: async () => {} };
@@ -28,7 +28,9 @@ test("two live definitions stand side by side, with what differs and how many ha
   const first = await startWorker(t, { policies: [capped(5)], tasks });
   const { pool, database } = first;
   const before = (await pool.query("select * from dispatch_policy.definitions")).rows[0];
+  await hasDeclared(first); // else it might declare its policy again after the second one
   const second = await startWorker(t, { policies: [capped(6, 7)], tasks, database });
+  await hasDeclared(second);
   await until("both are known", async () => (await live(pool)).length === 2);
   const rows = (await pool.query("select * from dispatch_policy.definitions order by in_force")).rows;
   t.deepEqual(
@@ -90,7 +92,12 @@ function capped(max: number, rate?: number) {
   return definePolicy("p", { partitionBy: "k", gates });
 }
 
-type Pool = Awaited<ReturnType<typeof startWorker>>["pool"];
+/** It says so at the end of its start. */
+function hasDeclared({ log }: TestWorker): Promise<unknown> {
+  return until("it is started", () => log.some(({ message }) => message.includes("this worker")));
+}
+
+type Pool = TestWorker["pool"];
 
 async function live(pool: Pool) {
   const { rows } = await pool.query(
