@@ -1,24 +1,15 @@
 // A verb for all jobs of a filter in Chromium: it goes on by itself until it is done or stopped. Without its script a button
 // goes on. Without a Chromium these tests are skipped.
 import test, { type ExecutionContext } from "ava";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { definePolicy, makePolicyUtils } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
-import { findChromium, findings, launch, served, titled } from "./browser.ts";
+import { findings, served, sharedBrowser, titled } from "./browser.ts";
 
 const work = definePolicy("work", { partitionBy: "k" });
-const program = findChromium();
-const inBrowser = program ? test.serial : test.serial.skip;
-let browser: Browser;
-
-if (program) {
-  test.before(async () => {
-    browser = await launch(program);
-  });
-  test.after.always(() => browser?.close());
-}
+const { inBrowser, browser } = sharedBrowser(test);
 
 /** A tab at the page that asks, with 1,100 jobs of a queue and one of another. */
 async function asked(t: ExecutionContext) {
@@ -31,7 +22,7 @@ async function asked(t: ExecutionContext) {
   const ui = createUi({ pool, authorize: () => ({ name: "ana", role: "operator" }) });
   const { base, close } = await served(ui);
   t.teardown(close);
-  const context = await browser.newContext();
+  const context = await browser().newContext();
   t.teardown(() => context.close());
   const page = await context.newPage();
   const messages: string[] = [];

@@ -1,37 +1,17 @@
 // The pages in Chromium: what axe finds, the keyboard alone, no JavaScript, narrow and wide screens, and the refresh.
 // Without a Chromium these tests are skipped.
 import test, { type ExecutionContext } from "ava";
-import type { Browser, Page } from "playwright-core";
-import {
-  beside,
-  fill,
-  findChromium,
-  findings,
-  focused,
-  follow,
-  launch,
-  tab,
-  tabTo,
-  titled,
-} from "./browser.ts";
+import type { Page } from "playwright-core";
+import { beside, fill, findings, focused, follow, sharedBrowser, tab, tabTo, titled } from "./browser.ts";
 
-const program = findChromium();
-const inBrowser = program ? test.serial : test.serial.skip;
-let browser: Browser;
-
-if (program) {
-  test.before(async () => {
-    browser = await launch(program);
-  });
-  test.after.always(() => browser?.close());
-}
+const { inBrowser, browser } = sharedBrowser(test);
 
 /** A key that has no place to break. */
 const LONG = "x".repeat(300);
 
 /** All pages, with something on each. */
 async function busyTab(t: ExecutionContext, options: Parameters<typeof tab>[2] = {}) {
-  const it = await tab(t, browser, options);
+  const it = await tab(t, browser(), options);
   const { utils, pool, first } = it;
   const { rows } = await pool.query(
     "select job_id from dispatch_policy.in_flight_jobs where staged_id = $1",
@@ -113,9 +93,10 @@ for (const javaScriptEnabled of [true, false])
   inBrowser(
     `by keyboard alone: why a job waits, its limit raised for an hour, and back; JavaScript ${javaScriptEnabled ? "on" : "off"}`,
     async (t) => {
-      const { page, base, utils, messages } = await tab(t, browser, { context: { javaScriptEnabled } });
+      const { page, base, utils, messages } = await tab(t, browser(), { context: { javaScriptEnabled } });
       await page.goto(`${base}/`);
       await follow(page, "Partitions", "Partitions");
+      await page.waitForLoadState(); // a key that comes before the page's script is lost
       if (javaScriptEnabled) await page.keyboard.press("/");
       else await tabTo(page, "Key contains");
       t.is(await focused(page), "Key contains");
@@ -161,7 +142,7 @@ async function refreshing(page: Page, url: string): Promise<void> {
 }
 
 inBrowser("? shows the keys, and each does what it says", async (t) => {
-  const { page, base, utils, messages } = await tab(t, browser);
+  const { page, base, utils, messages } = await tab(t, browser());
   await page.goto(`${base}/partitions`);
   await page.keyboard.press("?");
   const keys = page.getByRole("dialog", { name: "Keys" });
@@ -191,7 +172,7 @@ inBrowser("? shows the keys, and each does what it says", async (t) => {
 });
 
 inBrowser("a refresh puts in what is new; the focus and open details stay", async (t) => {
-  const { page, base, utils, messages } = await tab(t, browser);
+  const { page, base, utils, messages } = await tab(t, browser());
   await refreshing(page, `${base}/policy?policy=send_mail`);
   await tabTo(page, "Definition in force");
   await page.keyboard.press("Enter");
@@ -206,7 +187,7 @@ inBrowser("a refresh puts in what is new; the focus and open details stay", asyn
 inBrowser("a refresh that meets a sign-in leaves the page, says so, and goes on afterwards", async (t) => {
   let signIn: (() => Response) | undefined;
   const authorize = () => signIn?.() ?? ({ name: "ana", role: "operator" } as const);
-  const { page, base, utils } = await tab(t, browser, { authorize });
+  const { page, base, utils } = await tab(t, browser(), { authorize });
   await refreshing(page, `${base}/limits`);
   const status = page.getByRole("status");
   const html = { headers: { "content-type": "text/html" } };

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
-import type { ExecutionContext } from "ava";
+import type { ExecutionContext, TestFn } from "ava";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import type { Ui, UiOptions } from "../../src/ui/ui.ts";
 import { findProgram } from "../helpers/program.ts";
@@ -24,6 +24,19 @@ const QUIET =
 export async function launch(executablePath: string): Promise<Browser> {
   const { chromium } = await import("playwright-core");
   return chromium.launch({ executablePath, args: QUIET.split(" ") });
+}
+
+/** A browser for the tests of a file. Where none is installed they are skipped. */
+export function sharedBrowser(test: TestFn) {
+  const program = findChromium();
+  let browser: Browser | undefined;
+  if (program) {
+    test.before(async () => {
+      browser = await launch(program);
+    });
+    test.after.always(() => browser?.close());
+  }
+  return { inBrowser: program ? test.serial : test.serial.skip, browser: () => browser as Browser };
 }
 
 type Options = Partial<Omit<UiOptions, "pool" | "preset">> & { readonly context?: BrowserContextOptions };
