@@ -1,4 +1,5 @@
 import { type GroupJob, groups, type OpenGroup } from "../operate/groups.ts";
+import { anId } from "../operate/targets.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
 import { looks } from "./output/look.ts";
@@ -25,7 +26,7 @@ export const command = defineCommand({
     const { rest, after, limit = MOST } = values;
     const [group] = rest;
     for (const [name, id] of Object.entries({ group, "--after": after }))
-      if (id !== undefined && !/^[1-9]\d{0,17}$/.test(id))
+      if (id !== undefined && !anId.accepts(id))
         throw new UsageError(`${name} must be an id, got ${JSON.stringify(id)}`);
     return looks(values, async (context) => {
       const found = await groups(context, { group, after, limit });

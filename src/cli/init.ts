@@ -1,4 +1,4 @@
-import { access, appendFile, readdir, readFile, writeFile } from "node:fs/promises";
+import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { JSON_OPTION, YES } from "./input/options.ts";
@@ -53,7 +53,7 @@ async function lookAround(task: string): Promise<Found> {
   const tasks = await readdir("tasks").catch(ifMissing([]));
   return {
     isModule: (await readManifest()).type === "module",
-    isTypeScript: await access("tsconfig.json").then(() => true, ifMissing(false)),
+    isTypeScript: names.includes("tsconfig.json"),
     config: names.find((name) => name.startsWith("graphile.config.")),
     policies: names.find((name) => /^policies\.[cm]?[jt]s$/.test(name)),
     crontab: await readFile(CRONTAB, "utf8").catch(ifMissing(undefined)),

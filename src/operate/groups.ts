@@ -1,29 +1,20 @@
 import { optional } from "../checks/options.ts";
 import { parameter } from "../db/engine.ts";
+import type { JobGroup } from "../stage/group.ts";
 import type { OperateContext } from "./call.ts";
 import { anId, checkVerb } from "./targets.ts";
 import { rowsOf } from "./view-rows.ts";
 
 /** A job group whose callback has not been added yet: a row of the view `groups`. */
-export interface OpenGroup {
-  /** Its number, which the callback's payload has as `_group.id`. */
-  id: string;
+export interface OpenGroup extends JobGroup {
   /** The task of the callback. */
   callback: string;
   /** The policy of that task; null: it has none. */
   policy: string | null;
   /** When its jobs were added. */
   createdAt: Date;
-  /** How many jobs the call had. */
-  total: number;
   /** How many have not ended for good. */
   jobsLeft: number;
-  succeeded: number;
-  failed: number;
-  removed: number;
-  dropped: number;
-  replaced: number;
-  gone: number;
   /** Why the callback could not be added; the next sweep tries again. Null: it was not tried. */
   error: string | null;
   /** The job that was added first of those that are left, by its `id` in {@link GroupJob}; null: none is left. */

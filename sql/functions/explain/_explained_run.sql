@@ -10,7 +10,7 @@ returns jsonb language sql stable as $$
       'policy', coalesce(p.name, v.policy), 'partition', coalesce(q.key, v.partition),
       'task_identifier', j.task_identifier, 'run_at', j.run_at, 'attempts', j.attempts, 'started_at', j.locked_at,
       'worker_id', j.locked_by, 'error', j.last_error,
-      'trace_id', nullif(split_part(:DISPATCH_POLICY_SCHEMA._traceparent_of(j.flags), '-', 2), ''),
+      'trace_id', :DISPATCH_POLICY_SCHEMA._trace_id_of(:DISPATCH_POLICY_SCHEMA._traceparent_of(j.flags)),
       'cancelled', case when f.cancelled_at is not null
         then jsonb_build_object('at', f.cancelled_at, 'by', f.cancelled_by, 'reason', f.cancel_reason) end)
     from (

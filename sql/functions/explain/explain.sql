@@ -84,7 +84,7 @@ begin
     'place', null, 'estimate', null, 'no_estimate', null, 'partition_id', v_partition.id, 'history', v_history) || v_it;
   if explain.id is not null then
     v_it := v_it || jsonb_build_object('trace_id', coalesce(
-      v_it ->> 'trace_id', nullif(split_part(v_job.traceparent, '-', 2), ''), v_history ->> 'trace_id'));
+      v_it ->> 'trace_id', :DISPATCH_POLICY_SCHEMA._trace_id_of(v_job.traceparent), v_history ->> 'trace_id'));
     v_groups := :DISPATCH_POLICY_SCHEMA._groups_of((v_it ->> 'id')::bigint, (v_it ->> 'job_id')::bigint);
   end if;
   return v_it || jsonb_build_object('sentence', :DISPATCH_POLICY_SCHEMA._sentence(v_it, v_now)

@@ -6,7 +6,7 @@ returns :DISPATCH_POLICY_SCHEMA._private_past[] language sql stable as $$
         s.id, p.id, s.partition_id, coalesce(q.key, a.key), s.task_identifier, s.job_key, s.parked_job_id,
         -- a parked job has a new row in staging, whose times are those of its retry
         case when s.parked_job_id is null then s.created_at end, case when s.parked_job_id is null then s.run_at end,
-        s.created_at, greatest(s.created_at, s.run_at), nullif(split_part(s.traceparent, '-', 2), '')):::DISPATCH_POLICY_SCHEMA._private_past
+        s.created_at, greatest(s.created_at, s.run_at), :DISPATCH_POLICY_SCHEMA._trace_id_of(s.traceparent)):::DISPATCH_POLICY_SCHEMA._private_past
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
     left join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on q.id is null and t.task_identifier = s.task_identifier

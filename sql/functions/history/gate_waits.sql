@@ -5,8 +5,8 @@
 --   key            what it counts over: the partition, or the scope key that the partition has now. Null: all keys
 --   jobs           how many jobs have ended
 --   waited         how many of these waited for the gate
---   p95_seconds    how long 95 of 100 jobs waited for it at most; those that did not wait count as 0
---   longest_seconds   how long the one waited that waited for longest
+--   p95_seconds    how long 95 of 100 jobs waited for it at most. Those that did not wait count as 0.
+--   longest_seconds   how long the job waited that waited for longest.
 --
 -- Of each gate it returns the row of all keys, and those of the five keys that waited for longest.
 --

@@ -1,6 +1,5 @@
 -- Raises if a live worker pool has this policy; null: if any pool lives. Such a pool would go on, and find the policy or
--- the schema gone. The message names up to five pools, and says when
--- each counts as dead if it was killed.
+-- the schema gone. The message names up to five pools, and says when each counts as dead if it was killed.
 create or replace function :DISPATCH_POLICY_SCHEMA._refuse_live_workers(p_verb text, p_policy text) returns void language plpgsql volatile as $$
 declare
   v_pools text;

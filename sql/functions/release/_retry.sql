@@ -45,7 +45,7 @@ begin
           where s.id = i.staged_id and s.parked_job_id is distinct from f.job)
         then nextval(pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id'))
         else i.staged_id end as staged_id, i.cost, p.name as policy, f.retry,
-      case p.job_order when 'strict' then '-infinity'::timestamptz when 'deadline' then i.sort_at end as sort_at,
+      :DISPATCH_POLICY_SCHEMA._sort_at_again(p.job_order, i.sort_at) as sort_at,
       p_now + :DISPATCH_POLICY_SCHEMA._wait((f.retry).after) as run_at,
       coalesce((f.retry).priority, 0::smallint) as priority,
       coalesce(((f.retry).move).key, q.key) as key, q.shard

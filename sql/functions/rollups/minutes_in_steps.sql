@@ -1,7 +1,7 @@
 -- What each policy did in longer steps than a minute, for charts of hours and days: the columns as in the view `minutes`.
 --
--- Counts by bucket are added up as rows, without those of zero. With them a week of twenty policies
--- took 7 s, and takes 1.3 s without.
+-- Counts by bucket are added up as rows, without those of zero. With them a week of twenty policies took 7 s, and takes 1.3 s
+-- without.
 --
 --   policy   null: all policies
 --   since    the first step has this time in it

@@ -4,12 +4,10 @@
 -- If a newer job of its key is staged, it has no key, as in _stage_sent_back. If a newer one is being added to Graphile
 -- Worker, this would overwrite it. Its row is no new one then, and the caller tries again.
 create or replace function :DISPATCH_POLICY_SCHEMA._park_sent_back(
-  p_slot :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs, p_job record, p_payload json,
-  p_now timestamptz
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_slot :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs,
+  p_job record, p_payload json, p_run_at timestamptz, p_now timestamptz
 ) returns void language plpgsql as $$
 declare
-  v_order text := (select p.job_order from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = (p_slot).policy_id);
-  v_run_at timestamptz := least(coalesce(((p_slot).place).run_at, p_job.run_at), p_now);
   v_key text := case when not exists (
     select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = p_job.key) then p_job.key end;
   v_copy record;
@@ -19,7 +17,7 @@ begin
     :DISPATCH_POLICY_SCHEMA._callers_flags(p_job.flags) || :DISPATCH_POLICY_SCHEMA._ticket(
       (p_slot).staged_id, :DISPATCH_POLICY_SCHEMA._admission_now(), (p_slot).partition_id, v_key,
       :DISPATCH_POLICY_SCHEMA._trace_text(:DISPATCH_POLICY_SCHEMA._traceparent_of(p_job.flags),
-        coalesce(((p_slot).place).added_at, p_now), v_run_at, true))
+        coalesce(((p_slot).place).added_at, p_now), p_run_at, true))
   ):::GRAPHILE_WORKER_SCHEMA.job_spec]) j;
   if v_copy.revision > 0 then
     raise exception using errcode = 'DPOUT';
@@ -32,9 +30,8 @@ begin
     id, partition_id, task_identifier, run_at, max_attempts, priority, cost, due, parked_job_id, parked_revision, sort_at)
   overriding system value
   values (
-    (p_slot).staged_id, (p_slot).partition_id, p_job.task_identifier, v_run_at, p_job.max_attempts, p_job.priority,
+    (p_slot).staged_id, (p_slot).partition_id, p_job.task_identifier, p_run_at, p_job.max_attempts, p_job.priority,
     (p_slot).cost, true, v_copy.id, v_copy.revision,
-    case v_order when 'strict' then '-infinity' when 'deadline' then (p_slot).sort_at end);
-  perform :DISPATCH_POLICY_SCHEMA._announce_sent_back(p_slot, p_job.priority, v_run_at);
+    :DISPATCH_POLICY_SCHEMA._sort_at_again((p_policy).job_order, (p_slot).sort_at));
 end
 $$;

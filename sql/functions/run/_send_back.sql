@@ -19,7 +19,9 @@ set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms' as $$
 declare
   v_slot :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs;
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_job record;
+  v_run_at timestamptz;
   v_payload json := p_payload;
   v_now timestamptz;
   v_left bigint[];
@@ -43,17 +45,21 @@ begin
     return false;
   end if;
   v_job.attempts := p_attempt;   -- whoever takes its key off uses them up
+  select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_slot.policy_id;
+  -- the job was due: only a clock that went back says otherwise
+  v_run_at := least(coalesce((v_slot.place).run_at, v_job.run_at), v_now);
   insert into :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs as o (job_id, revision, staged_id)
   values (p_job_id, p_revision, v_slot.staged_id)
   on conflict (job_id) do update set
     revision = excluded.revision, staged_id = excluded.staged_id, taken_over_at = excluded.taken_over_at;
   -- what gates deny is dropped under whenBusy "skip", but for parked jobs: this one was admitted already
-  if p_attempt = 1 and v_job.last_error is null and ((v_slot.place).expires_at is not null or not exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_slot.policy_id and p.when_busy = 'skip')) then
-    perform :DISPATCH_POLICY_SCHEMA._stage_sent_back(v_slot, v_job, v_payload, v_now);
+  if p_attempt = 1 and v_job.last_error is null
+    and ((v_slot.place).expires_at is not null or v_policy.when_busy is distinct from 'skip') then
+    perform :DISPATCH_POLICY_SCHEMA._stage_sent_back(v_policy, v_slot, v_job, v_payload, v_run_at, v_now);
   else
-    perform :DISPATCH_POLICY_SCHEMA._park_sent_back(v_slot, v_job, v_payload, v_now);
+    perform :DISPATCH_POLICY_SCHEMA._park_sent_back(v_policy, v_slot, v_job, v_payload, v_run_at, v_now);
   end if;
+  perform :DISPATCH_POLICY_SCHEMA._announce_sent_back(v_policy.name, v_slot, v_job.priority, v_run_at);
   perform from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
   where f.job_id = p_job_id and f.admission = p_admission and f.cancelled_at is null for update;
   if not found then

@@ -1,5 +1,4 @@
 // The files with which a project begins.
-
 import { TICK_TASK } from "../../policy/job.ts";
 import { definePolicy } from "../../policy/policy.ts";
 

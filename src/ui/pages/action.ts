@@ -1,4 +1,5 @@
 import { some } from "../../counted.ts";
+import { name as identifier } from "../../operate/doctor/finding.ts";
 import type { Changed } from "../../operate/targets.ts";
 import { DEFAULT_SCHEMA } from "../../settings.ts";
 import { pathTo } from "../parts/links.ts";
@@ -183,10 +184,6 @@ export function same(name: ActionName, { values, reason, by, schema }: Act): Mar
   return html`<h2>The same in words</h2>
 <pre>npx graphile-worker-dispatch-policy ${name} ${command.join(" ")}</pre>
 <pre>select * from ${identifier(schema)}.${name.replace("-", "_")}(${sql.join(", ")});</pre>`;
-}
-
-function identifier(name: string): string {
-  return /^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`;
 }
 
 function asFlag(flag: string, value: string): string {

@@ -238,9 +238,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
       { name: "for", label: "For how long", hint: `${HOW_LONG}; empty: until it is cleared` },
     ],
     // both verbs reach the same partitions, and this one needs no numbers
-    count: async (context, { policy, gate, key }) =>
-      (await limitOf(context, { policy, gate, key })) &&
-      clearLimit(context, { policy: need("policy", policy), gate: need("gate", gate), key, dryRun: true }),
+    count: async (context, values) => (await limitOf(context, values)) && reachOf(context, values),
     changes: async (context, { max, rate, per, ...values }) => {
       const limit = await limitOf(context, values);
       const set = {
@@ -287,8 +285,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     about: "Ends what was set: the policy's own numbers apply again.",
     target: ["policy", "gate", "key"],
     fields: [],
-    count: (context, { policy, gate, key }) =>
-      clearLimit(context, { policy: need("policy", policy), gate: need("gate", gate), key, dryRun: true }),
+    count: reachOf,
     changes: async (context, values) => {
       const limit = await limitOf(context, values);
       return limit && changesOf(context, limit, null);
@@ -319,6 +316,11 @@ async function limitOf(context: OperateContext, values: Values): Promise<Limit |
   if (name === undefined) return undefined;
   const gate = (await definitionOf(context, values))?.gates.find((one) => one.name === name);
   return gate && { policy: need("policy", values.policy), gate, key };
+}
+
+/** What a limit concerns. */
+function reachOf(context: OperateContext, { policy, gate, key }: Values): Promise<Counted> {
+  return clearLimit(context, { policy: need("policy", policy), gate: need("gate", gate), key, dryRun: true });
 }
 
 /** The gates of the policy. */

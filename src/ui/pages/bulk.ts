@@ -115,7 +115,7 @@ export function stepOn(name: string): (sent: Sent) => Promise<Found> {
     const last = jobs.at(-1);
     const now: Progress = {
       ...before,
-      after: last === undefined ? before.after : String(placeOf(last, place)),
+      after: last === undefined ? before.after : idFor(last, place),
       seen: before.seen + jobs.length,
       changed: before.changed + changed,
     };

@@ -1,5 +1,6 @@
 import { type GroupJob, type OpenGroup, groups as openGroups } from "../../operate/groups.ts";
 import { OUTCOMES } from "../../operate/outcomes.ts";
+import { anId } from "../../operate/targets.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { groupLink, jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
@@ -49,7 +50,7 @@ ${next ? html`<p><a href="${pathTo(base, "/group", { group: id, after: next })}"
 
 function idIn(query: URLSearchParams, name: string): string | undefined {
   const given = asked(query, name);
-  return given && /^[1-9]\d{0,17}$/.test(given) ? given : undefined;
+  return anId.accepts(given) ? given : undefined;
 }
 
 function sentenceOf({ total, jobsLeft, callback, error }: OpenGroup): string {
