@@ -1,8 +1,8 @@
 -- Jobs of open job groups that have not ended for good, and where they stand.
 create or replace view :DISPATCH_POLICY_SCHEMA.group_jobs as
 select m.group_id, m.staged_id as id, coalesce(f.job_id, m.job_id) as job_id,
-  case when s.id is not null then case when s.parked_job_id is null then 'staged' else 'parked' end
-    when j.id is null then null when j.locked_at is not null then 'running'
+  case when s.id is not null and s.parked_job_id is null then 'staged'   -- and then as in the view jobs
+    when j.locked_at is not null then 'running' when s.id is not null then 'parked' when j.id is null then null
     when j.attempts >= j.max_attempts then 'failed' when j.run_at = 'infinity' then 'parked' else 'ready' end as state,
   coalesce(s.task_identifier, j.task_identifier) as task_identifier,
   coalesce(p.name, a.policy) as policy, coalesce(q.key, a.key) as partition,

@@ -173,3 +173,20 @@ for (const [how, parks] of [
     t.like((await called(it))[0], { total: 1, succeeded: 1 });
   });
 }
+
+test("a parked job that was retried by hand has the same state in both views, while it waits and while it runs", async (t) => {
+  const { it, job } = await world(t);
+  await fail(it, job, true);
+  const states = async () => {
+    const { rows } = await it.pool.query(
+      `select j.state, g.state as in_group from dispatch_policy.jobs j
+       join dispatch_policy.group_jobs g on g.job_id = j.id where j.id = $1`,
+      [job],
+    );
+    return Object.values(rows[0]);
+  };
+  t.deepEqual(await states(), ["parked", "parked"]);
+  await native(it, job);
+  await fetchJob(it, job);
+  t.deepEqual(await states(), ["running", "running"]);
+});
