@@ -293,9 +293,9 @@ export const MUTANTS = {
   },
   "in strict order a retry goes behind those that came meanwhile": {
     shownBy: 27,
-    of: "_retry",
-    from: /'-infinity'::timestamptz when 'deadline'/,
-    to: "null::timestamptz when 'deadline'",
+    of: "_sort_at_again",
+    from: /'-infinity'::timestamptz/,
+    to: "null::timestamptz",
     strict: true,
     shows: /was not claimed, and|jobs admitted|the first jobs of/,
   },
@@ -309,8 +309,8 @@ export const MUTANTS = {
   },
   "a retry loses its deadline": {
     shownBy: 80,
-    of: "_retry",
-    from: /when 'deadline' then i\.sort_at end/,
+    of: "_sort_at_again",
+    from: /when 'deadline' then p_sort_at end/,
     to: "end",
     deadlines: true,
     shows: /jobs admitted|the first jobs of/,
