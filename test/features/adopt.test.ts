@@ -499,6 +499,10 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
     tasks: { work: async () => void ran++ },
   });
   await isHeld();
+  await until(
+    "it leads",
+    async () => (await pool.query("select from dispatch_policy._private_leases")).rowCount,
+  );
   // a leader's heartbeat would find them
   await pool.query("alter function dispatch_policy._beat rename to _beat_no_more");
   await until("those that were caught have run and are released", async () => {
