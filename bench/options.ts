@@ -5,7 +5,7 @@ import { SIZES, type Sizes } from "./harness/sizes.ts";
 import type { Case } from "./peers/case.ts";
 import { CASES } from "./peers/cases/index.ts";
 import { PEER_SIZES, type PeerSizes } from "./peers/sizes.ts";
-import { LARGE, RATIOS } from "./ratios/index.ts";
+import { FIGURES, LARGE, RATIOS } from "./ratios/index.ts";
 
 export interface Options {
   /** What is measured in place of the ratios. */
@@ -51,7 +51,7 @@ export function readOptions(args: string[]): Options {
   const mode = values.sizes ?? (values.quick ? "quick" : "full");
   if (!isMode(mode)) throw new Error(`--sizes must be one of ${Object.keys(SIZES).join(", ")}; got ${mode}`);
   const { large, peers, json } = values;
-  const all = [...RATIOS, ...(large ? LARGE : [])];
+  const all = [...RATIOS, ...FIGURES, ...(large ? LARGE : [])];
   const names = values.only?.flatMap((list) => list.split(","));
   return {
     part: (Object.keys(PARTS) as PartName[]).find((name) => values[name]),

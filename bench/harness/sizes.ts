@@ -21,6 +21,9 @@ export interface Sizes {
   readonly endToEndDefault: Rounds & { jobs: number; partitions: number };
   readonly endToEndTuned: Rounds & { jobs: number; partitions: number };
   readonly slotTurnaround: Rounds & { samples: number };
+  readonly latencyIdle: Rounds & { samples: number };
+  readonly knee: Rounds & LimitsSize;
+  readonly floodRouting: { arrivals: number; samples: number };
   readonly adoption: AdoptionSize;
   readonly ahead: AheadSize;
   readonly backlog: BacklogSize;
@@ -44,6 +47,12 @@ const FULL: Sizes = {
   endToEndDefault: { runs: 5, warmUps: 0, jobs: 20_000, partitions: 100 },
   endToEndTuned: { runs: 5, warmUps: 0, jobs: 100_000, partitions: 100 },
   slotTurnaround: { runs: 21, warmUps: 1, samples: 50 },
+  latencyIdle: { runs: 21, warmUps: 1, samples: 50 },
+  knee: {
+    ...{ runs: 3, warmUps: 0, firstRate: 100, factor: 1.2, mostSteps: 20 },
+    ...{ secondsPerStep: 4, tenants: 100 },
+  },
+  floodRouting: { arrivals: 1_000_000, samples: 20 },
   adoption: { waiting: [10_000, 100_000], partitions: 1000, seconds: 15, kills: 3 },
   ahead: {
     lengths: [0, 5, 20, 200, 1000, 10_000],
@@ -86,6 +95,9 @@ const QUICK: Sizes = {
   endToEndDefault: { ...FULL.endToEndDefault, runs: 3, jobs: 4000 },
   endToEndTuned: { ...FULL.endToEndTuned, runs: 3, jobs: 24_000 },
   slotTurnaround: { ...FULL.slotTurnaround, runs: 7, samples: 15 },
+  latencyIdle: { ...FULL.latencyIdle, runs: 7, samples: 15 },
+  knee: { ...FULL.knee, runs: 1, factor: 1.4, mostSteps: 9, secondsPerStep: 2 },
+  floodRouting: { arrivals: 200_000, samples: 20 },
   adoption: { ...FULL.adoption, waiting: [20_000], seconds: 5 },
   ahead: { ...FULL.ahead, lengths: [0, 5, 20, 200, 1000], samples: 10 },
   backlog: { ...FULL.backlog, waiting: [20_000, 200_000], seconds: 5 },
@@ -110,6 +122,12 @@ const SMALLEST: Sizes = {
   endToEndDefault: { runs: 1, warmUps: 0, jobs: 2000, partitions: 10 },
   endToEndTuned: { runs: 1, warmUps: 0, jobs: 15_000, partitions: 10 },
   slotTurnaround: { runs: 1, warmUps: 0, samples: 5 },
+  latencyIdle: { runs: 1, warmUps: 0, samples: 5 },
+  knee: {
+    ...{ runs: 1, warmUps: 0, firstRate: 20, factor: 2, mostSteps: 2 },
+    ...{ secondsPerStep: 1, tenants: 10 },
+  },
+  floodRouting: { arrivals: 1000, samples: 3 },
   adoption: { waiting: [500], partitions: 10, seconds: 1, kills: 1 },
   ahead: {
     ...{ lengths: [5], slots: 2, waiting: 20_000, samples: 2 },

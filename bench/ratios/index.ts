@@ -1,6 +1,9 @@
 import type { Ratio } from "../harness/ratio.ts";
 import { admit } from "./admit.ts";
 import { endToEndDefault, endToEndTuned } from "./end-to-end.ts";
+import { floodRouting } from "./flood-routing.ts";
+import { knee } from "./knee.ts";
+import { latencyIdle } from "./latency-idle.ts";
 import { slotTurnaround } from "./slot-turnaround.ts";
 import { stageBulk } from "./stage-bulk.ts";
 import { stageSingle } from "./stage-single.ts";
@@ -16,7 +19,12 @@ export const RATIOS: readonly Ratio[] = [
   endToEndDefault,
   endToEndTuned,
   slotTurnaround,
+  latencyIdle,
+  knee,
 ];
+
+/** Measured with them. They have no baseline, so they are figures and no ratios. */
+export const FIGURES: readonly Ratio[] = [floodRouting];
 
 /** What `--large` adds. */
 export const LARGE: readonly Ratio[] = [tickBacklogLarge];

@@ -18,6 +18,8 @@ const NAMES = [
   "e2e_default",
   "e2e_tuned",
   "slot_turnaround",
+  "latency_idle",
+  "knee",
 ];
 
 function bench(...args: string[]) {
@@ -45,6 +47,8 @@ test("every ratio is measured, printed and written", async (t) => {
     t.is(figures[name].ratio.median, ratios[name]);
     t.regex(stdout, new RegExp(`^${name} `, "m"));
   }
+  t.is(figures.flood_routing.pairs.subject.length, 3);
+  t.regex(stdout, /^flood_routing /m);
   t.is(figures.environment.node, process.versions.node);
 });
 

@@ -1,27 +1,37 @@
-// A worker with free slots and one job at a time, each started by the end of the one before it (governed) or by being
-// added (plain). Its answer is how long each start took.
+// A worker with free slots and one job at a time, each started by the end of the one before it, or by being added. Its
+// answer is how long each start took.
 import { setTimeout as delay } from "node:timers/promises";
 import { openAdder } from "../adder.ts";
-import { oneAtATime, TASK } from "../jobs.ts";
+import { oneAtATime, openPolicy, TASK } from "../jobs.ts";
 import { readOrders, serve } from "./parent.ts";
 import { startWorker, type WorkerOrders } from "./worker.ts";
 
 /** Between a start and what brings the next: long enough for everything else to come to rest. */
 const REST_MS = 10;
 
-const orders = readOrders<WorkerOrders>();
-const governed = orders.side === "governed";
+/** What the policy has. */
+export type Gates = "cap of one" | "none that binds";
+
+export interface Ask {
+  readonly samples: number;
+  /** What brings the next start. */
+  readonly by: "end" | "add";
+}
+
+const orders = readOrders<WorkerOrders & { gates: Gates }>();
+const policy = orders.gates === "cap of one" ? oneAtATime : openPolicy;
+let restsMs = 0;
 let onStart = (): void => {};
 const task = async () => {
   onStart();
-  if (governed) await delay(REST_MS);
+  if (restsMs > 0) await delay(restsMs);
   lastReturn = performance.now();
 };
 let lastReturn = 0;
 
-const runner = await startWorker(orders, oneAtATime, { [TASK]: task });
+const runner = await startWorker(orders, policy, { [TASK]: task });
 const utils = await openAdder(orders.side, {
-  policy: oneAtATime,
+  policy,
   connectionString: orders.url,
   maxPoolSize: 1,
 });
@@ -29,6 +39,7 @@ const utils = await openAdder(orders.side, {
 /** One job more than samples, all of one partition: the first has none before it. */
 async function freedToStart(samples: number): Promise<number[]> {
   const took: number[] = [];
+  restsMs = REST_MS;
   const enough = Promise.withResolvers<void>();
   let starts = 0;
   onStart = () => {
@@ -43,6 +54,7 @@ async function freedToStart(samples: number): Promise<number[]> {
 
 async function addedToStart(samples: number): Promise<number[]> {
   const took: number[] = [];
+  restsMs = 0;
   for (let sample = 0; sample < samples; sample++) {
     const started = Promise.withResolvers<number>();
     onStart = () => started.resolve(performance.now());
@@ -55,8 +67,8 @@ async function addedToStart(samples: number): Promise<number[]> {
 }
 
 serve(
-  async ({ samples }: { samples: number }) => ({
-    took: await (governed ? freedToStart(samples) : addedToStart(samples)),
+  async ({ samples, by }: Ask) => ({
+    took: await (by === "end" ? freedToStart(samples) : addedToStart(samples)),
   }),
   async () => {
     await runner.stop();
