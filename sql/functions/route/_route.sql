@@ -28,6 +28,7 @@ declare
   v_partition_ids uuid[];
   v_pause_ids bigint[];
   v_left_ids bigint[];
+  v_last bigint;   -- the newest arrival that has no older one which was not read
   v_after bigint := 0;
   v_consumed int := 0;
 begin
@@ -47,12 +48,19 @@ begin
       where a.policy = p_policy and a.id > v_after order by a.id limit p_max
     ) a;
     exit when v_ids is null;
+    v_last := (select max(u.id) from unnest(v_ids) u (id));
+    if v_batch = 1 and cardinality(v_ids) = p_max then
+      select b.ids, b.last into v_ids, v_last from :DISPATCH_POLICY_SCHEMA._oldest_and_newest(p_policy, v_ids) b;
+      select array_agg(distinct a.partition_id), array_agg(a.id) filter (where a.pause is not null)
+      into v_partition_ids, v_pause_ids
+      from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy and a.id = any(v_ids);
+    end if;
     v_left_ids := :DISPATCH_POLICY_SCHEMA._route_batch(
       v_policy, v_ids, v_partition_ids, v_pause_ids, coalesce(p_now, clock_timestamp()));
     v_consumed := v_consumed + cardinality(v_ids) - cardinality(v_left_ids);
     exit when v_left_ids = '{}' or cardinality(v_ids) < p_max or v_consumed >= p_max;
     v_consumed := v_consumed + :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy, v_left_ids);
-    v_after := (select max(u.id) from unnest(v_ids) u (id));
+    v_after := v_last;
   end loop;
   if v_policy.max_pending_in_all is not null then
     perform :DISPATCH_POLICY_SCHEMA._add_up_pending(p_policy);

@@ -16,7 +16,9 @@ begin
   -- partitions that others have locked wait for the next routing step; those that do not exist are made here
   v_our_ids := v_our_ids || array(
     select u.id from unnest(p_partition_ids) u (id)
-    where not exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = u.id));
+    -- by hash: PostgreSQL, which takes an empty table's statistics for true, compared each with each
+    where (u.id in (
+      select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids))) is not true);
   if p_pause_ids is not null then
     v_our_pause_ids := array(
       select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a

@@ -7,6 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._collect_limiters(p_now times
 returns int language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
+set enable_nestloop = off   -- by statistics of an empty table, it compared each limiter with each partition
 as $$
 declare
   v_ids bigint[];

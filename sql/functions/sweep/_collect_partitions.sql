@@ -5,21 +5,33 @@ create or replace function :DISPATCH_POLICY_SCHEMA._collect_partitions(p_now tim
 returns int language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '5s'
+set enable_seqscan = off   -- by statistics of an empty table, it read all staged jobs for each partition
 as $$
 declare
   v_ids uuid[];
   v_limiter_ids bigint[];
   v_overridden_ids int[] := array(select o.policy_id from :DISPATCH_POLICY_SCHEMA._private_overrides o);
 begin
-  v_ids := array(
+  -- The others by hash, because they have no index by partition: it would cost each job that is added or starts.
+  with unused as materialized (
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.due_at = 'infinity' and q.decayed_at < p_now - p_inactive_after
       and q.created_at < p_now - p_inactive_after
       and q.held_until = '-infinity' and q.paused_until = '-infinity'
-      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id)
-      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.partition_id = q.id)
-      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id)
-    limit 1000 for update skip locked);
+      -- each half has an index
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id and s.due)
+      and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id and not s.due)
+    limit 1000 for update skip locked
+  ),
+  busy as materialized (
+    select f.partition_id as id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+    where (f.partition_id in (select n.id from unused n)) is true
+    union all
+    select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    where (a.partition_id in (select n.id from unused n)) is true
+  )
+  select coalesce(array_agg(n.id), '{}') into v_ids from unused n
+  where (n.id in (select b.id from busy b)) is not true;
   v_limiter_ids := array(
     select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = any(array(

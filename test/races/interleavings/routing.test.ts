@@ -20,6 +20,11 @@ async function arrive(world: Engine, partition: string, count: number): Promise<
   );
 }
 
+/** Routes a batch of so many at most. */
+function routeSome(world: Engine, most: number): Promise<number> {
+  return world.number("select dispatch_policy._route('p', null, $1, false)", [most]);
+}
+
 function arrivals(world: Engine): Promise<number> {
   return world.number("select count(*)::int from dispatch_policy._private_arrivals");
 }
@@ -138,6 +143,58 @@ test("a resume in an open transaction, of a partition that no job has made yet, 
   t.is(await world.passes(2), 0, "a is paused");
   await world.pool.query("select dispatch_policy.resume('p', partition => 'a')");
   t.is(await world.passes(), 1);
+});
+
+test("a quiet partition's arrival is routed with the first batch of a flood", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage("loud");
+  t.is(await world.passes(), 1);
+  await arrive(world, "loud", 20);
+  await world.stage("quiet");
+
+  t.is(await routeSome(world, 6), 6);
+  t.is(await arrivals(world), 15);
+  t.is((await world.admit()).admitted, 1, "that of quiet");
+  const { rows } = await world.pool.query(
+    "select max(id) - min(id) as between, count(*)::int - 1 as left from dispatch_policy._private_arrivals",
+  );
+  t.is(Number(rows[0].between), rows[0].left, "what is left is what was in the middle");
+  for (const routed of [6, 6, 3]) t.is(await routeSome(world, 6), routed);
+  t.is(await arrivals(world), 0);
+});
+
+test("a stop and an end among the newest arrivals of a flood wait for those before them", async (t) => {
+  const breaker = { failures: 2, withinSeconds: 60, cooldownSeconds: 60 };
+  const world = await engine(t, { gates: [concurrency(5)], breaker });
+  await world.stage(["loud", "failing"]);
+  t.is(await world.passes(), 2);
+  await arrive(world, "loud", 20);
+  await world.pool.query("select dispatch_policy.pause('p', partition => 'new')");
+  await world.stage("new");
+  await world.release([{ job: (await world.inFlight("failing"))[0]!, ok: false }]);
+  const waiting = () =>
+    world.number(
+      "select count(*)::int from dispatch_policy._private_arrivals where pause is not null or outcome is not null",
+    );
+
+  t.is(await waiting(), 2);
+  t.is(await routeSome(world, 6), 6);
+  t.is(await waiting(), 2, "only work of loud was routed");
+  t.is(await world.partition("new"), undefined, "its job came after the stop");
+  while ((await routeSome(world, 6)) >= 6);
+  t.is(await waiting(), 0);
+  t.true((await world.partition("new")).paused_until > new Date());
+  t.is((await world.partition("failing")).failures, 1);
+});
+
+test("a full batch that is all there is is routed at once", async (t) => {
+  const world = await engine(t, { gates: [concurrency(5)] });
+  await world.stage("loud");
+  t.is(await world.passes(), 1);
+  await arrive(world, "loud", 3);
+  await world.pool.query("select dispatch_policy.pause('p', partition => 'new')");
+  t.is(await routeSome(world, 4), 4, "the stop as well, although it is the newest");
+  t.is(await arrivals(world), 0);
 });
 
 test("an operator's open transaction on the policy stops no router", async (t) => {
