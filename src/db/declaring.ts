@@ -114,6 +114,14 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
         )
       ).map(({ policy }) => policy),
 
+    /** The policies of a pool that go by another process's definition, because its version is higher. */
+    newerDefinitions: (client: Queryable, poolId: string) =>
+      rows<{ policy: string; own_version: number; in_force_version: number }>(
+        client,
+        `select * from ${schema}._newer_definitions(${parameters("text")})`,
+        [poolId],
+      ),
+
     workerDeclares: (client: Queryable, poolId: string, definitions: object) =>
       rows(client, `select ${schema}._worker_declares(${parameters("text", "jsonb")})`, [
         poolId,

@@ -3,7 +3,7 @@ import { tasksOf } from "../policy/policy.ts";
 import type { PoolContext } from "./pool-context.ts";
 
 /**
- * Warns, when a pool has started, of what would go wrong in silence. It needs four statements. If they fail, the pool goes on
+ * Warns, when a pool has started, of what would go wrong in silence. It needs five statements. If they fail, the pool goes on
  * without advice.
  */
 export async function advise(context: PoolContext): Promise<void> {
@@ -18,6 +18,8 @@ export async function advise(context: PoolContext): Promise<void> {
       logger.warn(withoutWorker(context, task));
     for (const policy of await withPgClient((client) => engine.otherDefinitions(client, poolId)))
       logger.warn(twoDefinitions(policy));
+    for (const newer of await withPgClient((client) => engine.newerDefinitions(client, poolId)))
+      logger.warn(olderDefinition(newer));
     logger.debug("The set-up has been checked");
   } catch (error) {
     logger.debug(`No advice at the start: ${(error as Error).message}`, { error });
@@ -31,6 +33,16 @@ const POOLED =
 const twoDefinitions = (policy: string) =>
   `Live workers have two definitions of policy "${policy}" with one version. That of the process which started last is in ` +
   "force, and jobs that the others add bring the limits of theirs. Give the newer definition a higher version";
+
+interface Newer {
+  readonly policy: string;
+  readonly own_version: number;
+  readonly in_force_version: number;
+}
+
+const olderDefinition = ({ policy, own_version, in_force_version }: Newer) =>
+  `This worker has version ${own_version} of policy "${policy}", and version ${in_force_version} stays in force. If you ` +
+  `have rolled back, give the definition version ${in_force_version + 1}: a lower one changes nothing`;
 
 function withoutWorker({ settings }: PoolContext, task: string): string {
   const policy = settings.registry.ofTask(task)?.identifier;

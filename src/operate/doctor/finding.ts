@@ -20,6 +20,7 @@ export const FINDING_IDS = [
   "no-preset",
   "silent-worker",
   "two-definitions",
+  "older-definition",
   "nobody-ticks",
   "no-crontab-tick",
   "crontab-tick-waits",

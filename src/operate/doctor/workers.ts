@@ -97,4 +97,29 @@ const twoDefinitions: Check = async ({ ask }) => {
   }));
 };
 
-export const workerChecks: readonly Check[] = [noWorker, orphaned, noPreset, silentWorker, twoDefinitions];
+/** A deployment was rolled back: its lower version changes nothing, so jobs go on by the newer limits. */
+const olderDefinition: Check = async ({ ask }) => {
+  const rows = await ask<{ policy: string; version: number; in_force: number }>(
+    `with ${LIVE}
+     select p.name as policy, max((w.definitions #>> array[p.name, 'version'])::int) as version, p.version as in_force
+     from :DISPATCH_POLICY_SCHEMA._private_policies p
+     join live w on w.definitions ? p.name
+     group by p.name, p.version having max((w.definitions #>> array[p.name, 'version'])::int) < p.version
+     order by 1 limit 20`,
+  );
+  return rows.map(({ policy, version, in_force }) => ({
+    id: "older-definition",
+    severity: "warning",
+    sentence: `Live workers have version ${version} of policy "${policy}" at most, and jobs go by version ${in_force}.`,
+    mend: `definePolicy(${JSON.stringify(policy)}, { ..., version: ${in_force + 1} }) // in the code that the workers have`,
+  }));
+};
+
+export const workerChecks: readonly Check[] = [
+  noWorker,
+  orphaned,
+  noPreset,
+  silentWorker,
+  twoDefinitions,
+  olderDefinition,
+];

@@ -144,3 +144,38 @@ test("two live definitions of one version are found, and a higher version mends 
   await startWorker(t, { database: it, policies: [changed(1)], tasks });
   await until("it is mended", async () => (await it.findings("two-definitions")).length === 0);
 });
+
+test("a deployment that was rolled back is found and warned of, and a higher version mends it", async (t) => {
+  const it = await patient(t, []);
+  const tasks = { greet: () => {} };
+  const start = (version: number, max: number) =>
+    startWorker(t, {
+      database: it,
+      policies: [
+        definePolicy("greet", {
+          version,
+          partitionBy: "name",
+          gates: ({ concurrency }) => [concurrency({ max })],
+        }),
+      ],
+      tasks,
+    });
+  const newer = await start(2, 9);
+  t.deepEqual(await it.findings("older-definition"), []);
+  const rolledBack = await start(1, 5);
+  const says = /This worker has version 1 of policy "greet", and version 2 stays in force\. .* version 3:/;
+  await until("it warns", () => rolledBack.log.some(({ message }) => says.test(message)));
+  t.deepEqual(await it.findings("older-definition"), [], "a worker has the one in force");
+  await newer.stop();
+  const found = await until("it is found", async () => {
+    const all = await it.findings("older-definition");
+    return all.length > 0 ? all : null;
+  });
+  t.is(
+    found[0]!.sentence,
+    'Live workers have version 1 of policy "greet" at most, and jobs go by version 2.',
+  );
+  t.regex(found[0]!.mend, /version: 3 /);
+  await start(3, 5);
+  await until("it is mended", async () => (await it.findings("older-definition")).length === 0);
+});
