@@ -3,7 +3,7 @@ import path from "node:path";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { JSON_OPTION, YES } from "./input/options.ts";
 import { onlyCounts, say, sayJson, tell, unlessYes } from "./output/say.ts";
-import { CRONTAB, type Found, type StarterFile, starterOf } from "./output/starter.ts";
+import { type Code, CRONTAB, type Found, type StarterFile, starterOf } from "./output/starter.ts";
 
 /** Adds a policy, the preset and the crontab's line to a project. Safe to repeat: it writes only what is not there. */
 export const command = defineCommand({
@@ -33,7 +33,8 @@ export const command = defineCommand({
       for (const { name, text, isAdded } of files)
         if (only) say(`Would ${isAdded ? "add to" : "write"} ${name}:\n\n${text}`);
         else say(`${isAdded ? "Added a line to" : "Wrote"} ${name}.`);
-      if (files.length === 0) say("There is no file to write.");
+      if (files.length === 0)
+        say(steps.length > 0 ? "There is no file to write." : "All is there: nothing is left to write.");
       for (const step of steps) say(step);
     }
     if (files.length > 0 && only) return unlessYes(values);
@@ -53,12 +54,20 @@ async function lookAround(task: string): Promise<Found> {
   const tasks = await readdir("tasks").catch(ifMissing([]));
   return {
     isModule: (await readManifest()).type === "module",
-    isTypeScript: names.includes("tsconfig.json"),
-    config: names.find((name) => name.startsWith("graphile.config.")),
-    policies: names.find((name) => /^policies\.[cm]?[jt]s$/.test(name)),
+    isTypeScript: names.some((name) => name === "tsconfig.json" || name.endsWith(".ts")),
+    config: await readFirst(names, (name) => name.startsWith("graphile.config.")),
+    policies: await readFirst(names, (name) => /^policies\.[cm]?[jt]s$/.test(name)),
     crontab: await readFile(CRONTAB, "utf8").catch(ifMissing(undefined)),
     hasTask: tasks.some((name) => path.parse(name).name === task),
   };
+}
+
+async function readFirst(
+  names: readonly string[],
+  isIt: (name: string) => boolean,
+): Promise<Code | undefined> {
+  const name = names.find(isIt);
+  return name === undefined ? undefined : { name, text: await readFile(name, "utf8") };
 }
 
 async function readManifest(): Promise<{ readonly type?: unknown }> {

@@ -26,6 +26,7 @@ async function folder(t: ExecutionContext, files: Readonly<Record<string, string
 
 for (const [what, more, extension] of [
   ["modules in TypeScript", { "tsconfig.json": "{}" }, "ts"],
+  ["modules that Node runs as TypeScript", { "env.ts": "" }, "ts"],
   ["modules in JavaScript", {}, "js"],
   ["CommonJS", { "package.json": "{}" }, "mjs"],
 ] as const)
@@ -42,6 +43,7 @@ for (const [what, more, extension] of [
         `Write the task: tasks/fetch_endpoint.${extension}\n`,
     );
     await writeFile(path.join(cwd, `tasks/fetch_endpoint.${extension}`), "export default async () => {};\n");
+    t.is((await runIn({ cwd }, ...ASKED, "--yes")).stdout, "All is there: nothing is left to write.\n");
     t.is((await runIn({ cwd, env }, "migrate")).code, 0);
     await runWorkerOnce(cwd, env);
     await pool.query("select dispatch_policy.add_job('fetch_endpoint', '{\"endpointId\": \"ep1\"}')");
@@ -113,6 +115,23 @@ test("code that is there stays as it is, a crontab gets the line once, and a sec
   t.is(second.code, 0);
   t.regex(second.stdout, /^There is no file to write\.\n/);
   t.is(await text("crontab"), crontab);
+});
+
+test("a project with other policies is told what to add, and nothing that it has", async (t) => {
+  const { init } = await folder(t, {
+    "package.json": '{ "type": "module" }',
+    "graphile.config.ts": "export default { extends: [dispatchPolicyPreset({ policies: [sendMail] })] };",
+    "policies.ts": 'export const sendMail = definePolicy("send_mail", {});',
+    crontab: "* * * * * dispatch_policy_tick ?jobKey=dispatch_policy_tick",
+    "tasks/fetch_endpoint.ts": "",
+  });
+  const { steps } = JSON.parse((await init("--yes", "--json")).stdout);
+  t.is(steps.length, 2);
+  t.regex(steps[0], /^Add the policy to policies\.ts:\n/);
+  t.is(
+    steps[1],
+    "Add fetchEndpointPolicy of policies.ts to the policies of dispatchPolicyPreset in graphile.config.ts",
+  );
 });
 
 for (const [what, files, line, says] of [

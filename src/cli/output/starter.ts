@@ -7,14 +7,19 @@ export interface Found {
   /** Whether its .js files are modules. */
   readonly isModule: boolean;
   readonly isTypeScript: boolean;
-  /** The name of its configuration. */
-  readonly config: string | undefined;
-  /** The name of its file of policies. */
-  readonly policies: string | undefined;
+  readonly config: Code | undefined;
+  /** Its file of policies. */
+  readonly policies: Code | undefined;
   /** The text of its crontab. */
   readonly crontab: string | undefined;
   /** Whether its folder of tasks has one of this name. */
   readonly hasTask: boolean;
+}
+
+/** A file that is there, and that only its user may change. */
+export interface Code {
+  readonly name: string;
+  readonly text: string;
 }
 
 /** A file that `init` writes. */
@@ -44,26 +49,34 @@ export function starterOf(found: Found, task: string, partitionBy: string): Star
   definePolicy(task, { partitionBy });
   const extension = found.isModule ? (found.isTypeScript ? "ts" : "js") : "mjs";
   const name = nameOf(task);
-  const policies = found.policies ?? `policies.${extension}`;
+  const policies = found.policies?.name ?? `policies.${extension}`;
   const policy = policyText(name, task, partitionBy);
   const files: StarterFile[] = [];
   const steps: string[] = [];
   if (found.policies === undefined) files.push({ name: policies, text: policy, isAdded: false });
-  else steps.push(`Add the policy to ${policies}:\n${indented(policy)}`);
+  else if (!declares(found.policies.text, task))
+    steps.push(`Add the policy to ${policies}:\n${indented(policy)}`);
   if (found.config === undefined)
     files.push({
       name: `graphile.config.${extension}`,
       text: configText(name, policies, extension),
       isAdded: false,
     });
-  else
+  else if (!found.config.text.includes("dispatchPolicyPreset"))
     steps.push(
-      `Add the preset to "extends" of ${found.config}:\n${indented(`${importText(name, policies)}\n${presetText(name)}`)}`,
+      `Add the preset to "extends" of ${found.config.name}:\n${indented(`${importText(name, policies)}\n${presetText(name)}`)}`,
     );
+  else if (!declares(found.policies?.text ?? "", task))
+    steps.push(`Add ${name} of ${policies} to the policies of dispatchPolicyPreset in ${found.config.name}`);
   if (!new RegExp(`^[^#\\n]*\\b${TICK_TASK}\\b`, "m").test(found.crontab ?? ""))
     files.push({ name: CRONTAB, text: crontabText(found.crontab), isAdded: found.crontab !== undefined });
   if (!found.hasTask) steps.push(`Write the task: tasks/${task}.${extension}`);
   return { files, steps };
+}
+
+/** Whether code declares the policy, as far as its text shows. */
+function declares(text: string, task: string): boolean {
+  return [`"${task}"`, `'${task}'`].some((name) => text.includes(`definePolicy(${name}`));
 }
 
 function policyText(name: string, task: string, partitionBy: string): string {
