@@ -6,7 +6,7 @@ import { LOOK } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { say, sayJson, tell } from "./output/say.ts";
 import { visible, wrapped } from "./output/table.ts";
-import { atTime, calendarInWords, fromNow, grouped, inWords, waitsInWords } from "./output/words.ts";
+import { atTime, calendarInWords, grouped, inWords, waitsInWords } from "./output/words.ts";
 
 /** Says why a job, or a partition's next job, waits. */
 export const command = defineCommand({
@@ -61,7 +61,9 @@ function inLines(it: Answer): string[] {
     it.state,
   ];
   if (it.reason) head.push(it.reason);
-  const gates = it.gates.flatMap(linesOf).map((line) => wrapped(visible(line), " ".repeat(8)));
+  const gates = it.gates
+    .flatMap((gate) => linesOf(gate, it.asOf))
+    .map((line) => wrapped(visible(line), " ".repeat(8)));
   const expected = expectedOf(it);
   const past = pastOf(it).map((line) => wrapped(visible(line), " ".repeat(4)));
   return [visible(head.join("  ")), wrapped(visible(it.sentence)), ...expected, ...gates, ...past];
@@ -105,7 +107,7 @@ function perOf({ per, calendar }: { per: number; calendar: string | null }): str
 }
 
 /** One gate on a line, and a line for each job that occupies a slot of one without room. */
-function linesOf(it: ExplainedGate): string[] {
+function linesOf(it: ExplainedGate, asOf: Date): string[] {
   const { gate, key, limit, free, lacks, nextAt, setBy, holders, shadow, wouldLack } = it;
   const shares = "max" in limit ? sharesInWords(limit) : undefined;
   const of = shares === undefined ? "" : ` (${shares})`;
@@ -116,7 +118,7 @@ function linesOf(it: ExplainedGate): string[] {
   const set = setBy
     ? `; ${setBy.hold ? "held " : `set ${reachOf(setBy)}`}by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}`
     : "";
-  const next = nextAt ? `; ${fromNow(nextAt)}` : "";
+  const next = nextAt ? `; enough in ${inWords(nextAt.getTime() - asOf.getTime())}` : "";
   const real = shadow ? `; shadow: ${wouldLack ? "would hold it back" : "would let it go"}` : "";
   return [
     `  ${lacks ? "x" : wouldLack ? "~" : "-"} ${gate}${key === null ? "" : ` of ${key}`}: ${left}${next}${real}${set}`,

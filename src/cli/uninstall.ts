@@ -6,7 +6,7 @@ import { defineCommand, EXIT, type Exit } from "./command.ts";
 import { JSON_OPTION, YES } from "./input/options.ts";
 import { inPlace, type Place, placeOf } from "./input/place.ts";
 import { onlyCounts, say, sayJson, saySentence, tell, unlessYes } from "./output/say.ts";
-import { fromNow, some } from "./output/words.ts";
+import { fromNow, grouped, some } from "./output/words.ts";
 
 /** Hands all waiting jobs back to Graphile Worker, and drops this package's schema. Safe to repeat. */
 export const command = defineCommand({
@@ -35,7 +35,7 @@ export const command = defineCommand({
     if (values.json) sayJson({ ...result, dropped: true });
     else {
       say(
-        `Handed back ${some(handedBack, "waiting job")} to Graphile Worker; ${parked} of them wait for their retry.`,
+        `Handed back ${some(handedBack, "waiting job")} to Graphile Worker, of which ${grouped(parked)} had failed before.`,
       );
       say(`Left out ${some(replaced, "job")}, because a newer job of their key is there.`);
       say(`Dropped ${some(expired, "job")}, because they had expired.`);

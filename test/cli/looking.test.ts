@@ -141,7 +141,10 @@ test("a calendar window in words: what it has left, and when what was spent retu
   const said = explained.stdout.replace(/\s+/g, " ");
   const month = `month in ${timeZone}`;
   t.true(said.includes(`"quota" of acme: 0.00 of 1000.00 per ${month} are left, enough in `), said);
-  t.regex(said, new RegExp(`quota of acme: 0 of 1,000 tokens, 1,000 per ${month}; in \\d+ (min|h|days)`));
+  t.regex(
+    said,
+    new RegExp(`quota of acme: 0 of 1,000 tokens, 1,000 per ${month}; enough in \\d+ (min|h|days)`),
+  );
   const { stdout } = await runCommand(url, "policies");
   t.true(stdout.includes(`gate quota: throttle over the partition; 1000 per ${month}`), stdout);
 });

@@ -62,7 +62,7 @@ test("the command uninstalls, says what it did, and a second time has nothing to
     code: 0,
     stderr: "",
     stdout:
-      "Handed back 12 waiting jobs to Graphile Worker; 0 of them wait for their retry.\n" +
+      "Handed back 12 waiting jobs to Graphile Worker, of which 0 had failed before.\n" +
       "Left out 0 jobs, because a newer job of their key is there.\n" +
       "Dropped 0 jobs, because they had expired.\n" +
       "Unlocked 0 jobs of workers that were killed.\n" +
