@@ -30,4 +30,7 @@ _install() {
   touch node_modules/.package-lock.json
 }
 
-_installed || _install
+_installed || {
+  echo "# npm ci: a minute or so, the first time only" >&2
+  _install
+}

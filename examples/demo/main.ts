@@ -56,7 +56,8 @@ try {
 async function compare(storm: readonly Burst[]): Promise<void> {
   console.log(
     `${storm.length} endpoints, each of which allows 10 requests per second and 5 at once. The loudest gets ` +
-      `${storm[0]!.visits.length} jobs, four in five get at most 5. Two worker processes with 50 slots each.\n`,
+      `${storm[0]!.visits.length} jobs, four in five get at most 5. Two worker processes with 50 slots each.\n` +
+      "First with the policy, then the same storm on plain Graphile Worker.\n",
   );
   const governed = await runStorm("governed", storm, MOST_SECONDS, interrupted.signal);
   // without the policy it gets as long as it took with it

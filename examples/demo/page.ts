@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import pg from "pg";
 import { createUi, toNodeHandler } from "../../src/ui/ui.ts";
 import { type Measures, measure } from "./measure.ts";
-import { FIGURES } from "./report.ts";
+import { FIGURES, TITLES } from "./report.ts";
 import { type Mode, runStorm, type World, withWorld } from "./run.ts";
 import { makeStorm } from "./storm.ts";
 
@@ -26,7 +26,6 @@ interface Started {
   ended?: Measures | string;
 }
 
-const TITLES: Record<Mode, string> = { governed: "with the policy", plain: "plain" };
 const ADMIN = "/admin";
 
 /** A page that starts storms, and the admin pages of the database in which they run. Ends with the signal. */

@@ -1,14 +1,17 @@
 import { POLICY, SERVER } from "./limits.ts";
 import type { Measures, Percentiles, Wait } from "./measure.ts";
+import type { Mode } from "./run.ts";
 
 const GOAL = 0.85;
 
+export const TITLES: Readonly<Record<Mode, string>> = { governed: "with the policy", plain: "plain" };
+
 export function showProgress(
-  mode: string,
+  mode: Mode,
   { seconds, added, done, refused }: { seconds: number; added: number; done: number; refused: number },
 ): void {
   console.log(
-    `${mode.padEnd(9)} ${seconds.toFixed(0).padStart(3)} s   ${count(added)} added   ${count(done)} served   ` +
+    `${TITLES[mode].padEnd(15)} ${seconds.toFixed(0).padStart(3)} s   ${count(added)} added   ${count(done)} served   ` +
       `${count(added - done)} waiting or running   ${count(refused)} refused`,
   );
 }
@@ -30,7 +33,7 @@ export function showTable(governed: Measures, plain: Measures): void {
   const row = (label: string, one: string, other: string) =>
     console.log(label.padEnd(46) + one.padStart(20) + other.padStart(20));
   console.log();
-  row("", "with the policy", "plain");
+  row("", TITLES.governed, TITLES.plain);
   for (const [label, of] of FIGURES) row(label, of(governed), of(plain));
   console.log(`
 Allowed rate: of each endpoint with more than ${POLICY.burst} jobs, ${POLICY.burst} + ${POLICY.perSecond} per second while it had work waiting.
@@ -61,7 +64,7 @@ export function showNextSteps(): void {
 What to try next:
   ./scripts/demo --ui       storms of your own, beside the admin pages
   examples/demo/policy.ts   change rate, burst or max, run again: the server will tell when it is too much
-  examples/webhooks         a small project: npm run example webhooks
+  examples/webhooks         a small project: ./scripts/npm run example webhooks
   README.md                 the five-minute start in a project of your own`);
 }
 
