@@ -12,7 +12,7 @@ import { silent } from "../helpers/silent.ts";
 
 const isPrismaInstalled = existsSync(path.join(PRISMA, "generated/client.ts"));
 
-test("the examples for other libraries add a job each", async (t) => {
+test("the examples of transactions add a job each", async (t) => {
   const { url, pool } = await testDatabase(t);
   const folder = await project(t);
   const { fetchEndpoint } = await import(path.join(folder, "policies.ts"));
@@ -21,7 +21,7 @@ test("the examples for other libraries add a job each", async (t) => {
   const examples = [...(await examplesOf("docs/adding-jobs.md"))].filter(([name]) => name.startsWith("add-"));
   t.deepEqual(
     examples.map(([name]) => name),
-    ["add-kysely.ts", "add-drizzle.ts", "add-prisma.ts", "add-postgres-js.ts"],
+    ["add-kysely.ts", "add-drizzle.ts", "add-prisma.ts", "add-postgres-js.ts", "add-pg.ts"],
   );
   const runnable = examples.filter(([name]) => name !== "add-prisma.ts" || isPrismaInstalled);
   for (const [name, code] of runnable) {

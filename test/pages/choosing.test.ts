@@ -139,6 +139,33 @@ test("an adaptive limit goes as the table says", async (t) => {
   t.is(rounds, 13);
 });
 
+test("a target of the lag is too low, right or too high, as the table says", async (t) => {
+  const { pool } = await emptyWorld(t, []);
+  const rows = tables.find(([head]) => head?.[0] === "`targetLagMs`")!.slice(1);
+  t.is(rows.length, 3);
+  for (const [target, healthy, late] of rows) {
+    const numbers = {
+      ...{ initial_max: 20, min: 1, max: null, target_lag_ms: Number(target), ewma_alpha: 0.5 },
+      ...{ failure_decrease_factor: 0.5, overload_decrease_factor: 0.95 },
+    };
+    let limiter = { current_max: 20, numbers };
+    const rounds = async (count: number, lag: number) => {
+      for (let n = 0; n < count; n++) {
+        const { rows } = await pool.query(
+          `select to_jsonb(dispatch_policy._adaptive_observe(
+             jsonb_populate_record(null::dispatch_policy._private_limiters, $1), $2, true, clock_timestamp(), $3,
+             clock_timestamp())) as it`,
+          [JSON.stringify(limiter), lag, limiter.current_max],
+        );
+        limiter = rows[0].it;
+      }
+      return limiter.current_max;
+    };
+    t.is(await rounds(20, 500), Number(healthy), target);
+    t.is(await rounds(10, 5000), Number(late), target);
+  }
+});
+
 test("a share is the weight among all weights, and an admission halves with each half-life", (t) => {
   const shares = tables.find(([head]) => head?.[0] === "busy partitions")!.slice(1);
   t.deepEqual(

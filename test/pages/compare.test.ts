@@ -14,3 +14,9 @@ test("each cell about another system links its source, or says that it is not do
   );
   t.deepEqual(bare, []);
 });
+
+test("each way to build it names an example with its source", async (t) => {
+  const ways = (await tablesOf("docs/compare.md")).find(([head]) => head?.[0] === "way");
+  t.is(ways?.length, 5);
+  for (const row of ways!.slice(1)) t.regex(row.join(" "), /\]\(https:\/\//);
+});
