@@ -239,7 +239,7 @@ export class SchemaVersionError extends DispatchPolicyError {
     const cure =
       found !== null && found > expected
         ? `this package knows ${expected} at most: upgrade graphile-worker-dispatch-policy in this process`
-        : `this package needs ${expected}: run "graphile-worker-dispatch-policy migrate", start a worker with ` +
+        : `this package needs migration ${expected}: run "graphile-worker-dispatch-policy migrate", start a worker with ` +
           "dispatchPolicyPreset, or call makePolicyUtils, as the role that owns the schema";
     super("schema_version", `database schema "${schema}" ${state}, ${cure}`, options);
     this.schema = schema;

@@ -1,5 +1,7 @@
-import { aDate, check, storableText } from "../checks/options.ts";
-import { type Duration, durationMs } from "../duration.ts";
+import { aDate, check, type Rule, storableText } from "../checks/options.ts";
+import { DURATION_EXPECTED, type Duration, durationMs, isDuration } from "../duration.ts";
+
+const aWait: Rule = { expects: `a Date, or ${DURATION_EXPECTED}`, accepts: isDuration };
 
 /**
  * A task throws this if it must try again later, for example because a server answered 429. The job's partition is held
@@ -18,6 +20,7 @@ export class RetryAfter extends Error {
 
   constructor(after: Duration | Date, options: { reason?: string | undefined; cause?: unknown } = {}) {
     if (after instanceof Date) check("RetryAfter: the time to come back", after, aDate);
+    else check("RetryAfter: the wait", after, aWait);
     const forMs = after instanceof Date ? undefined : durationMs(after);
     const until = after instanceof Date ? after : new Date(Date.now() + (forMs ?? 0));
     // a server's text may be cut within a letter, which PostgreSQL refuses: the failure could not be recorded

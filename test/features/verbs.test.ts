@@ -218,6 +218,10 @@ test("runTickLoop refuses to start without a signal, or for an unknown policy", 
 
 test("a RetryAfter needs a time", (t) => {
   t.throws(() => new RetryAfter(new Date(Number.NaN)), { instanceOf: ArgumentError, message: /valid Date/ });
+  t.throws(() => new RetryAfter(30 as never), {
+    instanceOf: ArgumentError,
+    message: /^RetryAfter: the wait must be a Date, or a duration such as "30 seconds" .*, got 30$/,
+  });
 });
 
 test("unsafe_dedupe tells the partition of the job that is there", async (t) => {

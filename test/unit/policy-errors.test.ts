@@ -49,9 +49,9 @@ test("a database that is missing, older or newer is told apart", (t) => {
     new SchemaVersionError({ schema: "dispatch_policy", found, expected: 5 }).message;
   t.regex(
     message(null),
-    /^database schema "dispatch_policy" has not been set up for this release, this package needs 5: run .*migrate", .*as the role/,
+    /^database schema "dispatch_policy" has not been set up for this release, this package needs migration 5: run .*migrate", .*as the role/,
   );
-  t.regex(message(3), /is at migration 3, this package needs 5: run .*migrate", .*as the role/);
+  t.regex(message(3), /is at migration 3, this package needs migration 5: run .*migrate", .*as the role/);
   t.regex(message(6), /is at migration 6, this package knows 5 at most: upgrade/);
 });
 
