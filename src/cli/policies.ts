@@ -55,7 +55,7 @@ function inLines(row: Row): string {
   return [
     `${policy}  version ${version}, ${enabled ? "on" : "off"}`,
     ...(row.paused ? [`  paused${pauseOf(row)}`] : []),
-    `  ${some(staged, "staged job")}, ${grouped(inFlight)} in flight, ${grouped(partitions)} partitions`,
+    `  ${some(staged, "staged job")}, ${grouped(inFlight)} in flight, ${some(partitions, "partition")}`,
     ...(definition.gates.length === 0 ? ["  without gates"] : []),
     ...definition.gates.map(
       ({ name, kind, scope, values, constants }) =>
