@@ -9,7 +9,8 @@ import { text } from "node:stream/consumers";
 
 /** The slowest first. */
 const COMPILERS = ["node_modules/ts59/bin/tsc", "node_modules/typescript/bin/tsc"];
-const PROJECTS = ["tsconfig.json", "test/drivers", "test/testing", "site"];
+const EXAMPLES = ["test/examples/tsconfig.nestjs.json", "test/examples/tsconfig.nextjs.json"];
+const PROJECTS = ["tsconfig.json", "test/drivers", "test/testing", "site", ...EXAMPLES];
 
 const checks = COMPILERS.flatMap((compiler) => PROJECTS.map((project) => [compiler, "-p", project]));
 await Promise.all(Array.from({ length: os.availableParallelism() }, work));

@@ -1,5 +1,6 @@
 // A project of examples/, copied out as a user would copy it.
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import { cp, mkdtemp, readFile, rm, symlink } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -22,11 +23,21 @@ export async function copyOut(
   return folder;
 }
 
-/** Runs a script of the project's package.json, where the package's name means its sources. Resolves to what it printed. */
+/**
+ * Runs a script of the project's package.json, after the one that npm runs before it. The package's name means its sources.
+ * Resolves to what it printed.
+ */
 export async function runScript(folder: string, script: string, env: NodeJS.ProcessEnv): Promise<string> {
   const { scripts } = JSON.parse(await readFile(path.join(folder, "package.json"), "utf8"));
-  const [program = "", ...args] = (scripts[script] as string).split(" ");
-  const runnable = program === "node" ? process.execPath : program;
+  const before = scripts[`pre${script}`] as string | undefined;
+  if (before) await runCommand(folder, before, env);
+  return await runCommand(folder, scripts[script], env);
+}
+
+async function runCommand(folder: string, command: string, env: NodeJS.ProcessEnv): Promise<string> {
+  const [program = "", ...args] = command.split(" ");
+  const installed = path.join(ROOT, "node_modules/.bin", program);
+  const runnable = program === "node" ? process.execPath : existsSync(installed) ? installed : program;
   const NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} --import=${HOOK}`;
   const running = promisify(execFile)(runnable, args, {
     cwd: folder,

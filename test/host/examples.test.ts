@@ -1,6 +1,6 @@
 // Each project of examples/, copied out and run by its one command on a fresh database; and what it says of itself.
 import { execFile } from "node:child_process";
-import { globSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,6 +15,10 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const NAMES = globSync("*/package.json", { cwd: `${ROOT}examples` })
   .map(path.dirname)
   .sort();
+/** What a checkout does not have, with the peers of each. Who needs it cannot run here. */
+const ABSENT: Readonly<Record<string, readonly string[]>> = { next: ["react", "react-dom"] };
+/** test/examples has its tests. */
+const NOT_RUN = ["nextjs"];
 const MINUTE = 60_000;
 const SELF = "graphile-worker-dispatch-policy";
 
@@ -120,6 +124,11 @@ example(
   },
 );
 
+example(
+  "nestjs",
+  /^ana signs up for the first time: 201; 1 sign-up, 1 job\nana signs up for the second time: 409; 1 sign-up, 1 job\n$/,
+);
+
 example("processes", /^60 reports ran in \d processes, at most \d at once\n$/, (t, { numbers, stdout }) => {
   t.true(numbers[1]! >= 2 && numbers[2]! <= 4, stdout);
 });
@@ -158,7 +167,7 @@ example("webhooks", /^received 32 events$/m, async (t, { stdout, pool }) => {
 });
 
 test("each example with a start command is run here", (t) => {
-  t.deepEqual(ran.toSorted(), NAMES);
+  t.deepEqual([...ran, ...NOT_RUN].toSorted(), NAMES);
 });
 
 test.serial("the tests of examples/webhooks pass without a server", async (t) => {
@@ -181,6 +190,11 @@ test.serial(
     const { code, stderr } = await t.throwsAsync<Error & { code: number; stderr: string }>(run("nothing"));
     t.is(code, 2);
     t.regex(stderr, /^There is no example "nothing"\. Name one of these:\n {2}accounts\n {2}admin-pages\n/);
+    const absent = await t.throwsAsync<Error & { stderr: string }>(run("nextjs"));
+    t.regex(
+      absent.stderr,
+      /^examples\/nextjs needs next, react, react-dom, which a checkout does not have\. Copy/,
+    );
   },
 );
 
@@ -194,10 +208,19 @@ test("an example imports its own files, Node's, and the packages that its packag
   for (const name of NAMES) {
     const { dependencies, devDependencies } = manifestOf(name);
     const declared: Record<string, string> = { ...dependencies, ...devDependencies };
-    const imported = [...new Set(["graphile-worker", ...importsOf(name).map(packageOf)])]; // a peer of the package
-    t.deepEqual(Object.keys(declared).sort(), imported.sort(), name);
-    for (const [library, version] of Object.entries(declared))
-      t.is(version, tested[library], `${name}: ${library}`);
+    const imported = [...new Set(importsOf(name).map(packageOf))];
+    const needed = new Set([...imported, ...imported.flatMap(peersOf)]);
+    t.deepEqual(
+      Object.keys(declared)
+        .filter((library) => !isTool(library))
+        .sort(),
+      [...needed].sort(),
+      name,
+    );
+    for (const [library, version] of Object.entries(declared)) {
+      if (tested[library]) t.is(version, tested[library], `${name}: ${library}`);
+      else t.regex(version, /^\d+\.\d+\.\d+$/, `${name}: ${library}, as it was tried by hand`);
+    }
   }
 });
 
@@ -208,9 +231,21 @@ test("each example has a README that names its command, and a line in the list",
     const readme = readFileSync(`${ROOT}examples/${name}/README.md`, "utf8");
     t.true(list.includes(`[${name}](${name}/README.md)`), name);
     t.true(readme.split("\n").length <= 21, `${name}: short enough to read first`);
-    if (NAMES.includes(name)) t.true(readme.includes(`\`npm run example ${name}\``), name);
+    if (ran.includes(name)) t.true(readme.includes(`\`npm run example ${name}\``), name);
   }
 });
+
+/** A compiler or types: nothing imports them. */
+const isTool = (library: string) => library === "typescript" || library.startsWith("@types/");
+
+/** What a package needs beside it. */
+function peersOf(library: string): readonly string[] {
+  if (ABSENT[library]) return ABSENT[library];
+  const file = library === SELF ? `${ROOT}package.json` : `${ROOT}node_modules/${library}/package.json`;
+  if (!existsSync(file)) return [];
+  const { peerDependencies = {}, peerDependenciesMeta = {} } = JSON.parse(readFileSync(file, "utf8"));
+  return Object.keys(peerDependencies).filter((peer) => !peerDependenciesMeta[peer]?.optional);
+}
 
 function manifestOf(name: string) {
   return JSON.parse(readFileSync(`${ROOT}examples/${name}/package.json`, "utf8"));
@@ -219,7 +254,8 @@ function manifestOf(name: string) {
 /** What its files import, without Node's own modules. A path must stay in the folder. */
 function importsOf(name: string): string[] {
   const folder = `${ROOT}examples/${name}`;
-  return globSync("**/*.{ts,js}", { cwd: folder }).flatMap((file) => {
+  const files = globSync("**/*.{ts,tsx,js}", { cwd: folder, exclude: ["dist/**", "**/node_modules/**"] });
+  return files.flatMap((file) => {
     const specifiers = [
       ...readFileSync(path.join(folder, file), "utf8").matchAll(/(?:from |require\()"([^"]+)"/g),
     ]

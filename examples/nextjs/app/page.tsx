@@ -1,0 +1,5 @@
+import { SignUpForm } from "./form.tsx";
+
+export default function Page() {
+  return <SignUpForm />;
+}
