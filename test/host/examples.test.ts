@@ -69,6 +69,15 @@ example(
 );
 
 example(
+  "adaptive",
+  /^answered 300 of 300 questions; the partner refused \d+ requests\nup to \d+ were answered at once, and [1-3] while it took three\nof the first 140 answers: large \d+, small \d+\n$/,
+  (t, { numbers: [, , refused = 0, most = 0, , , large = 0, small = 0], stdout }) => {
+    t.true(most > 3 && refused > 0, `the limit has grown until the partner refused: ${stdout}`);
+    t.true(large > small, `the dearer plan gets more: ${stdout}`);
+  },
+);
+
+example(
   "admin-pages",
   /^((node|express|fastify): a stranger gets 303, to \/sign-in\n\2: who is signed in gets 200, with the policy send_mail\n){3}$/,
 );
@@ -189,7 +198,7 @@ test.serial(
     t.regex((await run("commonjs")).stdout, /^hello Ana, of team red$/m);
     const { code, stderr } = await t.throwsAsync<Error & { code: number; stderr: string }>(run("nothing"));
     t.is(code, 2);
-    t.regex(stderr, /^There is no example "nothing"\. Name one of these:\n {2}accounts\n {2}admin-pages\n/);
+    t.regex(stderr, /^There is no example "nothing"\. Name one of these:\n {2}accounts\n {2}adaptive\n/);
     const absent = await t.throwsAsync<Error & { stderr: string }>(run("nextjs"));
     t.regex(
       absent.stderr,
