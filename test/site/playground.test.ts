@@ -1,4 +1,5 @@
-// The playground: its policies, what stands in for Node's modules, and whole runs in Chromium beside those of a server.
+// The playground: its policies, what stands in for Node's modules, and whole runs in
+// Chromium and Firefox beside those of a server.
 import { createHash } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
@@ -22,7 +23,9 @@ import { definePolicy, exponential } from "../../src/index.ts";
 import { type AnyPolicy, policyDefinition, resolveJob } from "../../src/policy/policy.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { type Register, sampled } from "../helpers/sampled.ts";
+import { until } from "../helpers/until.ts";
 import { beside, findChromium, findings, launch } from "../ui/browser.ts";
+import { findFirefox, openInFirefox } from "./firefox.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -87,12 +90,15 @@ test("a module that imports what browsers lack fails the build, which names both
 });
 
 const program = findChromium();
-let browser: Browser;
+const firefox = findFirefox();
+const costly = sampled(4);
+let browser: Browser | undefined;
 let server: Awaited<ReturnType<typeof serve>>;
 let folder: string | undefined;
 
 /** Each builds the site and starts PostgreSQL in a browser: fifteen seconds of a processor. */
-const inChromium: Register = program ? sampled(4) : test.serial.skip;
+const inChromium: Register = program ? costly : test.serial.skip;
+const inFirefox: Register = firefox ? costly : test.serial.skip;
 
 test.after.always(async () => {
   await browser?.close();
@@ -101,16 +107,21 @@ test.after.always(async () => {
   if (folder !== undefined) await rm(folder, { recursive: true, force: true });
 });
 
-/** Builds and serves the site, and opens its playground. `requests` and `messages` are those of the page and its worker. */
-async function openPlayground(t: ExecutionContext, hash = "") {
-  t.timeout(600_000);
+/** Builds and serves the site, once for all tests. Resolves to its address. */
+async function served(): Promise<string> {
   if (folder === undefined) {
     folder = await mkdtemp(path.join(os.tmpdir(), "site-"));
     await buildSite(ROOT, folder);
     server = await serve(folder, 0);
-    browser = await launch(program as string);
   }
-  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** Opens the playground in Chromium. `requests` and `messages` are those of the page and its worker. */
+async function openPlayground(t: ExecutionContext, hash = "") {
+  t.timeout(600_000);
+  const base = await served();
+  browser ??= await launch(program as string);
   const context = await browser.newContext();
   t.teardown(() => context.close());
   const requests: string[] = [];
@@ -137,7 +148,9 @@ const RECORD = `{
   };
 }`;
 
-async function ranIn(page: Page): Promise<Pick<Ran, "starts" | "ends" | "frames">> {
+async function ranIn(page: {
+  evaluate(expression: string): Promise<unknown>;
+}): Promise<Pick<Ran, "starts" | "ends" | "frames">> {
   const said = (await page.evaluate("said")) as Said[];
   const frames = said.flatMap((one) => (one.says === "frame" ? [one.frame] : []));
   return { frames, starts: frames.flatMap(({ starts }) => starts), ends: frames.flatMap(({ ends }) => ends) };
@@ -217,4 +230,30 @@ inChromium("retries, shards, an operator's limit and an adaptive cap go as on a 
   const { page, messages } = await openPlayground(t, "#retries");
   await compare(t, page, ["retries", "sharding", "night", "adaptive"]);
   t.deepEqual(messages, []);
+});
+
+inFirefox("in Firefox as well, each start and end is that of a server", async (t) => {
+  t.timeout(600_000);
+  const base = await served();
+  const url = `${base}/playground.html`;
+  const page = await openInFirefox(t, { program: firefox as string, url });
+  // after the page, which makes its worker at the click: a script before it is an error in the log of Firefox 140
+  await page.evaluate(`(() => { ${RECORD} return true; })()`);
+  t.false(page.requests.some((address) => address.includes("/engine/")));
+  await page.click('[data-preset="throttle"]');
+  await page.click("#run");
+  const status = () => page.evaluate<string>('document.getElementById("status").textContent');
+  const isOver = async () => /starts in|failed/.test(await status());
+  await until("the run is over", isOver, { withinMs: 300_000, everyMs: 200, seen: status });
+  t.regex(await status(), /starts in/);
+
+  const [here, there] = [await ranIn(page), await ranOnServer(t, card("throttle"))];
+  t.true(here.starts.length > 40, `${here.starts.length}`);
+  t.deepEqual(here.starts, there.starts);
+  t.deepEqual(here.ends, there.ends);
+  t.deepEqual(
+    page.requests.filter((address) => !address.startsWith(base) && !address.startsWith("data:")),
+    [],
+  );
+  t.deepEqual(page.messages, []);
 });
