@@ -1,6 +1,6 @@
-import { readFileSync } from "node:fs";
 import os from "node:os";
 import pg from "pg";
+import { VERSIONS } from "./versions.ts";
 
 const SHOWN = [
   "server_version",
@@ -27,17 +27,11 @@ export async function readEnvironment() {
   return {
     postgres,
     node: process.versions.node,
-    graphileWorker: versionIn("../../node_modules/graphile-worker/package.json"),
-    dispatchPolicy: versionIn("../../package.json"),
+    ...VERSIONS,
     cpu: { model: os.cpus()[0]?.model ?? "unknown", cores: os.availableParallelism() },
     memoryGiB: Math.round(os.totalmem() / 2 ** 30),
     /** Of one minute, before the run: what else the machine was doing. */
     load: os.loadavg()[0],
     startedAt: new Date().toISOString(),
   };
-}
-
-function versionIn(file: string): string {
-  const { version } = JSON.parse(readFileSync(new URL(file, import.meta.url), "utf8"));
-  return version;
 }
