@@ -36,7 +36,7 @@ export async function runScript(folder: string, script: string, env: NodeJS.Proc
 
 async function runCommand(folder: string, command: string, env: NodeJS.ProcessEnv): Promise<string> {
   const [program = "", ...args] = command.split(" ");
-  const installed = path.join(ROOT, "node_modules/.bin", program);
+  const installed = path.join(folder, "node_modules/.bin", program);
   const runnable = program === "node" ? process.execPath : existsSync(installed) ? installed : program;
   const NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} --import=${HOOK}`;
   const running = promisify(execFile)(runnable, args, {

@@ -16,9 +16,12 @@ const NAMES = globSync("*/package.json", { cwd: `${ROOT}examples` })
   .map(path.dirname)
   .sort();
 /** What a checkout does not have, with the peers of each. Who needs it cannot run here. */
-const ABSENT: Readonly<Record<string, readonly string[]>> = { next: ["react", "react-dom"] };
+const ABSENT: Readonly<Record<string, readonly string[]>> = {
+  next: ["react", "react-dom"],
+  "@prisma/adapter-pg": ["@prisma/client"],
+};
 /** test/examples has its tests. */
-const NOT_RUN = ["nextjs"];
+const NOT_RUN = ["nextjs", "prisma"];
 const MINUTE = 60_000;
 const SELF = "graphile-worker-dispatch-policy";
 
@@ -175,7 +178,7 @@ example("webhooks", /^received 32 events$/m, async (t, { stdout, pool }) => {
   t.deepEqual(left.rows, [{ staged: 0, in_flight: 0, jobs: 0 }]);
 });
 
-test("each example with a start command is run here", (t) => {
+test("each example with a start command is run here, or has a test in test/examples", (t) => {
   t.deepEqual([...ran, ...NOT_RUN].toSorted(), NAMES);
 });
 
@@ -212,6 +215,7 @@ test("an example imports its own files, Node's, and the packages that its packag
   const pglite = "@electric-sql/pglite";
   const tested = {
     ...{ ...root.devDependencies, ...root.dependencies, ...root.peerDependencies },
+    ...JSON.parse(readFileSync(`${ROOT}test/drivers/prisma/package.json`, "utf8")).dependencies,
     ...{ [SELF]: `^${root.version}`, [pglite]: root.devDependencies[pglite] },
   };
   for (const name of NAMES) {
@@ -244,8 +248,8 @@ test("each example has a README that names its command, and a line in the list",
   }
 });
 
-/** A compiler or types: nothing imports them. */
-const isTool = (library: string) => library === "typescript" || library.startsWith("@types/");
+/** A compiler, a generator or types: nothing imports them. */
+const isTool = (library: string) => /^(typescript$|prisma$|@types\/)/.test(library);
 
 /** What a package needs beside it. */
 function peersOf(library: string): readonly string[] {
