@@ -15,16 +15,14 @@ export interface OperateContext {
 }
 
 /** Calls a verb's SQL function. A refusal becomes this package's error, with the database's as its cause. */
-export async function call<T>(
-  { withPgClient, engine }: OperateContext,
-  verb: string,
-  args: Arguments,
-): Promise<T> {
-  const [row] = await asOurs(() => withPgClient((client) => engine.call<T>(client, verb, args)), {
-    withPgClient,
-    engine,
-  });
+export async function call<T>(context: OperateContext, verb: string, args: Arguments): Promise<T> {
+  const [row] = await answered(context, (client) => context.engine.call<T>(client, verb, args));
   return row as T;
+}
+
+/** Asks the database on a connection of the context. A refusal becomes this package's error. */
+export function answered<T>(context: OperateContext, ask: (client: Queryable) => Promise<T>): Promise<T> {
+  return asOurs(() => context.withPgClient(ask), context);
 }
 
 /** The same for a verb whose dry run says what it concerns. Of a call that is no dry run, SQL leaves that out. */

@@ -1,4 +1,5 @@
-import { checkPolicy, type OperateContext } from "./call.ts";
+import type { Queryable } from "../db/engine.ts";
+import { answered, checkPolicy, type OperateContext } from "./call.ts";
 import { spelled } from "./rows.ts";
 
 /** A row of the view `jobs`. */
@@ -50,4 +51,12 @@ export async function rowsOf<Row>(
     return engine.view<object>(client, view, where, [...values]);
   });
   return rows.map((row) => spelled<Row>(row));
+}
+
+/** Rows of a function that only looks, with their columns in camelCase. */
+export async function rowsBy<Row>(
+  context: OperateContext,
+  ask: (client: Queryable) => Promise<readonly object[]>,
+): Promise<readonly Row[]> {
+  return (await answered(context, ask)).map((row) => spelled<Row>(row));
 }

@@ -1,4 +1,5 @@
-import { argument, type Check, COMMAND, type Finding, firstLine, literal, name, upTo } from "./finding.ts";
+import { argument, COMMAND, literal, name } from "../quoted.ts";
+import { type Check, type Finding, firstLine, upTo } from "./finding.ts";
 import { HAS_WAITING } from "./waiting.ts";
 
 /** How many rows are counted, at most. */

@@ -103,20 +103,6 @@ export function where<T>(condition: boolean, value: () => T): readonly T[] {
   return condition ? [value()] : [];
 }
 
-/** A text in SQL. */
-export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
-
-/** A name in SQL. */
-export const name = (text: string): string =>
-  /^[a-z_][a-z0-9_]*$/.test(text) ? text : `"${text.replaceAll('"', '""')}"`;
-
-/** An argument of a command. */
-export const argument = (text: string): string =>
-  /^[\w.:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-
-/** This package's command line. */
-export const COMMAND = "npx graphile-worker-dispatch-policy";
-
 /** "3 min" */
 export function ago(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`;

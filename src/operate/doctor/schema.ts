@@ -1,5 +1,6 @@
 import { indexes } from "../../db/indexes.ts";
-import { type Check, COMMAND, type Finding, literal, name, where } from "./finding.ts";
+import { COMMAND, literal, name } from "../quoted.ts";
+import { type Check, type Finding, where } from "./finding.ts";
 
 /** The schema is not there, or of another release than this package. */
 const schemaVersion: Check = async ({ state, schema }): Promise<readonly Finding[]> => {

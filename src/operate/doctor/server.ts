@@ -1,4 +1,5 @@
-import { ago, type Check, name, where } from "./finding.ts";
+import { name } from "../quoted.ts";
+import { ago, type Check, where } from "./finding.ts";
 
 /** Nothing can be written there. */
 const replica: Check = async ({ ask }) => {

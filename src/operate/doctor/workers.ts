@@ -1,4 +1,5 @@
-import { ago, argument, type Check, COMMAND } from "./finding.ts";
+import { argument, COMMAND } from "../quoted.ts";
+import { ago, type Check } from "./finding.ts";
 import { HAS_WAITING, IN_FLIGHT, LIVE, RUNS_ELSEWHERE } from "./waiting.ts";
 
 /** Its jobs are admitted, and then wait in Graphile Worker. */

@@ -1,5 +1,5 @@
 import { some } from "../../counted.ts";
-import { name as identifier } from "../../operate/doctor/finding.ts";
+import { argument, COMMAND, name as identifier, literal } from "../../operate/quoted.ts";
 import type { Changed } from "../../operate/targets.ts";
 import { DEFAULT_SCHEMA } from "../../settings.ts";
 import { pathTo } from "../parts/links.ts";
@@ -14,7 +14,6 @@ import {
   type Counted,
   type Field,
   FLAG,
-  literal,
   type Values,
 } from "./actions.ts";
 import type { Change } from "./limit-changes.ts";
@@ -182,16 +181,11 @@ export function same(name: ActionName, { values, reason, by, schema }: Act): Mar
     .filter(([, value]) => value !== undefined)
     .map(([arg, value]) => `${["for", "set"].includes(arg) ? `"${arg}"` : arg} => ${value}`);
   return html`<h2>The same in words</h2>
-<pre>npx graphile-worker-dispatch-policy ${name} ${command.join(" ")}</pre>
+<pre>${COMMAND} ${name} ${command.join(" ")}</pre>
 <pre>select * from ${identifier(schema)}.${name.replace("-", "_")}(${sql.join(", ")});</pre>`;
 }
 
 function asFlag(flag: string, value: string): string {
   if (flag === "drain" && value === FLAG) return `--${flag}`;
-  return `--${flag}${value.startsWith("-") ? "=" : " "}${quoted(value)}`;
-}
-
-/** As a shell reads it. */
-function quoted(value: string): string {
-  return /^[\w.,:@/-]+$/.test(value) ? value : `'${value.replaceAll("'", `'\\''`)}'`;
+  return `--${flag}${value.startsWith("-") ? "=" : " "}${argument(value)}`;
 }

@@ -9,6 +9,7 @@ import { hold } from "../../operate/hold.ts";
 import { clearLimit, type LimitValues, setLimit } from "../../operate/limits.ts";
 import { move } from "../../operate/move.ts";
 import { pause } from "../../operate/pause.ts";
+import { literal } from "../../operate/quoted.ts";
 import { releaseSlots } from "../../operate/release-slots.ts";
 import { remove } from "../../operate/remove.ts";
 import { resume } from "../../operate/resume.ts";
@@ -364,11 +365,6 @@ function numberIn(name: string, value: string | undefined): number | undefined {
 
 function numbersOf({ max, rate, per }: Values): LimitValues {
   return { max: numberIn("max", max), rate: numberIn("rate", rate), per: per as Duration | undefined };
-}
-
-/** A text as SQL writes it. */
-export function literal(value: string): string {
-  return `'${value.replaceAll("'", "''")}'`;
 }
 
 function texts(values: Values): Record<string, string | undefined> {

@@ -1,6 +1,5 @@
 import type { OperateContext } from "../../operate/call.ts";
-import { asOurs } from "../../operate/call.ts";
-import { spelled } from "../../operate/rows.ts";
+import { rowsBy } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 import { bars } from "../parts/bars.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -20,16 +19,14 @@ export interface Cap {
 
 /** The limits that adaptive gates have learnt, over time. Null: the policy has no such gate. */
 export async function capsSince(
-  { engine, withPgClient }: OperateContext,
+  looking: OperateContext,
   { name, gates }: Pick<PolicyDefinition, "name" | "gates">,
   period: Period,
 ): Promise<readonly Cap[] | null> {
   if (!gates.some(({ kind }) => kind === "adaptive_concurrency")) return null;
-  const found = await asOurs(
-    () => withPgClient((client) => engine.adaptiveCaps<object>(client, name, beginOf(period), period.step)),
-    { engine, withPgClient },
+  return rowsBy<Cap>(looking, (client) =>
+    looking.engine.adaptiveCaps(client, name, beginOf(period), period.step),
   );
-  return found.map((row) => spelled<Cap>(row));
 }
 
 /** A chart for each limiter whose limit has changed. */

@@ -1,6 +1,6 @@
 import type { Figure } from "../../db/rolling-up.ts";
 import type { OperateContext } from "../../operate/call.ts";
-import { asOurs } from "../../operate/call.ts";
+import { answered } from "../../operate/call.ts";
 
 /** What is true now, as the SQL function `metrics` says it. */
 export interface Figures {
@@ -15,8 +15,8 @@ export interface Figures {
 }
 
 /** Without what workers have not added up yet: a page that looks does not write. */
-export async function figuresNow({ engine, withPgClient }: OperateContext): Promise<Figures> {
-  const all = await asOurs(() => withPgClient(engine.figures), { engine, withPgClient });
+export async function figuresNow(looking: OperateContext): Promise<Figures> {
+  const all = await answered(looking, looking.engine.figures);
   const those = (name: string, labels: Readonly<Record<string, string>>) =>
     all.filter(
       (one) => one.name === name && Object.entries(labels).every(([key, value]) => one.labels[key] === value),

@@ -1,6 +1,5 @@
 import type { OperateContext } from "../../operate/call.ts";
-import { asOurs } from "../../operate/call.ts";
-import { spelled } from "../../operate/rows.ts";
+import { rowsBy } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { beginOf, type Period } from "../parts/period.ts";
@@ -20,17 +19,13 @@ export interface GateWait {
 
 /** How long jobs waited for each gate, and for which keys. Null: the policy keeps no history, so nobody knows. */
 export async function gateWaits(
-  { engine, withPgClient }: OperateContext,
+  looking: OperateContext,
   { name, gates, history }: Pick<PolicyDefinition, "name" | "gates" | "history">,
   period: Period,
 ): Promise<readonly GateWait[] | null> {
   if (!history) return null;
   if (gates.length === 0) return [];
-  const found = await asOurs(
-    () => withPgClient((client) => engine.gateWaits<object>(client, name, beginOf(period))),
-    { engine, withPgClient },
-  );
-  return found.map((row) => spelled<GateWait>(row));
+  return rowsBy<GateWait>(looking, (client) => looking.engine.gateWaits(client, name, beginOf(period)));
 }
 
 export function gateWaitTable(waits: readonly GateWait[] | null, { words }: Period): Markup {

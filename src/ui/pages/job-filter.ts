@@ -1,7 +1,6 @@
 import { parameter } from "../../db/engine.ts";
 import type { OperateContext } from "../../operate/call.ts";
-import { spelled } from "../../operate/rows.ts";
-import { type JobRow, rowsOf } from "../../operate/view-rows.ts";
+import { type JobRow, rowsBy, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
 import { asked } from "./visit.ts";
 
@@ -66,16 +65,15 @@ export async function jobsOf(
   filter: Filter,
   wanted: Wanted,
 ): Promise<readonly FoundJob[]> {
-  const { engine, withPgClient } = looking;
   const { place, most } = wanted;
   const { values, states, hasStaged, hasOthers } = boundsOf(filter, wanted);
   const staged = hasStaged
-    ? await withPgClient((client) => engine.stagedPage<object>(client, STAGED, values))
+    ? await rowsBy<FoundJob>(looking, (client) => looking.engine.stagedPage(client, STAGED, values))
     : [];
   const others = hasOthers
     ? await rowsOf<FoundJob>(looking, "jobs", othersBy(place), [...values, states])
     : [];
-  return [...staged.map((row) => spelled<FoundJob>(row)), ...others]
+  return [...staged, ...others]
     .toSorted((one, other) => (placeOf(one, place) < placeOf(other, place) ? -1 : 1))
     .slice(0, most);
 }

@@ -1,6 +1,5 @@
 import type { OperateContext } from "../../operate/call.ts";
-import { spelled } from "../../operate/rows.ts";
-import { rowsOf } from "../../operate/view-rows.ts";
+import { rowsBy, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
 import { bars } from "../parts/bars.ts";
 import { html, type Markup } from "../parts/markup.ts";
@@ -42,17 +41,15 @@ export function lastHour(context: OperateContext, policy?: string): Promise<read
  * @param minutes the last hour, which was read already
  */
 export async function stepsSince(
-  { engine, withPgClient }: OperateContext,
+  looking: OperateContext,
   period: Period,
   minutes: readonly Minute[],
   policy?: string,
 ): Promise<readonly Minute[]> {
   if (period === HOUR) return minutes;
-  const { step } = period;
-  const found = await withPgClient((client) =>
-    engine.minutesInSteps<object>(client, policy ?? null, beginOf(period), step),
+  return rowsBy<Minute>(looking, (client) =>
+    looking.engine.minutesInSteps(client, policy ?? null, beginOf(period), period.step),
   );
-  return found.map((row) => spelled<Minute>(row));
 }
 
 /** The sum of a number in the whole minutes that lie up to so many minutes back, each minute. */
