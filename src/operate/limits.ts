@@ -13,7 +13,7 @@ import {
   type Why,
 } from "./targets.ts";
 
-/** New values for a limit. Those that are left out, or undefined, do not change. */
+/** New values for a limit. For those that are left out, or undefined, the policy's own apply. */
 export type LimitValues = GateOverrides;
 
 /**

@@ -6,16 +6,17 @@ import { pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
+import { ACTIONS } from "./actions.ts";
 import {
-  ACTIONS,
   type Action,
   type ActionName,
-  type Choice,
   type Counted,
   type Field,
   FLAG,
+  type Flags,
+  type Known,
   type Values,
-} from "./actions.ts";
+} from "./form.ts";
 import type { Change } from "./limit-changes.ts";
 import type { Found, Page, Sent, Visit } from "./visit.ts";
 
@@ -63,16 +64,13 @@ interface Said {
 }
 
 async function askFirst(visit: Visit, name: ActionName, action: Action, { wrong, found }: Said = {}) {
-  const { base, query, acting, rights } = visit;
+  const { base, query, looking, acting, rights } = visit;
   if (rights.role !== "operator") return { title: name, body: html`<p>A viewer changes nothing.</p>` };
   const values = valuesOf(query, action);
   const target = action.target.filter((field) => values[field] !== undefined);
-  const count = action.count ? await action.count(acting, values) : undefined;
-  const changes = await action.changes?.(visit.looking, values);
-  const canReplay = await action.isRecorded?.(visit.looking, values);
-  const inputs: Markup[] = [];
-  for (const field of action.fields)
-    inputs.push(fieldInput(field, values[field.name], await field.choices?.(visit.looking, values)));
+  const known = (await action.know?.(looking, values)) ?? {};
+  const count = await action.count?.(acting, values, known);
+  const changes = await action.changes?.(looking, values, known);
   return {
     title: name,
     body: html`<p>${action.about}</p>
@@ -83,12 +81,20 @@ ${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
 ${found ?? ""}
 <form class="act" method="post" action="${base}/act/${name}">
 ${target.map((field) => html`<input type="hidden" name="${field}" value="${values[field] ?? ""}">`)}
-${inputs}
+${fieldsFor(action, values, known).map((field) => fieldInput(field, values[field.name], known))}
 <label>Reason, for the audit <input name="reason" value="${query.get("reason") ?? ""}" required></label>
-<p><button>${name}</button>${action.fields.some(({ isFilter }) => isFilter) ? html` <button formmethod="get" formnovalidate>count again</button>` : ""}${action.changes && action.fields.length > 0 ? SHOW_CHANGES : ""}${canReplay ? REPLAY : ""}</p>
+<p><button>${name}</button>${action.fields.some(({ isFilter }) => isFilter) ? html` <button formmethod="get" formnovalidate>count again</button>` : ""}${action.changes && action.fields.length > 0 ? SHOW_CHANGES : ""}${action.isRecorded?.(known) ? REPLAY : ""}</p>
 </form>
 <p><a href="${backTo(base, values)}">Leave it</a></p>`,
   };
+}
+
+/** Of the gate that was chosen, or else of all. What was given stays, so that the verb can say what is wrong with it. */
+function fieldsFor({ fields }: Action, values: Values, { definition }: Known): readonly Field[] {
+  const gates = definition?.gates ?? [];
+  const chosen = gates.filter(({ name }) => name === values.gate);
+  const possible = chosen.length > 0 ? chosen : gates;
+  return fields.filter(({ name, isFor }) => !isFor || values[name] !== undefined || possible.some(isFor));
 }
 
 const SHOW_CHANGES = html` <button formmethod="get" formnovalidate>show what changes</button>`;
@@ -110,11 +116,9 @@ function changeTable(changes: readonly Change[]): Markup {
 const REPLAY = html` <button name="replay" value="1" formnovalidate>what would have happened?</button> <small>A replay of the recorded load. It takes some seconds, and changes nothing.</small>`;
 
 /** A field of the form. What was given stays, also if it is none of the choices: then the verb says what is wrong. */
-export function fieldInput(
-  { name, label, isRequired, hint }: Field,
-  given: string | undefined,
-  choices?: readonly Choice[],
-): Markup {
+export function fieldInput(field: Field, given: string | undefined, known: Known = {}): Markup {
+  const { name, label, isRequired, hint } = field;
+  const choices = field.choices?.(known);
   const what = html`${label}${hint ? html` <small>${hint}</small>` : ""}`;
   const required = isRequired ? html` required` : "";
   if (!choices || (given !== undefined && !choices.some(({ value }) => value === given)))
@@ -154,7 +158,7 @@ function inWords({ matched, changed }: Changed & { stored?: boolean }): string {
 
 function undo(base: string, { inverse, target }: Action, values: Values): Markup {
   if (!inverse) return html``;
-  const kept = [...target, "gate", "key"].map((field) => [field, values[field]]);
+  const kept = [...target, "gate", "key", "where"].map((field) => [field, values[field]]);
   return html`<p><a href="${pathTo(base, `/act/${inverse}`, Object.fromEntries(kept))}">Undo: ${inverse}</a></p>`;
 }
 
@@ -166,20 +170,23 @@ interface Act {
   readonly schema: string;
 }
 
+/** Arguments whose names are words of SQL. */
+const RESERVED: ReadonlySet<string> = new Set(["for", "from", "set", "where"]);
+
 /** The same as a command and as SQL, to copy. */
 export function same(name: ActionName, { values, reason, by, schema }: Act): Markup {
   const action = ACTIONS[name];
-  const { ids, ...flags }: Values = { ...(action.flags ? action.flags(values) : values), reason, by };
-  const given = Object.entries({ ...flags, "policy-schema": schema === DEFAULT_SCHEMA ? undefined : schema });
+  const { ids, ...flags }: Flags = { ...(action.flags ? action.flags(values) : values), reason, by };
+  const given: Flags = { ...flags, "policy-schema": schema === DEFAULT_SCHEMA ? undefined : schema };
   const command = [
-    ...(ids?.split(",") ?? []),
-    ...given.flatMap(([flag, value]) => (value === undefined ? [] : [asFlag(flag, value)])),
+    ...(typeof ids === "string" ? ids.split(",") : []),
+    ...Object.entries(given).flatMap(([flag, value = []]) => [value].flat().map((one) => asFlag(flag, one))),
     ...(action.needsYes ? ["--yes"] : []),
   ];
   const args = { ...action.sql(values), reason: literal(reason), by: literal(by) };
   const sql = Object.entries(args)
     .filter(([, value]) => value !== undefined)
-    .map(([arg, value]) => `${["for", "set"].includes(arg) ? `"${arg}"` : arg} => ${value}`);
+    .map(([arg, value]) => `${RESERVED.has(arg) ? `"${arg}"` : arg} => ${value}`);
   return html`<h2>The same in words</h2>
 <pre>${COMMAND} ${name} ${command.join(" ")}</pre>
 <pre>select * from ${identifier(schema)}.${name.replace("-", "_")}(${sql.join(", ")});</pre>`;

@@ -11,7 +11,8 @@ import { pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { grouped } from "../parts/words.ts";
 import { fieldInput, same } from "./action.ts";
-import { ACTIONS, type Field } from "./actions.ts";
+import { ACTIONS } from "./actions.ts";
+import type { Field } from "./form.ts";
 import {
   countJobs,
   FILTERS,

@@ -10,7 +10,7 @@ import { past } from "../parts/past.ts";
 import { shownPayload } from "../parts/payload.ts";
 import { moment } from "../parts/words.ts";
 import { traceLink } from "../trace-url.ts";
-import type { ActionName } from "./actions.ts";
+import type { ActionName } from "./form.ts";
 import { asked, type Page } from "./visit.ts";
 
 const ACTIONS_IN: Partial<Record<Explanation["state"], readonly ActionName[]>> = {

@@ -1,8 +1,8 @@
-import { parameter } from "../../db/engine.ts";
+import { overridableFields } from "../../gates/index.ts";
 import type { OperateContext } from "../../operate/call.ts";
-import { rowsOf } from "../../operate/view-rows.ts";
-import type { PolicyDefinition } from "../../policy/policy.ts";
+import { rowsBy } from "../../operate/view-rows.ts";
 import { lasting } from "../parts/words.ts";
+import type { Gate } from "./form.ts";
 
 /** A number of a limit: as it is, and as it would be. */
 export interface Change {
@@ -11,42 +11,44 @@ export interface Change {
   readonly then: string;
 }
 
-type Gate = PolicyDefinition["gates"][number];
-/** The numbers that the page may set. A gate has some of them. */
-const NUMBERS = ["rate", "per", "max"] as const;
-type Numbers = Readonly<Partial<Record<(typeof NUMBERS)[number], number | null | undefined>>>;
-
-const LIMITER = `where policy = ${parameter(1, "text")} and gate = ${parameter(2, "text")} and scope_key = ${parameter(3, "text")}`;
+/** Numbers by their names in the database. */
+type Numbers = Readonly<Record<string, number | null>>;
 
 export interface Limit {
   readonly policy: string;
   readonly gate: Gate;
-  /** Undefined: every key of the gate. */
+  /** Undefined: every key of the gate, or those of a context. */
   readonly key: string | undefined;
+  /** The context, as JSON. Undefined: it does not go by context. */
+  readonly where: string | undefined;
 }
 
-/** What new numbers would change. Those that are left out stay. Null in place of them: the gate's own come back. */
+/** What new numbers would change. Null in place of them: what was set ends. */
 export async function changesOf(
   looking: OperateContext,
-  { policy, gate, key }: Limit,
-  set: Numbers | null,
+  { policy, gate, key, where }: Limit,
+  set: object | null,
 ): Promise<readonly Change[]> {
-  const own: Numbers = gate.values ?? {};
-  // of a gate over the policy, the limiter has the empty text as its key
-  const scopeKey = gate.scope === "policy" ? "" : key;
-  const given = [policy, gate.name, scopeKey];
-  const [limiter] = scopeKey === undefined ? [] : await rowsOf<Numbers>(looking, "limiters", LIMITER, given);
-  return NUMBERS.filter((number) => number in gate.overrides).map((number) => {
-    const now = (limiter ?? own)[number];
-    return {
-      number,
-      now: shown(number, now),
-      then: shown(number, set === null ? own[number] : (set[number] ?? now)),
-    };
-  });
+  type Row = Readonly<Record<"before" | "afterwards", Numbers>>;
+  const asked = { policy, gate: gate.name, set: set === null ? null : JSON.stringify(set), key, where };
+  const [row] = await rowsBy<Row>(looking, (client) => looking.engine.call(client, "limit_changes", asked));
+  // in the order of the kinds' own fields: JSON in the database has lost it
+  return Object.values(overridableFields)
+    .map(({ column }) => column)
+    .filter((column) => column in gate.overrides)
+    .map((column) => ({
+      number: column.replace(/_ms$/, "").replaceAll("_", " "),
+      now: shown(column, row?.before[column]),
+      then: shown(column, row?.afterwards[column]),
+    }));
 }
 
-function shown(number: keyof Numbers, value: number | null | undefined): string {
-  if (value === null || value === undefined) return "as the context says";
+/** What a number that is null stands for. */
+const DEFAULTS: Numbers | Readonly<Record<string, string>> = { burst: "as the rate", max: "no bound" };
+
+function shown(number: string, value: number | null | undefined): string {
+  if (value === undefined) return "as the context says";
+  if (value === null) return String(DEFAULTS[number] ?? "–");
+  if (number === "target_lag_ms") return `${value} ms`;
   return number === "per" ? lasting(value) : String(value);
 }

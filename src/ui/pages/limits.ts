@@ -28,8 +28,8 @@ export const limits: Page = async ({ looking, base, rights, query }) => {
         {
           title: "Change",
           cell: ({ policy, gate, key, where }) =>
-            rights.role === "operator" && where === null
-              ? html`<a href="${pathTo(base, "/act/clear-limit", { policy, gate, key })}">clear</a>`
+            rights.role === "operator"
+              ? html`<a href="${pathTo(base, "/act/clear-limit", { policy, gate, key, where: where && JSON.stringify(where) })}">clear</a>`
               : "",
         },
       ],

@@ -1,4 +1,4 @@
-import type { ActionName } from "../pages/actions.ts";
+import type { ActionName } from "../pages/form.ts";
 import type { Visit } from "../pages/visit.ts";
 import { pathTo } from "./links.ts";
 import { html, type Markup } from "./markup.ts";

@@ -1,0 +1,124 @@
+import { type Duration, durationMs, isDuration } from "../../duration.ts";
+import { ArgumentError } from "../../errors.ts";
+import type { OperateContext } from "../../operate/call.ts";
+import type { Diff } from "../../operate/diff.ts";
+import { literal } from "../../operate/quoted.ts";
+import type { Changed, Reach, Stored } from "../../operate/targets.ts";
+import type { PolicyDefinition } from "../../policy/policy.ts";
+import type { Change } from "./limit-changes.ts";
+
+/** What a form gives, by its fields: texts, and none is empty. */
+export type Values = Readonly<Record<string, string | undefined>>;
+
+export interface Field {
+  readonly name: string;
+  readonly label: string;
+  readonly isRequired?: true;
+  /** It narrows what the page has counted. */
+  readonly isFilter?: true;
+  readonly hint?: string;
+  /** The gates that have it, of a field of limits. Without it: all. */
+  readonly isFor?: (gate: Gate) => boolean;
+  /** What there is to choose from. Without it the field takes any text. */
+  readonly choices?: (known: Known) => readonly Choice[];
+}
+
+export type Gate = PolicyDefinition["gates"][number];
+
+export interface Choice {
+  readonly value: string;
+  readonly says: string;
+}
+
+/** What a page has read of the policy that its values name. */
+export interface Known {
+  /** The definition in force. Undefined: the page needs none, or there is none. */
+  readonly definition?: PolicyDefinition | undefined;
+}
+
+/** A verb on a page. The page counts first, if it can, and asks for a reason. */
+export interface Action {
+  /** Says what it does. */
+  readonly about: string;
+  /** What it acts on, of which the page knows the values. */
+  readonly target: readonly string[];
+  readonly fields: readonly Field[];
+  /** Reads what the page says of the policy. It is asked once, for all that follow. */
+  readonly know?: (looking: OperateContext, values: Values) => Promise<Known>;
+  /** Undefined: the values do not say yet what it acts on. */
+  readonly count?: (acting: OperateContext, values: Values, known: Known) => Promise<Counted | undefined>;
+  /** What the numbers are, and what they would be. Undefined: as for `count`. */
+  readonly changes?: (
+    looking: OperateContext,
+    values: Values,
+    known: Known,
+  ) => Promise<readonly Change[] | undefined>;
+  /** Whether the load is recorded, so that the page can replay it first. */
+  readonly isRecorded?: (known: Known) => boolean;
+  /** Replays the recorded load as if it had been done. */
+  readonly replay?: (acting: OperateContext, values: Values) => Promise<Diff>;
+  readonly run: (acting: OperateContext, values: Values & Why) => Promise<Changed>;
+  /** The arguments of the SQL function, beside reason and author. A value is an expression. */
+  readonly sql: (values: Values) => Readonly<Record<string, string | undefined>>;
+  /** The command's flags, where they differ from target and fields. */
+  readonly flags?: (values: Values) => Flags;
+  /** Without `--yes` the command only counts. */
+  readonly needsYes?: true;
+  /** The verb that undoes it, on the same target. */
+  readonly inverse?: ActionName;
+}
+
+/** Flags of a command. One with a list is written several times. */
+export type Flags = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+/** What a page says before it asks. */
+export type Counted = Changed & Partial<Stored> & Reach;
+
+export interface Why {
+  readonly reason: string;
+  readonly by: string;
+}
+
+export type ActionName =
+  | ("pause" | "resume" | "hold" | "admit" | "move")
+  | ("retry" | "remove" | "cancel" | "release-slots" | "set-limit" | "clear-limit");
+
+/** A flag without a value has this in place of one. */
+export const FLAG = "";
+
+export const HOW_LONG = 'a duration, such as "30 minutes"';
+
+export function whyOf({ reason, by }: Values): { reason: string | undefined; by: string | undefined } {
+  return { reason, by };
+}
+
+export function need(name: string, value: string | undefined): string {
+  if (value === undefined) throw new ArgumentError(`${name} is missing`);
+  return value;
+}
+
+export function durationIn(length: string): Duration {
+  if (!isDuration(length)) throw new ArgumentError(`expected ${HOW_LONG}, got ${JSON.stringify(length)}`);
+  return length;
+}
+
+export function after(length: string | undefined): Date | undefined {
+  return length === undefined ? undefined : new Date(Date.now() + durationMs(durationIn(length)));
+}
+
+export function numberIn(name: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (!Number.isFinite(number))
+    throw new ArgumentError(`${name} must be a number, got ${JSON.stringify(value)}`);
+  return number;
+}
+
+/** Values as SQL writes texts. */
+export function texts(values: Values): Record<string, string | undefined> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value && literal(value)]));
+}
+
+export function fromNow(length: string | undefined): string | undefined {
+  return length && `now() + interval ${literal(length)}`;
+}
