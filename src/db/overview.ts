@@ -1,5 +1,14 @@
-import { parameter } from "./parameters.ts";
+import { parameter, parameters } from "./parameters.ts";
 import type { Queryable, Statements } from "./statements.ts";
+
+/** Which part of the partitions of a context is asked for. */
+export interface PageOfContext {
+  /** Null: from the beginning. */
+  readonly after: string | null;
+  readonly most: number;
+  /** How many partitions are looked at, those of others among them. */
+  readonly mostRead: number;
+}
 
 /**
  * Sums and lists over views, for pages that show the state of everything. They count no jobs beyond a given number. It is long
@@ -70,5 +79,27 @@ export function overview({ schema, rowsAsIs }: Statements) {
          ) oldest where partition is not null and reason is not null and reason <> 'not_due'`,
         [most],
       ),
+
+    /** Whether the context of a partition has these values. */
+    hasContext: async (client: Queryable, policy: string | null, partition: string | null, where: object) => {
+      const [row] = await rowsAsIs<{ has: boolean }>(
+        client,
+        `select ${schema}.has_context(${parameters("text", "text", "jsonb")}) as has`,
+        [policy, partition, JSON.stringify(where)],
+      );
+      return row?.has === true;
+    },
+
+    /** The keys of partitions whose context has these values, page by page. */
+    partitionsWith: async (client: Queryable, policy: string, where: object, page: PageOfContext) => {
+      const { after, most, mostRead } = page;
+      const [row] = await rowsAsIs<{ keys: string[]; goes_on: string | null; read: number }>(
+        client,
+        `select * from ${schema}.partitions_with(${parameters("text", "jsonb", "uuid", "int", "int")})`,
+        [policy, JSON.stringify(where), after, most, mostRead],
+      );
+      const { keys, goes_on: goesOn, read } = row as { keys: string[]; goes_on: string | null; read: number };
+      return { keys, goesOn, read };
+    },
   };
 }

@@ -108,9 +108,7 @@ async function answerTenant(
     const { partitions, where } = tenant;
     const key = JSON.stringify([path, "tenant", partitions, where, String(query)]);
     const { looking } = database;
-    return snapshots.get(key, oldestFor(c), async () =>
-      page({ looking, base, own: await ownOf(looking, tenant), query }),
-    );
+    return snapshots.get(key, oldestFor(c), async () => page({ looking, base, own: ownOf(tenant), query }));
   });
 }
 

@@ -34,9 +34,9 @@ export interface Tenant {
   /** The keys of their partitions, by policy, such as `{ send_mail: ["acme"] }`. Of all others they see nothing. */
   partitions?: Readonly<Record<string, readonly string[]>> | undefined;
   /**
-   * Also the partitions whose context has these values, by policy, such as `{ fetch_endpoint: { account: "acme" } }`: the
-   * first 1,000 of a policy by key. The context of a partition is that of its last job, and they see all jobs of the
-   * partition. So name only values that its key decides.
+   * Also the partitions whose context has these values, by policy, such as `{ fetch_endpoint: { account: "acme" } }`. The
+   * context of a partition is that of its last job, and they see all jobs of the partition. So name only values that its key
+   * decides.
    */
   where?: Readonly<Record<string, ContextValues>> | undefined;
 }

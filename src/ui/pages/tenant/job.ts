@@ -5,7 +5,8 @@ import { rowsOf } from "../../../operate/view-rows.ts";
 import { type Fact, factList } from "../../parts/facts.ts";
 import { partitionLink } from "../../parts/links.ts";
 import { moment } from "../../parts/words.ts";
-import { isOwn, type TenantPage } from "./visit.ts";
+import { isOwn, type Own } from "./own.ts";
+import type { TenantPage } from "./visit.ts";
 import { startsIn, waitsFor, waitsUntil } from "./words.ts";
 
 /** Where a job of a policy can be, and the columns of its ids there. */
@@ -36,9 +37,9 @@ export const job: TenantPage = async ({ looking, base, own, query }) => {
   // before anything is explained: else another's job would take longer to be refused than one that is not there
   const found = await whose(looking, id);
   const [first] = found;
-  if (!first || !found.every(({ policy, partition }) => isOwn(own, policy, partition))) return null;
+  if (!(await areOwn(looking, own, found)) || !first) return null;
   const it = await ask(looking, { id });
-  const hasMoved = typeof it.partition === "string" && !isOwn(own, it.policy, it.partition);
+  const hasMoved = typeof it.partition === "string" && !(await areOwn(looking, own, [it]));
   const state = STATES[it.state];
   if (hasMoved || state === undefined) return null;
   const waits = it.state === "staged" || it.state === "parked";
@@ -62,6 +63,19 @@ export const job: TenantPage = async ({ looking, base, own, query }) => {
   ];
   return { title: `Job ${id}`, body: factList(facts) };
 };
+
+/** Whether all of these are the tenant's; false for none. */
+async function areOwn(
+  looking: OperateContext,
+  own: Own,
+  those: readonly { readonly policy?: string | null; readonly partition?: string | null }[],
+): Promise<boolean> {
+  const asked = new Map(those.map((one) => [JSON.stringify([one.policy, one.partition]), one]));
+  if (asked.size === 0) return isOwn(looking, own, null, null); // which says no, after as long as for another's
+  for (const { policy, partition } of asked.values())
+    if (!(await isOwn(looking, own, policy, partition))) return false;
+  return true;
+}
 
 /** The partitions of all jobs that have this id, in staging or in Graphile Worker. */
 async function whose(looking: OperateContext, id: string): Promise<readonly Whose[]> {

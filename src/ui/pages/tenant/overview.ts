@@ -5,6 +5,7 @@ import { table } from "../../parts/table.ts";
 import { grouped } from "../../parts/words.ts";
 import { countsOf } from "./counts.ts";
 import { look } from "./look.ts";
+import { ownPage } from "./own.ts";
 import type { TenantPage } from "./visit.ts";
 import { startsIn, waitsFor, waitsUntil } from "./words.ts";
 
@@ -13,12 +14,9 @@ const MOST = 20;
 
 /** The tenant's partitions. */
 export const overview: TenantPage = async ({ looking, base, own, query }) => {
-  const all = Object.entries(own).flatMap(([policy, keys]) =>
-    keys.map((partition) => ({ policy, partition })),
-  );
-  const from = /^\d{1,9}$/.test(query.get("from") ?? "") ? Number(query.get("from")) : 0;
+  const { targets, next } = await ownPage(looking, own, query, MOST);
   const rows = [];
-  for (const target of all.slice(from, from + MOST)) rows.push({ target, it: await look(looking, target) });
+  for (const target of targets) rows.push({ target, it: await look(looking, target) });
   const counts = await countsOf(
     looking,
     rows.map(({ it }) => it?.partitionId ?? null),
@@ -43,9 +41,11 @@ export const overview: TenantPage = async ({ looking, base, own, query }) => {
         { title: "Until", cell: ({ it }) => (it ? waitsUntil(it) : null) },
         { title: "Expected to start", cell: ({ it }) => (it ? startsIn(it) : null) },
       ],
-      "There is nothing that you may see here.",
+      next
+        ? "None of yours is among those that were looked through."
+        : "There is nothing that you may see here.",
     )}
-${from + MOST < all.length ? html`<p><a href="${pathTo(base, "/", { from: from + MOST })}" rel="next">More</a></p>` : ""}`,
+${next ? html`<p><a href="${pathTo(base, "/", next)}" rel="next">More</a></p>` : ""}`,
   };
 };
 

@@ -8,7 +8,8 @@ import { table } from "../../parts/table.ts";
 import { grouped, moment } from "../../parts/words.ts";
 import { countsOf } from "./counts.ts";
 import { look } from "./look.ts";
-import { isOwn, type TenantPage } from "./visit.ts";
+import { isOwn } from "./own.ts";
+import type { TenantPage } from "./visit.ts";
 import { ownGates, startsIn, waitsFor, waitsUntil } from "./words.ts";
 
 /** How many jobs it lists that wait, and that are in flight. */
@@ -25,7 +26,7 @@ interface Flying {
 /** One partition of the tenant. */
 export const partition: TenantPage = async ({ looking, base, own, query }) => {
   const [policy, key] = [query.get("policy"), query.get("partition")];
-  if (policy === null || key === null || !isOwn(own, policy, key)) return null;
+  if (policy === null || key === null || !(await isOwn(looking, own, policy, key))) return null;
   const it = await look(looking, { policy, partition: key });
   if (!it) return null;
   const counts = (await countsOf(looking, [it.partitionId])).values().next().value;

@@ -1,8 +1,6 @@
 import type { OperateContext } from "../../../operate/call.ts";
 import type { Found } from "../visit.ts";
-
-/** The keys of a tenant's partitions, by policy. */
-export type Own = Readonly<Record<string, readonly string[]>>;
+import type { Own } from "./own.ts";
 
 /** One request of a tenant. It has no way to change anything. */
 export interface TenantVisit {
@@ -17,13 +15,3 @@ export interface TenantVisit {
  * added there later as well.
  */
 export type TenantPage = (visit: TenantVisit) => Promise<Found>;
-
-export function isOwn(
-  own: Own,
-  policy: string | null | undefined,
-  partition: string | null | undefined,
-): boolean {
-  if (typeof policy !== "string" || typeof partition !== "string" || !Object.hasOwn(own, policy))
-    return false;
-  return own[policy]?.includes(partition) ?? false;
-}
