@@ -25,23 +25,23 @@ const noWorker: Check = async ({ ask }) => {
 
 /** Hardly anybody admits its jobs: it was renamed or removed in the code. */
 const orphaned: Check = async ({ ask }) => {
-  const rows = await ask<{ policy: string; in_flight: number; declared: boolean }>(
+  const rows = await ask<{ policy: string; jobs: number; declared: boolean }>(
     `with ${LIVE}
-     select p.name as policy, ${IN_FLIGHT} as in_flight, true as declared
+     select p.name as policy, ${IN_FLIGHT} as jobs, true as declared
      from :DISPATCH_POLICY_SCHEMA._private_policies p
      where exists (select from live) and not exists (select from live w where w.definitions ? p.name)
        and not ${RUNS_ELSEWHERE} and ${HAS_WAITING}
      union all
-     select u.policy, 0, false from :DISPATCH_POLICY_SCHEMA.undeclared_policies u
+     select u.policy, u.staged, false from :DISPATCH_POLICY_SCHEMA.undeclared_policies u
      where not exists (select from live w where w.definitions ? u.policy)
      order by 1 limit 20`,
   );
-  return rows.map(({ policy, in_flight, declared }) => ({
+  return rows.map(({ policy, jobs, declared }) => ({
     id: "orphaned",
     severity: "critical",
     sentence: `Jobs wait for policy "${policy}", which ${
-      declared ? "no live worker has" : "nobody declared"
-    } (${in_flight} in flight).`,
+      declared ? `no live worker has (${jobs} in flight)` : `nobody declared (${jobs} staged)`
+    }.`,
     mend: [
       `# renamed: ${COMMAND} remove-policy --policy ${argument(policy)} --into NAME`,
       `# removed: ${declared ? "switch it off, then " : ""}${COMMAND} hand-back --policy ${argument(policy)}`,

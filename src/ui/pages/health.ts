@@ -1,22 +1,28 @@
-import { html } from "../parts/markup.ts";
+import type { Finding } from "../../operate/doctor.ts";
+import type { UndeclaredPolicy } from "../../operate/status.ts";
+import { rowsOf } from "../../operate/view-rows.ts";
+import { html, type Markup } from "../parts/markup.ts";
+import { undeclaredTable } from "../parts/undeclared-table.ts";
 import { findingsOf, UNASKED } from "./findings.ts";
 import type { Page } from "./visit.ts";
 
 /** What the doctor finds, and what mends it. */
-export const health: Page = async ({ acting }) => {
+export const health: Page = async ({ looking, acting, base }) => {
   const findings = await findingsOf(acting);
-  if (findings === null) return { title: "Health", body: html`<p>${UNASKED}</p>` };
+  const undeclared = await rowsOf<UndeclaredPolicy>(looking, "undeclared_policies", "order by policy");
+  const isWell = findings?.length === 0 && undeclared.length === 0;
   return {
     title: "Health",
-    body:
-      findings.length === 0
-        ? html`<p class="good"><span class="mark">✓</span> Nothing is wrong.</p>`
-        : html`${findings.map(
-            ({ id, severity, sentence, mend }) => html`<section>
+    body: html`${findings === null ? html`<p>${UNASKED}</p>` : findings.map(section)}
+${isWell ? html`<p class="good"><span class="mark">✓</span> Nothing is wrong.</p>` : ""}
+${undeclaredTable(undeclared, base)}`,
+  };
+};
+
+function section({ id, severity, sentence, mend }: Finding): Markup {
+  return html`<section>
 <h2>${id}</h2>
 <p><span class="mark ${severity === "info" ? "" : "bad"}">${severity}</span> ${sentence}</p>
 <pre>${mend}</pre>
-</section>`,
-          )}`,
-  };
-};
+</section>`;
+}

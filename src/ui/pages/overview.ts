@@ -1,8 +1,9 @@
+import { some } from "../../counted.ts";
 import type { Finding } from "../../operate/doctor.ts";
 import type { Answer } from "../../operate/explain.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { longestWaiting } from "../../operate/longest-waiting.ts";
-import { status } from "../../operate/status.ts";
+import { status, type UndeclaredPolicy } from "../../operate/status.ts";
 import { stops } from "../../operate/stops.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -10,6 +11,7 @@ import { periodLinks, periodOf } from "../parts/period.ts";
 import { policyTable } from "../parts/policy-table.ts";
 import { stopTable } from "../parts/stop-table.ts";
 import { table } from "../parts/table.ts";
+import { undeclaredTable } from "../parts/undeclared-table.ts";
 import { grouped, lasting, moment, roughly } from "../parts/words.ts";
 import { drainInWords, inWords, trendHint, trendOf } from "./backlog.ts";
 import { type Figures, figuresNow } from "./figures.ts";
@@ -24,7 +26,7 @@ const SOON_MS = 60 * 60_000;
 
 /** How everything is. */
 export const overview: Page = async ({ looking, acting, base, query }) => {
-  const { policies, workers } = await status(looking);
+  const { policies, undeclared, workers } = await status(looking);
   const figures = await figuresNow(looking);
   const minutes = await lastHour(looking);
   const period = periodOf(query);
@@ -52,13 +54,14 @@ export const overview: Page = async ({ looking, acting, base, query }) => {
   ];
   return {
     title: "Overview",
-    body: html`${hints(findings, trendHint(trend, sum("staged")), base)}
+    body: html`${hints(findings, [trendHint(trend, sum("staged")), undeclaredHint(undeclared, findings)], base)}
 <ul class="cards">${cards.map(([name, value]) => html`<li><strong>${value}</strong><span>${name}</span></li>`)}</ul>
 <h2>The last ${period.words}</h2>
 ${periodLinks(base, "/", {}, period)}
 ${charts(shown, period)}
 <h2>Policies</h2>
 ${policyTable(policies, figures, base)}
+${undeclaredTable(undeclared, base)}
 <h2>Waiting for longest</h2>
 ${waitingTable(waiting, base)}
 <h2>Why jobs wait now</h2>
@@ -159,10 +162,24 @@ function halfAndMost(minutes: readonly Minute[], half: Time, most: Time): string
   return [last[half], last[most]].map((seconds) => (seconds === null ? "–" : lasting(seconds))).join(" / ");
 }
 
-function hints(findings: readonly Finding[] | null, trend: Markup | null, base: string): Markup {
+/** The doctor says so itself, unless nobody may ask, or a worker has the policy and has not declared it yet. */
+function undeclaredHint(
+  undeclared: readonly UndeclaredPolicy[],
+  findings: readonly Finding[] | null,
+): Markup | null {
+  if (undeclared.length === 0 || findings?.some(({ id }) => id === "orphaned")) return null;
+  const jobs = undeclared.reduce((sum, { staged }) => sum + staged, 0);
+  return html`<li class="bad"><span class="mark">warning</span> ${some(jobs, "job")} ${jobs === 1 ? "waits" : "wait"} for <a href="#undeclared">policies that nobody declared</a>.</li>`;
+}
+
+function hints(
+  findings: readonly Finding[] | null,
+  others: readonly (Markup | null)[],
+  base: string,
+): Markup {
   const found = findings ?? [];
   const unasked = findings === null ? html`<li>${UNASKED}</li>` : null;
-  const first = [trend, unasked].filter((one) => one !== null);
+  const first = [...others, unasked].filter((one) => one !== null);
   if (found.length + first.length === 0)
     return html`<p class="good"><span class="mark">✓</span> Nothing is wrong.</p>`;
   const more = found.length - HINTS;

@@ -1,8 +1,9 @@
+import { some } from "../../counted.ts";
 import { parameter } from "../../db/engine.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { numbersOf, OVER } from "../../operate/gate-words.ts";
 import { limits, type Override } from "../../operate/limits.ts";
-import { type PolicyStatus, status } from "../../operate/status.ts";
+import { type PolicyStatus, status, type UndeclaredPolicy } from "../../operate/status.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 import { actionLinks } from "../parts/action-links.ts";
@@ -12,6 +13,7 @@ import { html, type Markup, none } from "../parts/markup.ts";
 import { type Period, periodLinks, periodOf } from "../parts/period.ts";
 import { stateOf } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
+import { waysOut } from "../parts/undeclared-table.ts";
 import { grouped, lasting, moment, roughly } from "../parts/words.ts";
 import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
 import { capCharts, capsSince } from "./caps.ts";
@@ -19,7 +21,7 @@ import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts
 import { type Figures, figuresNow } from "./figures.ts";
 import { gateWaits, gateWaitTable } from "./gate-waits.ts";
 import { charts, lastHour, reasonTable, shadowTable, stepsSince } from "./minutes.ts";
-import { asked, type Page, type Visit } from "./visit.ts";
+import { asked, type Found, type Page, type Visit } from "./visit.ts";
 
 const MOST = 20;
 
@@ -48,8 +50,9 @@ export const policy: Page = async (visit) => {
   const { looking, base, query } = visit;
   const name = asked(query, "policy");
   if (name === undefined) return null;
-  const [found] = (await status(looking, { policy: name })).policies;
-  if (!found) return null;
+  const { policies, undeclared } = await status(looking, { policy: name });
+  const [found] = policies;
+  if (!found) return undeclared[0] ? undeclaredPolicy(undeclared[0], base) : null;
   const period = periodOf(query);
   const minutes = await lastHour(looking, name);
   const shown = await stepsSince(looking, period, minutes, name);
@@ -81,6 +84,15 @@ ${shadowTable(shown, period)}
 <details><summary>Definition in force</summary><pre>${JSON.stringify(definition ?? {}, null, 2)}</pre></details>`,
   };
 };
+
+/** All that is known of a policy that nobody declared. */
+function undeclaredPolicy({ policy: name, staged }: UndeclaredPolicy, base: string): Found {
+  return {
+    title: name,
+    body: html`<p class="sentence">Nobody declared this policy, and <a href="${pathTo(base, "/jobs", { policy: name })}">${some(staged, "job")}</a> ${staged === 1 ? "waits" : "wait"} for it. Nobody admits them.</p>
+${waysOut(name)}`,
+  };
+}
 
 /** What its gates did to its jobs, and what the adaptive ones have learnt. */
 async function gateSections(
