@@ -14,6 +14,7 @@ import { staging } from "./staging.ts";
 import { makeStatements, type Queryable } from "./statements.ts";
 import { sweeping } from "./sweeping.ts";
 import { ticking } from "./ticking.ts";
+import { waits } from "./waits.ts";
 
 export type { ExportedRow } from "./exporting.ts";
 export { type Arguments, parameter } from "./parameters.ts";
@@ -59,6 +60,7 @@ export function makeEngine(schemaName: string) {
     ...overview(statements),
     ...exporting(statements),
     ...rollingUp(statements),
+    ...waits(statements),
 
     /** Calls a public function by named arguments; those left undefined take their SQL defaults. */
     call: <T>(client: Queryable, name: string, args: Arguments) => {

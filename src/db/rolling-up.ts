@@ -95,13 +95,6 @@ export function rollingUp({ schema, rows, rowsAsIs, first, count }: Statements) 
         [policy, since, interval(minutes * 60_000)],
       ),
 
-    /** How long the jobs that ended since waited for each gate of their policy, and for which keys of it. */
-    gateWaits: <Row>(client: Queryable, policy: string, since: Date) =>
-      rowsAsIs<Row>(client, `select * from ${schema}.gate_waits(${parameters("text", "time")})`, [
-        policy,
-        since,
-      ]),
-
     figures: (client: Queryable) =>
       rowsAsIs<Figure>(client, `select name, labels, value from ${schema}.metrics()`),
   };

@@ -28,9 +28,10 @@ export async function gateWaits(
   return rowsBy<GateWait>(looking, (client) => looking.engine.gateWaits(client, name, beginOf(period)));
 }
 
+export const NOT_RECORDED = html`<p class="empty">How long jobs waited, for which gate and which key, is not recorded. To know it, give the policy a history, such as <code>history: { keep: "7 days" }</code>.</p>`;
+
 export function gateWaitTable(waits: readonly GateWait[] | null, { words }: Period): Markup {
-  if (waits === null)
-    return html`<p class="empty">How long jobs waited for which gate, and for which key of it, is not recorded. To know it, give the policy a history, such as <code>history: { keep: "7 days" }</code>.</p>`;
+  if (waits === null) return NOT_RECORDED;
   return table(
     `Of the jobs that ended in the last ${words}, at most 10,000. Below each gate its keys that waited for longest`,
     waits,
@@ -46,7 +47,8 @@ export function gateWaitTable(waits: readonly GateWait[] | null, { words }: Peri
   );
 }
 
-function wait(seconds: number): string {
+/** A wait, which may be none. */
+export function wait(seconds: number): string {
   return seconds === 0 ? "0 s" : lasting(seconds);
 }
 

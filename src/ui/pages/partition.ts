@@ -4,8 +4,10 @@ import { expected, explanation } from "../parts/explanation.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { jobLink } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
+import { periodLinks, periodOf } from "../parts/period.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
+import { ownWaits, partitionWaits } from "./partition-waits.ts";
 import { asked, type Page } from "./visit.ts";
 
 /** How many jobs it lists. */
@@ -17,7 +19,13 @@ export const partition: Page = async (visit) => {
   const [policy, key] = [asked(query, "policy"), query.get("partition")];
   if (policy === undefined || key === null) return null;
   const it = await explain(looking, { policy, partition: key });
-  if (it.state === "unknown") return null;
+  const target = { policy, partition: key };
+  const period = periodOf(query);
+  const waits = await partitionWaits(looking, policy, period, key);
+  const title = key === "" ? "(empty key)" : key;
+  const waited = html`<h2>How long its jobs waited, in the last ${period.words}</h2>
+${ownWaits(waits, period, periodLinks(base, "/partition", target, period))}`;
+  if (it.state === "unknown") return waits[1] ? { title, body: html`${GONE}${waited}` } : null;
   const head = await askNext(looking, { policy, partition: key, count: HEAD });
   const facts: readonly Fact[] = [
     ["staged", grouped(it.staged)],
@@ -36,7 +44,6 @@ export const partition: Page = async (visit) => {
     ["made", moment(it.createdAt)],
   ];
   const isStopped = it.stop !== null;
-  const target = { policy, partition: key };
   const actions = actionLinks(visit, target, [
     isStopped ? "resume" : "pause",
     "hold",
@@ -48,14 +55,17 @@ export const partition: Page = async (visit) => {
     "cancel",
   ]);
   return {
-    title: key === "" ? "(empty key)" : key,
+    title,
     body: html`${explanation(it, visit, actions)}
 <h2>Next jobs</h2>
 ${headTable(head, base)}
+${waited}
 <h2>The partition</h2>
 ${factList(facts)}`,
   };
 };
+
+const GONE = html`<p class="sentence">No job of it waits or runs. A sweep has deleted the partition, because it was unused. It comes back with its next job.</p>`;
 
 /** As of its last admission: it fades from then on. */
 function shareOf({ decayedAdmits, decayedAt, meanWork }: Explanation): Markup | null {

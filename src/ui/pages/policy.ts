@@ -1,6 +1,5 @@
 import { some } from "../../counted.ts";
 import { parameter } from "../../db/engine.ts";
-import type { OperateContext } from "../../operate/call.ts";
 import { numbersOf, OVER } from "../../operate/gate-words.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { type PolicyStatus, status, type UndeclaredPolicy } from "../../operate/status.ts";
@@ -21,6 +20,7 @@ import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts
 import { type Figures, figuresNow } from "./figures.ts";
 import { gateWaits, gateWaitTable } from "./gate-waits.ts";
 import { charts, lastHour, reasonTable, shadowTable, stepsSince } from "./minutes.ts";
+import { partitionWaits, worstPartitions } from "./partition-waits.ts";
 import { asked, type Found, type Page, type Visit } from "./visit.ts";
 
 const MOST = 20;
@@ -74,7 +74,7 @@ ${periodLinks(base, "/policy", { policy: name }, period)}
 ${charts(shown, period)}
 <h2>Gates</h2>
 ${gateTable({ visit, name, figures, shared, set, gates: definition?.gates ?? [] })}
-${definition ? await gateSections(looking, definition, period) : none}
+${definition ? await waitSections(visit, definition, period) : none}
 <h2>Partitions that wait</h2>
 ${waitingTable(waiting, name, base)}
 <p><a href="${pathTo(base, "/partitions", { policy: name })}">All partitions</a></p>
@@ -94,17 +94,18 @@ ${waysOut(name)}`,
   };
 }
 
-/** What its gates did to its jobs, and what the adaptive ones have learnt. */
-async function gateSections(
-  looking: OperateContext,
+/** How long its jobs waited, for which gates and in which partitions, and what its adaptive gates have learnt. */
+async function waitSections(
+  { looking, base }: Visit,
   definition: PolicyDefinition,
   period: Period,
 ): Promise<Markup> {
-  if (definition.gates.length === 0) return none;
+  if (definition.gates.length === 0 && !definition.history) return none;
   const waits = await gateWaits(looking, definition, period);
+  const byPartition = await partitionWaits(looking, definition.name, period);
   const caps = await capsSince(looking, definition, period);
-  return html`<h2>How long jobs waited for each gate</h2>
-${gateWaitTable(waits, period)}
+  return html`${definition.gates.length > 0 ? html`<h2>How long jobs waited for each gate</h2>${gateWaitTable(waits, period)}` : none}
+${worstPartitions(byPartition, definition.name, base, period)}
 ${capCharts(caps, period)}`;
 }
 
