@@ -7,8 +7,9 @@ const AT_ONCE = 10_000;
 export const ROUNDS = Number(process.env.ROUNDS ?? 7);
 
 /** A tenth of the partitions have their job in flight, and the cap over the policy is full. */
-export async function makeCrowd(partitions = PARTITIONS) {
+export async function makeCrowd(partitions = PARTITIONS, { history = false } = {}) {
   const world = await makeWorld({
+    history,
     gates: [
       { gate: "own", kind: "concurrency", scope: "partition", max: 1 },
       { gate: "all", kind: "concurrency", scope: "policy", max: partitions / 10 },

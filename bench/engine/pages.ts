@@ -1,26 +1,63 @@
 // What the admin pages take, with 100,000 partitions, a million staged jobs and 10,000 in flight: from the request to the
-// first byte and to the last, and how many statements twenty open tabs send.
+// first byte and to the last, and how many statements twenty open tabs send. Behind the policy lie a week by minutes, 20,000
+// ended jobs, and 5,000 calls in the audit, and a group of 1,000 jobs is open.
 import { once } from "node:events";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { loadavg } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
-import { createUi, toNodeHandler } from "../../src/ui/ui.ts";
+import { ACTION_PAGES } from "../../src/ui/pages/action.ts";
+import { BULK_PAGES } from "../../src/ui/pages/bulk.ts";
+import { PAGES } from "../../src/ui/pages/pages.ts";
+import { createUi, toNodeHandler, type Viewer } from "../../src/ui/ui.ts";
 import { median } from "../harness/statistics.ts";
 import { onProcessor } from "../harness/usage.ts";
 import { makeCrowd, ROUNDS } from "./crowd.ts";
 import { say } from "./timing.ts";
+import { jobsOf, keys } from "./world.ts";
 
 const TABS = 20;
 const REFRESH_SECONDS = 5;
 const WATCHED_SECONDS = 20;
 
-const world = await makeCrowd();
+/** What lies behind a policy that has run for a week. */
+const PAST = [
+  `insert into dispatch_policy._private_history (staged_id, policy_id, partition, task_identifier, job_id, added_at, due_at,
+     admitted_at, last_admitted_at, started_at, ended_at, outcome, attempts, waited)
+   select 5000000000000000 + n, p.id, 'p0-' || n % 1000, p.name, 900000000 + n, t.at, t.at, t.at + w.length, t.at + w.length,
+     t.at + w.length, t.at + w.length + interval '1 second', 'succeeded', 1,
+     jsonb_build_object('concurrency_full:own', extract(epoch from w.length) / 2, 'concurrency_full:all', extract(epoch from w.length) / 2)
+   from dispatch_policy._private_policies p, generate_series(1, 20000) n,
+     lateral (select now() - n * interval '170 milliseconds' - interval '40 seconds' as at) t,
+     lateral (select n % 37 * interval '1 second' as length) w`,
+  `insert into dispatch_policy._private_minutes
+     (policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, set_aside, dropped, expired, delayed,
+      succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
+   select p.id, date_trunc('minute', now()) - n * interval '1 minute', 60, 0.6, now(), 900, 890, '{"concurrency_full": 500}', 0, 0, 0, 0,
+     880, 9, b.counts, 100, b.counts, 1, b.counts, 10
+   from dispatch_policy._private_policies p, generate_series(1, 7 * 24 * 60) n,
+     lateral (select array_agg(case when i between 4 and 12 then 100 else 0 end)::bigint[] as counts
+       from generate_series(1, cardinality(dispatch_policy._buckets()) + 1) i) b`,
+  `insert into dispatch_policy._private_audit (at, verb, policy, gate, scope_key, detail, reason, by, matched, changed)
+   select now() - n * interval '1 minute', case when n % 2 = 0 then 'set_limit' else 'clear_limit' end, p.name, 'own',
+     'p0-' || n / 2, case when n % 2 = 0 then '{"set": {"max": 2}}'::jsonb else '{}' end, 'bench', 'bench', 1, 1
+   from dispatch_policy._private_policies p, generate_series(5000, 1, -1) n`,
+];
+
+const world = await makeCrowd(undefined, { history: true });
 await world.query("select dispatch_policy._worker_alive('pool', 1, $1, 'host', 7, '1 hour', '0')", [
   [world.task],
 ]);
+for (const statement of PAST) await world.query(statement);
+const then = JSON.stringify({ policy: world.task, identifier: world.task, payload: { key: "then" } });
+await world.query("select count(*) from dispatch_policy._stage_group($1, 'replace', null, $2)", [
+  ...[world.batches(jobsOf(keys(1000, "p0-"))), then],
+]);
+await world.routeAll();
 await world.settle();
+for (const table of ["history", "minutes", "audit", "group_jobs"])
+  await world.query(`vacuum analyze dispatch_policy._private_${table}`);
 
 const pool = new pg.Pool({ connectionString: world.url, max: 1 }); // one server process, whose time on a processor is known
 let statements = 0;
@@ -31,7 +68,8 @@ pool.on("connect", (client) => {
     return (query as (...given: never[]) => unknown).apply(client, args);
   }) as typeof client.query;
 });
-const ui = createUi({ pool, authorize: () => ({ name: "bench", role: "operator" }) });
+let viewer: Viewer = { name: "bench", role: "operator" };
+const ui = createUi({ pool, authorize: () => viewer });
 const server = http.createServer(toNodeHandler(ui)).listen(0, "127.0.0.1");
 await once(server, "listening");
 const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -39,19 +77,39 @@ const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 const [{ id }] = (await world.query(
   "select id from dispatch_policy._private_staged_jobs order by id desc limit 1",
 )) as [{ id: string }];
-const policy = `policy=${world.task}`;
-const PATHS = [
-  ...["/", "/policies", `/policy?${policy}`, "/partitions", `/partitions?${policy}&search=p3-77`],
-  ...[
-    "/partitions?reason=concurrency_full",
-    "/partitions?sort=key",
-    "/partitions?sort=most+staged",
-    `/partition?${policy}&partition=p3-77`,
-  ],
-  ...["/jobs", "/jobs?state=staged", "/jobs?state=failed", "/jobs?key=nobody", `/job?id=${id}`],
-  ...["/limits", "/workers", "/audit", "/health"],
-  ...[`/act/set-limit?${policy}`, `/act/pause?${policy}`, `/act/remove?${policy}&partition=p3-77`],
+const [{ id: group }] = (await world.query("select id::text from dispatch_policy.groups limit 1")) as [
+  { id: string },
 ];
+const policy = `policy=${world.task}`;
+const partition = `${policy}&partition=p3-77`;
+const PATHS = [
+  ...["/", "/?period=7d", "/policies", `/policy?${policy}`, `/policy?${policy}&period=7d`],
+  ...["/partitions", "/partitions?search=p3-77", "/partitions?reason=concurrency_full"],
+  ...["/partitions?sort=key", "/partitions?sort=most+staged", "/partitions?state=with+jobs+in+flight"],
+  ...[`/partition?${partition}`, `/partition?${policy}&partition=p0-7&period=24h`],
+  ...["/jobs", "/jobs?state=staged", "/jobs?state=failed", "/jobs?key=nobody", `/jobs?${partition}`],
+  ...[`/job?id=${id}`, "/job?id=900000007", "/groups", `/group?group=${group}`],
+  ...["/limits", "/limits?before=2500", "/workers", "/audit", "/audit?by=bench", "/health"],
+  ...[`/act/set-limit?${policy}`, `/act/set-limit?${policy}&gate=own&key=p3-77&max=2`],
+  `/act/set-limit?${policy}&gate=own&where=${encodeURIComponent('{"key": "p3-77"}')}&max=2`,
+  ...[`/act/clear-limit?${policy}&gate=own&key=p3-77`, `/act/pause?${policy}`, `/act/pause?${partition}`],
+  ...[`/act/resume?${policy}`, `/act/hold?${partition}`, `/act/admit?${policy}`, `/act/move?${partition}`],
+  ...[`/act/retry?${partition}`, `/act/remove?${partition}`, `/act/cancel?${partition}`],
+  `/act/release-slots?ids=${id}`,
+  ...[`/bulk/retry?${policy}`, `/bulk/remove?${policy}`, `/bulk/cancel?${policy}`, `/bulk/move?${partition}`],
+];
+const visited = new Set(PATHS.map((path) => path.split("?")[0]));
+const forgotten = Object.keys({ ...PAGES, ...ACTION_PAGES, ...BULK_PAGES }).filter(
+  (path) => !visited.has(path),
+);
+if (forgotten.length > 0) throw new Error(`no figure is taken of ${forgotten.join(", ")}`);
+
+/** A customer's pages, by the keys of their partitions and by their context. */
+const TENANTS: readonly Viewer[] = [
+  { name: "by key", role: "tenant", partitions: { [world.task]: ["p3-77", "p3-78"] } },
+  { name: "by context", role: "tenant", where: { [world.task]: { key: "p3-77" } } },
+];
+const TENANT_PATHS = ["/", `/partition?${partition}`];
 
 const [{ pid }] = (await pool.query("select pg_backend_pid() as pid")).rows as [{ pid: number }];
 
@@ -69,12 +127,10 @@ async function visit(path: string) {
   return { first, last, cpu: onProcessor(pid) - before + (user + system) / 1000, bytes: text.length };
 }
 
-const inMs = (value: number) => `${value.toFixed(0)} ms`;
-console.log(`# load ${loadavg()[0]!.toFixed(1)} before`);
-for (const path of PATHS) {
+async function measure(what: string, path: string): Promise<void> {
   const visits = [];
   for (let round = 0; round < ROUNDS; round++) visits.push(await visit(path));
-  say(path, {
+  say(what, {
     firstByte: inMs(median(visits.map(({ first }) => first))),
     complete: inMs(median(visits.map(({ last }) => last))),
     processor: inMs(median(visits.map(({ cpu }) => cpu))),
@@ -82,6 +138,16 @@ for (const path of PATHS) {
     bytes: visits[0]!.bytes,
   });
 }
+
+const inMs = (value: number) => `${value.toFixed(0)} ms`;
+console.log(`# load ${loadavg()[0]!.toFixed(1)} before`);
+for (const path of PATHS) await measure(path, path);
+const operator = viewer;
+for (const tenant of TENANTS) {
+  viewer = tenant;
+  for (const path of TENANT_PATHS) await measure(`${path}, a tenant ${tenant.name}`, path);
+}
+viewer = operator;
 console.log(`# load ${loadavg()[0]!.toFixed(1)} after`);
 
 // as live.js asks, each tab at a time of its own

@@ -1,5 +1,6 @@
 import pg from "pg";
 import { asSent } from "../../src/db/releasing.ts";
+import { concurrency, throttle } from "../../src/gates/index.ts";
 import { testDatabase } from "../../test/helpers/database.ts";
 import { stopAutovacuum } from "../harness/autovacuum.ts";
 import { atEnd } from "../harness/closing.ts";
@@ -13,6 +14,11 @@ export type BenchGate = {
   rate?: number;
   per?: number;
   max?: number;
+};
+
+const OVERRIDES = {
+  throttle: throttle({ rate: 1, per: "1 second" }).overrides,
+  concurrency: concurrency({ max: 1 }).overrides,
 };
 
 export type BenchJob = { key: string; payload?: unknown; priority?: number; runAt?: string; jobKey?: string };
@@ -67,7 +73,7 @@ export async function makeWorld({
     enabled: true,
     gates: gates.map((gate, position) => {
       const { gate: name, kind, scope, ...values } = gate;
-      return { name, kind, scope, position, values, constants: values };
+      return { name, kind, scope, position, values, constants: values, overrides: OVERRIDES[kind] };
     }),
     weight: 1,
     cost: 1,

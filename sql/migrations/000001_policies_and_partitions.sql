@@ -504,7 +504,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_audit (
 );
 
 create index audit_for_collection on :DISPATCH_POLICY_SCHEMA._private_audit (at);
-create index audit_by_gate on :DISPATCH_POLICY_SCHEMA._private_audit (policy, gate, id);
+-- What ended a limit: of 10,000 accounts with a limit each, none looks at the calls for the others.
+create index audit_by_limit on :DISPATCH_POLICY_SCHEMA._private_audit (policy, gate, (coalesce(scope_key, '')), id);
+create index audit_of_removals on :DISPATCH_POLICY_SCHEMA._private_audit (policy, id) where verb = 'remove_policy';
 
 create type :DISPATCH_POLICY_SCHEMA._private_load_change as (
   policy_id int,

@@ -2,7 +2,7 @@
 -- `keepAuditFor`, so limits that were set before that are not here.
 --
 -- Which calls end a limit is the rule of _end_overrides and _hold_key. To read those that were set last, order by id: then
--- it looks only at the calls after each.
+-- it looks only at the calls after each, and for its key.
 create or replace view :DISPATCH_POLICY_SCHEMA.past_limits as
 select a.id, a.policy, a.gate, nullif(k.key, case when a.verb = 'hold' then '' end) as key, a.detail -> 'where' as "where",
   a.detail -> 'set' as set, a.verb = 'hold' as hold, t.from_at as "from", e.at as ended_at, e.verb as ended_by_verb,
@@ -24,6 +24,7 @@ cross join lateral (
         coalesce((c.detail ->> 'until')::timestamptz, 'infinity') as until_at
     ) n
     where c.policy = a.policy and c.gate = a.gate and c.id > a.id
+      and coalesce(c.scope_key, '') = coalesce(k.key, '')   -- by the index; which of the two it is, the last condition says
       and (c.detail -> 'where') is not distinct from (a.detail -> 'where')
       and case when c.verb = 'hold' then coalesce(c.scope_key, '') else c.scope_key end is not distinct from k.key
       and (c.verb = 'clear_limit' or (c.verb = 'set_limit' and t.from_at < n.until_at)

@@ -124,3 +124,44 @@ test("older ones are on further pages, without a gap", async (t) => {
   }
   t.is(seen, 60);
 });
+
+test("with a limit in force for each of many keys, each looks only at the calls for its own", async (t) => {
+  const { utils, pool } = await world(t);
+  await utils.setLimit({ ...GATE, key: "over", set: { max: 1 }, reason: "r", by: "bo" });
+  await utils.clearLimit({ ...GATE, key: "over", reason: "r", by: "bo" });
+  const keys = 300;
+  await pool.query(
+    `insert into dispatch_policy._private_audit (verb, policy, gate, scope_key, detail, by, matched, changed)
+     select 'set_limit', 'fetch_endpoint', 'account', 'key ' || n, '{"set": {"max": 1}}'::jsonb, 'bo', 1, 1 from generate_series(1, $1) n
+     union all
+     select 'pause', 'fetch_endpoint', null, null, '{}', 'bo', 1, 1 from generate_series(1, $1)`,
+    [keys],
+  );
+  await pool.query("vacuum analyze dispatch_policy._private_audit");
+  const client = await pool.connect();
+  try {
+    await client.query("begin");
+    // on a small table PostgreSQL takes all rows, where it takes those of an index on a large one
+    await client.query(
+      "set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off",
+    );
+    // what the connection has read before counts as well, until PostgreSQL writes it down
+    const readSoFar = async () =>
+      (
+        await client.query<{ rows: number }>(
+          `select sum(pg_stat_get_xact_tuples_returned(c.oid) + pg_stat_get_xact_tuples_fetched(c.oid))::int as rows
+           from pg_class c where c.relname like 'audit%' or c.relname like '\\_private\\_audit%'`,
+        )
+      ).rows[0]!.rows;
+    const before = await readSoFar();
+    const { rows } = await client.query(
+      "select key from dispatch_policy.past_limits order by id desc limit 50",
+    );
+    t.deepEqual(rows, [{ key: "over" }]);
+    const read = (await readSoFar()) - before;
+    t.true(read < keys * 10, `${read} rows`);
+  } finally {
+    await client.query("rollback");
+    client.release();
+  }
+});
