@@ -1,6 +1,6 @@
 // What the admin pages take, with 100,000 partitions, a million staged jobs and 10,000 in flight: from the request to the
 // first byte and to the last, and how many statements twenty open tabs send. Behind the policy lie a week by minutes, 20,000
-// ended jobs, and 5,000 calls in the audit, and a group of 1,000 jobs is open.
+// ended jobs, and 5,000 calls in the audit: half of them set a limit that is in force. A group of 1,000 jobs is open.
 import { once } from "node:events";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
@@ -21,6 +21,33 @@ const TABS = 20;
 const REFRESH_SECONDS = 5;
 const WATCHED_SECONDS = 20;
 
+const TASK = "bench";
+const policy = `policy=${TASK}`;
+const partition = `${policy}&partition=p0-77`;
+
+/** Each page, and each form, with something on it. `id` is of a staged job, `group` of an open group. */
+const pathsOf = (id: string, group: string): readonly string[] => [
+  ...["/", "/?period=7d", "/policies", `/policy?${policy}`, `/policy?${policy}&period=7d`],
+  ...["/partitions", "/partitions?search=p0-77", "/partitions?reason=concurrency_full"],
+  ...["/partitions?sort=key", "/partitions?sort=most+staged", "/partitions?state=with+jobs+in+flight"],
+  ...[`/partition?${partition}`, `/partition?${policy}&partition=p0-7&period=24h`],
+  ...["/jobs", "/jobs?state=staged", "/jobs?state=failed", "/jobs?key=nobody", `/jobs?${partition}`],
+  ...[`/job?id=${id}`, "/job?id=900000007", "/groups", `/group?group=${group}`],
+  ...["/limits", "/limits?before=2500", "/workers", "/audit", "/audit?by=bench", "/health"],
+  ...[`/act/set-limit?${policy}`, `/act/set-limit?${policy}&gate=own&key=p0-77&max=2`],
+  `/act/set-limit?${policy}&gate=own&where=${encodeURIComponent('{"key": "p0-77"}')}&max=2`,
+  ...[`/act/clear-limit?${policy}&gate=own&key=p0-77`, `/act/pause?${policy}`, `/act/pause?${partition}`],
+  ...[`/act/resume?${policy}`, `/act/hold?${partition}`, `/act/admit?${policy}`, `/act/move?${partition}`],
+  ...[`/act/retry?${partition}`, `/act/remove?${partition}`, `/act/cancel?${partition}`],
+  `/act/release-slots?ids=${id}`,
+  ...[`/bulk/retry?${policy}`, `/bulk/remove?${policy}`, `/bulk/cancel?${policy}`, `/bulk/move?${partition}`],
+];
+const visited = new Set(pathsOf("1", "1").map((path) => path.split("?")[0]));
+const forgotten = Object.keys({ ...PAGES, ...ACTION_PAGES, ...BULK_PAGES }).filter(
+  (path) => !visited.has(path),
+);
+if (forgotten.length > 0) throw new Error(`no figure is taken of ${forgotten.join(", ")}`);
+
 /** What lies behind a policy that has run for a week. */
 const PAST = [
   `insert into dispatch_policy._private_history (staged_id, policy_id, partition, task_identifier, job_id, added_at, due_at,
@@ -40,17 +67,16 @@ const PAST = [
      lateral (select array_agg(case when i between 4 and 12 then 100 else 0 end)::bigint[] as counts
        from generate_series(1, cardinality(dispatch_policy._buckets()) + 1) i) b`,
   `insert into dispatch_policy._private_audit (at, verb, policy, gate, scope_key, detail, reason, by, matched, changed)
-   select now() - n * interval '1 minute', case when n % 2 = 0 then 'set_limit' else 'clear_limit' end, p.name, 'own',
-     'p0-' || n / 2, case when n % 2 = 0 then '{"set": {"max": 2}}'::jsonb else '{}' end, 'bench', 'bench', 1, 1
-   from dispatch_policy._private_policies p, generate_series(5000, 1, -1) n`,
+   select now() - interval '2 days' + n * interval '10 seconds', case when n <= 2500 and n % 2 = 0 then 'clear_limit' else 'set_limit' end,
+     p.name, 'own', 'p0-' || (n - 1) / case when n <= 2500 then 2 else 1 end,
+     case when n <= 2500 and n % 2 = 0 then '{}'::jsonb else '{"set": {"max": 2}}' end, 'bench', 'bench', 1, 1
+   from dispatch_policy._private_policies p, generate_series(1, 5000) n order by n`,
 ];
 
 const world = await makeCrowd(undefined, { history: true });
-await world.query("select dispatch_policy._worker_alive('pool', 1, $1, 'host', 7, '1 hour', '0')", [
-  [world.task],
-]);
+await world.query("select dispatch_policy._worker_alive('pool', 1, $1, 'host', 7, '1 hour', '0')", [[TASK]]);
 for (const statement of PAST) await world.query(statement);
-const then = JSON.stringify({ policy: world.task, identifier: world.task, payload: { key: "then" } });
+const then = JSON.stringify({ policy: TASK, identifier: TASK, payload: { key: "then" } });
 await world.query("select count(*) from dispatch_policy._stage_group($1, 'replace', null, $2)", [
   ...[world.batches(jobsOf(keys(1000, "p0-"))), then],
 ]);
@@ -80,34 +106,10 @@ const [{ id }] = (await world.query(
 const [{ id: group }] = (await world.query("select id::text from dispatch_policy.groups limit 1")) as [
   { id: string },
 ];
-const policy = `policy=${world.task}`;
-const partition = `${policy}&partition=p3-77`;
-const PATHS = [
-  ...["/", "/?period=7d", "/policies", `/policy?${policy}`, `/policy?${policy}&period=7d`],
-  ...["/partitions", "/partitions?search=p3-77", "/partitions?reason=concurrency_full"],
-  ...["/partitions?sort=key", "/partitions?sort=most+staged", "/partitions?state=with+jobs+in+flight"],
-  ...[`/partition?${partition}`, `/partition?${policy}&partition=p0-7&period=24h`],
-  ...["/jobs", "/jobs?state=staged", "/jobs?state=failed", "/jobs?key=nobody", `/jobs?${partition}`],
-  ...[`/job?id=${id}`, "/job?id=900000007", "/groups", `/group?group=${group}`],
-  ...["/limits", "/limits?before=2500", "/workers", "/audit", "/audit?by=bench", "/health"],
-  ...[`/act/set-limit?${policy}`, `/act/set-limit?${policy}&gate=own&key=p3-77&max=2`],
-  `/act/set-limit?${policy}&gate=own&where=${encodeURIComponent('{"key": "p3-77"}')}&max=2`,
-  ...[`/act/clear-limit?${policy}&gate=own&key=p3-77`, `/act/pause?${policy}`, `/act/pause?${partition}`],
-  ...[`/act/resume?${policy}`, `/act/hold?${partition}`, `/act/admit?${policy}`, `/act/move?${partition}`],
-  ...[`/act/retry?${partition}`, `/act/remove?${partition}`, `/act/cancel?${partition}`],
-  `/act/release-slots?ids=${id}`,
-  ...[`/bulk/retry?${policy}`, `/bulk/remove?${policy}`, `/bulk/cancel?${policy}`, `/bulk/move?${partition}`],
-];
-const visited = new Set(PATHS.map((path) => path.split("?")[0]));
-const forgotten = Object.keys({ ...PAGES, ...ACTION_PAGES, ...BULK_PAGES }).filter(
-  (path) => !visited.has(path),
-);
-if (forgotten.length > 0) throw new Error(`no figure is taken of ${forgotten.join(", ")}`);
-
 /** A customer's pages, by the keys of their partitions and by their context. */
 const TENANTS: readonly Viewer[] = [
-  { name: "by key", role: "tenant", partitions: { [world.task]: ["p3-77", "p3-78"] } },
-  { name: "by context", role: "tenant", where: { [world.task]: { key: "p3-77" } } },
+  { name: "by key", role: "tenant", partitions: { [TASK]: ["p0-77", "p0-78"] } },
+  { name: "by context", role: "tenant", where: { [TASK]: { key: "p0-77" } } },
 ];
 const TENANT_PATHS = ["/", `/partition?${partition}`];
 
@@ -141,7 +143,7 @@ async function measure(what: string, path: string): Promise<void> {
 
 const inMs = (value: number) => `${value.toFixed(0)} ms`;
 console.log(`# load ${loadavg()[0]!.toFixed(1)} before`);
-for (const path of PATHS) await measure(path, path);
+for (const path of pathsOf(id, group)) await measure(path, path);
 const operator = viewer;
 for (const tenant of TENANTS) {
   viewer = tenant;
