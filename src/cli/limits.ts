@@ -1,6 +1,6 @@
+import { limitInWords } from "../operate/gate-words.ts";
 import { limits, type Override } from "../operate/limits.ts";
 import { defineCommand } from "./command.ts";
-import { numbersInWords } from "./input/numbers.ts";
 import { LOOK, valuesOf } from "./input/options.ts";
 import { looks } from "./output/look.ts";
 import { answerList } from "./output/say.ts";
@@ -26,7 +26,7 @@ function limitTable(rows: readonly Override[]): string {
       { title: "POLICY", value: ({ policy }) => policy, least: 8 },
       { title: "GATE", value: ({ gate }) => gate, least: 8 },
       { title: "KEY", value: keyOf, least: 8 },
-      { title: "LIMIT", value: ({ override }) => numbersInWords(override) },
+      { title: "LIMIT", value: ({ override }) => limitInWords(override) },
       { title: "FROM", value: ({ from }) => (from && from.getTime() > Date.now() ? fromNow(from) : "") },
       { title: "ENDS", value: ({ until }) => (until ? fromNow(until) : "clear-limit") },
       { title: "BY", value: ({ by }) => by ?? "", least: 6 },

@@ -1,6 +1,7 @@
+import { limitInWords } from "../operate/gate-words.ts";
 import { setLimit } from "../operate/limits.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
-import { NUMBERS, numbersInWords, numbersOf } from "./input/numbers.ts";
+import { NUMBERS, numbersOf } from "./input/numbers.ts";
 import { DRY_RUN, LIMIT, limitedBy, WHY, whereOf, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
 import { answerReach, sayJson, saySentence, tell } from "./output/say.ts";
@@ -34,7 +35,7 @@ export const command = defineCommand({
       setLimit(context, { policy, gate, key, where, set, from, until, dryRun, ...whyOf(values) }),
     );
     const when = `${from ? `from ${atTime(from)} ` : ""}${until ? `until ${atTime(until)}` : "until clear-limit"}`;
-    const words = `the limit of gate ${gate} for ${limitedBy({ key, where })} to ${numbersInWords(set)}, ${when}`;
+    const words = `the limit of gate ${gate} for ${limitedBy({ key, where })} to ${limitInWords(set)}, ${when}`;
     if (dryRun) return answerReach(values, result, `Would set ${words}`);
     if (values.json) sayJson(result);
     else saySentence(`Set ${words}.`);

@@ -12,6 +12,14 @@ export function numbersOf(values: ResolvedValues | null, length: (seconds: numbe
   return [...pace, ...rest.map(([option, value]) => `${option} ${value}${each}`)].join(", ");
 }
 
+/** The numbers that an operator has set: "max 4", or "rate 5, burst 7". */
+export function limitInWords(set: object): string {
+  return Object.entries(set)
+    .filter(([, value]) => value !== undefined)
+    .map(([option, value]) => `${option} ${value}`)
+    .join(", ");
+}
+
 /** What a gate counts over. */
 export const OVER = {
   partition: "the partition",

@@ -2,6 +2,7 @@
 // Without a Chromium these tests are skipped.
 import test, { type ExecutionContext } from "ava";
 import type { Page } from "playwright-core";
+import { addPolicyJob, definePolicy } from "../../src/index.ts";
 import { beside, fill, findings, focused, follow, sharedBrowser, tab, tabTo, titled } from "./browser.ts";
 
 const { inBrowser, browser } = sharedBrowser(test);
@@ -29,8 +30,11 @@ async function busyTab(t: ExecutionContext, options: Parameters<typeof tab>[2] =
   });
   const { groupId } = grouped as { groupId?: string };
   await pool.query("update dispatch_policy._private_groups set error = $1", [LONG]);
+  const undeclared = LONG.slice(0, 128);
+  await addPolicyJob(pool, definePolicy(undeclared, { partitionBy: "k" }), { k: "a" });
   const ofLong = ["/partition", "/act/retry"].map((path) => `${path}?policy=make_report&partition=${LONG}`);
-  return { ...it, paths: [...paths(rows[0].job_id), ...ofLong, `/group?group=${groupId}`] };
+  const others = [`/group?group=${groupId}`, `/policy?policy=${undeclared}`];
+  return { ...it, paths: [...paths(rows[0].job_id), ...ofLong, ...others] };
 }
 
 for (const colorScheme of ["light", "dark"] as const)

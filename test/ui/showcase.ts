@@ -111,6 +111,15 @@ export async function showcase() {
     ...{ policy: "send_mail", gate: "all", set: { rate: 9 } },
     ...{ from: minutes(600), until: minutes(900), reason: "newsletter", by: "bo" },
   });
+  const [first] = await utils.addJobs(
+    Array.from({ length: 9 }, (_, n) => ({
+      identifier: "make_report",
+      payload: { tenant: `tenant-${n % 7}` },
+      runAt: minutes(90),
+    })),
+    false,
+    { then: { identifier: "send_mail", payload: { to: "ana@example.org" } } },
+  );
   await utils.sweep();
   await pool.query(ITS_PAST);
   await pool.query(AN_HOUR);
@@ -134,7 +143,7 @@ export async function showcase() {
       policy: `/policy?${policy}`,
       "policy-partners": "/policy?policy=call_partner",
       "policy-day": `/policy?${policy}&period=24h`,
-      "job-ended": "/job?id=900009",
+      "job-ended": "/job?id=900018",
       partitions: "/partitions",
       partition: `/partition?${policy}&partition=shop-4`,
       "partition-held": `/partition?${policy}&partition=ep4`,
@@ -146,7 +155,16 @@ export async function showcase() {
       workers: "/workers",
       audit: "/audit",
       health: "/health",
+      groups: "/groups",
+      group: `/group?group=${(first as { groupId?: string }).groupId}`,
+      "partition-waits": "/partition?policy=call_partner&partition=harbour",
       "act-set-limit": `/act/set-limit?${policy}&gate=account&key=acme`,
+      "act-set-limit-of-any": `/act/set-limit?${policy}`,
+      "act-set-limit-throttle": `/act/set-limit?${policy}&gate=throttle&key=shop-4&rate=30&burst=5`,
+      "act-clear-limit": `/act/clear-limit?${policy}&gate=account&key=acme`,
+      "act-retry": "/act/retry?policy=make_report",
+      "bulk-retry": "/bulk/retry?state=failed",
+      "bulk-move": "/bulk/move?policy=fetch_endpoint&partition=shop-4",
       "act-remove": `/act/remove?${policy}&partition=shop-4`,
       nothing: "/job?id=77",
     },

@@ -22,9 +22,3 @@ export function numbersOf(values: Values<typeof NUMBERS>): LimitValues {
     ...{ initialMax: values["initial-max"], targetLagMs: values["target-lag-ms"] },
   };
 }
-
-/** `max 4`, or `rate 5, burst 7`. */
-export function numbersInWords(set: LimitValues): string {
-  const given = Object.entries(set).filter(([, value]) => value !== undefined);
-  return given.map(([option, value]) => `${option} ${value}`).join(", ");
-}

@@ -1,3 +1,4 @@
+import { limitInWords } from "../../operate/gate-words.ts";
 import { limits as limitsInForce, type Override } from "../../operate/limits.ts";
 import { stops } from "../../operate/stops.ts";
 import { pathTo, policyLink } from "../parts/links.ts";
@@ -20,7 +21,7 @@ export const limits: Page = async ({ looking, base, rights, query }) => {
         { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
         { title: "Gate", cell: ({ gate }) => gate },
         { title: "For", cell: reachOf },
-        { title: "Values", cell: ({ override }) => JSON.stringify(override) },
+        { title: "Values", cell: ({ override }) => limitInWords(override) },
         { title: "From", cell: ({ from }) => moment(from) },
         { title: "Until", cell: ({ until }) => (until ? moment(until) : "it is cleared") },
         { title: "By", cell: ({ by }) => by },

@@ -45,8 +45,8 @@ export const overview: Page = async ({ looking, acting, base, query }) => {
     ["longest wait of a partition with due jobs", waits === undefined ? "–" : roughly(waits)],
     ["admitted a minute, of the last 1, 5, 15", paces(minutes, ["admitted"])],
     ["ended a minute, of the last 1, 5, 15", paces(minutes, ["succeeded", "failed"])],
-    ["from due to admitted, half and 95 %", halfAndMost(minutes, "waitP50Seconds", "waitP95Seconds")],
-    ["from admitted to started, half and 95 %", halfAndMost(minutes, "lagP50Seconds", "lagP95Seconds")],
+    ["from due to admitted, half and 95\u00a0%", halfAndMost(minutes, "waitP50Seconds", "waitP95Seconds")],
+    ["from admitted to started, half and 95\u00a0%", halfAndMost(minutes, "lagP50Seconds", "lagP95Seconds")],
     ["the backlog, over 15 minutes", inWords(trend)],
     ["until it is gone, at that pace", drainInWords(trend)],
     ["worker pools alive", grouped(workers.filter(({ alive }) => alive).length)],
@@ -159,7 +159,9 @@ type Time = "waitP50Seconds" | "waitP95Seconds" | "lagP50Seconds" | "lagP95Secon
 function halfAndMost(minutes: readonly Minute[], half: Time, most: Time): string {
   const last = minutes.findLast((one) => one[half] !== null);
   if (!last) return "–";
-  return [last[half], last[most]].map((seconds) => (seconds === null ? "–" : lasting(seconds))).join(" / ");
+  return [last[half], last[most]]
+    .map((seconds) => (seconds === null ? "–" : lasting(seconds).replaceAll(" ", "\u00a0")))
+    .join(" / ");
 }
 
 /** The doctor says so itself, unless nobody may ask, or a worker has the policy and has not declared it yet. */
@@ -191,7 +193,7 @@ function hints(
     );
   return html`<ul class="hints">${first}${list}</ul>${
     found.length > 0
-      ? html`<p><a href="${base}/health">${more > 0 ? `${more} more, and what mends them` : "What mends them"}</a></p>`
+      ? html`<p><a href="${base}/health">${more > 0 ? `${more} more, and what mends them` : "What mends that"}</a></p>`
       : none
   }`;
 }

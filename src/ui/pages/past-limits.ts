@@ -1,5 +1,6 @@
 import { parameter } from "../../db/engine.ts";
 import type { OperateContext } from "../../operate/call.ts";
+import { limitInWords } from "../../operate/gate-words.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import { pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -51,7 +52,7 @@ export async function pastLimits(
       { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
       { title: "Gate", cell: ({ gate }) => gate },
       { title: "For", cell: reachOf },
-      { title: "Values", cell: ({ set }) => (set === null ? "hold" : JSON.stringify(set)) },
+      { title: "Values", cell: ({ set }) => (set === null ? "hold" : limitInWords(set)) },
       { title: "From", cell: (one) => (one.neverBegan ? html`never began` : moment(one.from)) },
       { title: "Ended", cell: ({ endedAt }) => moment(endedAt) },
       { title: "By", cell: ({ by }) => by },

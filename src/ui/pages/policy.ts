@@ -1,7 +1,6 @@
 import { some } from "../../counted.ts";
 import { parameter } from "../../db/engine.ts";
-import { numbersOf, OVER } from "../../operate/gate-words.ts";
-import { limits, type Override } from "../../operate/limits.ts";
+import { limits } from "../../operate/limits.ts";
 import { type PolicyStatus, status, type UndeclaredPolicy } from "../../operate/status.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
@@ -13,7 +12,7 @@ import { type Period, periodLinks, periodOf } from "../parts/period.ts";
 import { stateOf } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
 import { waysOut } from "../parts/undeclared-table.ts";
-import { grouped, lasting, moment, roughly } from "../parts/words.ts";
+import { grouped, roughly } from "../parts/words.ts";
 import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
 import { capCharts, capsSince } from "./caps.ts";
 import { declaredFacts, definitionsOf, differenceTables } from "./definitions.ts";
@@ -21,17 +20,10 @@ import { type Figures, figuresNow } from "./figures.ts";
 import { gateWaits, gateWaitTable } from "./gate-waits.ts";
 import { charts, lastHour, reasonTable, shadowTable, stepsSince } from "./minutes.ts";
 import { partitionWaits, worstPartitions } from "./partition-waits.ts";
+import { gateTable, type Limiter } from "./policy-gates.ts";
 import { asked, type Found, type Page, type Visit } from "./visit.ts";
 
 const MOST = 20;
-
-interface Limiter {
-  readonly gate: string;
-  readonly available: number | null;
-  readonly inFlight: number;
-  readonly max: number | null;
-  readonly capacity: number | null;
-}
 
 interface Waiting {
   readonly partition: string;
@@ -126,82 +118,6 @@ function stateFacts(it: PolicyStatus, figures: Figures, trend: Trend): readonly 
 
 function ageOf(seconds: number | null): string {
   return seconds === null ? "none yet" : `${roughly(seconds)} ago`;
-}
-
-interface Gates {
-  readonly visit: Visit;
-  readonly name: string;
-  readonly figures: Figures;
-  /** The limiters of gates that count over the whole policy. */
-  readonly shared: readonly Limiter[];
-  /** What operators set. */
-  readonly set: readonly Override[];
-  readonly gates: PolicyDefinition["gates"];
-}
-
-/** Each gate with its own numbers, what was set instead, and how full it is: of its keys the fullest. */
-function gateTable({ visit, name, figures, shared, set, gates }: Gates): Markup {
-  const { base, rights } = visit;
-  const figure = (what: string, gate: string) => figures.sum(what, { policy: name, gate });
-  return table(
-    "Its numbers, what operators set instead, and how full it is",
-    gates,
-    [
-      { title: "Gate", cell: ({ name: gate, constants }) => (constants.shadow ? `${gate} (shadow)` : gate) },
-      { title: "Kind", cell: ({ kind }) => kind.replace("_", " ") },
-      { title: "Counts over", cell: ({ scope }) => OVER[scope] },
-      { title: "Own numbers", cell: ({ values }) => numbersOf(values, lasting) },
-      { title: "Set instead", cell: ({ name: gate }) => setInWords(set.filter((one) => one.gate === gate)) },
-      {
-        title: "In use",
-        cell: ({ name: gate }) =>
-          useInWords(
-            shared.find((one) => one.gate === gate),
-            figure("limiter_utilization_ratio", gate),
-          ),
-      },
-      {
-        title: "Full keys",
-        isNumber: true,
-        cell: ({ name: gate }) => grouped(figure("full_limiters", gate)),
-      },
-      {
-        title: "Least limit learnt",
-        isNumber: true,
-        cell: ({ name: gate }) => grouped(figure("adaptive_limit", gate)),
-      },
-      ...(rights.role === "operator"
-        ? [
-            {
-              title: "Change",
-              cell: ({ name: gate }: { readonly name: string }) =>
-                html`<a href="${pathTo(base, "/act/set-limit", { policy: name, gate })}" aria-label="set-limit of ${gate}">set-limit</a>`,
-            },
-          ]
-        : []),
-    ],
-    "It has no gate: its jobs go as fast as workers take them.",
-  );
-}
-
-/** Over the whole policy what is left. Over keys how full the fullest is. */
-function useInWords(limiter: Limiter | undefined, fullest: number | null): string {
-  if (limiter) {
-    const of = limiter.max ?? limiter.capacity;
-    if (limiter.available === null || of === null) return `${grouped(limiter.inFlight)} in flight, no bound`;
-    return `${grouped(limiter.available)} of ${grouped(of)} left`;
-  }
-  return fullest === null ? "–" : `the fullest key ${grouped(Math.round(fullest * 100))} %`;
-}
-
-/** The first, and how many more. */
-function setInWords([first, ...others]: readonly Override[]): Markup | string {
-  if (!first) return "–";
-  const { override, key, where, by, until } = first;
-  const reach = where !== null ? JSON.stringify(where) : (key ?? "every key");
-  return html`${JSON.stringify(override)} for ${reach}, by ${by ?? "somebody"}${until ? html`, until ${moment(until)}` : ""}${
-    others.length > 0 ? `, and ${grouped(others.length)} more` : ""
-  }`;
 }
 
 function waitingTable(waiting: readonly Waiting[], name: string, base: string): Markup {

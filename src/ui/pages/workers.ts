@@ -9,6 +9,7 @@ interface Row {
   readonly pid: number | null;
   readonly slots: number;
   readonly tasks: readonly string[];
+  readonly policies: readonly string[];
   readonly alive: boolean;
   readonly heartbeatAt: Date;
 }
@@ -27,6 +28,7 @@ export const workers: Page = async ({ looking }) => {
         { title: "Host", cell: ({ host, pid }) => (host === null ? null : `${host}, process ${pid}`) },
         { title: "Slots", isNumber: true, cell: ({ slots }) => grouped(slots) },
         { title: "Heartbeat", cell: ({ heartbeatAt }) => moment(heartbeatAt) },
+        { title: "Policies", cell: ({ policies }) => policies.join(", ") },
         { title: "Tasks", cell: ({ tasks }) => tasks.join(", ") },
       ],
       "No worker pool is known: start a worker with the preset. Until one runs, nothing is admitted.",

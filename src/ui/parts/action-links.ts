@@ -1,7 +1,7 @@
 import type { ActionName } from "../pages/form.ts";
 import type { Visit } from "../pages/visit.ts";
 import { pathTo } from "./links.ts";
-import { html, type Markup } from "./markup.ts";
+import { html, type Markup, none } from "./markup.ts";
 
 /** Links to the pages that ask before they change something. A viewer gets none. */
 export function actionLinks(
@@ -9,7 +9,7 @@ export function actionLinks(
   target: Readonly<Record<string, string | undefined>>,
   names: readonly ActionName[],
 ): Markup {
-  if (rights.role !== "operator") return html``;
+  if (rights.role !== "operator" || names.length === 0) return none;
   return html`<ul class="actions">${names.map(
     (name) => html`<li><a href="${pathTo(base, `/act/${name}`, target)}">${name}</a></li>`,
   )}</ul>`;

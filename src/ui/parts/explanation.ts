@@ -31,7 +31,8 @@ export function expected({ estimate, noEstimate, asOf }: Answer): string {
 
 /** The same without what it rests on. */
 export function expectedTimes({ from, until }: Estimate, asOf: Date): string {
-  const ends = [from, until].map((at) => lasting(Math.max(at.getTime() - asOf.getTime(), 0) / 1000));
+  const secondsTo = (at: Date) => Math.round(Math.max(at.getTime() - asOf.getTime(), 0) / 1000);
+  const ends = [from, until].map((at) => lasting(secondsTo(at)));
   return `in ${[...new Set(ends)].join(" to ")}`;
 }
 
@@ -113,7 +114,8 @@ function leftOf(gate: ExplainedGate): Markup | string {
 /** What a gate has left. */
 export function left({ free, limit }: ExplainedGate): string {
   if (free === null) return "no bound";
-  return "max" in limit ? `${grouped(free)} slots` : `${grouped(free)} tokens`;
+  const unit = "max" in limit ? "slot" : "token";
+  return `${grouped(free)} ${unit}${free === 1 ? "" : "s"}`;
 }
 
 /** A gate's numbers. */
