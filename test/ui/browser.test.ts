@@ -188,6 +188,28 @@ inBrowser("a refresh puts in what is new; the focus and open details stay", asyn
   t.deepEqual(messages, []);
 });
 
+inBrowser(
+  "a refresh leaves what somebody fills in, in the field that has the focus and in all others",
+  async (t) => {
+    const { page, base, utils, messages } = await tab(t, browser());
+    await refreshing(page, `${base}/jobs`);
+    await page.getByLabel("State").selectOption("staged");
+    await page.getByLabel("Policy").fill("send_mail");
+    await page.getByLabel("Task").fill("send");
+    const [added] = await utils.addJobs([{ identifier: "nightly", payload: {} }]); // of no policy: it is listed at once
+    await page.getByRole("link", { name: added!.id, exact: true }).waitFor();
+    t.is(await page.getByLabel("State").inputValue(), "staged");
+    t.is(await page.getByLabel("Policy").inputValue(), "send_mail");
+    t.is(await page.getByLabel("Task").inputValue(), "send");
+    await page.getByRole("button", { name: "Show" }).click();
+    await page.waitForURL(/state=staged&policy=send_mail/);
+    await page.getByLabel("Policy").fill("");
+    await page.getByRole("button", { name: "Show" }).click();
+    await page.waitForURL(/policy=&/);
+    t.deepEqual(messages, []);
+  },
+);
+
 inBrowser("a refresh that meets a sign-in leaves the page, says so, and goes on afterwards", async (t) => {
   let signIn: (() => Response) | undefined;
   const authorize = () => signIn?.() ?? ({ name: "ana", role: "operator" } as const);

@@ -1,5 +1,5 @@
-// Loads the page again, off or every 2, 5 or 10 seconds, and changes what differs. Focus, scroll position and open details
-// stay. It never asks twice at once, and not while the tab is hidden.
+// Loads the page again, off or every 2, 5 or 10 seconds, and changes what differs. Focus, scroll position, open details and
+// what somebody fills in stay. It never asks twice at once, and not while the tab is hidden.
 //
 // An answer that is not this page is not shown. A sign-in page within the frame of this one would ask for a password at an
 // address where nobody expects it. The page says instead as of when it is.
@@ -39,12 +39,15 @@ async function load(seconds) {
   if (!next.querySelector("[data-live]")) return "sign in again";
   tag = response.headers.get("etag");
   Idiomorph.morph(document.querySelector("main"), next.querySelector("main"), {
-    ignoreActiveValue: true,
-    callbacks: {
-      beforeAttributeUpdated: (name, element) => !(name === "open" && element.matches("details")),
-    },
+    callbacks: { beforeAttributeUpdated: (name, element) => !isReaders(name, element) },
   });
   return "";
+}
+
+/** Details that somebody has opened, and what they fill in: the answer has what the address says, and would take it away. */
+function isReaders(name, element) {
+  if (name === "open") return element.matches("details");
+  return ["value", "selected", "checked"].includes(name) && element.closest("form") !== null;
 }
 
 function say(wrong) {
