@@ -1,5 +1,5 @@
--- Routes these arrivals of these partitions. It leaves those of partitions that another session has locked, and those that
--- a resume is about to delete. Returns the ids of those it left.
+-- Routes these arrivals of these partitions. It leaves those of partitions that another session has locked, or whose limits
+-- are still to come, and those that a resume is about to delete. Returns the ids of those it left.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_part(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
   p_now timestamptz
@@ -7,6 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_part(
 declare
   v_our_ids uuid[];
   v_our_pause_ids bigint[];
+  v_awaiting_ids uuid[] := :DISPATCH_POLICY_SCHEMA._awaiting_limits((p_policy).name, p_ids);
   v_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[];
 begin
   select coalesce(array_agg(l.id), '{}') into v_our_ids from (
@@ -19,6 +20,10 @@ begin
     -- by hash: PostgreSQL, which takes an empty table's statistics for true, compared each with each
     where (u.id in (
       select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids))) is not true);
+  if v_awaiting_ids <> '{}' then
+    v_our_ids := array(
+      select u.id from unnest(v_our_ids) u (id) where (u.id in (select unnest(v_awaiting_ids))) is not true);
+  end if;
   if p_pause_ids is not null then
     v_our_pause_ids := array(
       select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a

@@ -187,6 +187,28 @@ test("a stop and an end among the newest arrivals of a flood wait for those befo
   t.is((await world.partition("failing")).failures, 1);
 });
 
+for (const [what, change, goes] of [
+  ["rescheduled", "select dispatch_policy.reschedule_jobs($1, priority => -1)", 1],
+  ["removed", "select dispatch_policy.permanently_fail_jobs($1)", 0],
+] as const)
+  test(`jobs that are ${what} before their partition is routed pass its gates`, async (t) => {
+    const world = await engine(t, { gates: [concurrency(1)] });
+    await world.stage("loud");
+    t.is(await world.passes(), 1);
+    await arrive(world, "loud", 10);
+    const ids = await world.stage(["new", "new", "new"]);
+    await arrive(world, "loud", 10);
+    await world.pool.query(change, [ids]);
+
+    t.true((await routeSome(world, 6)) >= 6);
+    t.is(await world.partition("new"), undefined, "its limits are still to come");
+    t.is((await world.admit()).admitted, 0);
+    while ((await routeSome(world, 6)) > 0);
+    t.is(await arrivals(world), 0);
+    t.is((await world.admit()).admitted, goes);
+    t.is(await world.wrongCounters(), 0);
+  });
+
 test("a full batch that is all there is is routed at once", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   await world.stage("loud");

@@ -1,0 +1,25 @@
+-- Those partitions of these arrivals that have no limits yet, although other arrivals have some for them.
+--
+-- The danger: somebody reschedules or removes a job that is not routed yet. That arrival has no limits. If it is routed before
+-- the job's own, it makes the partition, and the partition's jobs pass no gate. The cure: it waits until its partition has limits.
+create or replace function :DISPATCH_POLICY_SCHEMA._awaiting_limits(p_policy text, p_ids bigint[]) returns uuid[]
+language plpgsql stable as $$   -- planned as _arrivals_left
+declare
+  v_bare_ids uuid[] := array(
+    select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    where a.policy = p_policy and a.id = any(p_ids)
+    group by a.partition_id having bool_and(a.limits is null) and bool_or(a.pause is null and a.outcome is null));
+begin
+  v_bare_ids := array(
+    select u.id from unnest(v_bare_ids) u (id)
+    where (u.id in (
+      select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where q.id = any(v_bare_ids) and q.arrival_id > 0)) is not true);
+  if v_bare_ids = '{}' then
+    return '{}';
+  end if;
+  return array(
+    select distinct a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+    where a.policy = p_policy and a.limits is not null and (a.partition_id in (select unnest(v_bare_ids))) is true);
+end
+$$;
