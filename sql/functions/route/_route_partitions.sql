@@ -22,7 +22,9 @@ begin
   select n.partition_id, (p_policy).id, (n.newest).key, coalesce(n.shard, 'default'),
     coalesce((n.newest).context, '{}'), coalesce((n.newest).limits, '[]'), coalesce((n.newest).weight, 1),
     least(1, n.min_cost), coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id,
-    case when (n.newest).limits is null then 0 else (n.newest).id end, (n.newest).version,
+    case when (n.newest).limits is null then 0 else (n.newest).id end,
+    -- one that a stop has made takes the first limits that come, also those of a job that moves there
+    case when (n.newest).limits is null then -2147483648 else (n.newest).version end,
     n.due_at, n.head_priority, n.head_run_at, n.head_id,
     coalesce(n.paused_until, '-infinity'), coalesce(n.held_until, '-infinity'), n.held_until is not null,
     n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now, n.jobs,

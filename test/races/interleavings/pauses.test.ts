@@ -1,6 +1,7 @@
 // Pauses and holds beside ticks.
 import test from "ava";
 import { concurrency, engine } from "../../helpers/engine.ts";
+import { failJob, fetchJob } from "../../helpers/native.ts";
 
 const GATES = { gates: [concurrency(5, { name: "all", scope: "policy" })] };
 const PAUSE_A = "select * from dispatch_policy.pause('p', partition => 'a')";
@@ -71,6 +72,29 @@ test("so can one whose pause was routed before its first job came", async (t) =>
   await world.pool.query(RESUME_A);
   t.is(await world.passes(), 1);
   t.is((await world.limiter("all")).in_flight, 1, "under its limits");
+});
+
+test("so can one whose first jobs are retries that move there", async (t) => {
+  const gate = concurrency(1);
+  const world = await engine(t, { gates: [gate] });
+  await world.pool.query(PAUSE_A);
+  await world.stage(["b", "c"]);
+  t.is(await world.passes(), 2);
+  const limits = [
+    { gate: gate.name, kind: gate.kind, scope: gate.scope, position: 0, key: "a", ...gate.numbers },
+  ];
+  const move = { key: "a", shard: "default", context: {}, weight: 1, cost: 1, limits };
+  for (const job of await world.inFlight()) {
+    await fetchJob(world, job);
+    await failJob(world, job, -1);
+    await world.release([
+      { job, ok: false, attempt: 1, retry: { attempt: 1, after: 0, task: "p", move } } as never,
+    ]);
+  }
+  t.is(await world.passes(2), 0);
+
+  await world.pool.query(RESUME_A);
+  t.is(await world.passes(), 1, "under its limits");
 });
 
 test("a pause of a partition that does not exist, resumed before any job came, leaves nothing", async (t) => {
