@@ -2,9 +2,8 @@
 -- a quiet tenant's job is soon routed beside a million older arrivals. If there are not as many, the batch stays as it is.
 --
 -- Routing may see work in any order. It adds up, and limits go by version and id. A job that goes before a partition's next
--- one makes the partition look again. But an end counts for a breaker in its turn. And the danger: somebody has paused a partition
--- that is not routed yet, and a job that came after would go. The cure: ends and stops wait until they are the oldest, and
--- so does the work of a partition with a stop.
+-- one makes the partition look again. But an end counts for a breaker in its turn, so ends wait until they are the oldest.
+-- Stops do not wait: _route adds them to each batch.
 --
 --   last   the newest arrival of the batch that has no older one outside
 create or replace function :DISPATCH_POLICY_SCHEMA._oldest_and_newest(
@@ -19,9 +18,6 @@ begin
   ids := v_older || array(
     select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = p_policy and a.id > last and a.pause is null and a.outcome is null
-      and (a.partition_id in (
-        select s.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals s
-        where s.policy = p_policy and s.pause is not null)) is not true
     order by a.id desc limit v_half);
   if cardinality(ids) < cardinality(p_ids) then
     ids := p_ids;

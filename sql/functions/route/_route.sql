@@ -28,6 +28,7 @@ declare
   v_partition_ids uuid[];
   v_pause_ids bigint[];
   v_left_ids bigint[];
+  v_full boolean;
   v_last bigint;   -- the newest arrival that has no older one which was not read
   v_after bigint := 0;
   v_consumed int := 0;
@@ -40,7 +41,7 @@ begin
   if not :DISPATCH_POLICY_SCHEMA._try_lock_turn(v_policy.id, 'route') then
     return -1;
   end if;
-  -- mostly one batch: another follows if one was full, and part of it had to be left
+  -- mostly one batch: another follows if one was full, and part of it had to be left; each has all stops
   for v_batch in 1..10 loop
     select array_agg(a.id), array_agg(distinct a.partition_id), array_agg(a.id) filter (where a.is_pause)
     into v_ids, v_partition_ids, v_pause_ids from (
@@ -48,9 +49,16 @@ begin
       where a.policy = p_policy and a.id > v_after order by a.id limit p_max
     ) a;
     exit when v_ids is null;
+    v_full := cardinality(v_ids) = p_max;
     v_last := (select max(u.id) from unnest(v_ids) u (id));
-    if v_batch = 1 and cardinality(v_ids) = p_max then
-      select b.ids, b.last into v_ids, v_last from :DISPATCH_POLICY_SCHEMA._oldest_and_newest(p_policy, v_ids) b;
+    if v_full or v_batch > 1 then
+      if v_batch = 1 then
+        select b.ids, b.last into v_ids, v_last from :DISPATCH_POLICY_SCHEMA._oldest_and_newest(p_policy, v_ids) b;
+      end if;
+      -- Without a stop that came later, its partition's jobs would go although somebody has paused it.
+      v_ids := v_ids || array(
+        select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
+        where a.policy = p_policy and a.pause is not null and (a.id in (select unnest(v_ids))) is not true);
       select array_agg(distinct a.partition_id), array_agg(a.id) filter (where a.pause is not null)
       into v_partition_ids, v_pause_ids
       from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy and a.id = any(v_ids);
@@ -58,7 +66,7 @@ begin
     v_left_ids := :DISPATCH_POLICY_SCHEMA._route_batch(
       v_policy, v_ids, v_partition_ids, v_pause_ids, coalesce(p_now, clock_timestamp()));
     v_consumed := v_consumed + cardinality(v_ids) - cardinality(v_left_ids);
-    exit when v_left_ids = '{}' or cardinality(v_ids) < p_max or v_consumed >= p_max;
+    exit when v_left_ids = '{}' or not v_full or v_consumed >= p_max;
     v_consumed := v_consumed + :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy, v_left_ids);
     v_after := v_last;
   end loop;
