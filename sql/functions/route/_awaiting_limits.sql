@@ -1,14 +1,16 @@
--- Those partitions of these arrivals that have no limits yet, although other arrivals have some for them.
+-- Those partitions of these arrivals that have no limits and shard yet, although other arrivals bring some.
 --
 -- The danger: somebody reschedules or removes a job that is not routed yet. That arrival has no limits. If it is routed before
--- the job's own, it makes the partition, and the partition's jobs pass no gate. The cure: it waits until its partition has limits.
+-- the job's own, it makes the partition, and the partition's jobs pass no gate. That of a changed context has limits but no
+-- shard, and the partition would stay in the default one. The cure: they wait for the job's arrival.
 create or replace function :DISPATCH_POLICY_SCHEMA._awaiting_limits(p_policy text, p_ids bigint[]) returns uuid[]
 language plpgsql stable as $$   -- planned as _arrivals_left
 declare
   v_bare_ids uuid[] := array(
     select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
     where a.policy = p_policy and a.id = any(p_ids)
-    group by a.partition_id having bool_and(a.limits is null) and bool_or(a.pause is null and a.outcome is null));
+    group by a.partition_id
+    having not bool_or(a.limits is not null and a.shard is not null) and bool_or(a.pause is null and a.outcome is null));
 begin
   v_bare_ids := array(
     select u.id from unnest(v_bare_ids) u (id)
@@ -20,6 +22,7 @@ begin
   end if;
   return array(
     select distinct a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
-    where a.policy = p_policy and a.limits is not null and (a.partition_id in (select unnest(v_bare_ids))) is true);
+    where a.policy = p_policy and a.limits is not null and a.shard is not null
+      and (a.partition_id in (select unnest(v_bare_ids))) is true);
 end
 $$;

@@ -246,6 +246,21 @@ for (const [what, change, goes] of [
     t.is(await world.wrongCounters(), 0);
   });
 
+test("a context that changes before its partition is routed leaves the partition its shard", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)], shardOf: () => "s1" });
+  await world.stage("loud");
+  await world.route();
+  await arrive(world, "loud", 10);
+  await world.stage("new");
+  await arrive(world, "loud", 10);
+  await world.pool.query(`select dispatch_policy.refresh_context('p', '{"plan": "pro"}', partition => 'new')`);
+
+  while ((await routeSome(world, 6)) > 0);
+  const { shard, context } = await world.partition("new");
+  t.deepEqual({ shard, context }, { shard: "s1", context: { plan: "pro" } });
+  t.is(await arrivals(world), 0);
+});
+
 test("a full batch that is all there is is routed at once", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   await world.stage("loud");
