@@ -64,7 +64,7 @@ begin
       from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy and a.id = any(v_ids);
     end if;
     v_left_ids := :DISPATCH_POLICY_SCHEMA._route_batch(
-      v_policy, v_ids, v_partition_ids, v_pause_ids, coalesce(p_now, clock_timestamp()));
+      v_policy, v_ids, v_partition_ids, v_pause_ids, coalesce(p_now, clock_timestamp()), v_batch = 1 and not v_full);
     v_consumed := v_consumed + cardinality(v_ids) - cardinality(v_left_ids);
     exit when v_left_ids = '{}' or not v_full or v_consumed >= p_max;
     v_consumed := v_consumed + :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy, v_left_ids);

@@ -1,12 +1,14 @@
 -- Routes these arrivals of these partitions, all at once if that is possible. Returns the ids of those it left. These are
 -- arrivals of locked partitions, arrivals that give a locked limiter other numbers, and arrivals that raise an error.
 --
+--   p_has_all   these are all arrivals that there are
+--
 -- One bad arrival would stop its whole policy. So it finds such arrivals by trying the others in halves, level by level.
 -- The number of tries has a bound, and the last of them try single partitions drawn by lot. So each routing step gets
 -- further, however many are bad.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_batch(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
-  p_now timestamptz
+  p_now timestamptz, p_has_all boolean
 ) returns bigint[] language plpgsql
 set lock_timeout = '20ms' as $$
 declare
@@ -26,7 +28,7 @@ begin
         p_policy, case when v_tries = 1 then p_ids else array(
           select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
           where a.policy = (p_policy).name and a.id = any(p_ids) and (a.partition_id in (select unnest(v_partition_ids))) is true) end,
-        v_partition_ids, p_pause_ids, p_now);
+        v_partition_ids, p_pause_ids, p_now, p_has_all);
     exception
       when insufficient_resources or disk_full or out_of_memory or admin_shutdown or crash_shutdown
         or invalid_transaction_state then raise;

@@ -1,13 +1,14 @@
--- Routes these arrivals of these partitions. It leaves those of partitions that another session has locked, or whose limits
--- are still to come, and those that a resume is about to delete. Returns the ids of those it left.
+-- Routes these arrivals of these partitions, and returns the ids of those it left. It leaves those of partitions that another
+-- session has locked, or whose limits are still to come. It also leaves those that a resume is about to delete.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_part(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_ids bigint[], p_partition_ids uuid[], p_pause_ids bigint[],
-  p_now timestamptz
+  p_now timestamptz, p_has_all boolean
 ) returns bigint[] language plpgsql as $$
 declare
   v_our_ids uuid[];
   v_our_pause_ids bigint[];
-  v_awaiting_ids uuid[] := :DISPATCH_POLICY_SCHEMA._awaiting_limits((p_policy).name, p_ids);
+  v_awaiting_ids uuid[] := case when p_has_all then '{}'
+    else :DISPATCH_POLICY_SCHEMA._awaiting_limits((p_policy).name, p_ids) end;
   v_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[];
 begin
   select coalesce(array_agg(l.id), '{}') into v_our_ids from (

@@ -253,7 +253,9 @@ test("a context that changes before its partition is routed leaves the partition
   await arrive(world, "loud", 10);
   await world.stage("new");
   await arrive(world, "loud", 10);
-  await world.pool.query(`select dispatch_policy.refresh_context('p', '{"plan": "pro"}', partition => 'new')`);
+  await world.pool.query(
+    `select dispatch_policy.refresh_context('p', '{"plan": "pro"}', partition => 'new')`,
+  );
 
   while ((await routeSome(world, 6)) > 0);
   const { shard, context } = await world.partition("new");
