@@ -2,9 +2,9 @@
 -- limiters follow the partition. A shared one follows the newest arrival of any of its partitions. Whoever waits for a
 -- changed limiter is woken.
 --
--- An arrival that was staged earlier and commits late changes nothing. There is one exception: if the later one came from
--- another partition and confirmed the numbers, the late one counts until the next arrival. To record each confirmation would
--- write a busy limiter in every routing step.
+-- An arrival that was staged earlier and commits late changes nothing, nor does one that is routed after newer ones in a flood.
+-- There is one exception: if the later one came from another partition and confirmed the numbers, the late one counts until
+-- the next arrival. To record each confirmation would write a busy limiter in every routing step.
 --
 -- A gate that has changed its kind under its name starts like a new one, but keeps what its bucket or window had left.
 -- Otherwise two deployments that do not agree on the kind could fill it again and again.
