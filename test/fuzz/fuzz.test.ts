@@ -131,7 +131,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
   };
   const tick = async () => {
     await world.keyJobs();
-    await it.route(pool);
+    await it.route(pool, null, { most: random.pick([10_000, 3]) }); // of a full batch, half are the newest arrivals
     const { set_aside: setAside } = await it.admit({
       ...{ as: pool, claim: 1 + random.below(9), shard: random.pick(world.shards) },
     });

@@ -298,11 +298,13 @@ export class Engine {
   }
 
   /** -1: another router is at work; else how much was consumed and woken. With a shard, the pass goes on to tick only that one. */
-  async route(as: Queryable = this.pool, shard: string | null = null): Promise<number> {
-    const { rows } = await as.query("select dispatch_policy._route($1, null, 10000, $2, true, $3) as n", [
-      this.policy,
-      this.#bounded,
-      shard,
+  async route(
+    as: Queryable = this.pool,
+    shard: string | null = null,
+    { most = 10_000 } = {},
+  ): Promise<number> {
+    const { rows } = await as.query("select dispatch_policy._route($1, null, $2, $3, true, $4) as n", [
+      ...[this.policy, most, this.#bounded, shard],
     ]);
     return rows[0].n;
   }
