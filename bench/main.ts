@@ -24,7 +24,7 @@ try {
   endWhenTold(running);
   process.exitCode = (await running) ? 0 : 1;
 } catch (error) {
-  console.error(`# ${(error as Error).message}\n# ${USAGE}`);
+  if (!interrupted) console.error(`# ${(error as Error).message}\n# ${USAGE}`);
   process.exitCode = 1;
 }
 
@@ -93,7 +93,7 @@ function endWhenTold(running: Promise<unknown>): void {
     if (interrupted) return; // a terminal tells everyone, and whoever started this tells it again
     interrupted = true;
     await closeAll();
-    await Promise.race([running, delay(NOTICES_WITHIN_MS)]);
+    await Promise.race([running.catch(() => {}), delay(NOTICES_WITHIN_MS)]); // what was cut short fails
     await closeAll(); // what was being opened meanwhile
     process.exit(130);
   };

@@ -38,7 +38,9 @@ export function startChild(file: string, orders: object): Child {
     const late = setTimeout(fail, ANSWERS_WITHIN_MS, `gave no answer within ${ANSWERS_WITHIN_MS / 1000} s`);
     const exited = () => fail("ended before it answered");
     child.once("message", resolve as (message: unknown) => void).once("exit", exited);
-    child.send(question as object);
+    child.send(question as object, (error) => {
+      if (error) fail(`was not asked: ${error.message}`);
+    });
     return promise.finally(() => {
       clearTimeout(late);
       child.off("exit", exited);

@@ -11,8 +11,10 @@ export function serve<Question, Answer>(
 ): void {
   process.on("message", async (question) => {
     const found = await answer(question as Question);
-    if (process.connected) process.send?.(found as object);
+    if (process.connected) process.send?.(found as object, onSent);
   });
+  // The parent may let go before an answer is sent. Without this the failure would end the process before `close` runs.
+  const onSent = () => {};
   process.on("disconnect", async () => {
     await close();
     process.exit();
