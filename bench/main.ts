@@ -1,4 +1,4 @@
-// npm run bench -- [--quick] [--large | --adoption | --ahead | --backlog | --bloat | --drill | --estimate | --fairness | --limits | --open | --rollout | --soak | --peers] [--only NAME,...] [--json FILE]
+// npm run bench -- [--quick] [--large | --adoption | --ahead | --backlog | --bloat | --drill | --estimate | --fairness | --limits | --open | --rollout | --scaling | --soak | --peers] [--only NAME,...] [--json FILE]
 // Measures this package beside plain Graphile Worker, or beside other job queues; docs/benchmarks.md says how. Exits with 1
 // when something could not be measured, or the drill finds a wrong answer; a target that is missed only shows in the table.
 import { writeFileSync } from "node:fs";

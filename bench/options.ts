@@ -22,7 +22,7 @@ export interface Options {
 }
 
 export const USAGE =
-  "npm run bench -- [--quick] [--large | --adoption | --ahead | --backlog | --bloat | --drill | --estimate | --fairness | --limits | --open | --rollout | --soak | --peers] [--only NAME,...] [--json FILE]";
+  "npm run bench -- [--quick] [--large | --adoption | --ahead | --backlog | --bloat | --drill | --estimate | --fairness | --limits | --open | --rollout | --scaling | --soak | --peers] [--only NAME,...] [--json FILE]";
 
 /** @throws what is wrong with the arguments, in words */
 export function readOptions(args: string[]): Options {
@@ -41,6 +41,7 @@ export function readOptions(args: string[]): Options {
       limits: { type: "boolean", default: false },
       open: { type: "boolean", default: false },
       rollout: { type: "boolean", default: false },
+      scaling: { type: "boolean", default: false },
       soak: { type: "boolean", default: false },
       peers: { type: "boolean", default: false },
       only: { type: "string", multiple: true },

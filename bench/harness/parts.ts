@@ -2,6 +2,7 @@
 
 import { aheadTable, crowdTable, judgeAhead, judgeCrowd } from "../report/ahead.ts";
 import { columns, met, short } from "../report/report.ts";
+import { producersTable, workersTable } from "../report/scaling.ts";
 import { ADOPTERS, type Adoption, measureAdoption } from "../studies/adoption.ts";
 import { CROWDS, type CrowdWaits, measureAhead, measureCrowd, type Waits } from "../studies/ahead.ts";
 import { type Backlog, measureBacklog } from "../studies/backlog.ts";
@@ -12,6 +13,13 @@ import { measureFairness, type Shares } from "../studies/fairness.ts";
 import { measureLimits } from "../studies/limits.ts";
 import { measureOpen } from "../studies/open.ts";
 import { measureRollout, type Rollout } from "../studies/rollout.ts";
+import {
+  type Adding,
+  type Draining,
+  measureProducers,
+  measureWorkers,
+  NOTIFICATIONS,
+} from "../studies/scaling.ts";
 import { measureSoak } from "../studies/soak.ts";
 import { CAP, type FairBy, WAITS } from "./jobs.ts";
 import type { Heard } from "./load.ts";
@@ -36,6 +44,7 @@ export const PARTS = {
   limits,
   open,
   rollout,
+  scaling,
   soak,
 } as const satisfies Record<string, (sizes: Sizes) => Promise<Part>>;
 
@@ -260,6 +269,21 @@ async function rollout({ rollout: size }: Sizes): Promise<Part> {
 ended, half without the package / all governed: ${ratio.toFixed(2)}, target >= ${ROLLOUT_PART}: ${met(verdict.met)}
 at once of a tenant, in workers with the package: ${most}, target <= ${CAP}: ${met(cap.met)}`;
   return { text, figures: { found, verdict, cap, settings: size } };
+}
+
+async function scaling({ scaling: size }: Sizes): Promise<Part> {
+  const workers: Record<SideName, Draining[]> = { plain: [], governed: [] };
+  for (const name of SIDES) workers[name] = await measureWorkers(name, size);
+  const producers: Record<SideName, Adding[]> = { plain: [], governed: [] };
+  for (const connections of size.connections) {
+    for (const notifications of NOTIFICATIONS) {
+      console.error(`# scaling: connections that add: ${connections}, ${notifications}`);
+      for (const name of SIDES)
+        producers[name].push(await measureProducers(name, connections, notifications, size));
+    }
+  }
+  const text = `${workersTable(workers)}\n\n${producersTable(producers)}`;
+  return { text, figures: { workers, producers, settings: size } };
 }
 
 async function soak(sizes: Sizes): Promise<Part> {

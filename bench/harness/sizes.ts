@@ -8,6 +8,7 @@ import type { FairnessSize } from "../studies/fairness.ts";
 import type { LimitsSize } from "../studies/limits.ts";
 import type { OpenSize } from "../studies/open.ts";
 import type { RolloutSize } from "../studies/rollout.ts";
+import type { ScalingSize } from "../studies/scaling.ts";
 import type { SoakSize } from "../studies/soak.ts";
 import type { Rounds } from "./pairs.ts";
 
@@ -35,6 +36,7 @@ export interface Sizes {
   readonly fairness: FairnessSize;
   readonly open: OpenSize;
   readonly rollout: RolloutSize;
+  readonly scaling: ScalingSize;
 }
 
 const FULL: Sizes = {
@@ -83,6 +85,10 @@ const FULL: Sizes = {
   },
   open: { turns: 10, samples: 20 },
   rollout: { tenants: 4, rate: 40, jobMs: 50, seconds: 60, slots: 10 },
+  scaling: {
+    ...{ workers: [1, 2, 4, 8, 16, 32], slots: 4, lengths: [0, 20], jobs: 8000, drainSeconds: 6 },
+    ...{ connections: [1, 4, 16, 64], turns: 3, secondsPerTurn: 1, tenants: 100 },
+  },
 };
 
 const QUICK: Sizes = {
@@ -109,6 +115,10 @@ const QUICK: Sizes = {
   fairness: { ...FULL.fairness, windows: 4 },
   open: { turns: 3, samples: 20 },
   rollout: { ...FULL.rollout, seconds: 20 },
+  scaling: {
+    ...{ ...FULL.scaling, workers: [1, 4, 16], jobs: 4000, drainSeconds: 3 },
+    ...{ connections: [1, 16], turns: 2 },
+  },
 };
 
 /** Says that everything works, and nothing about pace. */
@@ -148,6 +158,10 @@ const SMALLEST: Sizes = {
   },
   open: { turns: 1, samples: 2 },
   rollout: { tenants: 2, rate: 20, jobMs: 10, seconds: 3, slots: 2 },
+  scaling: {
+    ...{ workers: [1, 2], slots: 2, lengths: [0, 5], jobs: 200, drainSeconds: 0.5 },
+    ...{ connections: [3], turns: 1, secondsPerTurn: 0.1, tenants: 10 },
+  },
 };
 
 export const SIZES = { full: FULL, quick: QUICK, smallest: SMALLEST };

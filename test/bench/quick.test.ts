@@ -168,6 +168,34 @@ study("what ends while a deployment goes through is held against its target", as
 });
 
 study(
+  "more and more workers drain, and connections add with notifications and without, governed and plain",
+  async (t) => {
+    const { stdout, figures } = await smallest(t, "--scaling");
+    const { workers, producers } = figures.scaling;
+    for (const side of ["plain", "governed"]) {
+      t.deepEqual(
+        workers[side].map(({ workers, ms, jobs }: Record<string, number>) => [workers, ms, jobs]),
+        [
+          [1, 0, 200],
+          [1, 5, 200],
+          [2, 0, 200],
+          [2, 5, 200],
+        ],
+      );
+      for (const { workers: count, pace, connections } of workers[side])
+        t.true(pace > 0 && connections >= count && connections <= count * 8, `${connections} connections`);
+      t.deepEqual(
+        producers[side].map((one: Record<string, number | string>) => [one.connections, one.notifications]),
+        ["a worker listens", "nobody listens", "none sent"].map((how) => [3, how]),
+      );
+      for (const { pace, p50, p95 } of producers[side]) t.true(pace > 0 && p50 > 0 && p50 <= p95);
+    }
+    t.regex(stdout, /^2 +5 +200 /m);
+    t.regex(stdout, /^3 +none sent .* - .* - /m);
+  },
+);
+
+study(
   "jobs that wait in Graphile Worker are adopted, and another task's jobs are timed beside that",
   async (t) => {
     const { stdout, figures } = await smallest(t, "--adoption");

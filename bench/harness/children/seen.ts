@@ -2,7 +2,15 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Task } from "graphile-worker";
 import type { Seen } from "../../studies/ahead.ts";
-import { cappedPolicy, ELSEWHERE, elsewherePolicy, TASK, touchedPolicy, weightedPolicy } from "../jobs.ts";
+import {
+  cappedPolicy,
+  ELSEWHERE,
+  elsewherePolicy,
+  openPolicy,
+  TASK,
+  touchedPolicy,
+  weightedPolicy,
+} from "../jobs.ts";
 import { moment } from "../moment.ts";
 import { readOrders, serve } from "./parent.ts";
 import { startWorker, type WorkerOrders } from "./worker.ts";
@@ -12,6 +20,7 @@ const NOTHING = (): Seen => ({ starts: [], ends: [] });
 const POLICIES = {
   weighted: weightedPolicy,
   capped: cappedPolicy,
+  open: openPolicy,
   touched: [touchedPolicy, elsewherePolicy],
 };
 
