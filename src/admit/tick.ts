@@ -56,6 +56,8 @@ export interface Pass extends TickResult {
   readonly lost: number;
   /** Whether there is more to do: the caller repeats the pass at once. */
   readonly more: boolean;
+  /** Whether it routed a full batch: arrivals may be left, and among them a job that may go. */
+  readonly full: boolean;
   /** Whether another pass was at work. It may have seen less than this one would have. */
   readonly busy: boolean;
   /** Whether anything was routed. If so, a partition may belong to a new shard. */
@@ -93,6 +95,7 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     nextInMs: admission?.next_in_ms ?? null,
     saturated,
     busy,
+    full: routed >= ROUTE_BATCH,
     more: busy || keyed > 0 || routed >= ROUTE_BATCH || (saturated === null && isDue),
     routed: routed !== 0,
     progress:

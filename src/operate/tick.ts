@@ -1,6 +1,9 @@
-import { type TickContext, type TickResult, tickOnce } from "../admit/tick.ts";
+import { type Pass, type TickContext, type TickResult, tickOnce } from "../admit/tick.ts";
 import { asOurs } from "./call.ts";
 import { checkVerb } from "./targets.ts";
+
+/** A tick ends after so many batches of arrivals, whatever is left. */
+const MOST_PASSES = 20;
 
 /** The options of `tick`. */
 export interface TickOptions {
@@ -23,13 +26,19 @@ export async function tick(context: TickContext, options: TickOptions = {}): Pro
   const names = policy === undefined ? await context.withPgClient(context.engine.policyNames) : [policy];
   for (const name of names) {
     const request = { policy: name, shard: shard ?? null, now: now ?? null, bounded: false };
-    const pass = await asOurs(() => tickOnce(context, request), context);
-    total.claimed += pass.claimed;
-    total.admitted += pass.admitted;
-    total.dropped += pass.dropped;
-    total.durationMs += pass.durationMs;
-    for (const [reason, n] of Object.entries(pass.denied))
-      total.denied[reason] = (total.denied[reason] ?? 0) + n;
+    let pass: Pass;
+    let passes = 0;
+    do {
+      pass = await asOurs(() => tickOnce(context, request), context);
+      total.claimed += pass.claimed;
+      total.admitted += pass.admitted;
+      total.dropped += pass.dropped;
+      total.durationMs += pass.durationMs;
+      for (const [reason, n] of Object.entries(pass.denied))
+        total.denied[reason] = (total.denied[reason] ?? 0) + n;
+      passes++;
+      // nothing went, but a job that may go can be among the arrivals that are left: a caller would take that for the end
+    } while (pass.full && pass.admitted === 0 && passes < MOST_PASSES);
     const next = pass.nextEligibleAt;
     if (next && (!total.nextEligibleAt || next < total.nextEligibleAt)) total.nextEligibleAt = next;
   }

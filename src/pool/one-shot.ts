@@ -20,7 +20,7 @@ export async function tickUntilIdle(ticks: TickContext, onStop: AbortSignal): Pr
   for (const { identifier: policy } of ticks.registry.policies) {
     for (;;) {
       const pass = await tickOnce(ticks, { policy, shard: null, now: null, bounded: true });
-      if (pass.admitted > 0) continue;
+      if (pass.admitted > 0 || (pass.full && !onStop.aborted)) continue;
       const soon = pass.busy || (pass.nextInMs !== null && pass.nextInMs <= SOON_MS);
       if (!soon || onStop.aborted || performance.now() >= until) break;
       const waitsForTime = !pass.busy && (pass.nextInMs ?? 0) > 0;

@@ -1,6 +1,8 @@
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
+import { runOnce, type Task, WorkerPreset } from "graphile-worker";
 import { addPolicyJob, addPolicyJobs, concurrency, definePolicy, throttle } from "../../src/index.ts";
 import { type Ctx, FULL, policyOf, scenario, sqlPolicyOf, VIAS } from "../helpers/scenario.ts";
+import { silent } from "../helpers/silent.ts";
 
 const HOUR = 3600;
 /** Of the functions that route and admit: who has to wait for a lock takes longer. */
@@ -356,3 +358,33 @@ for (const [size, ticks] of [
     t.deepEqual(Object.keys(await it.inFlightBy()).sort(), ["a", "b", "c", "d", "e"]);
   });
 }
+
+/** Two jobs, between thousands of arrivals that bring no job: one is admitted, and the other is not routed yet. */
+async function flooded(t: ExecutionContext) {
+  const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
+  await it.stage("1@full");
+  t.is((await it.tickNow()).admitted, 1);
+  const arrive = () =>
+    it.rows(`insert into dispatch_policy._private_arrivals (policy, partition_id, key, limits, due_at)
+      select 'p', q.id, q.key, q.limits, now() from dispatch_policy._private_partitions q, generate_series(1, 6000)`);
+  await arrive();
+  await it.stage("1@quiet");
+  await arrive();
+  return it;
+}
+
+test("a tick finds a job that may go among thousands of arrivals", async (t) => {
+  const it = await flooded(t);
+  t.is((await it.utils.tick({ policy: "p" })).admitted, 1);
+});
+
+test("so does a pool that runs once", async (t) => {
+  const it = await flooded(t);
+  let ran = 0;
+  const task: Task = async () => void ran++;
+  await runOnce({
+    ...{ preset: { extends: [WorkerPreset, it.preset] }, pgPool: it.connections(4), logger: silent },
+    ...{ taskList: { p: task }, noHandleSignals: true },
+  });
+  t.is(ran, 2);
+});

@@ -5,7 +5,7 @@ import type { Pass } from "../../src/admit/tick.ts";
 
 const pass: Pass = {
   ...{ claimed: 1, admitted: 0, denied: {}, dropped: 0, durationMs: 1, nextEligibleAt: null, nextInMs: null },
-  ...{ lost: 0, more: false, busy: false, routed: false, progress: true, saturated: null },
+  ...{ lost: 0, full: false, more: false, busy: false, routed: false, progress: true, saturated: null },
 };
 const settings = { minTickIntervalMs: 5, loopHeartbeatMs: 1000 };
 
