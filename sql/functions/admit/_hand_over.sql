@@ -122,14 +122,18 @@ begin
     select t.staged_id, t.job_id, t.priority, t.revision from there t where t.is_parked
   ),
   resumed as materialized (
-    select k.job_id, k.staged_id, j.revision, j.revision <> k.revision as is_raced,
+    select j.id as job_id, k.staged_ids[width_bucket(j.id, k.ids)] as staged_id, j.revision,
+      j.revision <> k.revisions[width_bucket(j.id, k.ids)] as is_raced,
       j.job_queue_id is not null or exists (
         select from jsonb_object_keys(j.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)) as waits_elsewhere
-    from (select p.priority, array_agg(p.job_id order by p.job_id) as ids from parked p group by p.priority) p
+    from (   -- arrays, because a join compared each with each
+      select p.priority, array_agg(p.job_id order by p.job_id) as ids, array_agg(p.staged_id order by p.job_id) as staged_ids,
+        array_agg(p.revision order by p.job_id) as revisions
+      from parked p group by p.priority
+    ) k
     cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
       -- workers go by the clock, so a job admitted at a test's later `now` must not wait for it
-      p.ids, run_at => least(p_now, clock_timestamp()) - v_behind, priority => p.priority) j
-    join parked k on k.job_id = j.id
+      k.ids, run_at => least(p_now, clock_timestamp()) - v_behind, priority => k.priority) j
   ),
   announced as materialized (
     -- reschedule_jobs notifies no worker
@@ -146,7 +150,7 @@ begin
     insert into :DISPATCH_POLICY_SCHEMA._private_staged_jobs overriding system value
     select m.* from moved m
     where m.parked_job_id is null and m.job_key is not null
-      and not exists (select 1 from added a where a.staged_id = m.id)
+      and (m.id in (select a.staged_id from added a)) is not true   -- by hash: as a join it compared each with each
       and m.id not in (select k.id from known k where k.is_newer)
   ),
   admission as (
@@ -160,7 +164,7 @@ begin
     -- jobs that are not there any more are no candidates any more
     union all
     select null, m.id, false, false, null, false, false from moved m
-    where m.parked_job_id is not null and not exists (select 1 from resumed r where r.staged_id = m.id)
+    where m.parked_job_id is not null and (m.id in (select r.staged_id from resumed r)) is not true
     union all
     select null, k.id, false, false, null, false, false from known k where k.is_newer
   )
