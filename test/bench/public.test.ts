@@ -12,6 +12,7 @@ import test, { type ExecutionContext } from "ava";
 import { Latencies } from "../../bench/public/latencies.ts";
 import { readSettings } from "../../bench/public/settings.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { sampled } from "../helpers/sampled.ts";
 import { until } from "../helpers/until.ts";
 
 const FOLDER = fileURLToPath(new URL("../../bench/public/", import.meta.url));
@@ -97,6 +98,9 @@ function checkSample(t: ExecutionContext, line: Line, system: string): void {
     t.true(Number.isFinite(line[name]) && Number(line.window_s) >= 0, JSON.stringify(line));
 }
 
+/** Each runs an adapter for some seconds. */
+const runs = sampled(2);
+
 for (const { folder, manifest } of manifests) {
   const { system } = manifest;
 
@@ -107,32 +111,29 @@ for (const { folder, manifest } of manifests) {
       t.true(Array.isArray(manifest[list]));
   });
 
-  test.serial(
-    `${system}: a run by its own clock writes the contract's lines, and ends when told`,
-    async (t) => {
-      const env = { PRODUCER_RATE: "300", JOB_WORK_MS: "1", LIMIT_AT_ONCE: "2", LIMIT_PER_SECOND: "100" };
-      const { child, lines, metric, total, until, said } = await start(t, system, env);
-      await until(
-        "some hundred jobs are done",
-        () => total("completion_rate") > 300 && metric("queue_depth").length >= 3,
-      );
-      const code = await end(child);
-      t.is(code, 0, said());
-      checkDescriptor(t, lines[0]!, manifest);
-      for (const line of lines.slice(1)) checkSample(t, line, system);
-      const ticks = Map.groupBy(lines.slice(1), (line) => line.t);
-      for (const [at, samples] of ticks) {
-        const names = samples.map((line) => line.metric);
-        for (const name of [...REQUIRED, "overruns", "rate_error", "quiet_p95_ms"])
-          t.true(names.includes(name), `${at}: ${name}`);
-      }
-      t.is(total("overruns"), 0, "each has a way to hold a cap in one process");
-      t.true(metric("claim_p99_ms").some(({ value }) => Number(value) > 0));
-      t.true(metric("quiet_p95_ms").some(({ value }) => Number(value) > 0));
-    },
-  );
+  runs(`${system}: a run by its own clock writes the contract's lines, and ends when told`, async (t) => {
+    const env = { PRODUCER_RATE: "300", JOB_WORK_MS: "1", LIMIT_AT_ONCE: "2", LIMIT_PER_SECOND: "100" };
+    const { child, lines, metric, total, until, said } = await start(t, system, env);
+    await until(
+      "some hundred jobs are done",
+      () => total("completion_rate") > 300 && metric("queue_depth").length >= 3,
+    );
+    const code = await end(child);
+    t.is(code, 0, said());
+    checkDescriptor(t, lines[0]!, manifest);
+    for (const line of lines.slice(1)) checkSample(t, line, system);
+    const ticks = Map.groupBy(lines.slice(1), (line) => line.t);
+    for (const [at, samples] of ticks) {
+      const names = samples.map((line) => line.metric);
+      for (const name of [...REQUIRED, "overruns", "rate_error", "quiet_p95_ms"])
+        t.true(names.includes(name), `${at}: ${name}`);
+    }
+    t.is(total("overruns"), 0, "each has a way to hold a cap in one process");
+    t.true(metric("claim_p99_ms").some(({ value }) => Number(value) > 0));
+    t.true(metric("quiet_p95_ms").some(({ value }) => Number(value) > 0));
+  });
 
-  test.serial(`${system}: the harness says when to add jobs, and each of them runs`, async (t) => {
+  runs(`${system}: the harness says when to add jobs, and each of them runs`, async (t) => {
     const env = { PRODUCER_PACING: "harness", PRODUCER_RATE: "1", PRODUCER_BATCH_MAX: "3" };
     const { child, total, metric, until, said } = await start(t, system, env);
     await until("it runs", () => metric("queue_depth").length > 0);
@@ -146,7 +147,7 @@ for (const { folder, manifest } of manifests) {
   });
 }
 
-test.serial("a second replica leaves out what is the same for all", async (t) => {
+runs("a second replica leaves out what is the same for all", async (t) => {
   const { child, metric, until } = await start(t, "graphile-worker", { BENCH_INSTANCE_ID: "1" });
   await until("it runs", () => metric("completion_rate").some(({ value }) => Number(value) > 0));
   t.is(await end(child), 0);
@@ -154,7 +155,7 @@ test.serial("a second replica leaves out what is the same for all", async (t) =>
   t.true(metric("claim_p99_ms").every((line) => line.instance_id === 1));
 });
 
-test.serial("a queue is filled to a depth, and the rate follows its file", async (t) => {
+runs("a queue is filled to a depth, and the rate follows its file", async (t) => {
   const file = path.join(await mkdtemp(path.join(os.tmpdir(), "rate-")), "rate");
   t.teardown(() => rm(path.dirname(file), { recursive: true }));
   await writeFile(file, "7");

@@ -60,7 +60,7 @@ const LOOK = `select
       + (select coalesce(sum(e.jobs), 0) from dispatch_policy._private_group_ends e where e.group_id = g.id)
   ) as "groups whose jobs are not all counted"`;
 
-const register: Register = IS_LONG ? test.serial : sampled(3);
+const register: Register = IS_LONG ? test.serial : sampled(4);
 for (let n = 0; n < SEEDS; n++) {
   for (const variant of VARIANTS.filter(({ name }) => ONLY === undefined || name === ONLY)) {
     const name = n === 0 ? variant.name : `${variant.name}, seed ${SEED + n}`;

@@ -126,7 +126,7 @@ function cli({ url, mode }: World, ...more: string[]) {
   return spawn(process.execPath, args, { env, stdio: ["ignore", "ignore", "ignore"] });
 }
 
-const combination = sampled(2);
+const combination = sampled(3);
 
 for (const mode of Object.keys(MODES) as Mode[]) {
   for (const [name, start] of Object.entries(continuous)) {

@@ -103,7 +103,7 @@ const ROWS: readonly Row[] = [
 ];
 
 const program = findChromium();
-const inBrowser: Register = program ? sampled(2) : test.serial.skip;
+const inBrowser: Register = program ? sampled(3) : test.serial.skip;
 let browser: Browser;
 let it: Awaited<ReturnType<typeof world>>;
 const ends: (() => unknown)[] = [];
