@@ -321,7 +321,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_arrivals (
   primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-create index arrivals_of_stops on :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id) where pause is not null;
+create index arrivals_of_stops on :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, id) where pause is not null;
 
 create table :DISPATCH_POLICY_SCHEMA._private_keyless_jobs (
   staged_id bigint primary key,

@@ -83,6 +83,7 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
   const drops = admission?.to_tell ? await consumeDrops(context, request.policy) : [];
   const saturated = admission?.saturated ?? null;
   const busy = admission === null || routed < 0;
+  const full = routed >= ROUTE_BATCH;
   const isDue = admission?.to_route || (admission?.next_in_ms ?? Number.POSITIVE_INFINITY) <= 0;
   const pass: Pass = {
     claimed: admission?.claimed ?? 0,
@@ -95,8 +96,8 @@ export async function tickOnce(context: TickContext, request: TickRequest): Prom
     nextInMs: admission?.next_in_ms ?? null,
     saturated,
     busy,
-    full: routed >= ROUTE_BATCH,
-    more: busy || keyed > 0 || routed >= ROUTE_BATCH || (saturated === null && isDue),
+    full,
+    more: busy || keyed > 0 || full || (saturated === null && isDue),
     routed: routed !== 0,
     progress:
       keyed > 0 ||

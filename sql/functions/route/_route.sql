@@ -29,6 +29,7 @@ declare
   v_pause_ids bigint[];
   v_left_ids bigint[];
   v_full boolean;
+  v_has_all boolean;   -- no arrival that there was is missing in the batch
   v_last bigint;   -- the newest arrival that has no older one which was not read
   v_after bigint := 0;
   v_consumed int := 0;
@@ -50,10 +51,12 @@ begin
     ) a;
     exit when v_ids is null;
     v_full := cardinality(v_ids) = p_max;
-    v_last := (select max(u.id) from unnest(v_ids) u (id));
-    if v_full or v_batch > 1 then
+    v_has_all := v_batch = 1 and not v_full;
+    if not v_has_all then
       if v_batch = 1 then
         select b.ids, b.last into v_ids, v_last from :DISPATCH_POLICY_SCHEMA._oldest_and_newest(p_policy, v_ids) b;
+      else
+        v_last := (select max(u.id) from unnest(v_ids) u (id));
       end if;
       -- Without a stop that came later, its partition's jobs would go although somebody has paused it.
       v_ids := v_ids || array(
@@ -64,7 +67,7 @@ begin
       from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p_policy and a.id = any(v_ids);
     end if;
     v_left_ids := :DISPATCH_POLICY_SCHEMA._route_batch(
-      v_policy, v_ids, v_partition_ids, v_pause_ids, coalesce(p_now, clock_timestamp()), v_batch = 1 and not v_full);
+      v_policy, v_ids, v_partition_ids, v_pause_ids, coalesce(p_now, clock_timestamp()), v_has_all);
     v_consumed := v_consumed + cardinality(v_ids) - cardinality(v_left_ids);
     exit when v_left_ids = '{}' or not v_full or v_consumed >= p_max;
     v_consumed := v_consumed + :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy, v_left_ids);
