@@ -93,12 +93,13 @@ export function overview({ schema, rowsAsIs }: Statements) {
     /** The keys of partitions whose context has these values, page by page. */
     partitionsWith: async (client: Queryable, policy: string, where: object, page: PageOfContext) => {
       const { after, most, mostRead } = page;
-      const [row] = await rowsAsIs<{ keys: string[]; goes_on: string | null; read: number }>(
+      type Row = { keys: string[]; goes_on: string | null; read: number };
+      const [row] = await rowsAsIs<Row>(
         client,
         `select * from ${schema}.partitions_with(${parameters("text", "jsonb", "uuid", "int", "int")})`,
         [policy, JSON.stringify(where), after, most, mostRead],
       );
-      const { keys, goes_on: goesOn, read } = row as { keys: string[]; goes_on: string | null; read: number };
+      const { keys, goes_on: goesOn, read } = row as Row;
       return { keys, goesOn, read };
     },
   };

@@ -2,12 +2,12 @@
 -- says so. It reads the jobs that ended since a time, at most the last 10,000 of the policy. It leaves out those that
 -- were never admitted.
 --
---   partition        its key. Null: all partitions. That row is missing only if the policy keeps no history
---   jobs             how many of the jobs ended
---   p95_seconds      how long 95 of 100 of them waited at most; null: none ended
---   longest_seconds  how long the one waited that waited for longest
---   steps            how long 95 of 100 waited at most, of those that ended in each step since the time; null: none. Steps
---                    begin as those of minutes_in_steps
+--   partition        its key. Null: all partitions. That row is missing only if the policy keeps no history.
+--   jobs             how many of the jobs ended.
+--   p95_seconds      how long 95 of 100 of them waited at most. Null: none ended.
+--   longest_seconds  how long the job waited that waited for longest.
+--   steps            the same as p95_seconds, of the jobs that ended in each step since the time. Steps begin as those of
+--                    minutes_in_steps.
 --
 -- Beside the row of all it returns the row of the partition that was asked for, or else the ten worst.
 --

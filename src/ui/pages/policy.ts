@@ -94,7 +94,7 @@ async function waitSections(
 ): Promise<Markup> {
   if (definition.gates.length === 0 && !definition.history) return none;
   const waits = await gateWaits(looking, definition, period);
-  const byPartition = await partitionWaits(looking, definition.name, period);
+  const byPartition = definition.history ? await partitionWaits(looking, definition.name, period) : [];
   const caps = await capsSince(looking, definition, period);
   return html`${definition.gates.length > 0 ? html`<h2>How long jobs waited for each gate</h2>${gateWaitTable(waits, period)}` : none}
 ${worstPartitions(byPartition, definition.name, base, period)}
