@@ -23,6 +23,10 @@ export const oneAtATime = definePolicy(TASK, {
   gates: ({ concurrency }) => [concurrency({ max: 1 })],
 });
 
+/** Policies by what holds jobs back. */
+export const BY_GATES = { "cap of one": oneAtATime, "none that binds": openPolicy };
+export type Gates = keyof typeof BY_GATES;
+
 /** How many jobs of a tenant may run at once. */
 export const CAP = 3;
 

@@ -2,9 +2,8 @@
 // plain, with default settings. No gate holds it back. The figure of a run is the median of its samples. Both workers are
 // there all the time, in a process each, and are asked by turns.
 import { SLOTS } from "../harness/children/worker.ts";
-import { measurePairs } from "../harness/pairs.ts";
 import type { Ratio } from "../harness/ratio.ts";
-import { startTurning } from "../harness/turning.ts";
+import { measureStarts } from "../harness/turning.ts";
 
 export const latencyIdle: Ratio = {
   name: "latency_idle",
@@ -13,15 +12,5 @@ export const latencyIdle: Ratio = {
   target: { atMost: 1.6 },
   settings: { concurrentJobs: SLOTS, maxPoolSize: SLOTS + 1, gates: 3 },
   size: "latencyIdle",
-  async measure({ latencyIdle: { samples, ...rounds } }) {
-    const governed = await startTurning("governed", "none that binds");
-    const plain = await startTurning("plain", "none that binds");
-    const pairs = await measurePairs(rounds, {
-      subject: () => governed.p50({ samples, by: "add" }),
-      baseline: () => plain.p50({ samples, by: "add" }),
-    });
-    await governed.stop();
-    await plain.stop();
-    return pairs;
-  },
+  measure: ({ latencyIdle: size }) => measureStarts(size, { gates: "none that binds", by: "add" }),
 };

@@ -4,9 +4,8 @@
 // there all the time, in a process each, and are asked by turns.
 
 import { SLOTS } from "../harness/children/worker.ts";
-import { measurePairs } from "../harness/pairs.ts";
 import type { Ratio } from "../harness/ratio.ts";
-import { startTurning } from "../harness/turning.ts";
+import { measureStarts } from "../harness/turning.ts";
 
 export const slotTurnaround: Ratio = {
   name: "slot_turnaround",
@@ -15,15 +14,5 @@ export const slotTurnaround: Ratio = {
   target: { atMost: 1.6 },
   settings: { concurrentJobs: SLOTS, maxPoolSize: SLOTS + 1, max: 1 },
   size: "slotTurnaround",
-  async measure({ slotTurnaround: { samples, ...rounds } }) {
-    const governed = await startTurning("governed", "cap of one");
-    const plain = await startTurning("plain", "cap of one");
-    const pairs = await measurePairs(rounds, {
-      subject: () => governed.p50({ samples, by: "end" }),
-      baseline: () => plain.p50({ samples, by: "add" }),
-    });
-    await governed.stop();
-    await plain.stop();
-    return pairs;
-  },
+  measure: ({ slotTurnaround: size }) => measureStarts(size, { gates: "cap of one", by: "end" }),
 };

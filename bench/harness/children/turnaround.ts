@@ -2,15 +2,12 @@
 // answer is how long each start took.
 import { setTimeout as delay } from "node:timers/promises";
 import { openAdder } from "../adder.ts";
-import { oneAtATime, openPolicy, TASK } from "../jobs.ts";
+import { BY_GATES, type Gates, TASK } from "../jobs.ts";
 import { readOrders, serve } from "./parent.ts";
 import { startWorker, type WorkerOrders } from "./worker.ts";
 
 /** Between a start and what brings the next: long enough for everything else to come to rest. */
 const REST_MS = 10;
-
-/** What the policy has. */
-export type Gates = "cap of one" | "none that binds";
 
 export interface Ask {
   readonly samples: number;
@@ -19,7 +16,7 @@ export interface Ask {
 }
 
 const orders = readOrders<WorkerOrders & { gates: Gates }>();
-const policy = orders.gates === "cap of one" ? oneAtATime : openPolicy;
+const policy = BY_GATES[orders.gates];
 let restsMs = 0;
 let onStart = (): void => {};
 const task = async () => {
