@@ -3,11 +3,11 @@
 create or replace view :DISPATCH_POLICY_SCHEMA.policies as
 select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > statement_timestamp() as paused,
   nullif(p.paused_until, '-infinity') as paused_until, p.paused_by, p.pause_reason,
-  q.partitions,
+  coalesce(q.partitions, 0) as partitions,
   (select coalesce(sum(l.in_flight), 0)::int from :DISPATCH_POLICY_SCHEMA._private_limiters l
     where l.id = p.ahead_limiter_id) as in_flight,
   -- counted, and not counted yet, and without a partition
-  (q.staged
+  (coalesce(q.staged, 0)
     + (select coalesce(sum(a.jobs), 0) from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name)
     + (select count(*) from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.policy = p.name))::int as staged,
   not exists (select from :DISPATCH_POLICY_SCHEMA._private_workers w
@@ -28,10 +28,10 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
     join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = t.policy_id
     where t.policy_id <> p.id and p.definition -> 'tasks' ? t.task_identifier order by x.name) as tasks_taken_by
 from :DISPATCH_POLICY_SCHEMA._private_policies p
-left join lateral (   -- a left join: who asks for names alone has no partition counted
-  select count(*)::int as partitions, coalesce(sum(x.staged), 0) as staged
-  from :DISPATCH_POLICY_SCHEMA._private_partitions x where x.policy_id = p.id
-) q on true;
+left join (   -- once for all policies. A left join: who asks for names alone has no partition counted
+  select x.policy_id, count(*)::int as partitions, sum(x.staged) as staged
+  from :DISPATCH_POLICY_SCHEMA._private_partitions x group by x.policy_id
+) q on q.policy_id = p.id;
 
 comment on column :DISPATCH_POLICY_SCHEMA.policies.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.version is 'Version of its declaration.';

@@ -19,10 +19,15 @@ security definer set search_path = pg_catalog, pg_temp set jit = off as $$
     select (p).id, (p).name, (p).definition from :DISPATCH_POLICY_SCHEMA._policy(gate_waits.policy) p
   ),
   job as materialized (
-    select h.partition, :DISPATCH_POLICY_SCHEMA._waited_by('gate', h.waited) as waited
+    select h.staged_id, h.partition, h.waited
     from :DISPATCH_POLICY_SCHEMA._private_history h
     where h.policy_id = (select i.id from it i) and h.ended_at >= gate_waits.since and h.partition is not null
     order by h.ended_at desc limit 10000
+  ),
+  waited as materialized (
+    select j.staged_id, w.name, sum(w.seconds)::float8 as seconds
+    from job j cross join lateral :DISPATCH_POLICY_SCHEMA._waits_by('gate', j.waited) w
+    group by j.staged_id, w.name
   ),
   gate as materialized (
     select g.value ->> 'name' as name, g.value ->> 'scope' as scope, g.ordinality
@@ -31,13 +36,13 @@ security definer set search_path = pg_catalog, pg_temp set jit = off as $$
   -- of a key: that of the partition's limiter
   counted as materialized (
     select g.name, g.scope, k.partition,
-      case g.scope when 'partition' then k.partition when 'key' then l.scope_key end as key
+      case g.scope when 'partition' then k.partition when 'key' then (   -- of these alone, by index: a join reads all
+        select l.scope_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = any(q.limiter_ids) and l.gate = g.name
+        where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(i.name, k.partition) limit 1) end as key
     from (select distinct j.partition from job j) k
     cross join gate g
     cross join it i
-    left join :DISPATCH_POLICY_SCHEMA._private_partitions q
-      on g.scope = 'key' and q.id = :DISPATCH_POLICY_SCHEMA._partition_id(i.name, k.partition)
-    left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = any(q.limiter_ids) and l.gate = g.name
   ),
   grouped as (
     select g.name, g.ordinality, c.key, count(*)::int as jobs, count(*) filter (where s.seconds > 0)::int as waited,
@@ -46,7 +51,8 @@ security definer set search_path = pg_catalog, pg_temp set jit = off as $$
     from job j
     join counted c on c.partition = j.partition
     join gate g on g.name = c.name
-    cross join lateral (select coalesce((j.waited ->> c.name)::float8, 0) as seconds) s
+    left join waited w on w.staged_id = j.staged_id and w.name = c.name
+    cross join lateral (select coalesce(w.seconds, 0) as seconds) s
     group by grouping sets ((g.name, g.ordinality, c.key), (g.name, g.ordinality))
   ),
   placed as (

@@ -9,24 +9,31 @@ create or replace function :DISPATCH_POLICY_SCHEMA._admissible_jobs(
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off   -- as _admit
 as $$
 declare
+  v_shards text[];
   v_partition_ids uuid[];
   v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
 begin
   if (p_policy).paused_until > p_now then
     return 0;
   end if;
+  v_shards := :DISPATCH_POLICY_SCHEMA._shards((p_policy).id);
+  -- Each shard is asked by itself, as in _claim. Over several the index has no order, so all ready partitions were read and
+  -- sorted. Of 100,000 that took 130 ms, and takes 1 now.
   v_partition_ids := array(
     select c.id from (
-      (select q.id, q.fair_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
-        where q.policy_id = (p_policy).id and q.shard = any(:DISPATCH_POLICY_SCHEMA._shards((p_policy).id))
-          and q.ready and q.eligible_at <= p_now
-        order by q.fair_key limit 100)
+      select x.* from unnest(v_shards) s (shard)
+      cross join lateral (
+        select q.id, q.fair_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        where q.policy_id = (p_policy).id and q.shard = s.shard and q.ready and q.eligible_at <= p_now
+        order by q.fair_key limit 100) x
       union
       -- those that nobody has looked at since: the last pass was before, or nobody ticks
-      (select q.id, q.fair_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
-        where q.policy_id = (p_policy).id and q.shard = any(:DISPATCH_POLICY_SCHEMA._shards((p_policy).id))
-          and not q.ready and q.eligible_at <= p_now
-        order by q.eligible_at limit 100)
+      select x.* from unnest(v_shards) s (shard)
+      cross join lateral (
+        select q.id, q.fair_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
+        where q.policy_id = (p_policy).id and q.shard = s.shard and not q.ready
+          and q.eligible_at < 'infinity' and q.eligible_at <= p_now
+        order by q.eligible_at limit 100) x
       union
       (select q.id, q.fair_key from :DISPATCH_POLICY_SCHEMA._private_partitions q
         where q.blocked_on = (p_policy).ahead_limiter_id order by q.fair_key limit 100)

@@ -7,12 +7,12 @@ begin
     select p.name as policy, l.gate, max(l.in_flight::float8 / nullif(l.cap, 0)) as used,
       count(*) filter (where l.in_flight >= l.cap) as full, count(*) filter (where l.in_flight > l.cap and l.shadow_slots is null) as over,
       min(l.cap) filter (where l.kind = 'adaptive_concurrency') as least,
-      count(*) filter (where l.kind = 'adaptive_concurrency' and l.cap <= (o.numbers).min) as lowest
+      count(*) filter (where case when l.kind = 'adaptive_concurrency' then l.cap <= (   -- only of these: else it joins them all
+        select (o.numbers).min from :DISPATCH_POLICY_SCHEMA._private_limiters o where o.id = l.id) end) as lowest
     from :DISPATCH_POLICY_SCHEMA._private_policies p
     cross join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(p.id, array(
       select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
       where x.policy_id = p.id and x.in_flight > 0 and x.kind <> 'ahead' and not x.by_tokens limit 10000), p_now, false) l
-    join :DISPATCH_POLICY_SCHEMA._private_limiters o on o.id = l.id
     group by p.name, l.gate
   )
   select m.name, jsonb_build_object('policy', g.policy, 'gate', g.gate), m.value::float8

@@ -4,13 +4,23 @@ create or replace function :DISPATCH_POLICY_SCHEMA._partition_metrics(p_now time
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
   return query
-  with waiting as materialized (
-    select q.policy_id, coalesce(:DISPATCH_POLICY_SCHEMA._shown_reason(
-        p.paused_until, q.paused_until, q.held_until, q.stopped_by, q.denied_reason),
-        case when q.due_at > p_now then 'not_due' else 'none' end) as reason,
-      count(*) as partitions, sum(q.staged) as jobs, min(q.waiting_since) filter (where q.due_at <= p_now) as since
-    from :DISPATCH_POLICY_SCHEMA._private_partitions q join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
-    where q.staged > 0 group by 1, 2
+  -- The pause of a policy comes after the sums: it is one for all its partitions. With it PostgreSQL expects many groups, and
+  -- sorts 100,000 partitions before it adds them up. That took 62 ms, and takes 37 now.
+  with counted as materialized (
+    select q.policy_id, :DISPATCH_POLICY_SCHEMA._shown_reason(
+        '-infinity', q.paused_until, q.held_until, q.stopped_by, q.denied_reason) as reason, q.due_at > p_now as is_later,
+      count(*) as partitions, sum(q.staged) as jobs, min(q.waiting_since) as since
+    from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.staged > 0 group by 1, 2, 3
+  ),
+  waiting as materialized (
+    select c.policy_id, r.reason, sum(c.partitions) as partitions, sum(c.jobs) as jobs,
+      min(c.since) filter (where not c.is_later) as since
+    from counted c join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = c.policy_id
+    cross join lateral (
+      select coalesce(:DISPATCH_POLICY_SCHEMA._shown_reason(p.paused_until, '-infinity', '-infinity', null, c.reason),
+        case when c.is_later then 'not_due' else 'none' end) as reason
+    ) r
+    group by 1, 2
   ),
   -- what the router has not counted yet, and what has no partition yet
   unrouted as materialized (

@@ -1,0 +1,117 @@
+// What pages ask for reads what it shows, however much else there is. PostgreSQL counts the rows that a statement and its
+// functions return or fetch, of tables and indexes.
+import test from "ava";
+import { concurrency, Engine, type EngineOptions, engine } from "../helpers/engine.ts";
+
+const READ = `select sum(pg_stat_get_xact_tuples_returned(c.oid) + pg_stat_get_xact_tuples_fetched(c.oid))::int as rows
+from pg_class c where c.relkind in ('r', 'i') and c.relnamespace = 'dispatch_policy'::regnamespace`;
+
+/** On a small table PostgreSQL takes all rows, where it takes those of an index on a large one. */
+const BY_INDEX =
+  "set local enable_seqscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off";
+
+/** What another look at the same rows may differ by: a page of an index that was split, say. */
+const SLACK = 20;
+
+async function ask(world: Engine, text: string, settings = BY_INDEX) {
+  const client = await world.pool.connect();
+  try {
+    await client.query(`begin; ${settings}`);
+    const [first] = (await client.query<{ rows: number }>(READ)).rows;
+    const { rows } = await client.query(text);
+    const [last] = (await client.query<{ rows: number }>(READ)).rows;
+    return { rows, read: last!.rows - first!.rows };
+  } finally {
+    await client.query("rollback");
+    client.release();
+  }
+}
+
+/** So many partitions more, with so many jobs each. */
+async function come(world: Engine, name: string, count: number, each = 1) {
+  const keys = Array.from({ length: count }, (_, n) => `${name}-${n}`);
+  await world.stage(Array.from({ length: each }, () => keys).flat());
+  while ((await world.route()) > 0);
+  await world.pool.query("vacuum analyze");
+}
+
+const ADMISSIBLE = `select dispatch_policy._admissible_jobs(p, clock_timestamp()) as jobs
+  from dispatch_policy._private_policies p where p.name = 'p'`;
+
+for (const [which, looked] of [
+  ["ready", "clock_timestamp()"],
+  ["not looked at yet", "timestamptz '-infinity'"],
+] as const)
+  test(`admissible jobs are counted by the first of each shard's partitions: ${which}`, async (t) => {
+    const world = await engine(t, {
+      gates: [concurrency(1)],
+      shardOf: (key) => `shard ${Number(key.at(-1)) % 2}`,
+    });
+    const seen = [];
+    for (const count of [300, 1500]) {
+      await come(world, `of ${count}`, count);
+      await world.pool.query(`update dispatch_policy._private_partitions set looked_at = ${looked}`);
+      await world.pool.query("vacuum analyze");
+      seen.push(await ask(world, ADMISSIBLE));
+    }
+    for (const { rows } of seen) t.deepEqual(rows, [{ jobs: 100 }]);
+    const [few, many] = seen.map(({ read }) => read) as [number, number];
+    t.true(many <= few + SLACK, `${many} rows are read, and ${few} before`);
+  });
+
+test("the view policies reads each partition once, of however many policies", async (t) => {
+  const options: EngineOptions = { gates: [concurrency(1)] };
+  const world = await engine(t, options);
+  await come(world, "of p", 500);
+  const text = "select policy, partitions, staged, in_flight from dispatch_policy.policies order by policy";
+  const one = await ask(world, text, "");
+  for (const policy of ["q", "r", "s"])
+    await new Engine(world.url, world.pool, { ...options, policy }).declare();
+  const four = await ask(world, text, "");
+  t.deepEqual(four.rows, [
+    { policy: "p", partitions: 500, staged: 500, in_flight: 0 },
+    ...["q", "r", "s"].map((policy) => ({ policy, partitions: 0, staged: 0, in_flight: 0 })),
+  ]);
+  t.true(four.read < one.read + 500, `${four.read} rows are read, and ${one.read} of one policy`);
+});
+
+test("figures by reason are those of the view partitions, whatever stops a partition or its policy", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  const other = new Engine(world.url, world.pool, { gates: [concurrency(1)], policy: "q" });
+  await other.declare();
+  for (const it of [world, other]) {
+    await it.stage(["paused", "held", "was held", "full", "full", "full", "none"]);
+    await it.stage(["later", "later and held"], { runAt: new Date(Date.now() + 3_600_000) });
+    await it.route();
+  }
+  const { pool } = world;
+  for (const policy of ["p", "q"]) {
+    await pool.query("select from dispatch_policy.pause($1, partition => 'paused')", [policy]);
+    for (const key of ["held", "later and held"])
+      await pool.query("select from dispatch_policy.hold($1, $2, \"for\" => '1 hour')", [policy, key]);
+  }
+  await world.route();
+  await pool.query("select dispatch_policy._admit('p', 'default', 1, null, false)");
+  const figures = async () =>
+    (
+      await pool.query(`select labels ->> 'policy' as policy, labels ->> 'reason' as reason, value::int as partitions
+        from dispatch_policy.metrics() where name = 'waiting_partitions' order by 1, 2`)
+    ).rows;
+  const shown = async () =>
+    (
+      await pool.query(`select v.policy, coalesce(v.reason, case when q.due_at > now() then 'not_due' else 'none' end) as reason,
+          count(*)::int as partitions
+        from dispatch_policy.partitions v join dispatch_policy._private_partitions q on q.id = v.id
+        where v.staged > 0 group by 1, 2 order by 1, 2`)
+    ).rows;
+  const before = await figures();
+  t.deepEqual(before, await shown());
+  t.true(new Set(before.map(({ reason }) => reason)).size >= 4, JSON.stringify(before));
+  await pool.query("select from dispatch_policy.pause('q')");
+  const after = await figures();
+  t.deepEqual(after, await shown());
+  t.deepEqual(
+    after.filter(({ policy }) => policy === "q").map(({ reason }) => reason),
+    ["paused"],
+  );
+});
