@@ -8,7 +8,7 @@ select s.id, coalesce(p.name, a.policy, t.name) as policy, coalesce(q.key, a.key
     when not s.due and s.run_at > statement_timestamp() then 'not_due'
     else :DISPATCH_POLICY_SCHEMA._shown_reason(
       p.paused_until, q.paused_until, q.held_until, q.stopped_by, q.denied_reason) end as reason,
-  s.expires_at, s.debounced_until
+  s.expires_at, s.debounced_until, s.partition_id
 from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
 left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id
 left join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
@@ -19,7 +19,8 @@ left join lateral (
   select x.name from :DISPATCH_POLICY_SCHEMA._private_policy_tasks y
   join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = y.policy_id
   where p.id is null and y.task_identifier = s.task_identifier
-) t on true;
+) t on true
+where s.due or not s.due;   -- true of all: the jobs of a partition are in two indexes, and PostgreSQL reads both only if told so
 
 comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.id is 'From 10^15 on, or the id that an adopted job had in Graphile Worker: never the id of another job there.';
 comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.policy is 'Name of the policy.';
@@ -45,3 +46,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.expires_at is
   'When it is dropped if it is not admitted by then; null: never.';
 comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.debounced_until is
   'The latest time to which further adds of its key with debounce put it off; null: it has none.';
+comment on column :DISPATCH_POLICY_SCHEMA.staged_jobs.partition_id is
+  'Id of the partition in the view partitions, before it is there too; null: its key is not worked out yet. The jobs of a partition are found fast by it.';

@@ -44,7 +44,10 @@ export function overview({ schema, rowsAsIs }: Statements) {
       return (row as { now: Date }).now;
     },
 
-    /** How many rows of a view there are. Its clause has a limit: to count all of a million takes seconds. */
+    /**
+     * How many rows of a view there are. Its clause has a limit: to count all of a million takes seconds. It has no order:
+     * PostgreSQL would sort the million first.
+     */
     countRows: async (client: Queryable, view: string, clause: string, values: unknown[]) => {
       const [row] = await rowsAsIs<{ rows: number }>(
         client,
@@ -66,6 +69,16 @@ export function overview({ schema, rowsAsIs }: Statements) {
          from ${schema}.staged_jobs ${where}`,
         values,
       ),
+
+    /** The id that a partition has in views, also before its first job has come. */
+    partitionId: async (client: Queryable, policy: string, partition: string) => {
+      const [row] = await rowsAsIs<{ id: string }>(
+        client,
+        `select ${schema}._partition_id(${parameters("text", "text")}) as id`,
+        [policy, partition],
+      );
+      return (row as { id: string }).id;
+    },
 
     /** The partitions that wait and have the most staged jobs, and those of the jobs that were staged first. */
     longestWaiting: (client: Queryable, most: number) =>

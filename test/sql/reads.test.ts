@@ -59,6 +59,32 @@ for (const [which, looked] of [
     t.true(many <= few + SLACK, `${many} rows are read, and ${few} before`);
   });
 
+const COUNTED =
+  "select matched from dispatch_policy.remove(policy => 'p', partition => 'mine', dry_run => true)";
+
+test("the jobs of a partition are found by index, due or not", async (t) => {
+  const world = await engine(t, { gates: [concurrency(1)] });
+  await world.stage(["mine", "mine"]);
+  await world.stage("mine", { runAt: new Date(Date.now() + 3_600_000) });
+  await world.stage("unrouted");
+  const byId = (key: string) => `select partition, run_at < now() as due from dispatch_policy.staged_jobs
+    where partition_id = dispatch_policy._partition_id('p', '${key}') order by id`;
+  t.deepEqual((await ask(world, byId("unrouted"))).rows, [{ partition: "unrouted", due: true }]);
+  await come(world, "other", 200, 3);
+  const before = [];
+  for (const text of [byId("mine"), COUNTED]) before.push(await ask(world, text, ""));
+  await come(world, "another", 600, 3);
+  const after = [];
+  for (const text of [byId("mine"), COUNTED]) after.push(await ask(world, text, ""));
+  const mine = [true, true, false].map((due) => ({ partition: "mine", due }));
+  for (const [listed, counted] of [before, after]) {
+    t.deepEqual(listed!.rows, mine);
+    t.deepEqual(counted!.rows, [{ matched: 3 }]);
+  }
+  for (const [n, { read }] of after.entries())
+    t.true(read <= before[n]!.read + SLACK, `${read} rows are read, and ${before[n]!.read} before`);
+});
+
 test("the view policies reads each partition once, of however many policies", async (t) => {
   const options: EngineOptions = { gates: [concurrency(1)] };
   const world = await engine(t, options);

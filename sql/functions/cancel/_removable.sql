@@ -16,6 +16,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._removable(
     and (p_policy is null or p.name = p_policy or (q.id is null and s.task_identifier in (
       select t.task_identifier from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
       join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = t.policy_id where x.name = p_policy)))
-    and (p_partition is null or q.key = p_partition or (q.id is null
-      and s.partition_id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partition)));
+    and (p_partition is null or (p_policy is null and q.key = p_partition)
+      or (s.partition_id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partition)
+        and (s.due or not s.due)));   -- true of all: by it PostgreSQL uses the two indexes that the jobs of a partition are in
 $$;

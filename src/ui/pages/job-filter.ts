@@ -1,4 +1,4 @@
-import { parameter } from "../../db/engine.ts";
+import { type Engine, parameter, type Queryable } from "../../db/engine.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { type JobRow, rowsBy, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
@@ -6,7 +6,7 @@ import { asked } from "./visit.ts";
 
 const [ERROR, QUEUE, KEY] = [parameter(4, "text"), parameter(5, "text"), parameter(6, "text")];
 const [SINCE, AFTER, COUNT] = [parameter(7, "time"), parameter(8, "id"), parameter(9, "int")];
-const STATES = parameter(10, "texts");
+const [STATES, PARTITION_ID] = [parameter(10, "texts"), parameter(10, "uuid")];
 
 /**
  * By which id jobs are in order. The staged one stays the same when a job is admitted. Graphile Worker's is the place of those that
@@ -16,15 +16,18 @@ export type Place = "id" | "staged_id";
 
 const PLACES: Readonly<Record<Place, string>> = { id: "id", staged_id: "coalesce(staged_id, id)" };
 
-/** The condition of a page, for a view whose columns have these names. */
+/** The condition of a filter, for a view whose columns have these names. */
 function whereOf({ error, key, place }: Readonly<Record<"error" | "key" | "place", string>>): string {
   return `${ifGiven(1, "policy")} and ${ifGiven(2, "partition")} and ${ifGiven(3, "task_identifier")}
     and (${ERROR} is null or pg_catalog.strpos(${error}, ${ERROR}) > 0) and (${QUEUE} is null or queue_name = ${QUEUE})
     and (${KEY} is null or ${key} = ${KEY}) and (${SINCE} is null or created_at >= ${SINCE})
-    and (${AFTER} is null or ${place} > ${AFTER}) order by ${place} limit ${COUNT}`;
+    and (${AFTER} is null or ${place} > ${AFTER})`;
 }
 
-const STAGED = `where job_id is null and ${whereOf({ error: "error", key: "job_key", place: "id" })}`;
+/** By the id PostgreSQL finds the jobs of a partition in an index. By the key it reads all that wait. */
+const STAGED = `where job_id is null and (${PARTITION_ID} is null or partition_id = ${PARTITION_ID})
+    and ${whereOf({ error: "error", key: "job_key", place: "id" })}`;
+const STAGED_PAGE = `${STAGED} order by id limit ${COUNT}`;
 
 function othersBy(place: Place): string {
   const where = whereOf({ error: "last_error", key: "key", place: PLACES[place] });
@@ -65,14 +68,16 @@ export async function jobsOf(
   filter: Filter,
   wanted: Wanted,
 ): Promise<readonly FoundJob[]> {
+  const { engine } = looking;
   const { place, most } = wanted;
   const { values, states, hasStaged, hasOthers } = boundsOf(filter, wanted);
+  const othersPage = `${othersBy(place)} order by ${PLACES[place]} limit ${COUNT}`;
   const staged = hasStaged
-    ? await rowsBy<FoundJob>(looking, (client) => looking.engine.stagedPage(client, STAGED, values))
+    ? await rowsBy<FoundJob>(looking, async (client) =>
+        engine.stagedPage(client, STAGED_PAGE, [...values, await partitionId(engine, client, filter)]),
+      )
     : [];
-  const others = hasOthers
-    ? await rowsOf<FoundJob>(looking, "jobs", othersBy(place), [...values, states])
-    : [];
+  const others = hasOthers ? await rowsOf<FoundJob>(looking, "jobs", othersPage, [...values, states]) : [];
   return [...staged, ...others]
     .toSorted((one, other) => (placeOf(one, place) < placeOf(other, place) ? -1 : 1))
     .slice(0, most);
@@ -82,11 +87,27 @@ export async function jobsOf(
 export async function countJobs(looking: OperateContext, filter: Filter, wanted: Wanted): Promise<number> {
   const { engine, withPgClient } = looking;
   const { values, states, hasStaged, hasOthers } = boundsOf(filter, wanted);
-  const count = (view: string, where: string, given: unknown[]) =>
-    withPgClient((client) => engine.countRows(client, view, where, given));
-  const staged = hasStaged ? await count("staged_jobs", STAGED, values) : 0;
-  const others = hasOthers ? await count("jobs", othersBy(wanted.place), [...values, states]) : 0;
+  const count = async (client: Queryable, view: string, where: string, last: unknown) =>
+    engine.countRows(client, view, `${where} limit ${COUNT}`, [...values, last]);
+  const staged = hasStaged
+    ? await withPgClient(async (client) =>
+        count(client, "staged_jobs", STAGED, await partitionId(engine, client, filter)),
+      )
+    : 0;
+  const others = hasOthers
+    ? await withPgClient((client) => count(client, "jobs", othersBy(wanted.place), states))
+    : 0;
   return Math.min(staged + others, wanted.most);
+}
+
+/** Null: the filter names no partition of a policy. */
+async function partitionId(
+  engine: Engine,
+  client: Queryable,
+  { policy, partition }: Filter,
+): Promise<string | null> {
+  if (policy === undefined || partition === undefined) return null;
+  return engine.partitionId(client, policy, partition);
 }
 
 function boundsOf(filter: Filter, { states: wanted, after, most }: Wanted) {
