@@ -4,6 +4,8 @@
 export npm_config_fetch_timeout="${npm_config_fetch_timeout:-15000}"
 export npm_config_fetch_retries="${npm_config_fetch_retries:-5}"
 export npm_config_fetch_retry_mintimeout="${npm_config_fetch_retry_mintimeout:-500}"
+# npm waits ten times longer before each retry, up to a minute: without this bound, a dead network is silent for minutes
+export npm_config_fetch_retry_maxtimeout="${npm_config_fetch_retry_maxtimeout:-3000}"
 
 . scripts/use-node.sh
 
@@ -21,7 +23,7 @@ _installed() {
 _install() {
   local attempt
   for attempt in 1 2 3; do
-    _limited 180 npm ci --no-audit --no-fund --loglevel=error </dev/null >&2 && break
+    _limited 180 npm ci --no-audit --no-fund --no-update-notifier --loglevel=error </dev/null >&2 && break
     echo "# npm ci failed (attempt $attempt of 3)" >&2
     [ "$attempt" = 3 ] && return 1
     sleep "$attempt"

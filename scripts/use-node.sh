@@ -17,9 +17,11 @@ _node_package() {
 # The platform packages are plain archives. The package "node" would need an install script, which npm may skip.
 _node_install() {
   local folder="$1" package="$2" attempt
+  echo "# Fetching Node $NODE_WANT from npm: a minute or so, the first time only" >&2
   for attempt in 1 2 3; do
     npm install --prefix "$folder" --no-save --no-package-lock --ignore-scripts \
-      --no-audit --no-fund --loglevel=error "$package@$NODE_WANT" >&2 && return 0
+      --no-audit --no-fund --no-update-notifier --loglevel=error "$package@$NODE_WANT" >/dev/null && return 0
+    echo "# Fetching Node failed (attempt $attempt of 3)" >&2
     sleep "$attempt"
   done
   return 1

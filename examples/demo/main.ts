@@ -1,28 +1,35 @@
 /**
  * A storm of requests over 200 endpoints, each behind a server that allows 10 per second and 5 at once: first with a
  * policy, then the same storm on plain Graphile Worker.
- *
- *   node examples/demo/main.ts [--endpoints 200] [--loudest 250]
- *   node examples/demo/main.ts --ui [--port 4181]
- *
- * With --ui a page starts storms, beside the admin pages of their database, until ctrl-c. Otherwise it exits with 1 when a run with the policy broke a limit or lost a job.
+ * With --ui a page starts storms, beside the admin pages of their database. Otherwise it exits with 1 if a run with the
+ * policy broke a limit or lost a job. USAGE has the options.
  */
 import { constants } from "node:os";
-import { parseArgs } from "node:util";
+import { PortTaken } from "../../scripts/listen.ts";
+import { readOptions, readPort, readWhole } from "../../scripts/read-options.ts";
 import { killAll } from "./children.ts";
 import { measure } from "./measure.ts";
 import { failures, showNextSteps, showTable, showVerdict } from "./report.ts";
 import { runStorm } from "./run.ts";
-import { type Burst, makeStorm } from "./storm.ts";
+import { type Burst, MOST, makeStorm } from "./storm.ts";
 
-const { values } = parseArgs({
-  options: {
+const USAGE = `./scripts/demo [--endpoints 200] [--loudest 250]   a storm with a policy, then without
+./scripts/demo --ui [--port 4181]                  your own storms, beside admin pages, until ctrl-c`;
+
+const values = readOptions(
+  {
     endpoints: { type: "string", default: "200" },
     loudest: { type: "string", default: "250" },
     ui: { type: "boolean", default: false },
     port: { type: "string", default: "4181" },
   },
-});
+  USAGE,
+);
+const port = readPort(values.port);
+const size = {
+  endpoints: readWhole("endpoints", values.endpoints, 1, MOST.endpoints),
+  loudest: readWhole("loudest", values.loudest, 1, MOST.loudest),
+};
 /** For one run: with two of them the demo stays under two minutes on a slow machine. */
 const MOST_SECONDS = 50;
 
@@ -37,20 +44,22 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   });
 }
 
-const size = { endpoints: Number(values.endpoints), loudest: Number(values.loudest) };
 try {
   if (values.ui) {
     const { serveStorms } = await import("./page.ts");
     await serveStorms({
       ...size,
-      port: Number(values.port),
+      port,
       mostSeconds: MOST_SECONDS,
       signal: interrupted.signal,
     });
   } else await compare(makeStorm(size.endpoints, size.loudest));
 } catch (error) {
-  if (!interrupted.signal.aborted) throw error;
-  console.log("\nInterrupted.");
+  if (interrupted.signal.aborted) console.log("\nInterrupted.");
+  else if (error instanceof PortTaken) {
+    console.error(error.message);
+    process.exitCode = 2;
+  } else throw error;
 }
 
 async function compare(storm: readonly Burst[]): Promise<void> {

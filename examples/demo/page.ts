@@ -1,13 +1,13 @@
 import { once } from "node:events";
 import http from "node:http";
-import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import pg from "pg";
+import { listen } from "../../scripts/listen.ts";
 import { createUi, toNodeHandler } from "../../src/ui/ui.ts";
 import { type Measures, measure } from "./measure.ts";
 import { FIGURES, TITLES } from "./report.ts";
 import { type Mode, runStorm, type World, withWorld } from "./run.ts";
-import { makeStorm } from "./storm.ts";
+import { MOST, makeStorm } from "./storm.ts";
 
 export interface Serving {
   readonly endpoints: number;
@@ -22,6 +22,8 @@ export interface Serving {
 /** A storm that somebody has started. */
 interface Started {
   readonly title: string;
+  /** How it stood at the last look. */
+  progress: string;
   /** Undefined while it runs. */
   ended?: Measures | string;
 }
@@ -49,8 +51,7 @@ export function serveStorms({ signal, ...serving }: Serving): Promise<void> {
       }
       response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end(storms.page());
     });
-    await once(server.listen(serving.port, "127.0.0.1"), "listening");
-    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const origin = await listen(server, serving.port);
     console.log(`Storms:      ${origin}/`);
     console.log(`Admin pages: ${origin}${ADMIN}/`);
     console.log("Ctrl-C ends it.");
@@ -72,13 +73,17 @@ function makeStorms(world: World, { mostSeconds, ...size }: Omit<Serving, "signa
     const storm = makeStorm(asked.endpoints, asked.loudest);
     const it: Started = {
       title: `${TITLES[mode]}, ${storm.length} endpoints, the loudest with ${asked.loudest} jobs`,
+      progress: "It runs.",
+    };
+    const onProgress = (progress: string) => {
+      it.progress = progress;
     };
     started.unshift(it);
     try {
       const outcome =
         mode === "governed"
-          ? await world.run(storm, mostSeconds)
-          : await runStorm("plain", storm, seconds, signal); // as long as the last one took with the policy
+          ? await world.run(storm, mostSeconds, onProgress)
+          : await runStorm("plain", storm, seconds, signal, onProgress); // as long as the last one took with the policy
       if (mode === "governed") seconds = Math.max(outcome.seconds, 5);
       it.ended = measure(outcome);
     } catch (error) {
@@ -92,8 +97,8 @@ function makeStorms(world: World, { mostSeconds, ...size }: Omit<Serving, "signa
       if (running) return;
       const mode = form.get("mode") === "plain" ? "plain" : "governed";
       const asked = {
-        endpoints: between(form.get("endpoints"), 1, 1000, size.endpoints),
-        loudest: between(form.get("loudest"), 1, 2000, size.loudest),
+        endpoints: between(form.get("endpoints"), 1, MOST.endpoints, size.endpoints),
+        loudest: between(form.get("loudest"), 1, MOST.loudest, size.loudest),
       };
       running = run(mode, asked).finally(() => {
         running = null;
@@ -120,12 +125,12 @@ function pageOf(
     `<button name="mode" value="${mode}"${isRunning ? " disabled" : ""}>${label}</button>`;
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Storms</title>
-<meta name="viewport" content="width=device-width">
+<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
 ${isRunning ? '<meta http-equiv="refresh" content="2">' : ""}
 <style>
 :root { color-scheme: light dark } body { font: 1rem/1.5 system-ui; max-width: 50rem; margin: 2rem auto; padding: 0 1rem }
 form { display: flex; flex-wrap: wrap; gap: 1rem; align-items: end } input { width: 6rem } td { text-align: right }
-th { text-align: left; font-weight: normal; padding-right: 2rem } caption { text-align: left; font-weight: bold; margin-top: 2rem }
+th { text-align: left; font-weight: normal; padding-right: 2rem } caption { text-align: left; font-weight: bold; margin-top: 2rem; white-space: nowrap }
 </style></head><body>
 <h1>Storms</h1>
 <p>Each endpoint allows 10 requests per second and 5 at once, and its server counts what is too much. Two worker processes
@@ -138,9 +143,9 @@ ${started.map(tableOf).join("\n")}
 </body></html>`;
 }
 
-function tableOf({ title, ended }: Started): string {
+function tableOf({ title, progress, ended }: Started): string {
   const caption = `<caption>${title[0]?.toUpperCase()}${title.slice(1)}</caption>`;
-  if (ended === undefined) return `<table>${caption}<tr><th>It runs.</th></tr></table>`;
+  if (ended === undefined) return `<table>${caption}<tr><th>${escaped(progress)}</th></tr></table>`;
   if (typeof ended === "string") return `<table>${caption}<tr><th>${escaped(ended)}</th></tr></table>`;
   const rows = FIGURES.map(
     ([label, of]) => `<tr><th>${escaped(label.trim())}</th><td>${escaped(of(ended))}</td></tr>`,

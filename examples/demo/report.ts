@@ -6,13 +6,22 @@ const GOAL = 0.85;
 
 export const TITLES: Readonly<Record<Mode, string>> = { governed: "with the policy", plain: "plain" };
 
-export function showProgress(
-  mode: Mode,
-  { seconds, added, done, refused }: { seconds: number; added: number; done: number; refused: number },
-): void {
-  console.log(
-    `${TITLES[mode].padEnd(15)} ${seconds.toFixed(0).padStart(3)} s   ${count(added)} added   ${count(done)} served   ` +
-      `${count(added - done)} waiting or running   ${count(refused)} refused`,
+export interface Progress {
+  readonly seconds: number;
+  readonly added: number;
+  readonly done: number;
+  readonly refused: number;
+}
+
+/** A line for the terminal. */
+export function showProgress(mode: Mode, progress: Progress): void {
+  console.log(`${TITLES[mode].padEnd(15)} ${sentenceOf(progress)}`);
+}
+
+export function sentenceOf({ seconds, added, done, refused }: Progress): string {
+  return (
+    `${seconds.toFixed(0).padStart(3)} s   ${count(added)} added   ${count(done)} served   ` +
+    `${count(added - done)} waiting or running   ${count(refused)} refused`
   );
 }
 

@@ -4,7 +4,7 @@ import { makePolicyUtils } from "../../src/index.ts";
 import { start, stop } from "./children.ts";
 import { withDatabase } from "./database.ts";
 import { type Visit, visitEndpoint } from "./policy.ts";
-import { showProgress } from "./report.ts";
+import { type Progress, sentenceOf, showProgress } from "./report.ts";
 import type { Report } from "./server.ts";
 import type { Burst } from "./storm.ts";
 
@@ -23,11 +23,14 @@ export type Mode = "governed" | "plain";
 /** Endpoints and jobs from here on are not the storm's. */
 const WARM_UP = 1_000_000;
 
+/** Receives how a run stands, every two seconds. */
+type OnProgress = (sentence: string) => void;
+
 /** A database, a server and two worker processes, on which storms run, one after the other. */
 export interface World {
   readonly url: string;
   /** Runs a storm until every job was served, or time is up. */
-  run(storm: readonly Burst[], atMostSeconds: number): Promise<Outcome>;
+  run(storm: readonly Burst[], atMostSeconds: number, onProgress?: OnProgress): Promise<Outcome>;
 }
 
 /** Runs a storm in a world of its own. An aborted `signal` ends it early, cleaned up. */
@@ -36,8 +39,9 @@ export function runStorm(
   storm: readonly Burst[],
   atMostSeconds: number,
   signal?: AbortSignal,
+  onProgress?: OnProgress,
 ): Promise<Outcome> {
-  return withWorld(mode, signal, (world) => world.run(storm, atMostSeconds));
+  return withWorld(mode, signal, (world) => world.run(storm, atMostSeconds, onProgress));
 }
 
 /** Makes a world, and cleans it up after use. */
@@ -52,13 +56,17 @@ export function withWorld<T>(
     const server = `http://127.0.0.1:${port}`;
     const workers = await Promise.all([1, 2].map(() => start("./worker.ts", [mode, url, server])));
     let storms = 0;
-    const run = async (storm: readonly Burst[], atMostSeconds: number): Promise<Outcome> => {
+    const run: World["run"] = async (storm, atMostSeconds, onProgress) => {
       if (storms++ > 0) await fetch(`${server}/forget`, { method: "POST" });
       const timer = new AbortController();
       try {
         const began = now();
         const adding = addAll(utils, storm, timer.signal);
-        const watching = watch(mode, storm, server, began, atMostSeconds, adding.addedAt, signal);
+        const say = (progress: Progress) => {
+          showProgress(mode, progress);
+          onProgress?.(sentenceOf(progress));
+        };
+        const watching = watch(storm, server, began, atMostSeconds, adding.addedAt, say, signal);
         const [report] = await Promise.all([watching, adding.done]);
         const endedAt = now();
         return { storm, addedAt: adding.addedAt, report, seconds: (endedAt - began) / 1000, endedAt };
@@ -126,12 +134,12 @@ function addAll(utils: { addJobs: unknown }, storm: readonly Burst[], signal: Ab
 
 /** Looks at the server every half second, and says every two how it stands. */
 async function watch(
-  mode: Mode,
   storm: readonly Burst[],
   server: string,
   began: number,
   atMostSeconds: number,
   addedAt: ReadonlyMap<number, number>,
+  say: (progress: Progress) => void,
   signal?: AbortSignal,
 ): Promise<Report> {
   const jobs = storm.reduce((sum, { visits }) => sum + visits.length, 0);
@@ -143,7 +151,7 @@ async function watch(
     const ended = done >= jobs || seconds >= atMostSeconds;
     if (look % 4 === 0 || ended) {
       const added = storm.reduce((sum, one) => sum + (addedAt.has(one.endpoint) ? one.visits.length : 0), 0);
-      showProgress(mode, { seconds, added, done, refused: report.tooFast + report.tooMany });
+      say({ seconds, added, done, refused: report.tooFast + report.tooMany });
     }
     if (ended) return report;
   }

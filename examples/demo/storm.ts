@@ -9,6 +9,8 @@ export interface Burst {
   readonly visits: readonly Visit[];
 }
 
+/** More of them would not end in the time of a run. */
+export const MOST = { endpoints: 1000, loudest: 2000 } as const;
 const BUSY_AT_ONCE = 20;
 /** One endpoint in five is loud. */
 const LOUD_SHARE = 0.2;

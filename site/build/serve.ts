@@ -1,8 +1,8 @@
 // Serves the built site on this machine, with the policy of its pages for workers as well, which a page's own does not reach.
-import { once } from "node:events";
 import { createReadStream, statSync } from "node:fs";
 import http, { type Server } from "node:http";
 import path from "node:path";
+import { listen } from "../../scripts/listen.ts";
 import { POLICY_OF_PAGES } from "./page.ts";
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -14,7 +14,8 @@ const TYPES: Readonly<Record<string, string>> = {
   ".wasm": "application/wasm",
 };
 
-export async function serve(folder: string, port: number): Promise<Server> {
+/** Also says the origin of its addresses. */
+export async function serve(folder: string, port: number): Promise<{ server: Server; origin: string }> {
   const server = http.createServer(({ url = "/" }, response) => {
     const { pathname } = new URL(url, "http://localhost");
     const asked = path.join(
@@ -34,7 +35,5 @@ export async function serve(folder: string, port: number): Promise<Server> {
     });
     createReadStream(asked).pipe(response);
   });
-  server.listen(port, "127.0.0.1");
-  await once(server, "listening");
-  return server;
+  return { server, origin: await listen(server, port) };
 }

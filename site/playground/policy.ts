@@ -73,10 +73,11 @@ const BACKOFF = exponential({ base: 2, power: 2 });
 /** The same policy as its file would be. */
 export function textOf(setup: Setup): string {
   const { failing, refused } = setup;
-  const helpers = ["definePolicy", failing > 0 && "exponential", refused > 0 && "RetryAfter"].filter(Boolean);
+  const helpers = ["definePolicy", failing > 0 && "exponential"].filter(Boolean);
   const kinds = gatesOf(setup).map(({ kind }) => kind);
   const context = contextOf(setup);
   const lines = [
+    "// policies.ts",
     `import { ${helpers.join(", ")} } from "graphile-worker-dispatch-policy";`,
     context.length > 0 && 'import { z } from "zod";',
     "",
@@ -115,19 +116,31 @@ function gateText({ kind, options }: GateOptions, { scope }: Setup): string {
 const TASK = [
   "",
   "// tasks/call_partner.ts",
+  'import { RetryAfter } from "graphile-worker-dispatch-policy";',
+  'import { callPartner } from "../policies.ts";',
+  "",
   "export default callPartner.task(async () => {",
   '  const response = await fetch("https://partner.example/");',
   `  if (response.status === 429) throw new RetryAfter("${RETRY_AFTER_MS / 1000} seconds", { reason: "429" });`,
   "});",
 ];
 
+const dateOf = (ms: number) => `new Date(Date.now() + ${ms.toLocaleString("en-US").replaceAll(",", "_")})`;
+
 function nightText(setup: Setup): readonly string[] {
   const { from, until } = nightOf(setup);
   return [
     "",
-    `// each night, here from ${from / 1000} s to ${until / 1000} s`,
+    "// night-tariff.ts",
+    `// for each night: that of the playground begins ${from / 1000} s after the start, and ends at ${until / 1000} s`,
+    'import { makePolicyUtils } from "graphile-worker-dispatch-policy";',
+    'import preset from "./graphile.config.ts";',
+    "",
+    "const utils = await makePolicyUtils({ preset });",
     "await utils.setLimit({",
-    `  policy: "${POLICY}", gate: "throttle", set: { rate: ${setup.night} }, from, until, reason: "night tariff",`,
+    `  policy: "${POLICY}", gate: "throttle", set: { rate: ${setup.night} }, reason: "night tariff",`,
+    `  from: ${dateOf(from)}, until: ${dateOf(until)},`,
     "});",
+    "await utils.release();",
   ];
 }

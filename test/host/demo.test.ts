@@ -46,11 +46,12 @@ test.serial(
     const start = (mode: string, from = origin) =>
       fetch(`${origin}/`, {
         ...{ method: "POST", redirect: "manual", headers: { origin: from } },
-        body: new URLSearchParams({ mode, endpoints: "5", loudest: "8" }),
+        body: new URLSearchParams({ mode, endpoints: "5", loudest: "60" }),
       });
     t.is((await start("governed", "http://other.example")).status, 403);
     t.notRegex(await ask("/"), /<table>/);
     t.is((await start("governed")).status, 303);
+    await until("its progress is there", async () => />\s*\d+ s +\d+ added/.test(await ask("/")));
     const page = await until("its figures are there", async () => /jobs done.*/.exec(await ask("/"))?.[0]);
     t.regex(page, /^jobs done<\/th><td>(\d+) \/ \1</);
     t.regex(page, /too many at once<\/th><td>0</);

@@ -2,7 +2,6 @@
 // Chromium and Firefox beside those of a server.
 import { createHash } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import type { AddressInfo } from "node:net";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -36,9 +35,15 @@ test("the hash for browsers is Node's, for texts of all lengths around a block",
   }
 });
 
+/** The files of a text, which begin with their names. */
+function filesOf(text: string): Map<string, string> {
+  const parts = text.split(/^\/\/ (\S+\.ts)$/m).slice(1);
+  return new Map(parts.flatMap((part, n) => (n % 2 === 0 ? [[part, parts[n + 1] ?? ""] as const] : [])));
+}
+
 /** The policy that the copied text declares. */
 function declared(text: string): AnyPolicy {
-  const [own = ""] = text.split("\n// ");
+  const own = filesOf(text).get("policies.ts") ?? "";
   const body = own.replace(/^import .*$/gm, "").replace("export const callPartner =", "return");
   return new Function("definePolicy", "exponential", "z", body)(definePolicy, exponential, z);
 }
@@ -60,6 +65,30 @@ for (const { id, setup } of PRESETS)
       t.deepEqual(resolved(copied), resolved(ran));
     }
   });
+
+test("each file of the text that a visitor copies imports the names that it uses", (t) => {
+  const names = [
+    "definePolicy",
+    "exponential",
+    "RetryAfter",
+    "makePolicyUtils",
+    "callPartner",
+    "preset",
+    "z",
+  ];
+  for (const { id, setup } of PRESETS)
+    for (const [file, text] of filesOf(textOf(setup))) {
+      const imports = (text.match(/^import .*$/gm) ?? []).join("\n");
+      const body = text.replace(/^import .*$/gm, "");
+      for (const name of names) {
+        const uses = new RegExp(`(?<!const |["./])\\b${name}\\b(?!:)`);
+        t.is(uses.test(imports), uses.test(body), `${id}, ${file}: ${name}`);
+      }
+    }
+  const files = Object.fromEntries(PRESETS.map(({ id, setup }) => [id, [...filesOf(textOf(setup)).keys()]]));
+  t.deepEqual(files.night, ["policies.ts", "night-tariff.ts"]);
+  t.deepEqual(files.hold, ["policies.ts", "tasks/call_partner.ts"]);
+});
 
 test("a setup that came from an address stays within the sliders", (t) => {
   const { tenants, rate, scope, jobs } = readSetup({
@@ -93,7 +122,7 @@ const program = findChromium();
 const firefox = findFirefox();
 const costly = sampled(4);
 let browser: Browser | undefined;
-let server: Awaited<ReturnType<typeof serve>>;
+let served: Awaited<ReturnType<typeof serve>> | undefined;
 let folder: string | undefined;
 
 /** Each builds the site and starts PostgreSQL in a browser: fifteen seconds of a processor. */
@@ -102,25 +131,25 @@ const inFirefox: Register = firefox ? costly : test.serial.skip;
 
 test.after.always(async () => {
   await browser?.close();
-  server?.close();
-  server?.closeAllConnections();
+  served?.server.close();
+  served?.server.closeAllConnections();
   if (folder !== undefined) await rm(folder, { recursive: true, force: true });
 });
 
 /** Builds and serves the site, once for all tests. Resolves to its address. */
-async function served(): Promise<string> {
-  if (folder === undefined) {
+async function originOfSite(): Promise<string> {
+  if (served === undefined) {
     folder = await mkdtemp(path.join(os.tmpdir(), "site-"));
     await buildSite(ROOT, folder);
-    server = await serve(folder, 0);
+    served = await serve(folder, 0);
   }
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return served.origin;
 }
 
 /** Opens the playground in Chromium. `requests` and `messages` are those of the page and its worker. */
 async function openPlayground(t: ExecutionContext, hash = "") {
   t.timeout(600_000);
-  const base = await served();
+  const base = await originOfSite();
   browser ??= await launch(program as string);
   const context = await browser.newContext();
   t.teardown(() => context.close());
@@ -234,7 +263,7 @@ inChromium("retries, shards, an operator's limit and an adaptive cap go as on a 
 
 inFirefox("in Firefox as well, each start and end is that of a server", async (t) => {
   t.timeout(600_000);
-  const base = await served();
+  const base = await originOfSite();
   const url = `${base}/playground.html`;
   const page = await openInFirefox(t, { program: firefox as string, url });
   // after the page, which makes its worker at the click: a script before it is an error in the log of Firefox 140
