@@ -31,7 +31,8 @@ comment on column :DISPATCH_POLICY_SCHEMA.partitions.staged is
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.in_flight is 'Jobs that were admitted and not released yet.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.eligible_at is
   'From when a pass may claim it; infinity: not until something changes.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.blocked_on is 'Name of the gate it waits for.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.blocked_on is
+  'Name of the gate it waits for next. If several gates lack room, reason is that of the last to have room.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.denied_reason is
   'Why the last pass left it due jobs. A pause or hold may have come since: see reason.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.denied_until is

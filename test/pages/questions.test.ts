@@ -76,6 +76,7 @@ const NIGHTS: Readonly<Record<string, Night>> = {
       });
     },
   }),
+  "Stop everything at once": night(),
   "Nothing runs at all": async (t) => {
     const place = await world(t);
     await place.utils.pause({ all: true, reason: "incident 12", by: "ana" });
