@@ -24,6 +24,7 @@ _node_install() {
     echo "# Fetching Node failed (attempt $attempt of 3)" >&2
     sleep "$attempt"
   done
+  echo "# npm does not reach its registry (above): set its proxy or registry, or install Node $NODE_WANT yourself" >&2
   return 1
 }
 
