@@ -18,6 +18,7 @@ const preset = {
   worker: {
     connectionString: process.env.DATABASE_URL ?? "postgres:///app",
     concurrentJobs: 16,
+    maxPoolSize: 16, // Graphile Worker warns if its pool is smaller than its slots
     logger: problemsOnly,
   },
 } satisfies GraphileConfig.Preset;

@@ -44,8 +44,11 @@ async function runCommand(folder: string, command: string, env: NodeJS.ProcessEn
     env: { ...process.env, ...env, NODE_OPTIONS },
     timeout: 90_000,
   });
-  const { stdout } = await running.catch((error: Error & { stdout: string; stderr: string }) => {
+  const { stdout, stderr } = await running.catch((error: Error & { stdout: string; stderr: string }) => {
     throw new Error(`${error.message}\n${error.stdout}\n${error.stderr}`);
   });
+  // readers copy the configuration, and would get the warning as well
+  const warning = /^WARNING: .*/m.exec(stderr)?.[0];
+  if (warning) throw new Error(`${command} warns: ${warning}`);
   return stdout;
 }
