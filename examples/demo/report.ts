@@ -20,8 +20,8 @@ export function showProgress(mode: Mode, progress: Progress): void {
 
 export function sentenceOf({ seconds, added, done, refused }: Progress): string {
   return (
-    `${seconds.toFixed(0).padStart(3)} s   ${count(added)} added   ${count(done)} served   ` +
-    `${count(added - done)} waiting or running   ${count(refused)} refused`
+    `${seconds.toFixed(0).padStart(3)} s: ${count(added)} added, ${count(done)} served, ` +
+    `${count(added - done)} waiting or running, ${count(refused)} refused`
   );
 }
 

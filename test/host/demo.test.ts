@@ -51,7 +51,9 @@ test.serial(
     t.is((await start("governed", "http://other.example")).status, 403);
     t.notRegex(await ask("/"), /<table>/);
     t.is((await start("governed")).status, 303);
-    await until("its progress is there", async () => />\s*\d+ s +\d+ added/.test(await ask("/")));
+    await until("its progress is there", async () =>
+      />\s*\d+ s: \d+ added, \d+ served, /.test(await ask("/")),
+    );
     const page = await until("its figures are there", async () => /jobs done.*/.exec(await ask("/"))?.[0]);
     t.regex(page, /^jobs done<\/th><td>(\d+) \/ \1</);
     t.regex(page, /too many at once<\/th><td>0</);
