@@ -139,11 +139,11 @@ function oldestFor(c: Context<Env>): number {
 async function answer(c: Context<Env>, settings: AppSettings, make: () => Promise<Found>): Promise<Response> {
   const viewer = c.get("viewer");
   const path = pathOf(c, settings);
-  const { status, title, body } = await make().then(
+  const { status, ...page } = await make().then(
     (found) => (found ? { status: 200 as const, ...found } : notFound()),
     (error: Error) => failed(error, viewer),
   );
-  const text = String(await layout({ base: settings.base, viewer, title, body, path }));
+  const text = String(await layout({ base: settings.base, viewer, path, ...page }));
   const tag = `"${createHash("sha256").update(text).digest("base64url").slice(0, 27)}"`;
   if (status === 200 && c.req.header("if-none-match") === tag) return c.body(null, 304, { etag: tag });
   return c.html(text, status, status === 200 ? { etag: tag } : {});

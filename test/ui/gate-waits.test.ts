@@ -53,12 +53,21 @@ test("each gate has the waits of its jobs, its worst keys first, as the history 
   for (const { gate, key } of rows.filter((row) => row.key !== null))
     t.true((gate === "account" ? ["acme", "beta"] : ["a", "b", "c"]).includes(key), `${gate} ${key}`);
 
-  const cells = cellsOf(await pageOf(pool, "kept"), "How long jobs waited for each gate");
+  const page = await pageOf(pool, "kept");
+  const cells = cellsOf(page, "How long jobs waited for each gate");
   t.deepEqual(
     cells.map(([gate, key, , , share, jobs]) => [gate, key, share, jobs]),
     rows.map(({ gate, key, waited, jobs }) => [
       ...[gate, key ?? "all", `${Math.round((waited / jobs) * 1000) / 10} %`, String(jobs)],
     ]),
+  );
+  const worst = Math.max(...rows.map((row) => row.p95_seconds));
+  t.deepEqual(
+    [...page.matchAll(/<svg class="gauge compared"[^>]*><rect width="([^"]*)"/g)].map(([, width]) =>
+      Number(width),
+    ),
+    rows.flatMap((row) => [(row.p95_seconds / worst) * 100, (row.waited / row.jobs) * 100]),
+    "how long, beside the longest, and how often",
   );
 });
 

@@ -91,7 +91,14 @@ test("a job's page has its failed attempts with their errors, in order and as a 
   );
   t.regex(page, /attempt 2 failed<.*?&lt;2&gt; of the server/s);
   t.regex(page, /aria-label="3 attempts in [^"]*, 2 of them failed"/);
-  t.is(page.split('<svg class="time-line"')[1]?.split("</svg>")[0]?.match(/<rect/g)?.length, 3);
+  t.is(
+    page
+      .split('<svg class="time-line"')[1]
+      ?.split("</svg>")[0]
+      ?.match(/<rect class="(?:run|failed)"/g)?.length,
+    3,
+  );
+  t.regex(page, /<rect class="staged"[^>]*><title>in staging for /);
 });
 
 test("of a job with many failed attempts the last ten are kept", async (t) => {

@@ -71,9 +71,9 @@ test("the overview lists the partitions that wait for longest, and why", async (
   );
   await utils.pause({ policy: "fetch_endpoint", partition: "old", reason: "r", by: "bo" });
   await utils.tick();
-  const [, section = ""] = (await text("/")).split("<h2>Waiting for longest</h2>");
+  const [, section = ""] = (await text("/")).split("Waiting for longest</h2>");
   const [first = "", ...others] = (section.split("</table>")[0] ?? "").split("<tr>").slice(2);
-  t.regex(first, />old<.*2020-01-02 03:04:05.*>paused</s);
+  t.regex(first, />old<.*2020-01-02 03:04:05.*>✕ paused</s);
   t.is(others.length, 4);
 });
 
@@ -88,15 +88,29 @@ test("charts say how many there were at most, and have the same as numbers", (t)
   const drawn = (minutes: readonly Minute[]) => String(charts(minutes));
   t.regex(drawn([]), /^<p class="empty">Nothing happened in the last hour\./);
   const page = drawn([
-    aMinute(5, { staged: "7", admitted: "1200", denied: { batch: 2, held: 3 }, lagP95Seconds: 0.5 }),
+    aMinute(5, {
+      staged: "7",
+      admitted: "1200",
+      succeeded: "30",
+      failed: "2",
+      denied: { batch: 2, held: 3 },
+      lagP95Seconds: 0.5,
+    }),
     { ...aMinute(5, { admitted: "34", lagP95Seconds: 2 }), policy: "q" },
   ]);
   t.regex(page, /aria-label="Jobs admitted: at most 1,234 in a minute/);
   t.regex(page, /From due to admitted, 95 %<\/figcaption>/);
+  t.regex(page, /aria-label="Attempts that ended: at most 32, failed at most 2 in a minute/);
+  t.is(page.match(/<rect class="wrong"/g)?.length, 1);
+  const { minute } = aMinute(5);
+  t.true(
+    page.includes(`<title>${minute.toISOString().slice(11, 16)}: 32, 2 failed</title>`),
+    "for who points at it",
+  );
   const [, cells = ""] = page.split("<tbody>");
   t.deepEqual(
     [...cells.matchAll(/<td class="number">([^<]*)</g)].map(([, cell]) => cell),
-    ["7", "1,234", "5", "–", "2 s"],
+    ["7", "1,234", "5", "32", "2", "–", "2 s"],
   );
 });
 
@@ -156,6 +170,42 @@ test("the overview and a policy show the minutes that a sweep has written", asyn
 });
 
 const NO_TIMES = { waitP50Seconds: null, waitP95Seconds: null, lagP50Seconds: null, lagP95Seconds: null };
+
+test("a page below another leads to it, and a list of jobs to each state with the rest of its filter", async (t) => {
+  const { text, first } = await world(t);
+  const above = async (path: string) => {
+    const [, trail = ""] = (await text(path)).split('<nav class="trail"');
+    return [...(trail.split("</nav>")[0] ?? "").matchAll(/href="([^"]*)">([^<]*)/g)].map(([, to, says]) => [
+      says,
+      to,
+    ]);
+  };
+  const policy = ["fetch_endpoint", "/policy?policy=fetch_endpoint"];
+  t.deepEqual(await above("/policies"), []);
+  t.deepEqual(await above("/policy?policy=fetch_endpoint"), [["Policies", "/policies"]]);
+  t.deepEqual(await above("/partition?policy=fetch_endpoint&partition=ep1"), [
+    ["Policies", "/policies"],
+    policy,
+  ]);
+  t.deepEqual(await above(`/job?id=${first}`), [["Jobs", "/jobs"]]);
+  const jobs = await text("/jobs?policy=send_mail&state=staged");
+  t.regex(jobs, /href="\/jobs\?state=failed&amp;policy=send_mail">failed</);
+  t.regex(jobs, /href="\/jobs\?policy=send_mail">any</);
+  t.regex(jobs, /state=staged&amp;policy=send_mail" aria-current="true">staged</);
+});
+
+test("a policy that does not admit as it should is marked so, and its line has its last hour", async (t) => {
+  const { text, utils } = await world(t);
+  await utils.sweep();
+  const line = async () =>
+    (await text("/policies")).split("<tr>").find((one) => one.includes(">send_mail</a>")) ?? "";
+  t.regex(
+    await line(),
+    /<svg class="spark"[^>]* aria-label="at most \d+ admitted in a minute of the last hour"/,
+  );
+  await utils.pause({ policy: "send_mail", reason: "r", by: "bo" });
+  t.regex(await line(), /class="badge bad">✕ paused/);
+});
 
 test("a table that is wider than the screen can be scrolled by the keyboard", async (t) => {
   const { text } = await world(t);

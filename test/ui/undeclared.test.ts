@@ -25,7 +25,7 @@ test("overview, policies and health have their counts and the ways out, and lead
   }
   t.regex(await text("/"), /3 jobs wait for <a href="#undeclared">|which nobody declared \(3 staged\)/);
   const [, link = ""] = /href="([^"]*)" aria-label="jobs of/.exec(await text("/policies")) ?? [];
-  t.is((await text(link)).match(/<td class="">staged<\/td>/g)?.length, 3);
+  t.is((await text(link)).match(/class="badge plain">staged</g)?.length, 3);
   const one = await text("/policy?policy=it%27s+old");
   t.regex(one, /Nobody declared this policy, and <a [^>]*>3 jobs<\/a> wait for it/);
   t.regex(one, /hand-back --policy/);

@@ -44,9 +44,11 @@ export function capCharts(caps: readonly Cap[] | null, period: Period): Markup {
     .map((steps) =>
       bars(
         steps.map(({ lowest }) => lowest),
-        `${named(steps[0] as Cap)}: now ${grouped(steps.at(-1)?.last)}, lowest ${grouped(lowestOf(steps))}`,
-        grouped,
-        period,
+        {
+          title: `${named(steps[0] as Cap)}: now ${grouped(steps.at(-1)?.last)}, lowest ${grouped(lowestOf(steps))}`,
+          inWords: grouped,
+          period,
+        },
       ),
     )}</div>
 <details><summary>The same limits as numbers</summary>

@@ -1,6 +1,7 @@
 import type { OperateContext } from "../../operate/call.ts";
 import { rowsBy } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
+import { compared } from "../parts/gauge.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { beginOf, type Period } from "../parts/period.ts";
 import { table } from "../parts/table.ts";
@@ -32,15 +33,24 @@ export const NOT_RECORDED = html`<p class="empty">How long jobs waited, for whic
 
 export function gateWaitTable(waits: readonly GateWait[] | null, { words }: Period): Markup {
   if (waits === null) return NOT_RECORDED;
+  const worst = Math.max(...waits.map(({ p95Seconds }) => p95Seconds));
   return table(
     `Of the jobs that ended in the last ${words}, at most 10,000. Below each gate its keys that waited for longest`,
     waits,
     [
       { title: "Gate", cell: ({ gate, key }) => (key === null ? html`<strong>${gate}</strong>` : gate) },
       { title: "Key", cell: ({ key }) => (key === null ? html`<strong>all</strong>` : key || "(empty)") },
-      { title: "95 % waited at most", isNumber: true, cell: ({ p95Seconds }) => wait(p95Seconds) },
+      {
+        title: "95 % waited at most",
+        isNumber: true,
+        cell: ({ p95Seconds }) => html`${wait(p95Seconds)}${compared(p95Seconds, worst)}`,
+      },
       { title: "Longest", isNumber: true, cell: ({ longestSeconds }) => wait(longestSeconds) },
-      { title: "Had to wait", isNumber: true, cell: ({ waited, jobs }) => `${percent(waited / jobs)} %` },
+      {
+        title: "Had to wait",
+        isNumber: true,
+        cell: ({ waited, jobs }) => html`${percent(waited / jobs)} %${compared(waited, jobs)}`,
+      },
       { title: "Jobs", isNumber: true, cell: ({ jobs }) => grouped(jobs) },
     ],
     `No job ended in the last ${words}.`,

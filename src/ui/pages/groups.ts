@@ -1,6 +1,7 @@
 import { type GroupJob, type OpenGroup, groups as openGroups } from "../../operate/groups.ts";
 import { OUTCOMES } from "../../operate/outcomes.ts";
 import { anId } from "../../operate/targets.ts";
+import { jobBadge } from "../parts/badge.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { groupLink, jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
@@ -40,6 +41,7 @@ export const group: Page = async ({ looking, base, query }) => {
   ];
   return {
     title: `Job group ${id}`,
+    trail: [["Job groups", `${base}/groups`]],
     body: html`<p class="sentence">${sentenceOf(it)}</p>
 ${factList(facts)}
 <h2>The jobs that are left</h2>
@@ -91,7 +93,7 @@ function jobTable(found: readonly GroupJob[], base: string): Markup {
     found,
     [
       { title: "Id", isNumber: true, cell: ({ id }) => jobLink(base, id) },
-      { title: "State", cell: ({ state }) => state ?? "ended unseen" },
+      { title: "State", cell: ({ state }) => jobBadge(state ?? "ended unseen") },
       { title: "Task", cell: ({ taskIdentifier }) => taskIdentifier },
       { title: "Policy", cell: ({ policy }) => (policy === null ? null : policyLink(base, policy)) },
       {

@@ -14,7 +14,7 @@ export const health: Page = async ({ looking, acting, base }) => {
   return {
     title: "Health",
     body: html`${findings === null ? html`<p>${UNASKED}</p>` : findings.map(section)}
-${isWell ? html`<p class="good"><span class="mark">✓</span> Nothing is wrong.</p>` : ""}
+${isWell ? html`<p class="good verdict"><span class="mark">✓</span> Nothing is wrong.</p>` : ""}
 ${undeclaredTable(undeclared, base)}`,
   };
 };

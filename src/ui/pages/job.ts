@@ -54,6 +54,7 @@ export const job: Page = async (visit) => {
   const actions = actionLinks(visit, { ids: isParked ? it.id : id }, ACTIONS_IN[it.state] ?? []);
   return {
     title: `Job ${id}`,
+    trail: [["Jobs", `${base}/jobs`]],
     body: html`${explanation(it, visit, actions)}
 <h2>The job</h2>
 ${factList(facts)}

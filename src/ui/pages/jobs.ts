@@ -1,4 +1,5 @@
 import { JOB_STATES } from "../../operate/view-rows.ts";
+import { jobBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -23,12 +24,23 @@ export const jobs: Page = async (visit) => {
     body: html`<form method="get" action="${base}/job" role="search">
 <label>Id of a job <input type="search" name="id" inputmode="numeric" required></label><button>Why does it wait?</button>
 </form>
+${stateLinks(filter, base)}
 ${filterForm(filter, base)}
 ${bulk(visit, filter, found)}
 ${jobTable(found, base)}
 ${next ? html`<p><a href="${pathTo(base, "/jobs", { ...filter, after: next })}" rel="next">More</a></p>` : ""}`,
   };
 };
+
+/** The same filter for each state, by one click. */
+function stateLinks(filter: Filter, base: string): Markup {
+  return html`<nav class="choices" aria-label="What jobs are in"><ul>${[undefined, ...JOB_STATES].map(
+    (state) =>
+      html`<li><a href="${pathTo(base, "/jobs", { ...filter, state })}"${
+        state === filter.state ? html` aria-current="true"` : ""
+      }>${state ?? "any"}</a></li>`,
+  )}</ul></nav>`;
+}
 
 function filterForm(filter: Filter, base: string): Markup {
   const text = (name: keyof Filter, label: string) =>
@@ -73,7 +85,7 @@ function jobTable(found: readonly FoundJob[], base: string): Markup {
     found,
     [
       { title: "Id", isNumber: true, cell: (row) => jobLink(base, row.id) },
-      { title: "State", cell: (row) => row.state },
+      { title: "State", cell: (row) => jobBadge(row.state) },
       { title: "Task", cell: (row) => row.taskIdentifier },
       { title: "Policy", cell: (row) => (row.policy === null ? null : policyLink(base, row.policy)) },
       {

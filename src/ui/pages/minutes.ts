@@ -2,6 +2,7 @@ import type { OperateContext } from "../../operate/call.ts";
 import { rowsBy, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
 import { bars } from "../parts/bars.ts";
+import { compared } from "../parts/gauge.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { beginOf, HOUR, type Period, stepsOf } from "../parts/period.ts";
 import { table } from "../parts/table.ts";
@@ -25,7 +26,7 @@ export interface Minute {
 }
 
 /** A number of a minute that is added up over policies. */
-type Counted = "admitted" | "staged" | "dropped" | "succeeded" | "failed";
+export type Counted = "admitted" | "staged" | "dropped" | "succeeded" | "failed";
 
 const MINUTE_MS = 60_000;
 
@@ -87,6 +88,8 @@ interface Column {
   readonly staged: number;
   readonly admitted: number;
   readonly denied: number;
+  readonly ended: number;
+  readonly failed: number;
   readonly wait: number | null;
   readonly lag: number | null;
 }
@@ -106,6 +109,8 @@ function columnsOf(minutes: readonly Minute[], period: Period): readonly Column[
       denied: sum((one) =>
         Object.values(one.denied ?? {}).reduce((total, count) => total + Number(count), 0),
       ),
+      ended: sum((one) => Number(one.succeeded) + Number(one.failed)),
+      failed: sum((one) => Number(one.failed)),
       wait: longest((one) => one.waitP95Seconds),
       lag: longest((one) => one.lagP95Seconds),
     };
@@ -117,12 +122,17 @@ export function charts(minutes: readonly Minute[], period: Period = HOUR): Marku
   if (minutes.length === 0)
     return html`<p class="empty">Nothing happened in the last ${period.words}. What happens shows here a minute later.</p>`;
   const columns = columnsOf(minutes, period);
-  const chart = (of: (column: Column) => number | null, title: string, inWords: (value: number) => string) =>
-    bars(columns.map(of), title, inWords, period);
+  const chart = (
+    of: (column: Column) => number | null,
+    title: string,
+    inWords: (value: number) => string,
+    more: { wrong?: readonly number[] } = {},
+  ) => bars(columns.map(of), { title, inWords, period, isLastOpen: true, ...more });
   return html`<div class="charts">
 ${chart(({ staged }) => staged, "Jobs that came", grouped)}
 ${chart(({ admitted }) => admitted, "Jobs admitted", grouped)}
 ${chart(({ denied }) => denied, "Partitions that kept due jobs, by passes", grouped)}
+${chart(({ ended }) => ended, "Attempts that ended", grouped, { wrong: columns.map(({ failed }) => failed) })}
 ${chart(({ wait }) => wait, "From due to admitted, 95 %", lasting)}
 ${chart(({ lag }) => lag, "From admitted to started, 95 %", lasting)}
 </div>
@@ -130,13 +140,17 @@ ${chart(({ lag }) => lag, "From admitted to started, 95 %", lasting)}
 ${table(
   `The last ${period.words} by steps of ${period.each}, those in which something happened`,
   columns
-    .filter(({ staged, admitted, denied, lag }) => staged + admitted + denied > 0 || lag !== null)
+    .filter(
+      ({ staged, admitted, denied, ended, lag }) => staged + admitted + denied + ended > 0 || lag !== null,
+    )
     .toReversed(),
   [
     { title: "From", cell: ({ at }) => moment(at) },
     { title: "Came", isNumber: true, cell: ({ staged }) => grouped(staged) },
     { title: "Admitted", isNumber: true, cell: ({ admitted }) => grouped(admitted) },
     { title: "Denials", isNumber: true, cell: ({ denied }) => grouped(denied) },
+    { title: "Ended", isNumber: true, cell: ({ ended }) => grouped(ended) },
+    { title: "Failed", isNumber: true, cell: ({ failed }) => grouped(failed) },
     { title: "95 % wait", isNumber: true, cell: ({ wait }) => (wait === null ? null : lasting(wait)) },
     { title: "95 % lag", isNumber: true, cell: ({ lag }) => (lag === null ? null : lasting(lag)) },
   ],
@@ -147,12 +161,18 @@ ${table(
 
 /** Why partitions kept due jobs. */
 export function reasonTable(minutes: readonly Minute[], { words }: Period = HOUR): Markup {
+  const sums = sumsOf(minutes, "denied");
+  const most = sums[0]?.[1] ?? 0;
   return table(
     `Denials in the last ${words}: a partition counts once in each pass`,
-    sumsOf(minutes, "denied"),
+    sums,
     [
       { title: "Reason", cell: ([reason]) => reason },
-      { title: "Partitions", isNumber: true, cell: ([, count]) => grouped(count) },
+      {
+        title: "Partitions",
+        isNumber: true,
+        cell: ([, count]) => html`${grouped(count)}${compared(count, most)}`,
+      },
     ],
     `No pass left a due job behind in the last ${words}.`,
   );

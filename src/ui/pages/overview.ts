@@ -3,8 +3,11 @@ import type { Finding } from "../../operate/doctor.ts";
 import type { Answer } from "../../operate/explain.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { longestWaiting } from "../../operate/longest-waiting.ts";
-import { status, type UndeclaredPolicy } from "../../operate/status.ts";
+import { type PolicyStatus, status, type UndeclaredPolicy, type WorkerStatus } from "../../operate/status.ts";
 import { stops } from "../../operate/stops.ts";
+import { reasonBadge } from "../parts/badge.ts";
+import { type Card, cardList } from "../parts/cards.ts";
+import { compared } from "../parts/gauge.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { periodLinks, periodOf } from "../parts/period.ts";
@@ -13,10 +16,18 @@ import { stopTable } from "../parts/stop-table.ts";
 import { table } from "../parts/table.ts";
 import { undeclaredTable } from "../parts/undeclared-table.ts";
 import { grouped, lasting, moment, roughly } from "../parts/words.ts";
-import { drainInWords, inWords, trendHint, trendOf } from "./backlog.ts";
+import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
 import { type Figures, figuresNow } from "./figures.ts";
 import { findingsOf, UNASKED } from "./findings.ts";
-import { charts, eachMinute, lastHour, type Minute, reasonTable, stepsSince } from "./minutes.ts";
+import {
+  type Counted,
+  charts,
+  eachMinute,
+  lastHour,
+  type Minute,
+  reasonTable,
+  stepsSince,
+} from "./minutes.ts";
 import type { Page } from "./visit.ts";
 
 const HINTS = 5;
@@ -35,44 +46,90 @@ export const overview: Page = async ({ looking, acting, base, query }) => {
   const ending = endingSoon(await limits(looking));
   const waiting = await longestWaiting(looking, WAITING);
   const findings = await findingsOf(acting);
-  const sum = (of: "staged" | "inFlight") => policies.reduce((total, one) => total + one[of], 0);
-  const trend = trendOf(minutes, sum("staged"));
-  const waits = figures.by("policy", "longest_wait_seconds")[0]?.[1];
-  const cards: readonly (readonly [string, string])[] = [
-    ["wait in staging", grouped(sum("staged"))],
-    ["in flight", grouped(sum("inFlight"))],
-    ["could go now, if workers were free", grouped(figures.sum("admissible_jobs"))],
-    ["longest wait of a partition with due jobs", waits === undefined ? "–" : roughly(waits)],
-    ["admitted a minute, of the last 1, 5, 15", paces(minutes, ["admitted"])],
-    ["ended a minute, of the last 1, 5, 15", paces(minutes, ["succeeded", "failed"])],
-    ["from due to admitted, half and 95\u00a0%", halfAndMost(minutes, "waitP50Seconds", "waitP95Seconds")],
-    ["from admitted to started, half and 95\u00a0%", halfAndMost(minutes, "lagP50Seconds", "lagP95Seconds")],
-    ["the backlog, over 15 minutes", inWords(trend)],
-    ["until it is gone, at that pace", drainInWords(trend)],
-    ["worker pools alive", grouped(workers.filter(({ alive }) => alive).length)],
-    ["slots of theirs", grouped(workers.reduce((total, { alive, slots }) => total + (alive ? slots : 0), 0))],
-  ];
+  const staged = policies.reduce((total, one) => total + one.staged, 0);
+  const trend = trendOf(minutes, staged);
   return {
     title: "Overview",
-    body: html`${hints(findings, [trendHint(trend, sum("staged")), undeclaredHint(undeclared, findings)], base)}
-<ul class="cards">${cards.map(([name, value]) => html`<li><strong>${value}</strong><span>${name}</span></li>`)}</ul>
+    body: html`${hints(findings, [trendHint(trend, staged), undeclaredHint(undeclared, findings)], base)}
+${cardList([...waitCards(staged, figures, trend, base), ...flightCards(policies, workers), ...paceCards(minutes)])}
 <h2>The last ${period.words}</h2>
 ${periodLinks(base, "/", {}, period)}
 ${charts(shown, period)}
 <h2>Policies</h2>
-${policyTable(policies, figures, base)}
+${policyTable(policies, { figures, minutes, base })}
 ${undeclaredTable(undeclared, base)}
-<h2>Waiting for longest</h2>
+<h2 id="waiting">Waiting for longest</h2>
 ${waitingTable(waiting, base)}
-<h2>Why jobs wait now</h2>
-${reasonsNow(figures, base)}
-<h2>Why partitions kept due jobs</h2>
-${reasonTable(shown, period)}
-<h2>Stopped by name</h2>
-${stopTable(inForce, base)}
-${endingTable(ending, base)}`,
+<div class="pair">
+<section><h2>Why jobs wait now</h2>
+${reasonsNow(figures, base)}</section>
+<section><h2>Why partitions kept due jobs</h2>
+${reasonTable(shown, period)}</section>
+<section><h2>Stopped by name</h2>
+${stopTable(inForce, base)}</section>
+${endingTable(ending, base)}
+</div>`,
   };
 };
+
+/** What waits, and where that goes. */
+function waitCards(staged: number, figures: Figures, trend: Trend, base: string): readonly Card[] {
+  const longest = figures.by("policy", "longest_wait_seconds")[0]?.[1];
+  const admissible = figures.sum("admissible_jobs");
+  return [
+    {
+      value: grouped(staged),
+      name: "wait in staging",
+      more: `${grouped(admissible)} could go now, if workers were free`,
+      to: pathTo(base, "/jobs", { state: "staged" }),
+    },
+    {
+      value: longest === undefined ? "–" : roughly(longest),
+      name: "longest wait",
+      more: "of a partition with due jobs",
+      to: "#waiting",
+    },
+    {
+      value: inWords(trend),
+      name: "the backlog, over 15 minutes",
+      more: `until it is gone, at that pace: ${drainInWords(trend)}`,
+    },
+  ];
+}
+
+/** What is in flight, and who may run it. */
+function flightCards(policies: readonly PolicyStatus[], workers: readonly WorkerStatus[]): readonly Card[] {
+  const alive = workers.filter((one) => one.alive);
+  const slots = alive.reduce((total, one) => total + one.slots, 0);
+  return [
+    {
+      value: grouped(policies.reduce((total, { inFlight }) => total + inFlight, 0)),
+      name: "in flight",
+      more: `${some(alive.length, "worker pool")} alive, with ${some(slots, "slot")}`,
+    },
+  ];
+}
+
+/** How much goes, and how fast. */
+function paceCards(minutes: readonly Minute[]): readonly Card[] {
+  const pace = (name: string, whats: readonly Counted[]): Card => {
+    const [last, few, many] = [1, 5, 15].map((back) =>
+      grouped(Math.round(whats.reduce((sum, what) => sum + eachMinute(minutes, what, back), 0))),
+    );
+    return { value: `${last}`, name, more: `${few} over 5 minutes, ${many} over 15` };
+  };
+  const time = (name: string, most: Time, half: Time): Card => {
+    const last = minutes.findLast((one) => one[half] !== null);
+    const [mostOf, halfOf] = [most, half].map((of) => (last?.[of] == null ? "–" : lasting(last[of])));
+    return { value: `${mostOf}`, name, more: `half of them: ${halfOf}` };
+  };
+  return [
+    pace("admitted in the last minute", ["admitted"]),
+    pace("ended in the last minute", ["succeeded", "failed"]),
+    time("from due to admitted, 95\u00a0%", "waitP95Seconds", "waitP50Seconds"),
+    time("from admitted to started, 95\u00a0%", "lagP95Seconds", "lagP50Seconds"),
+  ];
+}
 
 function endingSoon(found: readonly Override[]): readonly Override[] {
   const soon = Date.now() + SOON_MS;
@@ -82,7 +139,7 @@ function endingSoon(found: readonly Override[]): readonly Override[] {
 
 function endingTable(ending: readonly Override[], base: string): Markup {
   if (ending.length === 0) return none;
-  return html`<h2>Limits that end within the hour</h2>
+  return html`<section><h2>Limits that end within the hour</h2>
 ${table(
   "Then the policies' own numbers apply again",
   ending,
@@ -98,7 +155,7 @@ ${table(
     { title: "Reason", cell: ({ reason }) => reason },
   ],
   "",
-)}`;
+)}</section>`;
 }
 
 function waitingTable(waiting: readonly Answer[], base: string): Markup {
@@ -117,7 +174,7 @@ function waitingTable(waiting: readonly Answer[], base: string): Markup {
       { title: "Due", cell: ({ runAt }) => moment(runAt) },
       {
         title: "Waits for",
-        cell: ({ reason, gate }) => (gate === null ? reason : `${reason}, gate ${gate}`),
+        cell: ({ reason, gate }) => (gate === null ? reasonBadge(reason) : `${reason}, gate ${gate}`),
       },
       { title: "Until", cell: ({ nextAt }) => moment(nextAt) },
     ],
@@ -129,6 +186,7 @@ function waitingTable(waiting: readonly Answer[], base: string): Markup {
 function reasonsNow(figures: Figures, base: string): Markup {
   const jobs = new Map(figures.by("reason", "staged_jobs"));
   const found = figures.by("reason", "waiting_partitions").filter(([, partitions]) => partitions > 0);
+  const most = found[0]?.[1] ?? 0;
   return table(
     "Partitions with staged jobs, by what they wait for",
     found,
@@ -141,28 +199,18 @@ function reasonsNow(figures: Figures, base: string): Markup {
           return html`<a href="${pathTo(base, "/partitions", { reason })}">${reason}</a>`;
         },
       },
-      { title: "Partitions", isNumber: true, cell: ([, partitions]) => grouped(partitions) },
+      {
+        title: "Partitions",
+        isNumber: true,
+        cell: ([, partitions]) => html`${grouped(partitions)}${compared(partitions, most)}`,
+      },
       { title: "Jobs", isNumber: true, cell: ([reason]) => grouped(jobs.get(reason) ?? 0) },
     ],
     "No job waits in staging.",
   );
 }
 
-function paces(minutes: readonly Minute[], whats: readonly Parameters<typeof eachMinute>[1][]): string {
-  const pace = (back: number) => whats.reduce((sum, what) => sum + eachMinute(minutes, what, back), 0);
-  return [1, 5, 15].map((back) => grouped(Math.round(pace(back)))).join(" / ");
-}
-
 type Time = "waitP50Seconds" | "waitP95Seconds" | "lagP50Seconds" | "lagP95Seconds";
-
-/** Of the last minute that has them. */
-function halfAndMost(minutes: readonly Minute[], half: Time, most: Time): string {
-  const last = minutes.findLast((one) => one[half] !== null);
-  if (!last) return "–";
-  return [last[half], last[most]]
-    .map((seconds) => (seconds === null ? "–" : lasting(seconds).replaceAll(" ", "\u00a0")))
-    .join(" / ");
-}
 
 /** The doctor says so itself, unless nobody may ask, or a worker has the policy and has not declared it yet. */
 function undeclaredHint(
@@ -183,7 +231,7 @@ function hints(
   const unasked = findings === null ? html`<li>${UNASKED}</li>` : null;
   const first = [...others, unasked].filter((one) => one !== null);
   if (found.length + first.length === 0)
-    return html`<p class="good"><span class="mark">✓</span> Nothing is wrong.</p>`;
+    return html`<p class="good verdict"><span class="mark">✓</span> Nothing is wrong.</p>`;
   const more = found.length - HINTS;
   const list = found
     .slice(0, HINTS)

@@ -70,7 +70,7 @@ export function ownWaits(waits: readonly PartitionWait[], period: Period, links:
 <dt>longest</dt><dd>${waitOrNone(own.longestSeconds)}</dd>
 <dt>jobs that ended</dt><dd>${grouped(own.jobs)} <span class="quiet">(of ${grouped(all.jobs)}, at most the last 10,000 of the policy)</span></dd>
 </dl>
-<div class="charts">${bars(own.steps, "From due to admitted, 95 %", wait, period)}</div>`;
+<div class="charts">${bars(own.steps, { title: "From due to admitted, 95 %", inWords: wait, period })}</div>`;
 }
 
 function waitOrNone(seconds: number | null): string {

@@ -1,8 +1,9 @@
 import { type Answer, askNext, type Explanation, explain } from "../../operate/explain.ts";
 import { actionLinks } from "../parts/action-links.ts";
+import { reasonBadge } from "../parts/badge.ts";
 import { expected, explanation } from "../parts/explanation.ts";
 import { type Fact, factList } from "../parts/facts.ts";
-import { jobLink } from "../parts/links.ts";
+import { jobLink, pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { periodLinks, periodOf } from "../parts/period.ts";
 import { table } from "../parts/table.ts";
@@ -23,9 +24,13 @@ export const partition: Page = async (visit) => {
   const period = periodOf(query);
   const waits = await partitionWaits(looking, policy, period, key);
   const title = key === "" ? "(empty key)" : key;
+  const trail = [
+    ["Policies", `${base}/policies`],
+    [policy, pathTo(base, "/policy", { policy })],
+  ] as const;
   const waited = html`<h2>How long its jobs waited, in the last ${period.words}</h2>
 ${ownWaits(waits, period, periodLinks(base, "/partition", target, period))}`;
-  if (it.state === "unknown") return waits[1] ? { title, body: html`${GONE}${waited}` } : null;
+  if (it.state === "unknown") return waits[1] ? { title, trail, body: html`${GONE}${waited}` } : null;
   const head = await askNext(looking, { policy, partition: key, count: HEAD });
   const facts: readonly Fact[] = [
     ["staged", grouped(it.staged)],
@@ -56,6 +61,7 @@ ${ownWaits(waits, period, periodLinks(base, "/partition", target, period))}`;
   ]);
   return {
     title,
+    trail,
     body: html`${explanation(it, visit, actions)}
 <h2>Next jobs</h2>
 ${headTable(head, base)}
@@ -83,7 +89,7 @@ function headTable(head: readonly Answer[], base: string): Markup {
       { title: "Due", cell: ({ runAt }) => moment(runAt) },
       {
         title: "Waits for",
-        cell: ({ reason, gate }) => (gate === null ? reason : `${reason}, gate ${gate}`),
+        cell: ({ reason, gate }) => (gate === null ? reasonBadge(reason) : `${reason}, gate ${gate}`),
       },
       { title: "Expected to start", cell: expected },
     ],

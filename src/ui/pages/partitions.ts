@@ -2,6 +2,7 @@ import { parameter } from "../../db/engine.ts";
 import { REASONS } from "../../operate/look.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
+import { reasonBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
@@ -81,7 +82,7 @@ ${table(
   [
     { title: "Policy", cell: (row) => policyLink(base, row.policy) },
     { title: "Partition", cell: (row) => partitionLink(base, row.policy, row.partition) },
-    { title: "Reason", cell: (row) => row.reason },
+    { title: "Reason", cell: (row) => reasonBadge(row.reason) },
     { title: "Gate", cell: (row) => row.blockedOn },
     { title: "Staged", isNumber: true, cell: (row) => grouped(row.staged) },
     { title: "In flight", isNumber: true, cell: (row) => grouped(row.inFlight) },

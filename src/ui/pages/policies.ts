@@ -3,6 +3,7 @@ import { html } from "../parts/markup.ts";
 import { policyTable } from "../parts/policy-table.ts";
 import { undeclaredTable } from "../parts/undeclared-table.ts";
 import { figuresNow } from "./figures.ts";
+import { lastHour } from "./minutes.ts";
 import type { Page } from "./visit.ts";
 
 /** All policies, and the jobs of those that nobody declared. */
@@ -10,7 +11,7 @@ export const policies: Page = async ({ looking, base }) => {
   const { policies: found, undeclared } = await status(looking);
   return {
     title: "Policies",
-    body: html`${policyTable(found, await figuresNow(looking), base)}
+    body: html`${policyTable(found, { figures: await figuresNow(looking), minutes: await lastHour(looking), base })}
 ${undeclaredTable(undeclared, base)}`,
   };
 };

@@ -1,5 +1,6 @@
 import { limitInWords, numbersOf, OVER } from "../../operate/gate-words.ts";
 import type { Override } from "../../operate/limits.ts";
+import { gauge } from "../parts/gauge.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
@@ -68,7 +69,7 @@ export function gateTable({ visit, name, figures, shared, set, gates }: Gates): 
             {
               title: "Change",
               cell: ({ name: gate }: Gate) =>
-                html`<a href="${pathTo(base, "/act/set-limit", { policy: name, gate })}" aria-label="set-limit of ${gate}">set-limit</a>`,
+                html`<a href="${pathTo(base, "/act/set-limit", { policy: name, gate })}" class="whole" aria-label="set-limit of ${gate}">set-limit</a>`,
             },
           ]
         : []),
@@ -78,13 +79,14 @@ export function gateTable({ visit, name, figures, shared, set, gates }: Gates): 
 }
 
 /** Over the whole policy what is left. Over keys how full the fullest is. */
-function useInWords(limiter: Limiter | undefined, fullest: number | null): string {
+function useInWords(limiter: Limiter | undefined, fullest: number | null): Markup | string {
   if (limiter) {
     const of = limiter.max ?? limiter.capacity;
     if (limiter.available === null || of === null) return `${grouped(limiter.inFlight)} in flight, no bound`;
-    return `${grouped(limiter.available)} of ${grouped(of)} left`;
+    return html`${gauge(of - limiter.available, of)}${grouped(limiter.available)} of ${grouped(of)} left`;
   }
-  return fullest === null ? "–" : `the fullest key ${grouped(Math.round(fullest * 100))} %`;
+  if (fullest === null) return "–";
+  return html`${gauge(fullest, 1)}<span class="whole">the fullest key ${grouped(Math.round(fullest * 100))} %</span>`;
 }
 
 /** The first, and how many more. */

@@ -5,11 +5,14 @@ import { type PolicyStatus, status, type UndeclaredPolicy } from "../../operate/
 import { rowsOf } from "../../operate/view-rows.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 import { actionLinks } from "../parts/action-links.ts";
+import { reasonBadge } from "../parts/badge.ts";
+import { type Card, cardList } from "../parts/cards.ts";
 import { type Fact, factList } from "../parts/facts.ts";
+import { compared } from "../parts/gauge.ts";
 import { partitionLink, pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { type Period, periodLinks, periodOf } from "../parts/period.ts";
-import { stateOf } from "../parts/policy-table.ts";
+import { stateBadge } from "../parts/policy-table.ts";
 import { table } from "../parts/table.ts";
 import { waysOut } from "../parts/undeclared-table.ts";
 import { grouped, roughly } from "../parts/words.ts";
@@ -58,7 +61,9 @@ export const policy: Page = async (visit) => {
   const hint = trendHint(trend, found.staged);
   return {
     title: name,
-    body: html`${hint ? html`<ul class="hints">${hint}</ul>` : none}${factList([...stateFacts(found, figures, trend), ...declaredFacts(definitions)])}
+    trail: [["Policies", `${base}/policies`]],
+    body: html`${hint ? html`<ul class="hints">${hint}</ul>` : none}${cardList(stateCards(found, figures, trend, base))}
+${factList([...stateFacts(found, figures), ...declaredFacts(definitions)])}
 ${actionLinks(visit, { policy: name }, [found.paused ? "resume" : "pause", "admit", "set-limit", "retry", "remove", "cancel"])}
 ${differenceTables(definitions)}
 <h2>The last ${period.words}</h2>
@@ -66,13 +71,15 @@ ${periodLinks(base, "/policy", { policy: name }, period)}
 ${charts(shown, period)}
 <h2>Gates</h2>
 ${gateTable({ visit, name, figures, shared, set, gates: definition?.gates ?? [] })}
-${definition ? await waitSections(visit, definition, period) : none}
-<h2>Partitions that wait</h2>
+<div class="pair">
+<section><h2>Partitions that wait</h2>
 ${waitingTable(waiting, name, base)}
-<p><a href="${pathTo(base, "/partitions", { policy: name })}">All partitions</a></p>
-<h2>Why partitions kept due jobs</h2>
+<p><a href="${pathTo(base, "/partitions", { policy: name })}">All partitions</a></p></section>
+<section><h2>Why partitions kept due jobs</h2>
 ${reasonTable(shown, period)}
-${shadowTable(shown, period)}
+${shadowTable(shown, period)}</section>
+</div>
+${definition ? await waitSections(visit, definition, period) : none}
 <details><summary>Definition in force</summary><pre>${JSON.stringify(definition ?? {}, null, 2)}</pre></details>`,
   };
 };
@@ -81,6 +88,7 @@ ${shadowTable(shown, period)}
 function undeclaredPolicy({ policy: name, staged }: UndeclaredPolicy, base: string): Found {
   return {
     title: name,
+    trail: [["Policies", `${base}/policies`]],
     body: html`<p class="sentence">Nobody declared this policy, and <a href="${pathTo(base, "/jobs", { policy: name })}">${some(staged, "job")}</a> ${staged === 1 ? "waits" : "wait"} for it. Nobody admits them.</p>
 ${waysOut(name)}`,
   };
@@ -96,22 +104,41 @@ async function waitSections(
   const waits = await gateWaits(looking, definition, period);
   const byPartition = definition.history ? await partitionWaits(looking, definition.name, period) : [];
   const caps = await capsSince(looking, definition, period);
-  return html`${definition.gates.length > 0 ? html`<h2>How long jobs waited for each gate</h2>${gateWaitTable(waits, period)}` : none}
-${worstPartitions(byPartition, definition.name, base, period)}
+  return html`<div class="pair">
+${definition.gates.length > 0 ? html`<section><h2>How long jobs waited for each gate</h2>${gateWaitTable(waits, period)}</section>` : none}
+<section>${worstPartitions(byPartition, definition.name, base, period)}</section>
+</div>
 ${capCharts(caps, period)}`;
 }
 
-function stateFacts(it: PolicyStatus, figures: Figures, trend: Trend): readonly Fact[] {
+/** What waits and runs, and where that goes. */
+function stateCards(it: PolicyStatus, figures: Figures, trend: Trend, base: string): readonly Card[] {
   const figure = (what: string) => figures.sum(what, { policy: it.policy });
   return [
-    ["state", stateOf(it)],
-    ["staged", grouped(it.staged)],
-    ["could go now, if workers were free", grouped(figure("admissible_jobs"))],
-    ["in flight", grouped(it.inFlight)],
-    ["partitions", grouped(it.partitions)],
-    ["the backlog, over 15 minutes", inWords(trend)],
-    ["until it is gone, at that pace", drainInWords(trend)],
-    ["last pass", ageOf(figure("last_pass_age_seconds"))],
+    {
+      value: grouped(it.staged),
+      name: "staged",
+      more: `${grouped(figure("admissible_jobs"))} could go now, if workers were free`,
+      to: pathTo(base, "/jobs", { policy: it.policy, state: "staged" }),
+    },
+    { value: grouped(it.inFlight), name: "in flight" },
+    {
+      value: grouped(it.partitions),
+      name: "partitions",
+      to: pathTo(base, "/partitions", { policy: it.policy }),
+    },
+    {
+      value: inWords(trend),
+      name: "the backlog, over 15 minutes",
+      more: `until it is gone, at that pace: ${drainInWords(trend)}`,
+    },
+  ];
+}
+
+function stateFacts(it: PolicyStatus, figures: Figures): readonly Fact[] {
+  return [
+    ["state", stateBadge(it)],
+    ["last pass", ageOf(figures.sum("last_pass_age_seconds", { policy: it.policy }))],
     ["ended in workers without the package", grouped(it.endedElsewhere)],
   ];
 }
@@ -121,14 +148,19 @@ function ageOf(seconds: number | null): string {
 }
 
 function waitingTable(waiting: readonly Waiting[], name: string, base: string): Markup {
+  const most = waiting[0]?.staged ?? 0;
   return table(
     `Those with the most staged jobs, at most ${MOST}`,
     waiting,
     [
       { title: "Partition", cell: ({ partition }) => partitionLink(base, name, partition) },
-      { title: "Reason", cell: ({ reason }) => reason },
+      { title: "Reason", cell: ({ reason }) => reasonBadge(reason) },
       { title: "Gate", cell: ({ blockedOn }) => blockedOn },
-      { title: "Staged", isNumber: true, cell: ({ staged }) => grouped(staged) },
+      {
+        title: "Staged",
+        isNumber: true,
+        cell: ({ staged }) => html`${grouped(staged)}${compared(staged, most)}`,
+      },
       { title: "In flight", isNumber: true, cell: ({ inFlight }) => grouped(inFlight) },
     ],
     "No partition waits for anything.",

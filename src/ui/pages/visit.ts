@@ -1,5 +1,6 @@
 import type { Staff } from "../create-ui.ts";
 import type { Database } from "../database.ts";
+import type { Trail } from "../parts/layout.ts";
 import type { Markup } from "../parts/markup.ts";
 import type { Replays } from "../replays.ts";
 import type { TraceUrl } from "../trace-url.ts";
@@ -28,7 +29,12 @@ export interface Sent extends Visit {
 }
 
 /** A page without its frame. Null: there is no such policy, partition or job. */
-export type Found = { readonly title: string; readonly body: Markup } | null;
+export type Found = {
+  readonly title: string;
+  readonly body: Markup;
+  /** The pages above it, the outermost first. Default: none. */
+  readonly trail?: Trail;
+} | null;
 
 /** Makes a page. */
 export type Page = (visit: Visit) => Promise<Found>;

@@ -1,4 +1,5 @@
 import { rowsOf } from "../../operate/view-rows.ts";
+import { badge } from "../parts/badge.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
 import type { Page } from "./visit.ts";
@@ -23,7 +24,7 @@ export const workers: Page = async ({ looking }) => {
       "Worker pools with this package",
       found,
       [
-        { title: "Alive", cell: ({ alive }) => (alive ? "yes" : "no") },
+        { title: "Alive", cell: ({ alive }) => (alive ? badge("yes", "good") : badge("no", "bad")) },
         { title: "Pool", cell: ({ poolId }) => poolId },
         { title: "Host", cell: ({ host, pid }) => (host === null ? null : `${host}, process ${pid}`) },
         { title: "Slots", isNumber: true, cell: ({ slots }) => grouped(slots) },

@@ -3,6 +3,9 @@ import type { Visit } from "../pages/visit.ts";
 import { pathTo } from "./links.ts";
 import { html, type Markup, none } from "./markup.ts";
 
+/** After these a job does not run. */
+const ENDS: ReadonlySet<ActionName> = new Set(["remove", "cancel"]);
+
 /** Links to the pages that ask before they change something. A viewer gets none. */
 export function actionLinks(
   { base, rights }: Visit,
@@ -11,6 +14,7 @@ export function actionLinks(
 ): Markup {
   if (rights.role !== "operator" || names.length === 0) return none;
   return html`<ul class="actions">${names.map(
-    (name) => html`<li><a href="${pathTo(base, `/act/${name}`, target)}">${name}</a></li>`,
+    (name) =>
+      html`<li><a class="${ENDS.has(name) ? "ends" : ""}" href="${pathTo(base, `/act/${name}`, target)}">${name}</a></li>`,
   )}</ul>`;
 }

@@ -2,6 +2,7 @@ import { calendarInWords } from "../../counted.ts";
 import type { Answer, Estimate, ExplainedGate, Explanation } from "../../operate/explain.ts";
 import { sharesInWords } from "../../operate/gate-words.ts";
 import type { Visit } from "../pages/visit.ts";
+import { jobBadge } from "./badge.ts";
 import { gauge } from "./gauge.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
@@ -13,7 +14,7 @@ export function explanation(it: Explanation, visit: Visit, actions: Markup): Mar
   const { base } = visit;
   return html`<p class="sentence">${sentence(it.sentence)}</p>
 <dl class="facts">
-<dt>state</dt><dd>${it.state}${it.reason ? html`, <strong>${it.reason}</strong>` : ""}</dd>
+<dt>state</dt><dd>${jobBadge(it.state)}${it.reason ? html` <strong>${it.reason}</strong>` : ""}</dd>
 ${it.policy ? html`<dt>policy</dt><dd>${policyLink(base, it.policy)}</dd>` : ""}
 ${it.estimate || it.noEstimate ? html`<dt>expected to start</dt><dd>${expected(it)}</dd>` : ""}
 ${it.place ? html`<dt>before it</dt><dd>${before(it.place)}</dd>` : ""}
@@ -97,7 +98,7 @@ function change({ base, rights }: Visit, policy: string | undefined): readonly C
   const cell = ({ gate, key, scope }: ExplainedGate) =>
     scope === "workers"
       ? ""
-      : html`<a href="${pathTo(base, "/act/set-limit", { policy, gate, key })}" aria-label="set-limit of ${gate}">set-limit</a>`;
+      : html`<a href="${pathTo(base, "/act/set-limit", { policy, gate, key })}" class="whole" aria-label="set-limit of ${gate}">set-limit</a>`;
   return [{ title: "Change", cell }];
 }
 

@@ -1,5 +1,5 @@
 import type { Viewer } from "../create-ui.ts";
-import { html, type Markup } from "./markup.ts";
+import { html, type Markup, none } from "./markup.ts";
 
 const PLACES = [
   ["/", "Overview"],
@@ -24,16 +24,20 @@ const KEYS = [
   ["Esc", "close it"],
 ] as const;
 
+/** Links with their texts. */
+export type Trail = readonly (readonly [text: string, to: string])[];
+
 export interface Laid {
   readonly base: string;
   readonly viewer: Viewer | undefined;
   readonly path: string;
   readonly title: string;
   readonly body: Markup;
+  readonly trail?: Trail | undefined;
 }
 
 /** The frame of every page. */
-export function layout({ base, viewer, path, title, body }: Laid): Markup {
+export function layout({ base, viewer, path, title, body, trail = [] }: Laid): Markup {
   const isTenant = viewer?.role === "tenant";
   const places = isTenant ? TENANT_PLACES : PLACES;
   return html`<!doctype html>
@@ -58,6 +62,7 @@ export function layout({ base, viewer, path, title, body }: Laid): Markup {
 <p class="live" data-live hidden><label>Refresh <select><option value="0">off</option><option value="2">2 s</option><option value="5">5 s</option><option value="10">10 s</option></select></label> <span class="bad" role="status"></span></p>
 </header>
 <main id="main" tabindex="-1">
+${trail.length > 0 ? html`<nav class="trail" aria-label="You are below"><ol>${trail.map(([text, to]) => html`<li><a href="${to}">${text}</a></li>`)}</ol></nav>` : none}
 <h1>${title}</h1>
 ${body}
 </main>

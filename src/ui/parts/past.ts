@@ -1,4 +1,5 @@
 import type { JobHistory } from "../../operate/history.ts";
+import { compared } from "./gauge.ts";
 import { html, type Markup, none } from "./markup.ts";
 import { table } from "./table.ts";
 import { timeLine } from "./time-line.ts";
@@ -41,7 +42,11 @@ ${table(
   waited,
   [
     { title: "Reason", cell: ([reason]) => (reason === "in_line" ? "in_line: others went first" : reason) },
-    { title: "For", isNumber: true, cell: ([, seconds]) => length(seconds) },
+    {
+      title: "For",
+      isNumber: true,
+      cell: ([, seconds]) => html`${length(seconds)}${compared(seconds, waited[0]?.[1] ?? 0)}`,
+    },
   ],
   "It waited for nothing in staging.",
 )}`;

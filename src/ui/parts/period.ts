@@ -51,7 +51,7 @@ export function periodLinks(
   query: Readonly<Record<string, string>>,
   chosen: Period,
 ): Markup {
-  return html`<nav class="periods" aria-label="Period"><ul>${[...PERIODS].map(
+  return html`<nav class="choices" aria-label="Period"><ul>${[...PERIODS].map(
     ([name, period]) =>
       html`<li><a href="${pathTo(base, path, { ...query, period: name })}"${
         period === chosen ? html` aria-current="true"` : ""

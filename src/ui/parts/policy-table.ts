@@ -1,12 +1,19 @@
 import type { PolicyStatus } from "../../operate/status.ts";
 import type { Figures } from "../pages/figures.ts";
+import type { Minute } from "../pages/minutes.ts";
+import { badge } from "./badge.ts";
 import { policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
+import { HOUR, stepsOf } from "./period.ts";
+import { spark } from "./spark.ts";
 import { table } from "./table.ts";
 import { grouped, roughly } from "./words.ts";
 
 /** Policies, each with what waits, what runs, and whether somebody looks after it. */
-export function policyTable(policies: readonly PolicyStatus[], figures: Figures, base: string): Markup {
+export function policyTable(
+  policies: readonly PolicyStatus[],
+  { figures, minutes, base }: { figures: Figures; minutes: readonly Minute[]; base: string },
+): Markup {
   const age = (name: string, policy: string) => {
     const seconds = figures.sum(name, { policy });
     return seconds === null ? null : roughly(seconds);
@@ -16,7 +23,7 @@ export function policyTable(policies: readonly PolicyStatus[], figures: Figures,
     policies,
     [
       { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
-      { title: "State", cell: stateOf },
+      { title: "State", cell: stateBadge },
       { title: "Staged", isNumber: true, cell: ({ staged }) => grouped(staged) },
       { title: "Longest wait", isNumber: true, cell: ({ policy }) => age("longest_wait_seconds", policy) },
       {
@@ -34,14 +41,31 @@ export function policyTable(policies: readonly PolicyStatus[], figures: Figures,
           return before === null ? "none yet" : `${before} ago`;
         },
       },
+      { title: "Admitted, last hour", cell: ({ policy }) => admittedLately(minutes, policy) },
       { title: "Version", isNumber: true, cell: ({ version }) => String(version) },
     ],
     html`No policy is declared. Start a worker with <code>dispatchPolicyPreset</code>.`,
   );
 }
 
+/** What was admitted in each minute of the last hour. */
+function admittedLately(minutes: readonly Minute[], policy: string): Markup | null {
+  const its = new Map(
+    minutes.filter((one) => one.policy === policy).map((one) => [one.minute.getTime(), Number(one.admitted)]),
+  );
+  const counts = stepsOf(HOUR).map((at) => its.get(at.getTime()) ?? null);
+  const most = Math.max(...counts.map((count) => count ?? 0));
+  return most === 0 ? null : spark(counts, `at most ${grouped(most)} admitted in a minute of the last hour`);
+}
+
+/** With a sign if nothing is admitted, or if live workers do not agree. */
+export function stateBadge(it: PolicyStatus): Markup {
+  const isOn = it.enabled && !it.paused && !it.orphaned && it.liveDefinitions <= 1;
+  return badge(stateOf(it), isOn ? "good" : "bad");
+}
+
 /** In words, what is not as usual first. */
-export function stateOf({
+function stateOf({
   enabled,
   paused,
   pausedWithAll,

@@ -1,4 +1,5 @@
 import type { StopInForce } from "../../operate/stops.ts";
+import { badge } from "./badge.ts";
 import { partitionLink, policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
 import { table } from "./table.ts";
@@ -10,7 +11,7 @@ export function stopTable(stops: readonly StopInForce[], base: string): Markup {
     "Pauses, holds and open breakers",
     stops,
     [
-      { title: "What", cell: ({ kind }) => kind },
+      { title: "What", cell: ({ kind }) => badge(kind, "bad") },
       { title: "Policy", cell: ({ policy }) => (policy === null ? "all" : policyLink(base, policy)) },
       {
         title: "Partition",

@@ -1,7 +1,7 @@
 import { some } from "../../counted.ts";
 import type { JobHistory } from "../../operate/history.ts";
 import { html, type Markup, none } from "./markup.ts";
-import { lasting } from "./words.ts";
+import { lasting, moment } from "./words.ts";
 
 const [WIDTH, HEIGHT] = [400, 20];
 /** No run is so short that nobody sees it. */
@@ -26,13 +26,17 @@ export function timeLine(it: JobHistory): Markup {
     const width = Math.max(((run.until - run.from) / span) * WIDTH, LEAST);
     const x = Math.min(((run.from - from) / span) * WIDTH, WIDTH - width);
     const [y, height] = run.hasFailed ? [HEIGHT / 2, HEIGHT / 2] : [0, HEIGHT];
-    return html`<rect class="${run.hasFailed ? "failed" : ""}" x="${x}" width="${width}" y="${y}" height="${height}"></rect>`;
+    const tip = `${run.hasFailed ? "failed" : "ran"} for ${lasting((run.until - run.from) / 1000)}`;
+    return html`<rect class="${run.hasFailed ? "failed" : "run"}" x="${x}" width="${width}" y="${y}" height="${height}"><title>${tip}</title></rect>`;
   });
+  const admitted = it.admittedAt?.getTime() ?? from;
+  const staged = (Math.max(admitted - from, 0) / span) * WIDTH;
   const failed = runs.filter(({ hasFailed }) => hasFailed).length;
   const says = `${some(runs.length, "attempt")} in ${lasting(span / 1000)}, ${failed} of them failed`;
   return html`<figure>
-<svg class="time-line" viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${says}">${bars}</svg>
-<figcaption>${says} <span class="quiet">From left to right: from when it was added to its end. Failed attempts are half as high.</span></figcaption>
+<svg class="time-line" viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${says}"><rect class="staged" width="${staged}" height="${HEIGHT}"><title>in staging for ${lasting((admitted - from) / 1000)}</title></rect>${bars}</svg>
+<p class="axis" aria-hidden="true"><span>${moment(new Date(from))}</span><span>${moment(new Date(until))}</span></p>
+<figcaption>${says} <span class="quiet">From when it was added to its end. The pale part is its wait in staging. Failed attempts are half as high.</span></figcaption>
 </figure>`;
 }
 
