@@ -134,6 +134,17 @@ test("the overview has what waits now by reason, and the limits that end soon", 
   await utils.setLimit({ policy: "send_mail", gate: "all", set, until, reason: "a sale", by: "bo" });
   const acme = { policy: "fetch_endpoint", gate: "account", key: "acme" };
   await utils.setLimit({ ...acme, set: { max: 9 }, reason: "for good", by: "bo" });
+  const later = {
+    policy: "fetch_endpoint",
+    gate: "throttle",
+    from: until,
+    set,
+    reason: "newsletter",
+    by: "bo",
+  };
+  await utils.setLimit(later);
+  const states = [...(await text("/limits")).matchAll(/class="badge[^>]*>(✓ in force|to come)</g)];
+  t.deepEqual(states.map(([, state]) => state).toSorted(), ["to come", "✓ in force", "✓ in force"]);
   const page = await text("/");
   const { rows } = await pool.query(
     `select reason, count(*)::text as partitions, sum(staged)::text as jobs from dispatch_policy.partitions

@@ -1,7 +1,7 @@
 import { parameter } from "../../db/engine.ts";
 import { type AuditRow, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
-import { pathTo } from "../parts/links.ts";
+import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
@@ -38,8 +38,16 @@ ${table(
     { title: "Verb", cell: ({ verb }) => verb },
     {
       title: "For",
-      cell: ({ policy: p, partition, gate, scopeKey }) =>
-        [p, partition, gate, scopeKey].filter((part) => part !== null).join(" / ") || "all",
+      cell: ({ policy: p, partition, gate, scopeKey }) => {
+        const rest = [gate, scopeKey].filter((part) => part !== null);
+        const linked = [
+          ...(p === null ? [] : [policyLink(base, p)]),
+          ...(p === null || partition === null ? [] : [partitionLink(base, p, partition)]),
+        ];
+        return linked.length + rest.length === 0
+          ? "all"
+          : html`${[...linked, ...rest].map((part, n) => html`${n > 0 ? " / " : ""}${part}`)}`;
+      },
     },
     {
       title: "Changed",

@@ -3,6 +3,7 @@ import { OUTCOMES } from "../../operate/outcomes.ts";
 import { anId } from "../../operate/targets.ts";
 import { jobBadge } from "../parts/badge.ts";
 import { type Fact, factList } from "../parts/facts.ts";
+import { compared } from "../parts/gauge.ts";
 import { groupLink, jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
@@ -72,7 +73,11 @@ function groupTable(found: readonly OpenGroup[], base: string): Markup {
       { title: "Id", isNumber: true, cell: ({ id }) => groupLink(base, id) },
       { title: "Callback", cell: (row) => callbackOf(row, base) },
       { title: "Jobs", isNumber: true, cell: ({ total }) => grouped(total) },
-      { title: "Ended", isNumber: true, cell: ({ total, jobsLeft }) => grouped(total - jobsLeft) },
+      {
+        title: "Ended",
+        isNumber: true,
+        cell: ({ total, jobsLeft }) => html`${grouped(total - jobsLeft)}${compared(total - jobsLeft, total)}`,
+      },
       { title: "Succeeded", isNumber: true, cell: ({ succeeded }) => grouped(succeeded) },
       { title: "Failed", isNumber: true, cell: ({ failed }) => grouped(failed) },
       { title: "Added", cell: ({ createdAt }) => moment(createdAt) },

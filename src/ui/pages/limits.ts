@@ -1,6 +1,7 @@
 import { limitInWords } from "../../operate/gate-words.ts";
 import { limits as limitsInForce, type Override } from "../../operate/limits.ts";
 import { stops } from "../../operate/stops.ts";
+import { badge } from "../parts/badge.ts";
 import { pathTo, policyLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
 import { stopTable } from "../parts/stop-table.ts";
@@ -12,12 +13,18 @@ import { asked, type Page } from "./visit.ts";
 /** Limits that operators set: in force, to come and over. And what they stopped. */
 export const limits: Page = async ({ looking, base, rights, query }) => {
   const found = await limitsInForce(looking);
+  const now = Date.now();
   return {
     title: "Limits",
     body: html`${table(
       "Set instead of the policies' own, in force and to come",
       found,
       [
+        {
+          title: "State",
+          cell: ({ from }) =>
+            from !== null && from.getTime() > now ? badge("to come") : badge("in force", "good"),
+        },
         { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
         { title: "Gate", cell: ({ gate }) => gate },
         { title: "For", cell: reachOf },

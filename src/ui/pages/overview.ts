@@ -32,6 +32,8 @@ import type { Page } from "./visit.ts";
 
 const HINTS = 5;
 const WAITING = 5;
+/** Over how many minutes failures are counted: in one there may be none. */
+const BACK = 15;
 /** Limits that end within so long are listed: somebody has to decide whether they go on. */
 const SOON_MS = 60 * 60_000;
 
@@ -51,7 +53,7 @@ export const overview: Page = async ({ looking, acting, base, query }) => {
   return {
     title: "Overview",
     body: html`${hints(findings, [trendHint(trend, staged), undeclaredHint(undeclared, findings)], base)}
-${cardList([...waitCards(staged, figures, trend, base), ...flightCards(policies, workers), ...paceCards(minutes)])}
+${cardList([...waitCards(staged, figures, trend, base), ...flightCards(policies, workers), ...paceCards(minutes, base)])}
 <h2>The last ${period.words}</h2>
 ${periodLinks(base, "/", {}, period)}
 ${charts(shown, period)}
@@ -111,7 +113,7 @@ function flightCards(policies: readonly PolicyStatus[], workers: readonly Worker
 }
 
 /** How much goes, and how fast. */
-function paceCards(minutes: readonly Minute[]): readonly Card[] {
+function paceCards(minutes: readonly Minute[], base: string): readonly Card[] {
   const pace = (name: string, whats: readonly Counted[]): Card => {
     const [last, few, many] = [1, 5, 15].map((back) =>
       grouped(Math.round(whats.reduce((sum, what) => sum + eachMinute(minutes, what, back), 0))),
@@ -123,9 +125,15 @@ function paceCards(minutes: readonly Minute[]): readonly Card[] {
     const [mostOf, halfOf] = [most, half].map((of) => (last?.[of] == null ? "–" : lasting(last[of])));
     return { value: `${mostOf}`, name, more: `half of them: ${halfOf}` };
   };
+  const ended = pace("attempts that ended in the last minute", ["succeeded", "failed"]);
+  const failed = Math.round(eachMinute(minutes, "failed", BACK) * BACK);
   return [
     pace("admitted in the last minute", ["admitted"]),
-    pace("ended in the last minute", ["succeeded", "failed"]),
+    {
+      ...ended,
+      more: `${ended.more}; in ${BACK} minutes ${grouped(failed)} failed`,
+      to: pathTo(base, "/jobs", { state: "failed" }),
+    },
     time("from due to admitted, 95\u00a0%", "waitP95Seconds", "waitP50Seconds"),
     time("from admitted to started, 95\u00a0%", "lagP95Seconds", "lagP50Seconds"),
   ];
