@@ -77,7 +77,7 @@ test("a group and the jobs that are left, where each stands, as SQL has them", a
   const shown = await page(`/group?group=${open.id}`);
   t.is(shown.status, 200);
   t.regex(shown.text, /2 of 4 jobs have ended\. The callback report is added when all have\./);
-  t.regex(shown.text, new RegExp(`${open.jobs[2]} running p p c .*${open.jobs[3]} running p p d`));
+  t.regex(shown.text, new RegExp(`${open.jobs[2]} ✓ running p p c .*${open.jobs[3]} ✓ running p p d`));
   t.regex((await page(`/job?id=${open.jobs[2]}`)).html, new RegExp(`href="/group\\?group=${open.id}"`));
   t.is((await page("/group?group=77")).status, 404);
   t.is((await page("/group?group=x")).status, 404);
