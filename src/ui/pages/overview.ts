@@ -114,24 +114,25 @@ function flightCards(policies: readonly PolicyStatus[], workers: readonly Worker
 
 /** How much goes, and how fast. */
 function paceCards(minutes: readonly Minute[], base: string): readonly Card[] {
-  const pace = (name: string, whats: readonly Counted[]): Card => {
-    const [last, few, many] = [1, 5, 15].map((back) =>
-      grouped(Math.round(whats.reduce((sum, what) => sum + eachMinute(minutes, what, back), 0))),
-    );
-    return { value: `${last}`, name, more: `${few} over 5 minutes, ${many} over 15` };
-  };
+  const pace = (whats: readonly Counted[], back: number) =>
+    grouped(Math.round(whats.reduce((sum, what) => sum + eachMinute(minutes, what, back), 0)));
   const time = (name: string, most: Time, half: Time): Card => {
     const last = minutes.findLast((one) => one[half] !== null);
     const [mostOf, halfOf] = [most, half].map((of) => (last?.[of] == null ? "–" : lasting(last[of])));
     return { value: `${mostOf}`, name, more: `half of them: ${halfOf}` };
   };
-  const ended = pace("attempts that ended in the last minute", ["succeeded", "failed"]);
+  const ended = ["succeeded", "failed"] as const;
   const failed = Math.round(eachMinute(minutes, "failed", BACK) * BACK);
   return [
-    pace("admitted in the last minute", ["admitted"]),
     {
-      ...ended,
-      more: `${ended.more}; in ${BACK} minutes ${grouped(failed)} failed`,
+      value: pace(["admitted"], 1),
+      name: "admitted in the last minute",
+      more: `${pace(["admitted"], 5)} over 5 minutes, ${pace(["admitted"], BACK)} over ${BACK}`,
+    },
+    {
+      value: pace(ended, 1),
+      name: "ended in the last minute",
+      more: `${pace(ended, BACK)} over ${BACK} minutes; ${grouped(failed)} failed in all`,
       to: pathTo(base, "/jobs", { state: "failed" }),
     },
     time("from due to admitted, 95\u00a0%", "waitP95Seconds", "waitP50Seconds"),

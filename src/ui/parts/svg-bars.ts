@@ -1,4 +1,4 @@
-import { html, type Markup } from "./markup.ts";
+import { html, type Markup, none } from "./markup.ts";
 
 const [STEP, BAR] = [4, 3];
 /** One failure of many is still to be seen. */
@@ -26,21 +26,30 @@ export function svgBars(
   { name, height: full, least = 0, says, tips = [], wrong = [], isLastOpen = false }: Drawing,
 ): Markup {
   const most = Math.max(...values.map((value) => value ?? 0));
-  const drawn = values.map((value, n) => {
-    if (value === null) return "";
-    const height = most > 0 ? Math.max((value / most) * full, least) : least;
-    const open = isLastOpen && n === values.length - 1 ? html` class="open"` : "";
-    return html`<rect${open} x="${n * STEP}" width="${BAR}" y="${full - height}" height="${height}"></rect>`;
+  const heights = values.map((value) => {
+    if (value === null) return 0;
+    return most > 0 ? Math.max((value / most) * full, least) : least;
   });
-  const failed = wrong.map((value, n) => {
-    if (value === 0 || most === 0) return "";
-    const height = Math.min(Math.max((value / most) * full, LEAST_WRONG), full);
-    return html`<rect class="wrong" x="${n * STEP}" width="${BAR}" y="${full - height}" height="${height}"></rect>`;
-  });
+  const low = wrong.map((value) =>
+    value > 0 && most > 0 ? Math.min(Math.max((value / most) * full, LEAST_WRONG), full) : 0,
+  );
+  const closed = isLastOpen ? heights.with(-1, 0) : heights;
+  const open = isLastOpen ? heights.map((height, n) => (n === heights.length - 1 ? height : 0)) : [];
   // as high as the picture: nobody can point at a bar of one pixel
   const pointed = tips.map(
     (tip, n) =>
       html`<rect class="tip" x="${n * STEP}" width="${STEP}" height="${full}"><title>${tip}</title></rect>`,
   );
-  return html`<svg class="${name}" viewBox="0 0 ${values.length * STEP} ${full}" preserveAspectRatio="none" role="img" aria-label="${says}">${drawn}${failed}${pointed}</svg>`;
+  return html`<svg class="${name}" viewBox="0 0 ${values.length * STEP} ${full}" preserveAspectRatio="none" role="img" aria-label="${says}">${barsOf(closed, full)}${barsOf(open, full, "open")}${barsOf(low, full, "wrong")}${pointed}</svg>`;
+}
+
+/** All of them as one path: a rectangle each would be most of a page's bytes. */
+function barsOf(heights: readonly number[], full: number, name?: string): Markup {
+  const path = heights
+    .map((height, n) => {
+      const high = Math.round(height * 10) / 10;
+      return high > 0 ? `M${n * STEP} ${full}v${-high}h${BAR}v${high}z` : "";
+    })
+    .join("");
+  return path === "" ? none : html`<path${name ? html` class="${name}"` : ""} d="${path}"></path>`;
 }
