@@ -14,7 +14,8 @@ select p.id, date_trunc('minute', now()) - n * interval '1 minute', 60, 0.6, now
   array[0, 5, 20, 9, 5, 2, w.came / 50, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1,
   array[0, 0, 0, 0, 5, 20, 9, 5, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0], 10
 from dispatch_policy._private_policies p, generate_series(1, 58) n,
-  lateral (select (90 + 70 * sin(n / 6.0 + p.id) + (n * 37) % 23)::int as came, (95 + 55 * sin(n / 6.0 + p.id + 0.4))::int as went) w`;
+  lateral (select (90 + 70 * sin(n / 6.0 + p.id) + (n * 37) % 23)::int as came, (95 + 55 * sin(n / 6.0 + p.id + 0.4))::int as went) w
+on conflict do nothing -- the sweep before has written a minute that has ended meanwhile`;
 
 /** A policy with a history and a gate that learns. */
 const partners = (max: number) =>
