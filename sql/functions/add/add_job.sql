@@ -24,7 +24,7 @@ begin
     array[row(
       identifier, payload, queue_name, run_at, max_attempts::smallint, job_key, priority::smallint, flags
     ):::GRAPHILE_WORKER_SCHEMA.job_spec], coalesce(job_key_mode, 'replace'), array[partition_key],
-    array[expires_at], :DISPATCH_POLICY_SCHEMA._debounce(debounce_wait, debounce_max_wait)) a;
+    case when expires_at is not null then array[expires_at] end, :DISPATCH_POLICY_SCHEMA._debounce(debounce_wait, debounce_max_wait)) a;
   return v_added;
 end
 $$;

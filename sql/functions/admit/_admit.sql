@@ -35,6 +35,7 @@ declare
   v_busy jsonb;
   v_locked bigint[] := '{}';
   v_locking boolean := false;
+  v_pass record;
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('a tick');
   claimed := 0; admitted := 0; denied := '{}'; set_aside := 0;
@@ -94,10 +95,11 @@ begin
         -- while this pass waited for the locks, a removal of the policy may have moved its jobs elsewhere
         exit when exists (
           select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_policy.id and p.paused_until > v_now);
-        select coalesce(a.claimed, _admit.claimed), a.admitted, a.denied, a.set_aside, a.saturated
-        into claimed, admitted, denied, set_aside, saturated
-        from :DISPATCH_POLICY_SCHEMA._admit_locked(
-          v_policy, v_partition_ids, v_limiter_ids, v_now, p_bounded, v_began) a;
+        v_pass := :DISPATCH_POLICY_SCHEMA._admit_locked(
+          v_policy, v_partition_ids, v_limiter_ids, v_now, p_bounded, v_began);
+        claimed := coalesce(v_pass.claimed, claimed);
+        admitted := v_pass.admitted; denied := v_pass.denied;
+        set_aside := v_pass.set_aside; saturated := v_pass.saturated;
         exit;
       exception when lock_not_available or deadlock_detected then
         if not v_locking then

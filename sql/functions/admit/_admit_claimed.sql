@@ -13,7 +13,7 @@ declare
   v_handed record;
   v_pasts :DISPATCH_POLICY_SCHEMA._private_past[];
   v_places :DISPATCH_POLICY_SCHEMA._private_place[];
-  v_shadow_denied jsonb;
+  v_charged record;
 begin
   set_aside := 0;
   if (p_policy).history_kept_for is not null then
@@ -41,14 +41,15 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._admit_in_groups(v_handed.admissions);
   end if;
   admitted := (select count(*) from unnest(v_handed.admissions) a where a.admitted);
-  select c.denied, c.saturated, c.shadow_denied into denied, saturated, v_shadow_denied from :DISPATCH_POLICY_SCHEMA._charge(
+  v_charged := :DISPATCH_POLICY_SCHEMA._charge(
     p_policy, p_partition_ids, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,
-    nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA'))) c;
+    nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
+  denied := v_charged.denied; saturated := v_charged.saturated;
   if v_places <> '{}' then
     perform :DISPATCH_POLICY_SCHEMA._keep_places(v_places, v_handed.admissions);
   end if;
   perform :DISPATCH_POLICY_SCHEMA._count_pass(
-    (p_policy).id, v_candidates, v_handed.admissions, admitted, denied, v_shadow_denied, set_aside,
+    (p_policy).id, v_candidates, v_handed.admissions, admitted, denied, v_charged.shadow_denied, set_aside,
     case when (p_policy).load_kept_for is null or admitted = 0 then '{}'
       else :DISPATCH_POLICY_SCHEMA._load_of_pass((p_policy).id, v_candidates, v_handed.admissions, p_now) end,
     p_now, p_began);

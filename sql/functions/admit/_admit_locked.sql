@@ -13,6 +13,7 @@ declare
   v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[];
   v_stopped record;
+  v_passed record;
 begin
   admitted := 0; denied := '{}'; set_aside := 0;
   looked_at := :DISPATCH_POLICY_SCHEMA._expire((p_policy).name, p_partition_ids, p_now);
@@ -35,8 +36,9 @@ begin
     v_candidates := v_stopped.candidates;
     v_limiters := v_stopped.limiters;
   end if;
-  select a.admitted, a.denied, a.set_aside, a.saturated into admitted, denied, set_aside, saturated
-  from :DISPATCH_POLICY_SCHEMA._admit_claimed(
-    p_policy, looked_at, v_limiters, v_candidates, p_now, not (p_policy).enabled, p_began) a;
+  v_passed := :DISPATCH_POLICY_SCHEMA._admit_claimed(
+    p_policy, looked_at, v_limiters, v_candidates, p_now, not (p_policy).enabled, p_began);
+  admitted := v_passed.admitted; denied := v_passed.denied;
+  set_aside := v_passed.set_aside; saturated := v_passed.saturated;
 end
 $$;

@@ -20,26 +20,25 @@ create or replace function :DISPATCH_POLICY_SCHEMA._charge(
 ) language plpgsql volatile
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
-  v_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[];
-  v_kept bigint[];
+  v_put record;
   v_shadows :DISPATCH_POLICY_SCHEMA._private_shadow_left[] := '{}';
   v_left :DISPATCH_POLICY_SCHEMA._private_limiter_left[];
   v_leftovers :DISPATCH_POLICY_SCHEMA._private_leftover[];
   v_lacks :DISPATCH_POLICY_SCHEMA._private_lack[];
   v_verdicts :DISPATCH_POLICY_SCHEMA._private_verdict[];
 begin
-  select f.admitted, f.kept into v_admitted, v_kept from :DISPATCH_POLICY_SCHEMA._put_in_flight(
+  v_put := :DISPATCH_POLICY_SCHEMA._put_in_flight(
     p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions, p_now,
-    case when p_forced then '{"forced": true}'::jsonb end) f;
-  if v_admitted <> '{}' and exists (
+    case when p_forced then '{"forced": true}'::jsonb end);
+  if v_put.admitted <> '{}' and exists (
     select from unnest(p_limiters) l where l.shadow_slots is not null or l.shadow_tokens is not null) then
     v_shadows := :DISPATCH_POLICY_SCHEMA._shadow_left(
-      p_limiters, p_partition_ids, p_candidates, p_admissions, v_kept);
+      p_limiters, p_partition_ids, p_candidates, p_admissions, v_put.kept);
   end if;
   v_left := :DISPATCH_POLICY_SCHEMA._left_after(
-    p_limiters, p_partition_ids, v_admitted, v_shadows, p_now, p_forced);
+    p_limiters, p_partition_ids, v_put.admitted, v_shadows, p_now, p_forced);
   v_leftovers := :DISPATCH_POLICY_SCHEMA._leftovers(
-    p_policy, p_partition_ids, p_candidates, p_admissions, v_admitted, p_now);
+    p_policy, p_partition_ids, p_candidates, p_admissions, v_put.admitted, p_now);
   v_lacks := :DISPATCH_POLICY_SCHEMA._lacks(v_leftovers, v_left, p_now);
   v_verdicts := :DISPATCH_POLICY_SCHEMA._verdicts(p_policy, v_leftovers, v_lacks, p_now);
   perform :DISPATCH_POLICY_SCHEMA._charge_limiters(

@@ -4,12 +4,15 @@
 -- So it grows within a few passes when workers start. If many jobs end together, the second number is too high. So the
 -- result is at most what the slots can do at the mean duration of the policy's shortest task.
 --
---   p_slots   of the worker pools; null: not known
+--   p_slots      of the worker pools; null: not known
+--   p_shortest   the mean duration of the policy's shortest task, in seconds; null: not known
+--
+-- It is an expression, so that PostgreSQL inlines it.
 create or replace function :DISPATCH_POLICY_SCHEMA._pace(
-  ahead :DISPATCH_POLICY_SCHEMA._private_limiters, p_slots int, p_now timestamptz
+  ahead :DISPATCH_POLICY_SCHEMA._private_limiters, p_slots int, p_shortest float8, p_now timestamptz
 ) returns float8 language sql immutable as $$
   select least(
-    p_slots / (select nullif(min(d.seconds), 0) from unnest(ahead.durations) d),
+    p_slots / nullif(p_shortest, 0),
     greatest(
       ahead.finished_per_second,
       (ahead.released - ahead.sampled_released)

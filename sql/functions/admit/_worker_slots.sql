@@ -3,9 +3,10 @@
 --   assumed   the same, or 100 if it is not known: without a number of their own, such workers would get no job at all
 --   alike     whether each of these pools has all tasks of the policy
 --   pools     how many they are
-create or replace function :DISPATCH_POLICY_SCHEMA._worker_slots(
-  p_policy_id int, out slots int, out assumed int, out alike boolean, out pools int
-) language sql stable as $$
+--
+-- It returns a set, of one row, so that PostgreSQL inlines it.
+create or replace function :DISPATCH_POLICY_SCHEMA._worker_slots(p_policy_id int)
+returns table (slots int, assumed int, alike boolean, pools int) language sql stable rows 1 as $$
   select sum(w.slots)::int, coalesce(sum(w.slots)::int, 100), coalesce(bool_and(w.tasks @> t.tasks), true),
     count(*)::int
   from (

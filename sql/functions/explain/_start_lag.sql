@@ -8,7 +8,8 @@ begin
     select greatest(l.in_flight / m.pace - coalesce(d.seconds, 0), 0)
     from :DISPATCH_POLICY_SCHEMA._private_limiters l
     cross join lateral :DISPATCH_POLICY_SCHEMA._worker_slots((p_policy).id) s
-    cross join lateral (select :DISPATCH_POLICY_SCHEMA._pace(l, s.slots, p_now) as pace) m
+    cross join lateral (select min(x.seconds) as seconds from unnest(l.durations) x) f
+    cross join lateral (select :DISPATCH_POLICY_SCHEMA._pace(l, s.slots, f.seconds, p_now) as pace) m
     left join lateral unnest(l.durations) d on d.task = p_task
     where l.id = (p_policy).ahead_limiter_id and m.pace > 1e-6
       and l.sampled_at between p_now - interval '1 minute' and p_now + interval '1 minute'

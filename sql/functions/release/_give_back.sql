@@ -24,6 +24,7 @@ set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_se
 as $$                                       -- as _allocate: 1,000 jobs scanned the limiters 1,000 times
 declare
   v_deleted :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[];
+  v_waited :DISPATCH_POLICY_SCHEMA._private_limiters[];
   v_has_load boolean;
   v_has_history boolean;
   v_has_groups boolean := exists (select from :DISPATCH_POLICY_SCHEMA._private_groups);
@@ -86,24 +87,18 @@ begin
       array_agg(:DISPATCH_POLICY_SCHEMA._seconds(e.lag_ms)), array_agg(:DISPATCH_POLICY_SCHEMA._seconds(e.duration_ms))
     from ends e where not e.stays and e.ok is not null
     group by e.policy_id
-  ),
-  announced as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-    select f.policy_id, f.id from freed f where f.waited and not f.own
-  ),
-  notified as materialized (
-    select p.id, :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
-    where p.id = any(array(select f.policy_id from freed f where f.waited and not f.own))
   )
   select
     array(select distinct e.job_id from ends e where e.stays),
-    (select min(case when f.kind = 'ahead' then :DISPATCH_POLICY_SCHEMA._may_end(f.limiter, p_now) else 0 end)
-      from freed f join notified p on p.id = f.policy_id where f.waited),
+    array(select f.limiter from freed f where f.waited),
     array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g
       where v_adapts or v_has_load or v_reports or v_has_history or v_remembers or v_has_groups),
     exists (select from deleted g where g.pool_id is not null),
     array(select f.id from freed f where f.waited and f.own)
-  into left_ids, may_end, v_deleted, is_recorded, to_hand_on;
+  into left_ids, v_waited, v_deleted, is_recorded, to_hand_on;
+  if cardinality(v_waited) > cardinality(to_hand_on) then
+    may_end := :DISPATCH_POLICY_SCHEMA._announce_freed(v_waited, to_hand_on, p_now);
+  end if;
   if v_deleted = '{}' then
     return;
   end if;

@@ -70,8 +70,8 @@ begin
       continue when v_partition_ids = '{}';
       v_now := coalesce(p_now, clock_timestamp());
       perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
-      select a.looked_at, a.admitted into v_pass from :DISPATCH_POLICY_SCHEMA._admit_locked(
-        v_policy, v_partition_ids, v_limiter_ids, v_now, true, null) a;
+      v_pass := :DISPATCH_POLICY_SCHEMA._admit_locked(
+        v_policy, v_partition_ids, v_limiter_ids, v_now, true, null);
       v_is_timed := exists (
         select from :DISPATCH_POLICY_SCHEMA._private_partitions q
         left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
@@ -92,12 +92,15 @@ begin
       end if;
     end if;
   end loop;
+  leaves := v_left <> '{}' or v_timed <> '{}';
+  if not leaves then
+    return;
+  end if;
   perform set_config('lock_timeout', '250ms', true);   -- as _release: an error from here on would stop it
   insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
   select l.policy_id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_left);
   perform :DISPATCH_POLICY_SCHEMA._notify(p.name) from :DISPATCH_POLICY_SCHEMA._private_policies p
   where p.id = any(v_timed)
     or p.id in (select l.policy_id from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_left));
-  leaves := found;
 end
 $$;

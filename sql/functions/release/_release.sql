@@ -40,24 +40,26 @@ set lock_timeout = '250ms'
 as $$
 declare
   v_now timestamptz;
-  v_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[] := array(
-    select j from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) j order by j.job);
-  v_job_ids bigint[] := array(select j.job from unnest(v_jobs) j);
-  v_limiter_ids bigint[] := array(
-    select distinct u.id from (
-      select distinct f.limiter_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-      where f.job_id = any(v_job_ids)
-    ) f cross join unnest(f.limiter_ids) u (id));
+  v_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[];
+  v_job_ids bigint[];
+  v_limiter_ids bigint[];
   v_settles boolean;
   v_fails boolean;
   v_wakes boolean;
   v_ending bigint[];
   v_left bigint[] := '{}';
   v_free bigint[];
-  v_to_hand_on bigint[];
+  v_back record;
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('a release');
-  select bool_or(j.settled is not null), bool_or(j.retries or not j.ok) into v_settles, v_fails from unnest(v_jobs) j;
+  select coalesce(array_agg(j order by j.job), '{}'), coalesce(array_agg(j.job order by j.job), '{}'),
+    bool_or(j.settled is not null), bool_or(j.retries or not j.ok)
+  into v_jobs, v_job_ids, v_settles, v_fails from :DISPATCH_POLICY_SCHEMA._finished(p_jobs) j;
+  v_limiter_ids := array(
+    select distinct u.id from (
+      select distinct f.limiter_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      where f.job_id = any(v_job_ids)
+    ) f cross join unnest(f.limiter_ids) u (id));
   if v_settles then
     v_limiter_ids := v_limiter_ids || :DISPATCH_POLICY_SCHEMA._throttles_to_settle(v_jobs);
   end if;
@@ -90,7 +92,7 @@ begin
     v_jobs := array(select j from unnest(v_jobs) j where j.job <> all (v_left) order by j.job);
     v_job_ids := array(select j.job from unnest(v_jobs) j);
   end if;
-  if exists (select from unnest(v_jobs) j where j.retries) then
+  if v_fails and exists (select from unnest(v_jobs) j where j.retries) then
     v_jobs := :DISPATCH_POLICY_SCHEMA._without_others_ends(v_jobs);
     -- A job that ran twice, because somebody took its attempts off, may fail twice as the same attempt: the last end counts.
     v_left := v_left || :DISPATCH_POLICY_SCHEMA._retry(array(
@@ -98,21 +100,20 @@ begin
     v_job_ids := array(select j.job from unnest(v_jobs) j where j.job <> all (v_left));
   end if;
   begin
-    select v_left || g.left_ids, g.may_end, g.is_recorded, g.to_hand_on into left_ids, may_end, is_recorded, v_to_hand_on
-    from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_hands_on) g;
+    v_back := :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_job_ids, v_limiter_ids, v_ending, v_now, p_hands_on);
   exception when lock_not_available then
     v_free := array(
       select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
       where f.job_id = any(v_job_ids) order by f.job_id for update skip locked);
-    select v_left || g.left_ids || array(
-        select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-        where f.job_id = any(v_job_ids) and f.job_id <> all (v_free)), g.may_end, g.is_recorded, g.to_hand_on
-    into left_ids, may_end, is_recorded, v_to_hand_on
-    from :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_hands_on) g;
+    v_back := :DISPATCH_POLICY_SCHEMA._give_back(v_jobs, v_free, v_limiter_ids, v_ending, v_now, p_hands_on);
+    v_left := v_left || array(
+      select f.job_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+      where f.job_id = any(v_job_ids) and f.job_id <> all (v_free));
   end;
-  if v_to_hand_on <> '{}' then
+  left_ids := v_left || v_back.left_ids; may_end := v_back.may_end; is_recorded := v_back.is_recorded;
+  if v_back.to_hand_on <> '{}' then
     select h.handed_on, case when h.leaves then 0 else may_end end into handed_on, may_end
-    from :DISPATCH_POLICY_SCHEMA._hand_on(v_to_hand_on, v_limiter_ids, p_now) h;
+    from :DISPATCH_POLICY_SCHEMA._hand_on(v_back.to_hand_on, v_limiter_ids, p_now) h;
   end if;
   if v_wakes then
     may_end := 0;

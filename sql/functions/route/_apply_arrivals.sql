@@ -9,7 +9,7 @@ declare
   v_contexts jsonb := :DISPATCH_POLICY_SCHEMA._contexts_before(p_policy, p_arrivals);
   v_staged int := (select sum(a.jobs) from unnest(p_arrivals) a where a.jobs > 0);
 begin
-  select * into v_made from :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, p_arrivals, p_now);
+  v_made := :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, p_arrivals, p_now);
   perform :DISPATCH_POLICY_SCHEMA._route_limits(
     p_policy, p_arrivals, v_made.made_gates, v_made.made_keys, v_contexts, p_now);
   if exists (select from unnest(p_arrivals) a where a.outcome is not null) then

@@ -10,22 +10,25 @@ create or replace function :DISPATCH_POLICY_SCHEMA._make_limiters(
   out limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[], out made_gates text[], out made_keys text[]
 ) language plpgsql as $$   -- planned as _route_partitions
 declare
-  v_missed boolean;
-begin
-  with changed as materialized (
-    select (n.newest).* from unnest(p_news) n
+  v_changed :DISPATCH_POLICY_SCHEMA._private_arrivals[] := array(
+    select n.newest from unnest(p_news) n
     left join :DISPATCH_POLICY_SCHEMA._private_partitions p
       on p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x))
     where (n.newest).limits is not null and (p.id is null
-      or (((n.newest).version, (n.newest).id) > (p.version, p.arrival_id) and (n.newest).limits is distinct from p.limits))
-  ),
-  wanted as materialized (
+      or (((n.newest).version, (n.newest).id) > (p.version, p.arrival_id) and (n.newest).limits is distinct from p.limits)));
+  v_missed boolean;
+begin
+  if v_changed = '{}' then
+    limiters := '{}';
+    return;
+  end if;
+  with wanted as materialized (
     select c.partition_id, c.id as arrival_id, c.version as arrival_version,
       l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, :DISPATCH_POLICY_SCHEMA._breadth(l.value ->> 'scope') as breadth,
       (l.value ->> 'position')::smallint as position,
       jsonb_populate_record(null:::DISPATCH_POLICY_SCHEMA._private_gate_numbers, l.value) as numbers,
       :DISPATCH_POLICY_SCHEMA._scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
-    from changed c cross join lateral jsonb_array_elements(c.limits) l
+    from unnest(v_changed) c cross join lateral jsonb_array_elements(c.limits) l
   ),
   limiter as materialized (
     select distinct on (w.gate, w.scope_key) w.* from wanted w

@@ -9,12 +9,15 @@ set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_se
 as $$                                       -- as _allocate: 1,000 arrivals were joined by nested loops
 declare
   v_news :DISPATCH_POLICY_SCHEMA._private_news[] := :DISPATCH_POLICY_SCHEMA._arrivals_by_partition(p_arrivals);
-  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[];
+  v_made record;
   v_known uuid[];
 begin
-  select m.limiters, m.made_gates, m.made_keys into v_limiters, made_gates, made_keys
-  from :DISPATCH_POLICY_SCHEMA._make_limiters((p_policy).id, v_news, p_now) m;
-  v_known := :DISPATCH_POLICY_SCHEMA._update_partitions(p_policy, v_news, v_limiters, p_now);
+  v_made := :DISPATCH_POLICY_SCHEMA._make_limiters((p_policy).id, v_news, p_now);
+  made_gates := v_made.made_gates; made_keys := v_made.made_keys;
+  v_known := :DISPATCH_POLICY_SCHEMA._update_partitions(p_policy, v_news, v_made.limiters, p_now);
+  if cardinality(v_known) = cardinality(v_news) then
+    return;
+  end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
     id, policy_id, key, shard, context, limits, weight, min_cost, limiter_ids, arrival_id, version, due_at,
     head_priority, head_run_at, head_id, paused_until, held_until, probing, stopped_by, stop_reason, decayed_at,
@@ -30,7 +33,7 @@ begin
     n.pause ->> 'by', n.pause ->> 'reason', p_now, p_now, p_now, n.jobs,
     :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, 0, null, coalesce((n.newest).weight, 1), p_now)
   from unnest(v_news) n
-  left join unnest(v_limiters) i on i.partition_id = n.partition_id
+  left join unnest(v_made.limiters) i on i.partition_id = n.partition_id
   where n.partition_id not in (select unnest(v_known));
 end
 $$;

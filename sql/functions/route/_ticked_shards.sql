@@ -2,9 +2,13 @@
 -- because the caller ticks all, or because the policy has one shard.
 create or replace function :DISPATCH_POLICY_SCHEMA._ticked_shards(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_shard text
-) returns text[] language sql volatile as $$
-  select case when p_shard is not null and (p_policy).definition ->> 'shard' is null then
-    p_shard || array(
-      select e.shard from :DISPATCH_POLICY_SCHEMA._private_leases e
-      where e.policy = (p_policy).name and e.expires_at > clock_timestamp()) end;
+) returns text[] language plpgsql volatile as $$
+begin
+  if p_shard is null or (p_policy).definition ->> 'shard' is not null then
+    return null;
+  end if;
+  return p_shard || array(
+    select e.shard from :DISPATCH_POLICY_SCHEMA._private_leases e
+    where e.policy = (p_policy).name and e.expires_at > clock_timestamp());
+end
 $$;

@@ -7,9 +7,22 @@ create or replace function :DISPATCH_POLICY_SCHEMA._update_partitions(
 declare
   v_known uuid[];
 begin
+  if exists (select from unnest(p_news) n where n.head_changed) then
+    -- the partitions behind it in a shared throttle's line may need no more tokens than there are
+    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+    select distinct (p_policy).id, l.id from unnest(p_news) n
+    join :DISPATCH_POLICY_SCHEMA._private_partitions p
+      on p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x))
+    cross join lateral (
+      select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+      where x.id = p.blocked_on and x.by_tokens and x.breadth > 0 limit 1
+    ) l
+    where n.head_changed;
+  end if;
   with known as materialized (
     select p.id, p.limits, p.arrival_id, p.version, p.head_priority, p.head_run_at, p.head_id, p.blocked_on,
-      p.denied_until, p.denied_reason, p.due_at, p.weight, p.ready
+      p.denied_until, p.denied_reason, p.due_at, p.weight, p.ready,
+      :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) as decayed
     from :DISPATCH_POLICY_SCHEMA._private_partitions p
     where p.id = any(array(select n.partition_id from unnest(p_news) n))
   ),
@@ -27,9 +40,7 @@ begin
       weight = c.weight,
       -- one that is in line for its share keeps its place
       fair_key = case when k.due_at < 'infinity' and (k.weight = c.weight or (p_policy).half_life is null)
-        then p.fair_key else :DISPATCH_POLICY_SCHEMA._fair_key(
-        p_policy, :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now), p.mean_work,
-        c.weight, p_now) end,
+        then p.fair_key else :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, k.decayed, p.mean_work, c.weight, p_now) end,
       looked_at = case when k.ready or k.blocked_on is not null then p.looked_at else p_now end,
       in_line_since = case when k.ready or k.blocked_on is not null then p.in_line_since else p_now end,
       limits = case when c.newer then (n.newest).limits else p.limits end,
@@ -73,17 +84,6 @@ begin
         case when t.for_tokens then n.later_at end as looks_at
     ) m
     where p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x))
-  ),
-  -- the partitions behind it in a shared throttle's line may need no more tokens than there are
-  announced as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-    select distinct (p_policy).id, l.id from unnest(p_news) n
-    join known k on k.id = n.partition_id
-    cross join lateral (
-      select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
-      where x.id = k.blocked_on and x.by_tokens and x.breadth > 0 limit 1
-    ) l
-    where n.head_changed
   )
   select array_agg(k.id) into v_known from known k;
   return v_known;
