@@ -909,6 +909,21 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_admission.waits_elsewhere is
   'True: it, or a job that went with it, may wait there for a named queue or for a worker that takes its flags.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.anew is
   'True: it pays its tokens even if its row is in flight. What was admitted there before may have run.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_known is 'A partition that exists, as the steps of routing read it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.limits is 'Its limits, as its newest arrival had them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.arrival_id is 'The arrival whose context and limits count.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.version is 'Version of the definition that made them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.weight is 'Its share is in proportion to this.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.head_priority is 'First part of the place of its next job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.head_run_at is 'Second part of this place.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.head_id is 'Third part of this place.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.due_at is 'When its first job is due; infinity: no work.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.ready is 'Whether it was eligible when somebody looked at it last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.blocked_on is 'The limiter that it waits for; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.denied_until is 'When it is looked at again if nobody wakes it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.denied_reason is 'Why due jobs stay.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.decayed is 'What counts against its share now.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_news is
   'What arrivals say of one partition together, see _arrivals_by_partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_news.newest is 'The arrival whose context and limits count.';
@@ -928,6 +943,23 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_news.pause is
   'The latest stop, as {until, held, by, reason}; null: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_news.paused_until is 'The latest end of a pause; null: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_news.held_until is 'The latest end of a hold; null: none.';
+comment on type :DISPATCH_POLICY_SCHEMA._private_claimed is 'A claimed partition, as the steps of a pass read it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.id is 'The partition.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.limiter_ids is 'Ids of its limiters, the narrow ones first.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.weight is 'Its share is in proportion to this.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.min_cost is 'Tokens of its cheapest job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.due_at is 'When its first job is due; infinity: no work.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.waiting_since is 'Since when it has had due jobs and none was admitted.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.decayed_admits is 'What counts against its share, as of decayed_at.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.decayed_at is 'The time that decayed_admits is for.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.mean_work is 'How many seconds its jobs ran lately, on average; null: not known.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.admitted_at is 'When a job of it was admitted last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.goes_first is 'Whether its next job goes before all others.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.probing is 'Whether one job at a time goes, to find out whether it passes.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.probe_job_id is 'The job that does; null: none is in flight.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.head_priority is 'First part of the place of its next job.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.head_run_at is 'Second part of this place.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_claimed.head_id is 'Third part of this place.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_limiter_ids is
   'Limiters of a partition, from narrow to broad, without the ahead bound.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiter_ids.partition_id is 'The partition.';

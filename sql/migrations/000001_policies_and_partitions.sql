@@ -716,6 +716,14 @@ create type :DISPATCH_POLICY_SCHEMA._private_admission as (
   anew boolean
 );
 
+create type :DISPATCH_POLICY_SCHEMA._private_known as (
+  id uuid, limits jsonb, arrival_id bigint, version int, weight float8,
+  head_priority smallint, head_run_at timestamptz, head_id bigint,
+  due_at timestamptz, ready boolean,
+  blocked_on bigint, denied_until timestamptz, denied_reason text,
+  decayed float8
+);
+
 create type :DISPATCH_POLICY_SCHEMA._private_news as (
   partition_id uuid,
   newest :DISPATCH_POLICY_SCHEMA._private_arrivals,
@@ -725,6 +733,16 @@ create type :DISPATCH_POLICY_SCHEMA._private_news as (
   later_at timestamptz,
   pause jsonb, paused_until timestamptz, held_until timestamptz,
   jobs int
+);
+
+create type :DISPATCH_POLICY_SCHEMA._private_claimed as (
+  id uuid, limiter_ids bigint[],
+  weight float8, min_cost float8,
+  due_at timestamptz, waiting_since timestamptz,
+  decayed_admits float8, decayed_at timestamptz, mean_work float8,
+  admitted_at timestamptz,
+  goes_first boolean, probing boolean, probe_job_id bigint,
+  head_priority smallint, head_run_at timestamptz, head_id bigint
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_limiter_ids as (

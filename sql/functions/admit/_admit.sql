@@ -31,7 +31,8 @@ declare
   v_began timestamptz := clock_timestamp();
   v_now timestamptz := coalesce(p_now, v_began);
   v_partition_ids uuid[];
-  v_limiter_ids bigint[];
+  v_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[];
+  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiters[];
   v_busy jsonb;
   v_locked bigint[] := '{}';
   v_locking boolean := false;
@@ -82,13 +83,11 @@ begin
           exit when v_partition_ids = '{}';
         end if;
         perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
-        if v_attempt = 2 then
-          v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids);   -- they are locked by now
-        else
-          v_locking := true;
-          v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(v_partition_ids);
-          v_locking := false;
-        end if;
+        v_claimed := :DISPATCH_POLICY_SCHEMA._claimed(v_partition_ids);
+        v_locking := v_attempt = 1;   -- in the second try they are locked by now
+        v_limiters := :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(array(
+          select distinct u.id from unnest(v_claimed) c cross join unnest(c.limiter_ids) u (id)));
+        v_locking := false;
         if p_now is null then
           v_now := clock_timestamp();
         end if;
@@ -96,7 +95,7 @@ begin
         exit when exists (
           select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_policy.id and p.paused_until > v_now);
         v_pass := :DISPATCH_POLICY_SCHEMA._admit_locked(
-          v_policy, v_partition_ids, v_limiter_ids, v_now, p_bounded, v_began);
+          v_policy, v_claimed, v_limiters, v_now, p_bounded, v_began);
         claimed := coalesce(v_pass.claimed, claimed);
         admitted := v_pass.admitted; denied := v_pass.denied;
         set_aside := v_pass.set_aside; saturated := v_pass.saturated;

@@ -3,12 +3,13 @@
 --
 --   p_began   when the pass began; null: it is none, but an operator's admission (`p_forced`) or a release
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_claimed(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_now timestamptz, p_forced boolean, p_began timestamptz,
   out admitted int, out denied jsonb, out set_aside int, out saturated text
 ) language plpgsql as $$
 declare
+  v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
   v_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[] := p_candidates;
   v_handed record;
   v_pasts :DISPATCH_POLICY_SCHEMA._private_past[];
@@ -42,7 +43,7 @@ begin
   end if;
   admitted := (select count(*) from unnest(v_handed.admissions) a where a.admitted);
   v_charged := :DISPATCH_POLICY_SCHEMA._charge(
-    p_policy, p_partition_ids, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,
+    p_policy, p_claimed, p_limiters, v_candidates, v_handed.admissions, p_now, p_forced,
     nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')));
   denied := v_charged.denied; saturated := v_charged.saturated;
   if v_places <> '{}' then
@@ -54,7 +55,7 @@ begin
       else :DISPATCH_POLICY_SCHEMA._load_of_pass((p_policy).id, v_candidates, v_handed.admissions, p_now) end,
     p_now, p_began);
   if (p_policy).history_kept_for is not null then
-    perform :DISPATCH_POLICY_SCHEMA._record_reasons((p_policy).id, p_partition_ids, p_now, p_began is not null);
+    perform :DISPATCH_POLICY_SCHEMA._record_reasons((p_policy).id, v_partition_ids, p_now, p_began is not null);
     perform :DISPATCH_POLICY_SCHEMA._record_admissions(v_pasts, v_handed.admissions, p_now);
   end if;
   if (p_policy).max_pending_in_all is not null then
@@ -63,8 +64,8 @@ begin
   end if;
   -- The danger: nobody may wait for a full cap any more, so the end of a job wakes nobody. Jobs that are due later, or were
   -- put off, would be late. The cure: loops look again as if the cap had room.
-  if ((p_policy).when_busy = 'skip' and :DISPATCH_POLICY_SCHEMA._skip_denied((p_policy).name, p_partition_ids))
-    or ((p_policy).when_busy = 'delay' and :DISPATCH_POLICY_SCHEMA._delay_denied(p_policy, p_partition_ids, p_now)) then
+  if ((p_policy).when_busy = 'skip' and :DISPATCH_POLICY_SCHEMA._skip_denied((p_policy).name, v_partition_ids))
+    or ((p_policy).when_busy = 'delay' and :DISPATCH_POLICY_SCHEMA._delay_denied(p_policy, v_partition_ids, p_now)) then
     saturated := null;
   end if;
 end

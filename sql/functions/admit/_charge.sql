@@ -11,7 +11,7 @@
 -- One plan, made once, serves one job and 5,000 (see _allocate), with hash joins only. So that no step reads a whole
 -- table, each table's ids stand beside the join.
 create or replace function :DISPATCH_POLICY_SCHEMA._charge(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[],
@@ -20,6 +20,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._charge(
 ) language plpgsql volatile
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
+  v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
   v_put record;
   v_shadows :DISPATCH_POLICY_SCHEMA._private_shadow_left[] := '{}';
   v_left :DISPATCH_POLICY_SCHEMA._private_limiter_left[];
@@ -28,23 +29,23 @@ declare
   v_verdicts :DISPATCH_POLICY_SCHEMA._private_verdict[];
 begin
   v_put := :DISPATCH_POLICY_SCHEMA._put_in_flight(
-    p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions, p_now,
+    p_policy, p_claimed, p_limiters, p_candidates, p_admissions, p_now,
     case when p_forced then '{"forced": true}'::jsonb end);
   if v_put.admitted <> '{}' and exists (
     select from unnest(p_limiters) l where l.shadow_slots is not null or l.shadow_tokens is not null) then
     v_shadows := :DISPATCH_POLICY_SCHEMA._shadow_left(
-      p_limiters, p_partition_ids, p_candidates, p_admissions, v_put.kept);
+      p_limiters, p_claimed, p_candidates, p_admissions, v_put.kept);
   end if;
   v_left := :DISPATCH_POLICY_SCHEMA._left_after(
-    p_limiters, p_partition_ids, v_put.admitted, v_shadows, p_now, p_forced);
+    p_limiters, p_claimed, v_put.admitted, v_shadows, p_now, p_forced);
   v_leftovers := :DISPATCH_POLICY_SCHEMA._leftovers(
-    p_policy, p_partition_ids, p_candidates, p_admissions, v_put.admitted, p_now);
+    p_policy, p_claimed, p_candidates, p_admissions, v_put.admitted, p_now);
   v_lacks := :DISPATCH_POLICY_SCHEMA._lacks(v_leftovers, v_left, p_now);
   v_verdicts := :DISPATCH_POLICY_SCHEMA._verdicts(p_policy, v_leftovers, v_lacks, p_now);
   perform :DISPATCH_POLICY_SCHEMA._charge_limiters(
-    (p_policy).id, p_partition_ids, v_left, v_lacks, v_verdicts, p_now,
+    (p_policy).id, v_partition_ids, v_left, v_lacks, v_verdicts, p_now,
     exists (select from unnest(p_admissions) a where a.waits_elsewhere));
-  perform :DISPATCH_POLICY_SCHEMA._mark_partitions(p_policy, p_partition_ids, v_verdicts, p_now, p_tick);
+  perform :DISPATCH_POLICY_SCHEMA._mark_partitions(p_policy, v_partition_ids, v_verdicts, p_now, p_tick);
   denied := (
     select coalesce(jsonb_object_agg(d.reason, d.n), '{}') from (
       select v.reason, count(*) as n from unnest(v_verdicts) v where v.reason is not null group by v.reason

@@ -1,7 +1,7 @@
 -- What these limiters have left after a pass that put `p_admitted` in flight. `p_forced`: tokens stop at zero. The throttle of a
 -- shadow gate gives tokens only to the jobs that it had tokens for (`p_shadows`).
 create or replace function :DISPATCH_POLICY_SCHEMA._left_after(
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_partition_ids uuid[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
   p_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], p_shadows :DISPATCH_POLICY_SCHEMA._private_shadow_left[],
   p_now timestamptz, p_forced boolean
 ) returns :DISPATCH_POLICY_SCHEMA._private_limiter_left[] language plpgsql stable as $$   -- planned as _charge
@@ -16,9 +16,9 @@ begin
     left join (
       select u.id, sum(n.jobs)::int as jobs, sum(n.cost) as cost
       from unnest(p_admitted) n
-      join :DISPATCH_POLICY_SCHEMA._private_partitions p on p.id = n.partition_id
+      join unnest(p_claimed) p on p.id = n.partition_id
       cross join unnest(p.limiter_ids) u (id)
-      where (n.jobs > 0 or n.cost > 0) and p.id = any(p_partition_ids) group by u.id
+      where n.jobs > 0 or n.cost > 0 group by u.id
     ) n on n.id = l.id
     cross join lateral (
       -- a cap's tokens are null: greatest and least would make them 0, and the cap would look full

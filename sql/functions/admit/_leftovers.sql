@@ -1,6 +1,6 @@
 -- What a pass leaves of each claimed partition: its share, its probe, and its next job.
 create or replace function :DISPATCH_POLICY_SCHEMA._leftovers(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[],
   p_admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], p_now timestamptz
@@ -22,7 +22,7 @@ begin
           where s.partition_id = p.id and not s.due
         ) end,
         case when v_were_staged then coalesce(n.admitted, 0) + coalesce(g.jobs, 0) else 0 end):::DISPATCH_POLICY_SCHEMA._private_leftover
-    from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    from unnest(p_claimed) p
     left join unnest(p_admitted) n on n.partition_id = p.id
     left join (
       select distinct on (c.partition_id) c.* from unnest(p_candidates) c
@@ -34,7 +34,6 @@ begin
       select c.partition_id, count(*)::int as jobs from unnest(p_candidates) c
       where v_has_gone and c.staged_id in (select a.staged_id from unnest(p_admissions) a where not a.admitted)
       group by c.partition_id
-    ) g on g.partition_id = p.id
-    where p.id = any(p_partition_ids));
+    ) g on g.partition_id = p.id);
 end
 $$;

@@ -1,11 +1,11 @@
--- Locks every limiter of these partitions, ascending, and returns their ids. A lock does not refresh the snapshot of the
--- statement that waited for it. So their numbers must be read in a later statement.
-create or replace function :DISPATCH_POLICY_SCHEMA._lock_limiters(p_partition_ids uuid[])
-returns bigint[] language plpgsql as $$
-declare
-  v_ids bigint[] := :DISPATCH_POLICY_SCHEMA._limiters_of(p_partition_ids);
+-- Locks these limiters, ascending, and returns them as they are then. A lock does not refresh the snapshot of the statement
+-- that waited for it, but the rows that it locked are the latest. What else of them is decided by must be read in a later
+-- statement.
+create or replace function :DISPATCH_POLICY_SCHEMA._lock_limiters(p_limiter_ids bigint[])
+returns :DISPATCH_POLICY_SCHEMA._private_limiters[] language plpgsql as $$
 begin
-  perform from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_ids) order by l.id for no key update;
-  return v_ids;
+  return array(
+    select l from :DISPATCH_POLICY_SCHEMA._private_limiters l
+    where l.id = any(p_limiter_ids) order by l.id for no key update);
 end
 $$;

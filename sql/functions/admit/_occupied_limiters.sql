@@ -1,7 +1,7 @@
 -- The limiters in which each admitted job occupies a slot: none of its throttles, whose tokens do not come back. With them,
 -- each release would lock and write them for nothing.
 create or replace function :DISPATCH_POLICY_SCHEMA._occupied_limiters(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[]
@@ -10,12 +10,12 @@ create or replace function :DISPATCH_POLICY_SCHEMA._occupied_limiters(
   counted boolean, revision int, anew boolean, sort_at timestamptz
 ) language sql stable as $$
   with of_partition as materialized (
-    select p.id, p.policy_id, :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work) as work, array(
+    select p.id, :DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work) as work, array(
         select u.id from unnest(p.limiter_ids) u (id)
         where u.id not in (select l.id from unnest(p_limiters) l where l.tokens is not null or l.shadow_tokens is not null)) as limiter_ids
-    from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids)
+    from unnest(p_claimed) p
   )
-  select a.job_id, a.staged_id, h.policy_id, h.id, h.limiter_ids, c.cost, h.work, a.counted, a.revision, a.anew,
+  select a.job_id, a.staged_id, (p_policy).id, h.id, h.limiter_ids, c.cost, h.work, a.counted, a.revision, a.anew,
     case when (p_policy).job_order = 'deadline' and c.priority = -32768 then c.run_at end   -- as _next_in_order has it
   from unnest(p_admissions) a
   join unnest(p_candidates) c on c.staged_id = a.staged_id

@@ -9,7 +9,7 @@
 -- If fairness is by work, a partition's admits and weight are in its own jobs. Both are divided by what one of them counts
 -- for, which leaves admits / weight as it is.
 create or replace function :DISPATCH_POLICY_SCHEMA._offers(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
   p_uses :DISPATCH_POLICY_SCHEMA._private_use[], p_now timestamptz, p_all boolean,
   out offers :DISPATCH_POLICY_SCHEMA._private_offer[],
   out most float8   -- what all of them together may have
@@ -34,12 +34,11 @@ begin
       p.goes_first,
       coalesce(r.broad_jobs, 1e6) as broad_jobs,
       coalesce(r.bucket, 'Infinity') as bucket, coalesce(r.unfilled_bucket, 'Infinity') as unfilled_bucket
-    from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    from unnest(p_claimed) p
     left join room r on r.partition_id = p.id
     cross join lateral (select coalesce(:DISPATCH_POLICY_SCHEMA._work_of(p_policy, p.mean_work), 1) as work) e
     cross join lateral (
       select :DISPATCH_POLICY_SCHEMA._decayed(p.decayed_admits, p.decayed_at, (p_policy).half_life, p_now) as decayed) d
-    where p.id = any(p_partition_ids)
   ),
   total as materialized (
     select least(max(p.broad_jobs), (p_policy).admission_budget) as jobs, count(*) as partitions, sum(p.allow) as allow

@@ -10,7 +10,7 @@
 --
 --   p_paid   what the jobs have paid, if that is not their cost, see _private_in_flight_jobs
 create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
-  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_partition_ids uuid[],
+  p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz, p_paid jsonb,
@@ -28,7 +28,7 @@ begin
     with occupied as materialized (
       select f.job_id, f.limiter_ids, h.limiter_ids as new_ids, m.moves,
         case when m.anew then 0 else f.cost end as paid
-      from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
+      from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
       join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.job_id = h.job_id
       cross join lateral (
         select f.partition_id <> h.partition_id or not f.limiter_ids @> h.limiter_ids as moves,
@@ -58,7 +58,7 @@ begin
         (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, sort_at, admitted_at)
       select h.job_id, h.staged_id, v_admission, h.revision, h.policy_id, h.partition_id, h.limiter_ids, h.cost,
         p_paid, h.work, h.sort_at, p_now
-      from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
+      from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
       where h.counted
       order by h.job_id
       on conflict (job_id) do update set staged_id = excluded.staged_id, admission = excluded.admission,
@@ -77,7 +77,7 @@ begin
   end if;
   with occupancies as materialized (
     select h.*, h.job_id not in (select unnest(v_kept)) as new
-    from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_partition_ids, p_limiters, p_candidates, p_admissions) h
+    from :DISPATCH_POLICY_SCHEMA._occupied_limiters(p_policy, p_claimed, p_limiters, p_candidates, p_admissions) h
   ),
   put as (
     insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs

@@ -5,7 +5,7 @@
 --
 -- Each gate is judged by itself: what one would have held back takes from the others all the same, because it goes.
 create or replace function :DISPATCH_POLICY_SCHEMA._shadow_left(
-  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_partition_ids uuid[],
+  p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[], p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_kept bigint[]
 ) returns :DISPATCH_POLICY_SCHEMA._private_shadow_left[] language plpgsql stable as $$   -- planned as _charge
@@ -22,7 +22,7 @@ begin
           row_number() over in_order as rank, sum(c.cost) over in_order as used
         from unnest(p_admissions) a
         join unnest(p_candidates) c on c.staged_id = a.staged_id
-        join :DISPATCH_POLICY_SCHEMA._private_partitions p on p.id = c.partition_id and p.id = any(p_partition_ids)
+        join unnest(p_claimed) p on p.id = c.partition_id
         cross join lateral unnest(p.limiter_ids) u (id)
         join unnest(p_limiters) l on l.id = u.id and (l.shadow_slots is not null or l.shadow_tokens is not null)
         where a.job_id is not null and (a.job_id in (select unnest(p_kept))) is not true

@@ -1,13 +1,15 @@
 -- The limiters of each claimed partition, and how many of its jobs could pass each.
 create or replace function :DISPATCH_POLICY_SCHEMA._uses(
-  p_partition_ids uuid[], p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[]
+  p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[], p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[]
 ) returns :DISPATCH_POLICY_SCHEMA._private_use[] language plpgsql stable as $$   -- planned as _allocate
+declare
+  v_partition_ids uuid[] := array(select c.id from unnest(p_claimed) c);
 begin
   return array(
     select row(
         p.id, l.id, l.breadth,
         -- a slot that is reserved for a partition outside the claim does not count
-        l.slots - case when l.reserved_for <> all (p_partition_ids) then 1 else 0 end,
+        l.slots - case when l.reserved_for <> all (v_partition_ids) then 1 else 0 end,
         l.tokens, l.capacity, l.reserved_for,
         case
           when l.slots is not null then
@@ -15,9 +17,8 @@ begin
           when l.rate <= 0 then 0
           else :DISPATCH_POLICY_SCHEMA._jobs_through(l.tokens, l.capacity, p.min_cost)
         end):::DISPATCH_POLICY_SCHEMA._private_use
-    from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    from unnest(p_claimed) p
     cross join lateral unnest(p.limiter_ids) u (id)
-    left join unnest(p_limiters) l on l.id = u.id
-    where p.id = any(p_partition_ids));
+    left join unnest(p_limiters) l on l.id = u.id);
 end
 $$;

@@ -22,7 +22,7 @@ begin
     perform :DISPATCH_POLICY_SCHEMA._make_limiters((p_policy).id, array[jsonb_populate_record(
       null:::DISPATCH_POLICY_SCHEMA._private_news, jsonb_build_object('newest', jsonb_build_object(
         'id', 0, 'version', v_version, 'key', coalesce(p_key, ''), 'limits', jsonb_build_array(v_limit))))],
-      coalesce(p_now, clock_timestamp()));
+      '{}', coalesce(p_now, clock_timestamp()));
   end loop;
   if v_limiter.arrival_id = 0 and :DISPATCH_POLICY_SCHEMA._numbers_differ(v_limiter, v_limit) and v_limit is not null then
     perform :DISPATCH_POLICY_SCHEMA._change_limiters(p_policy,

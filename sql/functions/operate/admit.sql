@@ -61,7 +61,8 @@ begin
     for no key update skip locked);
   perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
   begin
-    v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(v_partition_ids);
+    v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids);
+    perform :DISPATCH_POLICY_SCHEMA._lock_limiters_soon(v_limiter_ids);
   exception when lock_not_available or deadlock_detected then
     -- it leaves partitions that use a locked limiter; the others go
     v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_available_limiters(
@@ -82,7 +83,7 @@ begin
   matched := (select count(*) from unnest(v_candidates) c where c.chosen);
   if v_partition_ids <> '{}' then
     changed := (select a.admitted from :DISPATCH_POLICY_SCHEMA._admit_claimed(
-      v_policy, v_partition_ids, v_limiters, v_candidates, v_now, true, null) a);
+      v_policy, :DISPATCH_POLICY_SCHEMA._claimed(v_partition_ids), v_limiters, v_candidates, v_now, true, null) a);
   end if;
   perform :DISPATCH_POLICY_SCHEMA._audit('admit', admit.policy, admit.partition, null, null,
     jsonb_build_object('count', admit.count), admit.reason, admit.by, matched, changed);

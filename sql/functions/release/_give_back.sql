@@ -30,8 +30,7 @@ declare
   v_has_groups boolean := exists (select from :DISPATCH_POLICY_SCHEMA._private_groups);
   v_reports boolean;
   v_remembers boolean;
-  v_adapts boolean := exists (
-    select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(p_limiter_ids) and l.current_max is not null);
+  v_adapts boolean;
 begin
   select coalesce(bool_or(p.load_kept_for is not null), false), coalesce(bool_or(p.history_kept_for is not null), false),
     coalesce(bool_or(p.breaker_failures is not null or p.fair_by_work), false), coalesce(bool_or(p.unique_for is not null), false)
@@ -77,7 +76,7 @@ begin
         then :DISPATCH_POLICY_SCHEMA._durations_after(l.policy_id, l.durations, p_jobs) else l.durations end
     from per_limiter n
     where l.id = n.id and l.id = any(p_limiter_ids)
-    returning l as limiter, l.id, l.policy_id, l.kind, p_hands_on and l.breadth = 0 as own,
+    returning l as limiter, l.id, l.current_max is not null as adapts, p_hands_on and l.breadth = 0 as own,
       -- a look at the index for each limiter: "exists" was hashed or joined with all that wait (33 ms at 100,000)
       (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1) is true as waited
   ),
@@ -92,10 +91,10 @@ begin
     array(select distinct e.job_id from ends e where e.stays),
     array(select f.limiter from freed f where f.waited),
     array(select g:::DISPATCH_POLICY_SCHEMA._private_in_flight_jobs from deleted g
-      where v_adapts or v_has_load or v_reports or v_has_history or v_remembers or v_has_groups),
+      where exists (select from freed f where f.adapts) or v_has_load or v_reports or v_has_history or v_remembers or v_has_groups),
     exists (select from deleted g where g.pool_id is not null),
-    array(select f.id from freed f where f.waited and f.own)
-  into left_ids, v_waited, v_deleted, is_recorded, to_hand_on;
+    array(select f.id from freed f where f.waited and f.own), exists (select from freed f where f.adapts)
+  into left_ids, v_waited, v_deleted, is_recorded, to_hand_on, v_adapts;
   if cardinality(v_waited) > cardinality(to_hand_on) then
     may_end := :DISPATCH_POLICY_SCHEMA._announce_freed(v_waited, to_hand_on, p_now);
   end if;

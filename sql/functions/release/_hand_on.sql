@@ -71,7 +71,8 @@ begin
       v_now := coalesce(p_now, clock_timestamp());
       perform :DISPATCH_POLICY_SCHEMA._promote(v_partition_ids, v_now);
       v_pass := :DISPATCH_POLICY_SCHEMA._admit_locked(
-        v_policy, v_partition_ids, v_limiter_ids, v_now, true, null);
+        v_policy, :DISPATCH_POLICY_SCHEMA._claimed(v_partition_ids),
+        array(select l from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_limiter_ids)), v_now, true, null);
       v_is_timed := exists (
         select from :DISPATCH_POLICY_SCHEMA._private_partitions q
         left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on

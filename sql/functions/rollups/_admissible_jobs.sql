@@ -46,7 +46,7 @@ begin
       (p_policy).id, :DISPATCH_POLICY_SCHEMA._limiters_of(v_partition_ids), p_now, false) l);
   return (
     select count(*) from unnest(case when (p_policy).enabled
-      then :DISPATCH_POLICY_SCHEMA._allocate(p_policy, v_partition_ids, v_limiters, p_now)
+      then :DISPATCH_POLICY_SCHEMA._allocate(p_policy, :DISPATCH_POLICY_SCHEMA._claimed(v_partition_ids), v_limiters, p_now)
       else array(select f from :DISPATCH_POLICY_SCHEMA._first_due(v_partition_ids, (p_policy).batch_size, null) f) end) c
     where c.chosen);
 end

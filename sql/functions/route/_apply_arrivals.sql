@@ -2,16 +2,16 @@
 -- caller has the router's turn, and has locked those partitions that exist.
 create or replace function :DISPATCH_POLICY_SCHEMA._apply_arrivals(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
-  p_now timestamptz
+  p_known :DISPATCH_POLICY_SCHEMA._private_known[], p_now timestamptz
 ) returns void language plpgsql as $$
 declare
   v_made record;
   v_contexts jsonb := :DISPATCH_POLICY_SCHEMA._contexts_before(p_policy, p_arrivals);
   v_staged int := (select sum(a.jobs) from unnest(p_arrivals) a where a.jobs > 0);
 begin
-  v_made := :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, p_arrivals, p_now);
+  v_made := :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, p_arrivals, p_known, p_now);
   perform :DISPATCH_POLICY_SCHEMA._route_limits(
-    p_policy, p_arrivals, v_made.made_gates, v_made.made_keys, v_contexts, p_now);
+    p_policy, p_arrivals, p_known, v_made.made_gates, v_made.made_keys, v_contexts, p_now);
   if exists (select from unnest(p_arrivals) a where a.outcome is not null) then
     perform :DISPATCH_POLICY_SCHEMA._route_outcomes(p_policy, p_arrivals, p_now);
     perform :DISPATCH_POLICY_SCHEMA._route_work(p_policy, p_arrivals, p_now);

@@ -6,14 +6,14 @@
 -- `take` may make the same limiter at the same time. The second of two transactions waits for the first one, as long as
 -- lock_timeout allows, and then uses its limiter. A second limiter would give the tokens twice.
 create or replace function :DISPATCH_POLICY_SCHEMA._make_limiters(
-  p_policy_id int, p_news :DISPATCH_POLICY_SCHEMA._private_news[], p_now timestamptz,
+  p_policy_id int, p_news :DISPATCH_POLICY_SCHEMA._private_news[], p_known :DISPATCH_POLICY_SCHEMA._private_known[],
+  p_now timestamptz,
   out limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[], out made_gates text[], out made_keys text[]
 ) language plpgsql as $$   -- planned as _route_partitions
 declare
   v_changed :DISPATCH_POLICY_SCHEMA._private_arrivals[] := array(
     select n.newest from unnest(p_news) n
-    left join :DISPATCH_POLICY_SCHEMA._private_partitions p
-      on p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x))
+    left join unnest(p_known) p on p.id = n.partition_id
     where (n.newest).limits is not null and (p.id is null
       or (((n.newest).version, (n.newest).id) > (p.version, p.arrival_id) and (n.newest).limits is distinct from p.limits)));
   v_missed boolean;
@@ -65,7 +65,7 @@ begin
     -- this statement cannot see what was made after it began: the next one can
     select m.limiters, _make_limiters.made_gates || m.made_gates, _make_limiters.made_keys || m.made_keys
     into limiters, made_gates, made_keys
-    from :DISPATCH_POLICY_SCHEMA._make_limiters(p_policy_id, p_news, p_now) m;
+    from :DISPATCH_POLICY_SCHEMA._make_limiters(p_policy_id, p_news, p_known, p_now) m;
   end if;
 end
 $$;

@@ -13,7 +13,7 @@
 -- partition.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_limits(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
-  p_made_gates text[], p_made_keys text[], p_contexts jsonb, p_now timestamptz
+  p_known :DISPATCH_POLICY_SCHEMA._private_known[], p_made_gates text[], p_made_keys text[], p_contexts jsonb, p_now timestamptz
 ) returns void language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off as $$
 declare
@@ -22,9 +22,8 @@ begin
   with newest as materialized (
     select distinct on (a.partition_id) a.* from unnest(p_arrivals) a
     -- not an arrival older than the partition's: a limiter does not record arrivals that merely confirmed its numbers
-    join :DISPATCH_POLICY_SCHEMA._private_partitions p
-      on p.id = a.partition_id and (a.version, a.id) >= (p.version, p.arrival_id)
-    where a.limits is not null and p.id = any(array(select x.partition_id from unnest(p_arrivals) x))
+    left join unnest(p_known) k on k.id = a.partition_id
+    where a.limits is not null and (k.id is null or (a.version, a.id) >= (k.version, k.arrival_id))
     order by a.partition_id, a.version desc, a.id desc
   ),
   wanted as materialized (

@@ -5,22 +5,22 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_part(
   p_now timestamptz, p_has_all boolean
 ) returns bigint[] language plpgsql as $$
 declare
+  v_known :DISPATCH_POLICY_SCHEMA._private_known[] := :DISPATCH_POLICY_SCHEMA._lock_known(p_policy, p_partition_ids, p_now);
   v_our_ids uuid[];
   v_our_pause_ids bigint[];
   v_awaiting_ids uuid[] := case when p_has_all then '{}'
     else :DISPATCH_POLICY_SCHEMA._awaiting_limits((p_policy).name, p_ids) end;
   v_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[];
 begin
-  select coalesce(array_agg(l.id), '{}') into v_our_ids from (
-    select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p
-    where p.id = any(p_partition_ids) order by p.id for no key update skip locked
-  ) l;
-  -- partitions that others have locked wait for the next routing step; those that do not exist are made here
-  v_our_ids := v_our_ids || array(
-    select u.id from unnest(p_partition_ids) u (id)
-    -- by hash: PostgreSQL, which takes an empty table's statistics for true, compared each with each
-    where (u.id in (
-      select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids))) is not true);
+  v_our_ids := array(select k.id from unnest(v_known) k);
+  if cardinality(v_our_ids) < cardinality(p_partition_ids) then
+    -- partitions that others have locked wait for the next routing step; those that do not exist are made here
+    v_our_ids := v_our_ids || array(
+      select u.id from unnest(p_partition_ids) u (id)
+      -- by hash: PostgreSQL, which takes an empty table's statistics for true, compared each with each
+      where (u.id in (
+        select p.id from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = any(p_partition_ids))) is not true);
+  end if;
   if v_awaiting_ids <> '{}' then
     v_our_ids := array(
       select u.id from unnest(v_our_ids) u (id) where (u.id in (select unnest(v_awaiting_ids))) is not true);
@@ -43,7 +43,7 @@ begin
     returning a
   )
   select coalesce(array_agg(c.a), '{}') into v_arrivals from consumed c;
-  perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(p_policy, v_arrivals, p_now);
+  perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(p_policy, v_arrivals, v_known, p_now);
   if cardinality(v_arrivals) = cardinality(p_ids) then
     return '{}';
   end if;

@@ -3,19 +3,19 @@
 -- limiters it has made, as gate and scope key.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_partitions(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
-  p_now timestamptz, out made_gates text[], out made_keys text[]
+  p_known :DISPATCH_POLICY_SCHEMA._private_known[], p_now timestamptz, out made_gates text[], out made_keys text[]
 ) language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
 as $$                                       -- as _allocate: 1,000 arrivals were joined by nested loops
 declare
   v_news :DISPATCH_POLICY_SCHEMA._private_news[] := :DISPATCH_POLICY_SCHEMA._arrivals_by_partition(p_arrivals);
   v_made record;
-  v_known uuid[];
 begin
-  v_made := :DISPATCH_POLICY_SCHEMA._make_limiters((p_policy).id, v_news, p_now);
+  v_made := :DISPATCH_POLICY_SCHEMA._make_limiters((p_policy).id, v_news, p_known, p_now);
   made_gates := v_made.made_gates; made_keys := v_made.made_keys;
-  v_known := :DISPATCH_POLICY_SCHEMA._update_partitions(p_policy, v_news, v_made.limiters, p_now);
-  if cardinality(v_known) = cardinality(v_news) then
+  perform :DISPATCH_POLICY_SCHEMA._update_partitions(p_policy, v_news, p_known, v_made.limiters, p_now);
+  if not exists (
+    select from unnest(v_news) n where (n.partition_id in (select k.id from unnest(p_known) k)) is not true) then
     return;
   end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_partitions (
@@ -34,6 +34,6 @@ begin
     :DISPATCH_POLICY_SCHEMA._fair_key(p_policy, 0, null, coalesce((n.newest).weight, 1), p_now)
   from unnest(v_news) n
   left join unnest(v_made.limiters) i on i.partition_id = n.partition_id
-  where n.partition_id not in (select unnest(v_known));
+  where (n.partition_id in (select k.id from unnest(p_known) k)) is not true;
 end
 $$;

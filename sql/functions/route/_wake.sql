@@ -56,8 +56,8 @@ begin
   -- Read before the room is: a slot that is freed later keeps its row.
   v_freed := array(select f.id from :DISPATCH_POLICY_SCHEMA._private_freed f
     where f.policy_id = (p_policy).id and f.limiter_id = any(v_limiter_ids));
-  foreach v_limiter in array
-    :DISPATCH_POLICY_SCHEMA._limiters_of_pass((p_policy).id, v_limiter_ids, p_now, p_bounded)
+  foreach v_limiter in array :DISPATCH_POLICY_SCHEMA._limiters_of_pass((p_policy).id, array(
+    select l from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_limiter_ids)), p_now, p_bounded)
   loop
     v_line := :DISPATCH_POLICY_SCHEMA._next_in_line(p_policy, v_limiter, v_ticked, p_now);
     v_woken := v_woken || v_line.woken;

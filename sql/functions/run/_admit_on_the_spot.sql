@@ -21,7 +21,8 @@ begin
   if v_partition.id is null then
     return false;
   end if;
-  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition.id]);
+  v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(array[v_partition.id]);
+  perform :DISPATCH_POLICY_SCHEMA._lock_limiters(v_limiter_ids);
   v_now := coalesce(p_now, clock_timestamp());
   v_limiters := array(
     select l from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l);
@@ -46,7 +47,7 @@ begin
     return false;
   end if;
   select c.shadow_denied into v_shadow_denied from :DISPATCH_POLICY_SCHEMA._charge(
-    p_policy, array[v_partition.id], v_limiters,
+    p_policy, :DISPATCH_POLICY_SCHEMA._claimed(array[v_partition.id]), v_limiters,
     array[row(null, p_staged_id, v_partition.id, 1, 0, v_now, p_cost, 0, false, true, false)
       :::DISPATCH_POLICY_SCHEMA._private_candidate],
     array[row(p_job_id, p_staged_id, true, true, p_revision, false, true):::DISPATCH_POLICY_SCHEMA._private_admission],

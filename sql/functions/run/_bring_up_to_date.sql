@@ -31,6 +31,7 @@ begin
     where a.policy = (p_policy).name and a.partition_id = v_id returning a
   )
   select array_agg(c.a) into v_arrivals from consumed c;
-  perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(p_policy, v_arrivals, p_now);
+  perform :DISPATCH_POLICY_SCHEMA._apply_arrivals(
+    p_policy, v_arrivals, :DISPATCH_POLICY_SCHEMA._lock_known(p_policy, array[v_id], p_now), p_now);
 end
 $$;

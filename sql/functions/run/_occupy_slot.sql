@@ -6,10 +6,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._occupy_slot(
 ) returns void language plpgsql as $$
 declare
   v_partition_id uuid := :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, p_partition_key);
-  v_locked_ids bigint[] := :DISPATCH_POLICY_SCHEMA._lock_limiters(array[v_partition_id]);
   v_limiter_ids bigint[] := array(
-    select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-    where l.id = any(v_locked_ids) and not l.by_tokens);
+    select l.id from unnest(:DISPATCH_POLICY_SCHEMA._lock_limiters(:DISPATCH_POLICY_SCHEMA._limiters_of(array[v_partition_id]))) l
+    where not l.by_tokens);
   v_occupied_ids bigint[];
 begin
   select f.limiter_ids into v_occupied_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f

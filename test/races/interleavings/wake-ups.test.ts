@@ -305,7 +305,7 @@ test("who is made to wait for a shared bucket while the router wakes others is t
   // the router has its snapshot, and stops as it looks what the bucket holds
   await world.pool.query("alter function dispatch_policy._limiters_of_pass rename to _limiters_then");
   await world.pool.query(`do $do$ declare v_of text := pg_get_function_result('dispatch_policy._limiters_then'::regproc);
-    begin execute format($f$ create function dispatch_policy._limiters_of_pass(a int, b bigint[], c timestamptz, d boolean)
+    begin execute format($f$ create function dispatch_policy._limiters_of_pass(a int, b dispatch_policy._private_limiters[], c timestamptz, d boolean)
       returns %s language plpgsql as $b$ begin
         perform pg_advisory_xact_lock(42);
         return dispatch_policy._limiters_then(a, b, c, d);

@@ -19,16 +19,17 @@ export const FAULTS = {
     to: "$1 where mod(g.job_id, 200) <> 0 group by",
   },
   "a wake-up written by the releaser, past locked partitions, in place of a freed row": {
-    of: "_give_back",
-    from: /announced as \([\s\S]*?where f\.waited and not f\.own\s*\)/,
+    of: "_announce_freed",
+    from: /announced as \([\s\S]*?returning policy_id\s*\)/,
     to: `announced as (
       update dispatch_policy._private_partitions p set denied_until = '-infinity', blocked_on = null
       where p.id = any(array(
-        select w.id from freed f join per_limiter n on n.id = f.id cross join lateral (
-          select q.id from dispatch_policy._private_partitions q where q.blocked_on = f.id
-          order by q.fair_key limit n.jobs for no key update skip locked
-        ) w
+        select x.id from unnest(p_waited) w cross join lateral (
+          select q.id from dispatch_policy._private_partitions q where q.blocked_on = w.id
+          order by q.fair_key limit greatest((w.numbers).max - w.in_flight, 1) for no key update skip locked
+        ) x
       ))
+      returning p.policy_id
     )`,
   },
 } as const satisfies Record<string, Fault>;
