@@ -11,7 +11,8 @@ begin
   select n.rate, n.per, n.capacity, coalesce(n.tokens, n.shadow_tokens),
     coalesce(n.shadow_slots, case when n.shadow_tokens is null then n.slots end), n.cap, n.share,
     greatest(n.pools, case when n.share is not null then 1 end)
-  from :DISPATCH_POLICY_SCHEMA._limiters_now(p_policy_id, array[p_limiter_id], clock_timestamp(), true) n;
+  from unnest(:DISPATCH_POLICY_SCHEMA._limiters_of_pass(p_policy_id, array(
+    select l from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = p_limiter_id), clock_timestamp(), true)) n;
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA._limiter_shown from public;
