@@ -32,7 +32,7 @@ export type {
   StageJob,
 } from "./staging.ts";
 export type { Queryable } from "./statements.ts";
-export type { LookedPage, LostSlot } from "./sweeping.ts";
+export type { LookedPage, LostSlot, OldSnapshot } from "./sweeping.ts";
 export type { Admission, Drop } from "./ticking.ts";
 
 /**

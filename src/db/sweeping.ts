@@ -27,6 +27,28 @@ export interface LookedPage {
   foreign_ids: readonly string[];
 }
 
+/** Who keeps PostgreSQL from removing dead rows. See `_old_snapshots`. */
+export type OldSnapshot = {
+  /** When it began, and how many seconds ago. Null: no time is known, or this role may not see it. */
+  since: string | null;
+  seconds: number | null;
+  /** How many have written since. The rows that died in them are kept. */
+  transactions: number;
+} & (
+  | {
+      kind: "session";
+      pid: number;
+      role: string;
+      application: string;
+      state: string | null;
+      database: string | null;
+    }
+  | { kind: "prepared"; name: string; role: string; database: string | null }
+  | { kind: "standby"; pid: number; application: string }
+  /** `pid` reads it; null: nobody does. */
+  | { kind: "slot"; name: string; pid: number | null }
+);
+
 /** The repairs of a sweep. Each is one call and one transaction. It is long because it is a list: a method a statement. */
 export function sweeping({ schema, rows, first, count }: Statements) {
   return {
@@ -69,6 +91,14 @@ export function sweeping({ schema, rows, first, count }: Statements) {
       rows<{ policy: string; jobs: number; declared: boolean }>(
         client,
         `select policy, jobs, declared from ${schema}._orphaned_policies()`,
+      ),
+
+    /** `transactions`: from how many on one counts whose age is not known. */
+    oldSnapshots: (client: Queryable, olderThanMs: number, transactions: number) =>
+      rows<OldSnapshot>(
+        client,
+        `select * from ${schema}._old_snapshots(pg_catalog.clock_timestamp(), ${parameters("interval", "id")})`,
+        [interval(olderThanMs), transactions],
       ),
 
     /** A page of the jobs in flight of these policies. See `_look_for_lost`. */

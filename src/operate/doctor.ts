@@ -15,6 +15,7 @@ import {
 } from "./doctor/finding.ts";
 import { schemaChecks, versionChecks } from "./doctor/schema.ts";
 import { serverChecks, tableChecks } from "./doctor/server.ts";
+import { snapshotChecks } from "./doctor/snapshots.ts";
 import { tickChecks } from "./doctor/ticks.ts";
 import { workerChecks } from "./doctor/workers.ts";
 
@@ -79,7 +80,15 @@ export async function examined<T>(
 export function checksFor({ found }: SchemaState): readonly Check[] {
   const always = [...versionChecks, ...serverChecks];
   if (found === null) return always;
-  return [...always, ...schemaChecks, ...tableChecks, ...workerChecks, ...tickChecks, ...admissionChecks];
+  return [
+    ...always,
+    ...schemaChecks,
+    ...tableChecks,
+    ...snapshotChecks,
+    ...workerChecks,
+    ...tickChecks,
+    ...admissionChecks,
+  ];
 }
 
 function notChecked(one: Check, error: unknown): Finding {

@@ -2,6 +2,7 @@ import type { Logger } from "graphile-worker";
 import { goOnResolving } from "../admit/resolve-again.ts";
 import { type SweepContext, sweepOnce } from "../operate/sweep.ts";
 import type { Registry } from "../policy/registry.ts";
+import { makeOldSnapshots } from "./old-snapshots.ts";
 import { makeOrphans } from "./orphans.ts";
 import type { PoolLife } from "./pool-context.ts";
 import { warnOfRepairs } from "./repairs.ts";
@@ -18,6 +19,7 @@ export interface SweeperContext extends SweepContext {
 export function makeSweeper(context: SweeperContext, life: PoolLife) {
   const { logger, sweepIntervalMs } = context;
   const orphans = makeOrphans(logger);
+  const oldSnapshots = makeOldSnapshots(logger);
   let sweptAt = performance.now();
   const underWay = new Set<string>();
 
@@ -49,6 +51,7 @@ export function makeSweeper(context: SweeperContext, life: PoolLife) {
     await attempt("Sweep", repair);
     await attempt("Working out limits again", () => goOnResolving(withPgClient, engine, context, logger));
     await attempt("Looking for policies without a worker", () => orphans.look(withPgClient, engine));
+    await attempt("Looking for old snapshots", () => oldSnapshots.look(withPgClient, engine));
     context.onSwept();
   }
 

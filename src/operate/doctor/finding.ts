@@ -10,7 +10,7 @@ export const FINDING_IDS = [
   "replica",
   "transaction-pooler",
   "notify-queue",
-  "old-transaction",
+  "old-snapshot",
   "idle-transaction",
   "autovacuum-off",
   "autovacuum-behind",
@@ -54,8 +54,10 @@ export interface Finding {
 export interface DoctorThresholds {
   /** The part of PostgreSQL's notification queue that is in use, 0 to 1. Default 0.25. */
   notifyQueue: number;
-  /** The age of an open transaction that holds back vacuum, in milliseconds. Default 10 minutes. */
-  oldTransactionMs: number;
+  /** The age of a transaction that keeps dead rows from being removed, in milliseconds. Default 1 minute. */
+  oldSnapshotMs: number;
+  /** How many transactions have written since, where its age is not known: of slots and standbys. Default 100,000. */
+  oldSnapshotTransactions: number;
   /** How long a session with locks on this package's tables is idle in its transaction, in milliseconds. Default 1 minute. */
   idleTransactionMs: number;
   /** How many dead rows a table has, while they are more than half of the live ones. Default 100,000. */
@@ -72,7 +74,8 @@ export interface DoctorThresholds {
 
 export const THRESHOLDS: DoctorThresholds = {
   notifyQueue: 0.25,
-  oldTransactionMs: 600_000,
+  oldSnapshotMs: 60_000,
+  oldSnapshotTransactions: 100_000,
   idleTransactionMs: 60_000,
   deadRows: 100_000,
   clockMs: 1000,

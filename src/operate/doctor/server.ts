@@ -64,25 +64,6 @@ const SESSION = `a.pid, a.usename as role, a.application_name as application, a.
 const said = ({ pid, role, application }: Session) =>
   `Session ${pid} of ${role}${application ? ` (${application})` : ""}`;
 
-/** Vacuum removes no row that such a transaction may still see, so hot tables grow, and passes slow down. */
-const oldTransaction: Check = async ({ ask, thresholds }) => {
-  const rows = await ask<Session>(
-    `select ${SESSION}, extract(epoch from clock_timestamp() - a.xact_start)::float8 as seconds
-     from pg_stat_activity a
-     where a.datname = current_database() and a.backend_type = 'client backend' and a.pid <> pg_backend_pid()
-       and (a.backend_xmin is not null or a.backend_xid is not null)
-       and a.xact_start < clock_timestamp() - $1::text::interval
-     order by a.xact_start limit 5`,
-    [`${thresholds.oldTransactionMs} milliseconds`],
-  );
-  return rows.map((session) => ({
-    id: "old-transaction",
-    severity: "warning",
-    sentence: `${said(session)} has had a transaction open for ${ago(session.seconds)}, and vacuum removes no row since then.`,
-    mend: `select pg_terminate_backend(${session.pid});`,
-  }));
-};
-
 /** Passes go round the rows that it has locked, so their jobs wait. */
 const idleTransaction: Check = async ({ ask, thresholds, schema }) => {
   const rows = await ask<Session>(
@@ -146,7 +127,7 @@ const autovacuumBehind: Check = async ({ ask, schema, thresholds }) => {
     id: "autovacuum-behind",
     severity: "warning",
     sentence: `Table "${table}" has ${dead} dead rows beside ${live} live ones: autovacuum does not keep up.`,
-    mend: `vacuum (analyze) ${name(schema)}.${name(table)}; -- if that does not help, end the oldest transaction`,
+    mend: `vacuum (analyze) ${name(schema)}.${name(table)}; -- if that does not help, look for old-snapshot`,
   }));
 };
 
@@ -174,11 +155,5 @@ const CLOCKS = `select w.host, w.pid, extract(epoch from w.clock_behind)::float8
   order by w.host, w.pid limit 20`;
 
 /** Those that need no schema. */
-export const serverChecks: readonly Check[] = [
-  replica,
-  transactionPooler,
-  notifyQueue,
-  oldTransaction,
-  clockOff,
-];
+export const serverChecks: readonly Check[] = [replica, transactionPooler, notifyQueue, clockOff];
 export const tableChecks: readonly Check[] = [idleTransaction, autovacuumOff, autovacuumBehind];

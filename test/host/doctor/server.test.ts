@@ -63,26 +63,6 @@ test("a full notification queue is found", async (t) => {
   );
 });
 
-test("a transaction that holds back vacuum is found, and what it says ends it", async (t) => {
-  const { pool, findings, session } = await patient(t);
-  const old = await session();
-  const { rows } = await old.query("select pg_backend_pid() as pid");
-  await old.query("begin isolation level repeatable read; select 1");
-  t.deepEqual(await findings("old-transaction"), []);
-  const found = await until("it is old", async () => {
-    const all = await findings("old-transaction", { oldTransactionMs: 1 });
-    return all.find(({ mend }) => mend === `select pg_terminate_backend(${rows[0].pid});`);
-  });
-  t.regex(
-    found.sentence,
-    new RegExp(`^Session ${rows[0].pid} of \\w+ has had a transaction open for \\d+ s`),
-  );
-  await pool.query(found.mend);
-  await until("it has ended", async () =>
-    (await findings("old-transaction", { oldTransactionMs: 1 })).every(({ mend }) => mend !== found.mend),
-  );
-});
-
 test("a session that is idle in a transaction with our rows locked is found, one that only reads is not", async (t) => {
   const { utils, findings, session } = await patient(t);
   await utils.addJob("greet", { name: "Ana" });
