@@ -116,6 +116,17 @@ for (const [which, make] of Object.entries(STATISTICS)) {
   });
 }
 
+test("neither does routing in a session that has made limiters one by one before", async (t) => {
+  t.timeout(120_000);
+  const { world, session, check } = await explained(t, STATISTICS["of empty tables"]!);
+  // more calls than PostgreSQL plans anew
+  for (let n = 0; n < 14; n++)
+    await session.query("select * from dispatch_policy.take('p', 'throttle', $1)", [`taken-${n}`]);
+  await world.stage(keys("new"), { as: session });
+  await world.route(session);
+  check();
+});
+
 /** Graphile Worker has recorded that these jobs failed: their ends, as workers send them. */
 async function failed(world: Engine, jobs: readonly string[]): Promise<Finished[]> {
   const { rows } = await world.pool.query(

@@ -9,7 +9,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._make_limiters(
   p_policy_id int, p_news :DISPATCH_POLICY_SCHEMA._private_news[], p_known :DISPATCH_POLICY_SCHEMA._private_known[],
   p_now timestamptz,
   out limiters :DISPATCH_POLICY_SCHEMA._private_limiter_ids[], out made_gates text[], out made_keys text[]
-) language plpgsql as $$   -- planned as _route_partitions
+) language plpgsql
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off
+as $$                                       -- as _route_partitions; `take` calls it first, and the session keeps the plan
 declare
   v_changed :DISPATCH_POLICY_SCHEMA._private_arrivals[] := array(
     select n.newest from unnest(p_news) n
