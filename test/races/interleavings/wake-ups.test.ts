@@ -302,14 +302,15 @@ test("who is made to wait for a shared bucket while the router wakes others is t
   await ticking.query("begin");
   t.is((await world.admit({ as: ticking, now: at(30) })).admitted, 0);
 
-  // the router has its snapshot, and stops as it looks what the bucket holds
-  await world.pool.query("alter function dispatch_policy._limiters_of_pass rename to _limiters_then");
-  await world.pool.query(`do $do$ declare v_of text := pg_get_function_result('dispatch_policy._limiters_then'::regproc);
-    begin execute format($f$ create function dispatch_policy._limiters_of_pass(a int, b dispatch_policy._private_limiters[], c timestamptz, d boolean)
-      returns %s language plpgsql as $b$ begin
-        perform pg_advisory_xact_lock(42);
-        return dispatch_policy._limiters_then(a, b, c, d);
-      end $b$ $f$, v_of); end $do$`);
+  // the router has counted who waits, and stops before it writes when it looks again
+  await world.pool.query(`alter function dispatch_policy._next_in_line rename to _line_then;
+    create function dispatch_policy._next_in_line(
+      a dispatch_policy._private_policies, b dispatch_policy._private_limiter_now, c text[], d timestamptz,
+      out room int, out woken uuid[], out by_wait uuid[], out waiting bigint, out wake_at timestamptz
+    ) language plpgsql as $$ begin
+      select l.* into room, woken, by_wait, waiting, wake_at from dispatch_policy._line_then(a, b, c, d) l;
+      perform pg_advisory_xact_lock(42);
+    end $$`);
   const gate = await world.session();
   await gate.query("select pg_advisory_lock(42)");
   const routing = await world.session();
