@@ -13,7 +13,8 @@ import { asked, type Page } from "./visit.ts";
 /** Limits that operators set: in force, to come and over. And what they stopped. */
 export const limits: Page = async ({ looking, base, rights, query }) => {
   const found = await limitsInForce(looking);
-  const now = Date.now();
+  // by the database's clock, which decides whether a limit has begun
+  const now = await looking.withPgClient(looking.engine.now);
   return {
     title: "Limits",
     body: html`${table(
@@ -22,8 +23,7 @@ export const limits: Page = async ({ looking, base, rights, query }) => {
       [
         {
           title: "State",
-          cell: ({ from }) =>
-            from !== null && from.getTime() > now ? badge("to come") : badge("in force", "good"),
+          cell: ({ from }) => (from !== null && from > now ? badge("to come") : badge("in force", "good")),
         },
         { title: "Policy", cell: ({ policy }) => policyLink(base, policy) },
         { title: "Gate", cell: ({ gate }) => gate },
