@@ -1,9 +1,9 @@
 -- What a pass reads of these partitions, once for all of its steps. The caller has locked them, so nobody else changes them
--- meanwhile. What it changes itself before its last step, is none of this.
+-- meanwhile. The pass itself changes none of this before its last step.
 --
 -- The danger: while somebody's snapshot is open, each look-up of a row walks all versions that the row had since. A pass that
--- looked its partitions up in each of its steps took 20 times as long after two minutes. The cure: it reads them here, and
--- only its last step looks them up again, to write them.
+-- looked its partitions up in each of its steps took 19 times as long after 600 passes. The cure: it reads them here, and only
+-- its last step looks them up again, to write them.
 create or replace function :DISPATCH_POLICY_SCHEMA._claimed(p_partition_ids uuid[])
 returns :DISPATCH_POLICY_SCHEMA._private_claimed[] language plpgsql stable as $$
 begin
