@@ -499,6 +499,7 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
     tasks: { work: async () => void ran++ },
   });
   await isHeld();
+  const since = performance.now();
   await until(
     "it leads",
     async () => (await pool.query("select from dispatch_policy._private_leases")).rowCount,
@@ -512,9 +513,13 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
     return Number(left) === 0;
   });
   const caught = ran;
+  const heldMs = Math.round(performance.now() - since);
   await pool.query("insert into public.go default values");
   await until("all ran", () => ran === jobs, { seen: () => ran });
-  t.true(caught >= 10 && caught < jobs, `${caught} were caught`);
+  t.true(
+    caught >= 10 && caught < jobs,
+    `${caught} were caught while a step was held for ${heldMs} ms; ${JSON.stringify(worker.log.map(({ message }) => message))}`,
+  );
 });
 
 for (const localQueue of [undefined, { size: 20 }]) {
