@@ -1,19 +1,14 @@
 // What the admin pages take, with 100,000 partitions, a million staged jobs and 10,000 in flight: from the request to the
 // first byte and to the last, and how many statements twenty open tabs send. Behind the policy lie a week by minutes, 20,000
 // ended jobs, and 5,000 calls in the audit: half of them set a limit that is in force. A group of 1,000 jobs is open.
-import { once } from "node:events";
-import http from "node:http";
-import type { AddressInfo } from "node:net";
 import { loadavg } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
-import pg from "pg";
 import { ACTION_PAGES } from "../../src/ui/pages/action.ts";
 import { BULK_PAGES } from "../../src/ui/pages/bulk.ts";
 import { PAGES } from "../../src/ui/pages/pages.ts";
-import { createUi, toNodeHandler, type Viewer } from "../../src/ui/ui.ts";
-import { median } from "../harness/statistics.ts";
-import { onProcessor } from "../harness/usage.ts";
-import { makeCrowd, ROUNDS } from "./crowd.ts";
+import type { Viewer } from "../../src/ui/ui.ts";
+import { makeCrowd } from "./crowd.ts";
+import { servePages } from "./served-pages.ts";
 import { say } from "./timing.ts";
 import { jobsOf, keys } from "./world.ts";
 
@@ -85,20 +80,9 @@ await world.settle();
 for (const table of ["history", "minutes", "audit", "group_jobs"])
   await world.query(`vacuum analyze dispatch_policy._private_${table}`);
 
-const pool = new pg.Pool({ connectionString: world.url, max: 1 }); // one server process, whose time on a processor is known
-let statements = 0;
-pool.on("connect", (client) => {
-  const { query } = client;
-  client.query = ((...args: never[]) => {
-    statements += 1;
-    return (query as (...given: never[]) => unknown).apply(client, args);
-  }) as typeof client.query;
-});
 let viewer: Viewer = { name: "bench", role: "operator" };
-const ui = createUi({ pool, authorize: () => viewer });
-const server = http.createServer(toNodeHandler(ui)).listen(0, "127.0.0.1");
-await once(server, "listening");
-const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+const pages = await servePages(world.url, () => viewer);
+const { measure } = pages;
 
 const [{ id }] = (await world.query(
   "select id from dispatch_policy._private_staged_jobs order by id desc limit 1",
@@ -113,35 +97,6 @@ const TENANTS: readonly Viewer[] = [
 ];
 const TENANT_PATHS = ["/", `/partition?${partition}`];
 
-const [{ pid }] = (await pool.query("select pg_backend_pid() as pid")).rows as [{ pid: number }];
-
-/** How long the head of the answer took, and all of it, and how long of that the server's process and this one were on a processor. */
-async function visit(path: string) {
-  const before = onProcessor(pid);
-  const usage = process.cpuUsage();
-  const start = performance.now();
-  const answer = await fetch(base + path);
-  const first = performance.now() - start;
-  const text = await answer.text();
-  if (answer.status !== 200) throw new Error(`${path} answers ${answer.status}: ${text}`);
-  const last = performance.now() - start;
-  const { user, system } = process.cpuUsage(usage);
-  return { first, last, cpu: onProcessor(pid) - before + (user + system) / 1000, bytes: text.length };
-}
-
-async function measure(what: string, path: string): Promise<void> {
-  const visits = [];
-  for (let round = 0; round < ROUNDS; round++) visits.push(await visit(path));
-  say(what, {
-    firstByte: inMs(median(visits.map(({ first }) => first))),
-    complete: inMs(median(visits.map(({ last }) => last))),
-    processor: inMs(median(visits.map(({ cpu }) => cpu))),
-    longest: inMs(Math.max(...visits.map(({ last }) => last))),
-    bytes: visits[0]!.bytes,
-  });
-}
-
-const inMs = (value: number) => `${value.toFixed(0)} ms`;
 console.log(`# load ${loadavg()[0]!.toFixed(1)} before`);
 for (const path of pathsOf(id, group)) await measure(path, path);
 const operator = viewer;
@@ -154,14 +109,14 @@ console.log(`# load ${loadavg()[0]!.toFixed(1)} after`);
 
 // as live.js asks, each tab at a time of its own
 for (const path of ["/", `/policy?${policy}`, "/partitions"]) {
-  const before = statements;
+  const before = pages.statements();
   const until = performance.now() + WATCHED_SECONDS * 1000;
   const headers = { "cache-control": `max-age=${REFRESH_SECONDS - 1}` };
   let asked = 0;
   const tab = async (place: number) => {
     await delay((place / TABS) * REFRESH_SECONDS * 1000);
     while (performance.now() < until) {
-      await (await fetch(base + path, { headers })).text();
+      await (await fetch(pages.base + path, { headers })).text();
       asked += 1;
       await delay(REFRESH_SECONDS * 1000);
     }
@@ -170,11 +125,9 @@ for (const path of ["/", `/policy?${policy}`, "/partitions"]) {
   const perSecond = (count: number) => (count / WATCHED_SECONDS).toFixed(1);
   say(`${TABS} tabs of ${path}, every ${REFRESH_SECONDS} s`, {
     requestsPerSecond: perSecond(asked),
-    statementsPerSecond: perSecond(statements - before),
+    statementsPerSecond: perSecond(pages.statements() - before),
   });
 }
 
-server.close();
-server.closeAllConnections();
-await pool.end();
+await pages.close();
 await world.close();

@@ -97,5 +97,12 @@ export function rollingUp({ schema, rows, rowsAsIs, first, count }: Statements) 
 
     figures: (client: Queryable) =>
       rowsAsIs<Figure>(client, `select name, labels, value from ${schema}.metrics()`),
+
+    figuresOf: (client: Queryable, policy: string) =>
+      rowsAsIs<Figure>(
+        client,
+        `select name, labels, value from ${schema}.policy_metrics(${parameter(1, "text")})`,
+        [policy],
+      ),
   };
 }

@@ -101,6 +101,24 @@ test("the view policies reads each partition once, of however many policies", as
   t.true(four.read < one.read + 500, `${four.read} rows are read, and ${one.read} of one policy`);
 });
 
+test("the figures of one policy read its rows alone", async (t) => {
+  const options: EngineOptions = { gates: [concurrency(1)] };
+  const world = await engine(t, options);
+  await come(world, "of p", 50);
+  await world.admit({ claim: 10 });
+  const text = "select * from dispatch_policy.policy_metrics('p')";
+  const alone = await ask(world, text, "");
+  const other = new Engine(world.url, world.pool, { ...options, policy: "q" });
+  await other.declare();
+  await come(other, "of q", 500);
+  await other.admit({ claim: 100 });
+  const beside = await ask(world, text, "");
+  t.true(
+    beside.read < alone.read + SLACK,
+    `${beside.read} rows are read, and ${alone.read} without another policy`,
+  );
+});
+
 test("figures by reason are those of the view partitions, whatever stops a partition or its policy", async (t) => {
   const world = await engine(t, { gates: [concurrency(1)] });
   const other = new Engine(world.url, world.pool, { gates: [concurrency(1)], policy: "q" });
@@ -140,4 +158,13 @@ test("figures by reason are those of the view partitions, whatever stops a parti
     after.filter(({ policy }) => policy === "q").map(({ reason }) => reason),
     ["paused"],
   );
+  const { rows: ofAll } = await pool.query(`select name, labels, value from dispatch_policy.metrics()
+    where labels ->> 'policy' = 'p' and name !~ '^(wait|queue_lag|run)_seconds' order by 1, 2`);
+  const { rows: ofOne } = await pool.query(
+    "select name, labels, value from dispatch_policy.policy_metrics('p') order by 1, 2",
+  );
+  const steady = (rows: { name: string }[]) =>
+    rows.filter(({ name }) => !["longest_wait_seconds", "last_pass_age_seconds"].includes(name));
+  t.deepEqual(steady(ofOne), steady(ofAll));
+  t.is(ofOne.length, ofAll.length);
 });

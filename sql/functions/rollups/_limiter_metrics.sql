@@ -1,5 +1,5 @@
 -- How full the caps of each gate are. A shadow gate is never over its limit, because it has none. Only limiters that jobs occupy count, at most 10,000 of a policy.
-create or replace function :DISPATCH_POLICY_SCHEMA._limiter_metrics(p_now timestamptz)
+create or replace function :DISPATCH_POLICY_SCHEMA._limiter_metrics(p_now timestamptz, p_policy_id int)
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
   return query
@@ -13,6 +13,7 @@ begin
     cross join lateral :DISPATCH_POLICY_SCHEMA._limiters_now(p.id, array(
       select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
       where x.policy_id = p.id and x.in_flight > 0 and x.kind <> 'ahead' and not x.by_tokens limit 10000), p_now, false) l
+    where p_policy_id is null or p.id = p_policy_id
     group by p.name, l.gate
   )
   select m.name, jsonb_build_object('policy', g.policy, 'gate', g.gate), m.value::float8

@@ -1,6 +1,6 @@
 -- How many jobs wait for each reason, in how many partitions, and for how long the first of these has waited. It reads each
 -- partition once, and no job.
-create or replace function :DISPATCH_POLICY_SCHEMA._partition_metrics(p_now timestamptz)
+create or replace function :DISPATCH_POLICY_SCHEMA._partition_metrics(p_now timestamptz, p_policy_id int)
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
   return query
@@ -10,7 +10,8 @@ begin
     select q.policy_id, :DISPATCH_POLICY_SCHEMA._shown_reason(
         '-infinity', q.paused_until, q.held_until, q.stopped_by, q.denied_reason) as reason, q.due_at > p_now as is_later,
       count(*) as partitions, sum(q.staged) as jobs, min(q.waiting_since) as since
-    from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.staged > 0 group by 1, 2, 3
+    from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.staged > 0 and (p_policy_id is null or q.policy_id = p_policy_id) group by 1, 2, 3
   ),
   waiting as materialized (
     select c.policy_id, r.reason, sum(c.partitions) as partitions, sum(c.jobs) as jobs,
@@ -27,7 +28,7 @@ begin
     select p.id as policy_id,
       (select coalesce(sum(a.jobs), 0) from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name)
       + (select count(*) from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.policy = p.name) as jobs
-    from :DISPATCH_POLICY_SCHEMA._private_policies p
+    from :DISPATCH_POLICY_SCHEMA._private_policies p where p_policy_id is null or p.id = p_policy_id
   )
   select x.name, x.labels || jsonb_build_object('policy', p.name), x.value::float8
   from (

@@ -1,5 +1,5 @@
--- What is true of each policy now, and what its passes and releases have done since it was declared.
-create or replace function :DISPATCH_POLICY_SCHEMA._policy_metrics(p_now timestamptz)
+-- What is true of each policy now, or of one, and what its passes and releases have done since it was declared.
+create or replace function :DISPATCH_POLICY_SCHEMA._policy_metrics(p_now timestamptz, p_policy_id int)
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
   return query
@@ -32,7 +32,7 @@ begin
       ('pass_duration_seconds_sum', '{}', coalesce(t.pass_seconds, 0)),
       ('pass_duration_seconds_count', '{}', coalesce(t.passes, 0))
   ) m (name, labels, value)
-  where m.value is not null;
+  where m.value is not null and (p_policy_id is null or p.id = p_policy_id);
   return query
   select 'shadow_denied_total', jsonb_build_object('policy', p.name, 'gate', g.name),
     coalesce((t.shadow_denied ->> g.name)::float8, 0)
@@ -42,6 +42,7 @@ begin
     select x.value ->> 'name' from jsonb_array_elements(p.definition -> 'gates') x where x.value #>> '{constants,shadow}' = 'true'
     union
     select jsonb_object_keys(t.shadow_denied)   -- those that are real by now
-  ) g (name);
+  ) g (name)
+  where p_policy_id is null or p.id = p_policy_id;
 end
 $$;

@@ -10,9 +10,9 @@ set jit = off as $$
 declare
   v_now timestamptz := clock_timestamp();
 begin
-  return query select * from :DISPATCH_POLICY_SCHEMA._policy_metrics(v_now);
-  return query select * from :DISPATCH_POLICY_SCHEMA._partition_metrics(v_now);
-  return query select * from :DISPATCH_POLICY_SCHEMA._limiter_metrics(v_now);
+  return query select * from :DISPATCH_POLICY_SCHEMA._policy_metrics(v_now, null);
+  return query select * from :DISPATCH_POLICY_SCHEMA._partition_metrics(v_now, null);
+  return query select * from :DISPATCH_POLICY_SCHEMA._limiter_metrics(v_now, null);
   return query select * from :DISPATCH_POLICY_SCHEMA._histogram_metrics();
   return query
     select 'workers', '{}'::jsonb, count(*)::float8 from :DISPATCH_POLICY_SCHEMA._private_workers w

@@ -2,7 +2,7 @@ import type { Figure } from "../../db/rolling-up.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { answered } from "../../operate/call.ts";
 
-/** What is true now, as the SQL function `metrics` says it. */
+/** What is true now, as the SQL functions `metrics` and `policy_metrics` say it. */
 export interface Figures {
   /** The sum of the figures of this name that have all these labels; null: there is none. */
   sum(name: string, labels?: Readonly<Record<string, string>>): number | null;
@@ -14,9 +14,12 @@ export interface Figures {
   ): readonly (readonly [value: string, sum: number])[];
 }
 
-/** Without what workers have not added up yet: a page that looks does not write. */
-export async function figuresNow(looking: OperateContext): Promise<Figures> {
-  const all = await answered(looking, looking.engine.figures);
+/** Of all policies, or of one. Without what workers have not added up yet: a page that looks does not write. */
+export async function figuresNow(looking: OperateContext, policy?: string): Promise<Figures> {
+  const { figures, figuresOf } = looking.engine;
+  const all = await answered(looking, (client) =>
+    policy === undefined ? figures(client) : figuresOf(client, policy),
+  );
   const those = (name: string, labels: Readonly<Record<string, string>>) =>
     all.filter(
       (one) => one.name === name && Object.entries(labels).every(([key, value]) => one.labels[key] === value),

@@ -51,7 +51,7 @@ export const policy: Page = async (visit) => {
   const period = periodOf(query);
   const minutes = await lastHour(looking, name);
   const shown = await stepsSince(looking, period, minutes, name);
-  const figures = await figuresNow(looking);
+  const figures = await figuresNow(looking, name);
   const shared = await rowsOf<Limiter>(looking, "limiters", SHARED, [name]);
   const waiting = await rowsOf<Waiting>(looking, "partitions", BUSIEST, [name, MOST]);
   const set = await limits(looking, { policy: name });
