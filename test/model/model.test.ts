@@ -4,6 +4,7 @@ import test, { type ExecutionContext } from "ava";
 import fc from "fast-check";
 import pg from "pg";
 import { testDatabase } from "../helpers/database.ts";
+import { sampled } from "../helpers/sampled.ts";
 import { type Case, type CaseOptions, cases, inWords } from "./cases.ts";
 import { MUTANTS, type Mutant, type MutantName, plant } from "./mutants.ts";
 import { Difference, runCase, type Target } from "./run.ts";
@@ -95,8 +96,9 @@ const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: n
     0.1,
   ],
 ];
+const taken = sampled(2);
 for (const [what, options, share] of VARIANTS)
-  test.serial(`so it does where ${what}`, async (t) => {
+  taken(`so it does where ${what}`, async (t) => {
     t.timeout(TIMEOUT);
     const outcome = await check(await target(t), options, { numRuns: Math.ceil(CASES * share), ...again() });
     t.false(outcome.failed, inFull(outcome));
