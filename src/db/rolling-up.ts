@@ -98,11 +98,14 @@ export function rollingUp({ schema, rows, rowsAsIs, first, count }: Statements) 
     figures: (client: Queryable) =>
       rowsAsIs<Figure>(client, `select name, labels, value from ${schema}.metrics()`),
 
-    figuresOf: (client: Queryable, policy: string) =>
-      rowsAsIs<Figure>(
+    /** Those of these names, of all policies or of one. */
+    figuresNamed: <Name extends string>(client: Queryable, names: readonly Name[], policy?: string) =>
+      rowsAsIs<Figure & { readonly name: Name }>(
         client,
-        `select name, labels, value from ${schema}.policy_metrics(${parameter(1, "text")})`,
-        [policy],
+        `select name, labels, value
+         from ${schema}.${policy === undefined ? "metrics()" : `policy_metrics(${parameter(2, "text")})`}
+         where name = any(${parameter(1, "texts")})`,
+        policy === undefined ? [names] : [names, policy],
       ),
   };
 }

@@ -5,7 +5,7 @@ import { pathTo } from "../parts/links.ts";
 import { html, type Markup } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped, lasting, moment } from "../parts/words.ts";
-import type { Figures } from "./figures.ts";
+import type { Figures, Shown } from "./figures.ts";
 import type { Gate } from "./form.ts";
 import type { Visit } from "./visit.ts";
 
@@ -32,7 +32,7 @@ export interface Gates {
 /** Each gate with its own numbers, what was set instead, and how full it is: of its keys the fullest. */
 export function gateTable({ visit, name, figures, shared, set, gates }: Gates): Markup {
   const { base, rights } = visit;
-  const figure = (what: string, gate: string) => figures.sum(what, { policy: name, gate });
+  const figure = (what: Shown, gate: string) => figures.sum(what, { gate });
   const hasAdaptive = gates.some(({ kind }) => kind === "adaptive_concurrency");
   return table(
     "Its numbers, what operators set instead, and how full it is",

@@ -113,12 +113,11 @@ ${capCharts(caps, period)}`;
 
 /** What waits and runs, and where that goes. */
 function stateCards(it: PolicyStatus, figures: Figures, trend: Trend, base: string): readonly Card[] {
-  const figure = (what: string) => figures.sum(what, { policy: it.policy });
   return [
     {
       value: grouped(it.staged),
       name: "staged",
-      more: `${grouped(figure("admissible_jobs"))} could go now, if workers were free`,
+      more: `${grouped(figures.sum("admissible_jobs"))} could go now, if workers were free`,
       to: pathTo(base, "/jobs", { policy: it.policy, state: "staged" }),
     },
     { value: grouped(it.inFlight), name: "in flight" },
@@ -138,7 +137,7 @@ function stateCards(it: PolicyStatus, figures: Figures, trend: Trend, base: stri
 function stateFacts(it: PolicyStatus, figures: Figures): readonly Fact[] {
   return [
     ["state", stateBadge(it)],
-    ["last pass", ageOf(figures.sum("last_pass_age_seconds", { policy: it.policy }))],
+    ["last pass", ageOf(figures.sum("last_pass_age_seconds"))],
     ["ended in workers without the package", grouped(it.endedElsewhere)],
   ];
 }

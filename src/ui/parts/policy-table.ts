@@ -1,5 +1,5 @@
 import type { PolicyStatus } from "../../operate/status.ts";
-import type { Figures } from "../pages/figures.ts";
+import type { Figures, Shown } from "../pages/figures.ts";
 import type { Minute } from "../pages/minutes.ts";
 import { badge } from "./badge.ts";
 import { policyLink } from "./links.ts";
@@ -14,7 +14,7 @@ export function policyTable(
   policies: readonly PolicyStatus[],
   { figures, minutes, base }: { figures: Figures; minutes: readonly Minute[]; base: string },
 ): Markup {
-  const age = (name: string, policy: string) => {
+  const age = (name: Shown, policy: string) => {
     const seconds = figures.sum(name, { policy });
     return seconds === null ? null : roughly(seconds);
   };
