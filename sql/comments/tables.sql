@@ -898,13 +898,13 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_candidate.is_plain is
 comment on type :DISPATCH_POLICY_SCHEMA._private_admission is
   'What became of a chosen job, see _hand_over.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.job_id is
-  'Graphile Worker''s id. Null: it left staging and was not admitted.';
+  'Graphile Worker''s id. Of a job that was not admitted: of the row in which it was parked. Null: it was not parked.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.staged_id is 'The id it had in staging.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.admitted is
   'True: it is in Graphile Worker. False: a newer job of its key goes instead, or its parked job is gone.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.counted is
   'True: it may be in flight already, under the same job key.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_admission.revision is 'Revision of Graphile Worker''s row.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_admission.revision is 'Revision of Graphile Worker''s row. Of a job that was not admitted: in which it was parked.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.waits_elsewhere is
   'True: it, or a job that went with it, may wait there for a named queue or for a worker that takes its flags.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_admission.anew is

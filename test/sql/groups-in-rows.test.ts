@@ -3,20 +3,27 @@ import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, type EngineOptions, engine, share } from "../helpers/engine.ts";
 import { addPast, completeJob, failJob, fetchJob, poolLives, sendBack, startJob } from "../helpers/native.ts";
 
-/** A group of one admitted job. */
+/** A group of one admitted job. `off`: it went to Graphile Worker while its policy was off. */
 async function world(
   t: ExecutionContext,
   options: Partial<EngineOptions> = {},
-  { jobKey, pools = [] }: { jobKey?: string; pools?: string[] } = {},
+  { jobKey, pools = [], off = false }: { jobKey?: string; pools?: string[]; off?: boolean } = {},
 ) {
   const it = await engine(t, { gates: [], keyPath: "key", ...options });
   for (const pool of pools) await poolLives(it, pool);
   const batch = it.batch(["a"], jobKey === undefined ? {} : { jobKey }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload: { key: "a" } }));
-  await it.pool.query("select from dispatch_policy._stage_group($1, 'replace', null, $2)", [
-    JSON.stringify([{ ...batch, jobs }]),
-    JSON.stringify({ identifier: "p", payload: { key: "then" } }),
-  ]);
+  const enable = (enabled: boolean) =>
+    it.pool.query("update dispatch_policy._private_policies set operator_enabled = $1", [enabled]);
+  if (off) await enable(false);
+  const { rows } = await it.pool.query(
+    "select id from dispatch_policy._stage_group($1, 'replace', null, $2)",
+    [JSON.stringify([{ ...batch, jobs }]), JSON.stringify({ identifier: "p", payload: { key: "then" } })],
+  );
+  if (off) {
+    await enable(true);
+    return { it, job: rows[0].id as string };
+  }
   await it.passes();
   const [job] = (await it.inFlight()) as [string];
   return { it, job };
@@ -31,7 +38,8 @@ async function addCopy(it: Engine, of: string): Promise<string> {
 /** The counts of the callbacks that were added. */
 async function called(it: Engine): Promise<object[]> {
   const { rows } = await it.pool.query(
-    `select payload -> '_group' as counts from dispatch_policy._private_staged_jobs where (payload -> '_group') is not null`,
+    `select payload -> '_group' as counts from dispatch_policy._private_staged_jobs where (payload -> '_group') is not null
+     union all select payload -> '_group' from graphile_worker._private_jobs where (payload -> '_group') is not null`,
   );
   return rows.map(({ counts }) => counts);
 }
@@ -100,6 +108,61 @@ for (const ending of ["succeeds", "fails for good", "is gone"] as const) {
     t.like((await called(it))[0], { total: 1, ...(ending === "is gone" ? { gone: 1 } : { failed: 1 }) });
   });
 }
+
+for (const leaves of ["in a pass", "as its policy is handed back"] as const) {
+  const leave = async (it: Engine) => {
+    if (leaves === "in a pass") await it.passes();
+    else {
+      await it.pool.query("update dispatch_policy._private_policies set operator_enabled = false");
+      await it.pool.query("select dispatch_policy.hand_back('p')");
+    }
+  };
+
+  for (const ending of ["still runs", "has just succeeded"] as const) {
+    test(`a parked job that was retried by hand and ${ending} goes on when its staged row leaves ${leaves}`, async (t) => {
+      const { it, job } = await world(t);
+      await fail(it, job, true);
+      await due(it);
+      await native(it, job);
+      const fetched = await fetchJob(it, job);
+      const { verdict, admission } = await startJob(it, fetched);
+      t.is(verdict, "admitted");
+      if (ending === "has just succeeded") await completeJob(it, job);
+      await leave(it);
+      t.deepEqual([await it.staged(), await sweep(it), await called(it)], [0, 0, []]);
+      if (ending === "still runs") await completeJob(it, job);
+      await it.release([{ job, ok: true, attempt: fetched.attempts, admission: admission! }]);
+      t.like((await called(it))[0], { total: 1, succeeded: 1 });
+    });
+  }
+
+  test(`a parked job whose row somebody has completed is gone when its staged row leaves ${leaves}`, async (t) => {
+    const { it, job } = await world(t);
+    await fail(it, job, true);
+    await due(it);
+    await completeJob(it, job);
+    await leave(it);
+    t.like((await called(it))[0], { total: 1, gone: 1 });
+  });
+
+  test(`a parked job is replaced when its staged row leaves ${leaves}, and the next job of its key has its row`, async (t) => {
+    const { it, job } = await world(t, {}, { jobKey: "k" });
+    await fail(it, job, true);
+    await due(it);
+    t.is(await addPast(it, { key: "k", payload: { key: "a" } }), job);
+    await leave(it);
+    t.like((await called(it))[0], { total: 1, replaced: 1 });
+  });
+}
+
+test("an adopted job is replaced by one of its key that Graphile Worker gets before the pass", async (t) => {
+  const { it, job } = await world(t, {}, { jobKey: "k", off: true });
+  await it.pool.query("select dispatch_policy.adopt('p')");
+  t.deepEqual([await it.staged(), await it.inFlight()], [1, []]);
+  t.not(await addPast(it, { key: "k", payload: { key: "a" } }), job);
+  await it.passes();
+  t.like((await called(it))[0], { total: 1, replaced: 1 });
+});
 
 for (const state of ["in flight", "parked", "waiting past the gates"] as const) {
   test(`a job with a copied flag that is rescheduled does not end the original: ${state}`, async (t) => {

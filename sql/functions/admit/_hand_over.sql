@@ -163,7 +163,7 @@ begin
     select r.job_id, r.staged_id, true, true, r.revision, r.waits_elsewhere, true from resumed r
     -- jobs that are not there any more are no candidates any more
     union all
-    select null, m.id, false, false, null, false, false from moved m
+    select m.parked_job_id, m.id, false, false, m.parked_revision, false, false from moved m
     where m.parked_job_id is not null and (m.id in (select r.staged_id from resumed r)) is not true
     union all
     select null, k.id, false, false, null, false, false from known k where k.is_newer

@@ -20,5 +20,5 @@ create or replace function :DISPATCH_POLICY_SCHEMA._occupied_limiters(
   from unnest(p_admissions) a
   join unnest(p_candidates) c on c.staged_id = a.staged_id
   join of_partition h on h.id = c.partition_id
-  where a.job_id is not null;
+  where a.admitted;
 $$;

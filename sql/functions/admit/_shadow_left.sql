@@ -25,7 +25,7 @@ begin
         join unnest(p_claimed) p on p.id = c.partition_id
         cross join lateral unnest(p.limiter_ids) u (id)
         join unnest(p_limiters) l on l.id = u.id and (l.shadow_slots is not null or l.shadow_tokens is not null)
-        where a.job_id is not null and (a.job_id in (select unnest(p_kept))) is not true
+        where a.admitted and (a.job_id in (select unnest(p_kept))) is not true
         window in_order as (partition by l.id order by c.vt, c.priority, c.run_at, c.staged_id rows unbounded preceding)
       ) c
     ) j

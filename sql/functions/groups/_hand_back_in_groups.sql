@@ -1,28 +1,35 @@
--- Keeps jobs that are handed back in their groups, under Graphile Worker's ids. Those that leave without a trace count as
--- replaced. Called before the staged rows are deleted.
+-- Keeps jobs that are handed back in their groups, under Graphile Worker's ids. Those that left without a trace have ended, as
+-- _outcome_of_staged has it. Called before the staged rows are deleted.
 --
 --   p_ids        all staged jobs that are handed back
 --   p_added      those of them that were new to Graphile Worker
 --   p_job_ids    of each of these Graphile Worker's id
 create or replace function :DISPATCH_POLICY_SCHEMA._hand_back_in_groups(p_ids bigint[], p_added bigint[], p_job_ids bigint[])
 returns void language plpgsql volatile as $$
+declare
+  v_others record;
 begin
   if not exists (select from :DISPATCH_POLICY_SCHEMA._private_groups) then
     return;
   end if;
-  with kept as materialized (
-    select u.staged_id, u.job_id from unnest(p_added, p_job_ids) u (staged_id, job_id)
-    union all
-    select s.id, s.parked_job_id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-    join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = s.parked_job_id
-    where s.id = any(p_ids) and s.parked_job_id is not null
-  ),
-  moved as (
-    update :DISPATCH_POLICY_SCHEMA._private_group_jobs m set staged_id = k.job_id, job_id = k.job_id
-    from kept k where m.staged_id = any(p_ids) and m.staged_id = k.staged_id
-  )
-  select array(select unnest(p_ids) except select k.staged_id from kept k) into p_ids;
-  perform :DISPATCH_POLICY_SCHEMA._end_in_groups(p_ids, null, array_fill('replaced'::text, array[cardinality(p_ids)]))
-  where p_ids <> '{}';
+  select array_agg(o.id) filter (where o.outcome is not null) as ended_ids,
+    array_agg(o.outcome) filter (where o.outcome is not null) as outcomes,
+    coalesce(array_agg(o.id) filter (where o.outcome is null and o.is_there), '{}') as kept_ids,
+    coalesce(array_agg(o.parked_job_id) filter (where o.outcome is null and o.is_there), '{}') as kept_job_ids
+  into v_others
+  from (
+    select s.id, s.parked_job_id,
+      :DISPATCH_POLICY_SCHEMA._outcome_of_staged(s.id, s.parked_job_id, s.parked_revision) as outcome,
+      exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = s.parked_job_id) as is_there
+    from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+    where s.id = any(array(
+      select m.staged_id from :DISPATCH_POLICY_SCHEMA._private_group_jobs m where m.staged_id = any(p_ids)
+      except select unnest(p_added)))
+  ) o;
+  update :DISPATCH_POLICY_SCHEMA._private_group_jobs m set staged_id = k.job_id, job_id = k.job_id
+  from unnest(p_added || v_others.kept_ids, p_job_ids || v_others.kept_job_ids) k (staged_id, job_id)
+  where m.staged_id = any(p_ids) and m.staged_id = k.staged_id;
+  perform :DISPATCH_POLICY_SCHEMA._end_in_groups(v_others.ended_ids, null, v_others.outcomes)
+  where v_others.ended_ids is not null;
 end
 $$;
