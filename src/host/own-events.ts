@@ -7,10 +7,12 @@ const NAMES = [
   "pool:listen:success",
   "pool:listen:notification",
   "pool:listen:release",
+  "pool:fatalError",
   "pool:release",
   "localQueue:init",
   "localQueue:getJobs:complete",
   "worker:create",
+  "worker:stop",
   "worker:getJob:error",
   "job:complete",
 ] as const satisfies readonly (keyof WorkerEventMap)[];

@@ -12,6 +12,7 @@ import { markHandled, type Observer } from "../run/wrap-task.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
 import { ownEvents } from "./own-events.ts";
 import { makePools, type Pools } from "./pools.ts";
+import { makeShutdowns } from "./shutdowns.ts";
 import {
   beforeEachFetch,
   beforeLocalFetches,
@@ -68,13 +69,15 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
           const host = hosts.get(event.ctx.hooks);
           const pool = host?.pools.byId(event.workerPool.id);
           await settled(pool?.stepDown(), host?.logger, "stepping down");
-          await next();
+          const part = next();
+          await (host?.shutdowns.graphileWorker(event.workerPool, part) ?? part);
           await settled(pool?.close(), host?.logger, "releasing the last jobs");
         },
         async poolForcefulShutdown(next, event) {
           const host = hosts.get(event.ctx.hooks);
           try {
-            const result = await next();
+            const part = next();
+            const result = await (host?.shutdowns.graphileWorker(event.workerPool, part) ?? part);
             for (const job of (result as { forceFailedJobs?: Job[] } | undefined)?.forceFailedJobs ?? []) {
               host?.ended(event.workerPool.id, job, new Error(event.message));
             }
@@ -115,6 +118,7 @@ async function settled(step: Promise<void> | undefined, logger: Logger | undefin
 interface Host {
   readonly logger: Logger;
   readonly pools: Pools;
+  readonly shutdowns: ReturnType<typeof makeShutdowns>;
   ended(poolId: string, job: Job, error: unknown): void;
 }
 
@@ -159,7 +163,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   own.on("localQueue:getJobs:complete", (event) => jobs.fetched(event.jobs));
   own.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
   own.on("pool:release", ({ workerPool }) => pools.release(workerPool.id));
-  return { logger, pools, ended };
+  return { logger, pools, shutdowns: makeShutdowns(own, logger), ended };
 }
 
 /** The task that the crontab starts. It ticks, and then sweeps. */

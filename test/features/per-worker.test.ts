@@ -328,6 +328,57 @@ test("a job that fails and one that is cancelled leave their share, and a group 
   await until("the share is free", async () => running === 0 && (await leftOf(pool)) === 0);
 });
 
+const SECOND = "select id from graphile_worker._private_jobs where payload ->> 'job' = 'second'";
+
+for (const [state, change] of [
+  ["a row stays locked", "select"],
+  ["its job is gone", `delete from graphile_worker._private_jobs where id = (${SECOND})`],
+  ["its slot is gone", `select dispatch_policy.release_slots((${SECOND}))`],
+  ["its policy is off", "select dispatch_policy.switch_policy('one', false)"],
+  [
+    "it was unlocked by hand",
+    "select graphile_worker.force_unlock_workers(array(select pool_id from dispatch_policy.workers))",
+  ],
+] as const) {
+  test(`a full pool that stops, and cannot send a job back, ends when its other job has: ${state}`, async (t) => {
+    const database = await lentDatabase(t);
+    const policy = one();
+    const pool = await startPool(t, database, { policies: [policy] });
+    const { worker, runs } = pool;
+    await worker.utils.addJob(policy, { key: "a", job: "first" });
+    await until("it runs one", () => runs.running("a") === 1);
+    await idlePool(pool, "one");
+    await database.pool.query(REFUSE);
+    await worker.utils.addJob(policy, { key: "a", job: "second" });
+    await until("it has tried twice to send it back", async () =>
+      worker.row("select from refusals where last_value > 1"),
+    );
+    const stopped = worker.stop();
+    await until("it takes no more jobs", async () =>
+      worker.row("select from dispatch_policy.workers where slots = 0 and pool_id <> 'idle'"),
+    );
+    await database.pool.query(change);
+    runs.endAll();
+    await stopped;
+    t.is(runs.ended[0], "first");
+    const { waits } = await worker.row(
+      "select count(*)::int as waits from dispatch_policy.jobs where state in ('staged', 'ready')",
+    );
+    t.is(runs.ended.length + waits, 2, "the other has run, or waits elsewhere");
+  });
+}
+
+/** No job can be sent back, as if another transaction had one of its rows locked. */
+const REFUSE = `
+  create sequence refusals;
+  create function refuse() returns trigger language plpgsql as $$
+  begin
+    perform nextval('public.refusals');
+    raise exception 'locked' using errcode = 'lock_not_available';
+  end $$;
+  create trigger refuse before insert on dispatch_policy._private_taken_over_jobs
+    for each row when (new.staged_id is not null) execute function refuse()`;
+
 test("a one-shot pool runs its share at a time, until no job is left", async (t) => {
   const database = await lentDatabase(t);
   const policy = one();
