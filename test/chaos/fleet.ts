@@ -27,7 +27,10 @@ export class Member implements Suspect {
   ready = false;
   stopped = false;
   openTicks = 0;
+  /** It ends, and nobody takes its place. */
   leaves = false;
+  /** A deploy has started another process in its place. */
+  replaced = false;
 
   constructor({ role, place, release }: Orders, child: ChildProcess) {
     this.role = role;
@@ -106,7 +109,7 @@ export class Fleet {
   /** Those that do not have this release. */
   before(release: Release, roles: readonly Role[]): Member[] {
     return [...this.members].filter(
-      (one) => roles.includes(one.role) && one.release !== release && !one.leaves,
+      (one) => roles.includes(one.role) && one.release !== release && !one.leaves && !one.replaced,
     );
   }
 
@@ -116,6 +119,7 @@ export class Fleet {
 
   /** Starts another process in its place, and ends it gently once that one is ready, or has had its time. */
   async replace(member: Member): Promise<void> {
+    member.replaced = true; // also if it dies before its end, or the next deploy begins before
     const next = this.add(member.role, member.place);
     for (let waited = 0; !next.ready && next.diedAt === undefined && waited < READY_WITHIN_MS; waited += 20)
       await delay(20);
@@ -187,7 +191,8 @@ export class Fleet {
     member.diedAt = Date.now();
     this.members.delete(member);
     this.#judge.lost(member);
-    if (this.#respawns && !member.leaves && member.role !== "hoarder") this.add(member.role, member.place);
+    if (this.#respawns && !member.leaves && !member.replaced && member.role !== "hoarder")
+      this.add(member.role, member.place);
   }
 
   #exited(member: Member): void {
