@@ -504,8 +504,6 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
     "it leads",
     async () => (await pool.query("select from dispatch_policy._private_leases")).rowCount,
   );
-  // a leader's heartbeat would find them
-  await pool.query("alter function dispatch_policy._beat rename to _beat_no_more");
   await until("those that were caught have run and are released", async () => {
     const { left } = await worker.row(`select (select count(*) from dispatch_policy.staged_jobs)
       + (select count(*) from dispatch_policy.in_flight_jobs)
@@ -514,7 +512,11 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
   });
   const caught = ran;
   const heldMs = Math.round(performance.now() - since);
+  // A leader's heartbeat would find the adopted jobs, and without heartbeats its lease ends.
+  await pool.query("alter function dispatch_policy._beat rename to _beat_no_more");
   await pool.query("insert into public.go default values");
+  await until("an adopted job has run", () => ran > caught);
+  await pool.query("alter function dispatch_policy._beat_no_more rename to _beat");
   await until("all ran", () => ran === jobs, { seen: () => ran });
   t.true(
     caught >= 10 && caught < jobs,
