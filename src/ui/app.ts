@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { type Context, Hono } from "hono";
 import { check } from "../checks/options.ts";
-import { ArgumentError, UnknownPolicyError } from "../errors.ts";
 import { assets } from "./assets.ts";
 import type { Tenant, UiOptions, Viewer } from "./create-ui.ts";
 import type { Database } from "./database.ts";
@@ -14,6 +13,7 @@ import { layout } from "./parts/layout.ts";
 import { html } from "./parts/markup.ts";
 import { makeReplays } from "./replays.ts";
 import { comesFromOurPages } from "./same-origin.ts";
+import { isSendersError } from "./senders-error.ts";
 import { makeSnapshots, type Snapshots } from "./snapshots.ts";
 import type { TraceUrl } from "./trace-url.ts";
 import { aViewer } from "./viewer.ts";
@@ -32,6 +32,19 @@ export interface AppSettings {
 const BODY_IS_USED =
   "The form's body was read before it came to these pages. Mount them before the body parser, or hand on what it read: " +
   "docs/mount-ui.md says how\n";
+
+/** A form of somebody who changes nothing, say because they have another role since they opened its page. */
+const REFUSED = {
+  status: 403,
+  title: "Not done",
+  body: html`<p class="bad">Only an operator changes something here, and you are none.</p>`,
+} as const;
+
+const STRANGE = {
+  status: 403,
+  title: "Not done",
+  body: html`<p class="bad">This request does not come from these pages, so nothing has changed. If it does, a proxy has changed its Host: name the origin that your browser shows in publicOrigins of createUi.</p>`,
+} as const;
 
 type Env = { Variables: { viewer: Viewer } };
 
@@ -57,9 +70,9 @@ export function makeApp(settings: AppSettings): Hono<Env> {
     c.set("viewer", role === "tenant" ? { name, role, partitions, where } : { name, role });
     const { method } = c.req;
     if (method === "GET" || method === "HEAD") return next();
-    if (role !== "operator") return c.text("A viewer changes nothing\n", 403);
+    if (role !== "operator") return answer(c, settings, async () => REFUSED);
     if (!comesFromOurPages(c.req.raw, settings.publicOrigins))
-      return c.text("This request does not come from these pages\n", 403);
+      return answer(c, settings, async () => STRANGE);
     return next();
   });
   for (const [name, asset] of Object.entries(assets()))
@@ -143,7 +156,8 @@ async function answer(c: Context<Env>, settings: AppSettings, make: () => Promis
     (found) => (found ? { status: 200 as const, ...found } : notFound()),
     (error: Error) => failed(error, viewer),
   );
-  const text = String(await layout({ base: settings.base, viewer, path, ...page }));
+  const isLive = c.req.method !== "POST";
+  const text = String(await layout({ base: settings.base, viewer, path, isLive, ...page }));
   const tag = `"${createHash("sha256").update(text).digest("base64url").slice(0, 27)}"`;
   if (status === 200 && c.req.header("if-none-match") === tag) return c.body(null, 304, { etag: tag });
   return c.html(text, status, status === 200 ? { etag: tag } : {});
@@ -158,15 +172,11 @@ function notFound() {
 }
 
 /**
- * An argument that the sender gave is theirs to correct, also if PostgreSQL found it (class 22). Anything else is not. Its
- * text may name roles, tables and servers, which are no business of a viewer. A tenant sees no error at all: one of an
+ * What the sender cannot correct is not said to all. Its text may name roles, tables and servers, which are no business of a viewer. A tenant sees no error at all: one of an
  * unknown policy lists those of others.
  */
-function failed(error: Error & { code?: unknown }, { role }: Viewer) {
-  const isTheirs =
-    error instanceof ArgumentError ||
-    error instanceof UnknownPolicyError ||
-    /^22...$/.test(String(error.code));
+function failed(error: Error, { role }: Viewer) {
+  const isTheirs = isSendersError(error);
   const isShown = role === "operator" || (isTheirs && role === "viewer");
   return {
     status: isTheirs ? (400 as const) : (503 as const),

@@ -266,7 +266,7 @@ test("what is not there is a 404, and a wrong argument a 400 that says what is w
   }
   const answer = await send("/act/pause", { policy: "fetch_endpoint", for: "soon", reason: "r" });
   t.is(answer.status, 400);
-  t.regex(await answer.text(), /expected a duration, .*got &quot;soon&quot;/);
+  t.regex(await answer.text(), /for must be a duration, .*got &quot;soon&quot;/);
 });
 
 test("a limit's gate is chosen from those of the policy", async (t) => {

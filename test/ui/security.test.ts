@@ -256,7 +256,7 @@ test("each verb's page does what its command does", async (t) => {
     /3 of 3 changed.*--drain .*count =&gt; 10000/s,
   );
   t.regex(await it.text("/act/move?policy=fetch_endpoint&partition=ep4"), /<strong>3<\/strong> jobs match/);
-  t.regex(await says("move", { partition: "ep4" }), /expected \{ toPartition \} or \{ toPolicy \}/);
+  t.regex(await says("move", { partition: "ep4" }), /Say where the jobs go/);
   t.regex(await says("move", { partition: "ep4", "to-partition": "ep5" }), /3 of 3 changed/);
   t.regex(await it.text("/act/remove?policy=fetch_endpoint&partition=ep3"), /<strong>6<\/strong> jobs match/);
   t.regex(await says("remove", { partition: "ep3" }), /6 of 6 changed/);

@@ -1,24 +1,19 @@
 import { some } from "../../counted.ts";
-import { argument, COMMAND, name as identifier, literal } from "../../operate/quoted.ts";
-import type { Changed } from "../../operate/targets.ts";
-import { DEFAULT_SCHEMA } from "../../settings.ts";
-import { pathTo } from "../parts/links.ts";
-import { html, type Markup } from "../parts/markup.ts";
+import { ENDS } from "../parts/action-links.ts";
+import { type Fact, factList } from "../parts/facts.ts";
+import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
+import { html, type Markup, none } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
+import { isSendersError, orSendersError } from "../senders-error.ts";
 import { ACTIONS } from "./actions.ts";
-import {
-  type Action,
-  type ActionName,
-  type Counted,
-  type Field,
-  FLAG,
-  type Flags,
-  type Known,
-  type Values,
-} from "./form.ts";
+import type { Action, ActionName, Counted, Field, Known, Result, Values } from "./form.ts";
 import type { Change } from "./limit-changes.ts";
+import { same } from "./same.ts";
 import type { Found, Page, Sent, Visit } from "./visit.ts";
+
+/** How many jobs a form names. Of the others it has the number. */
+const MOST_NAMED = 5;
 
 /** The pages that ask before a verb is run. */
 export const ACTION_PAGES: Readonly<Record<string, Page>> = Object.fromEntries(
@@ -41,17 +36,17 @@ export function actOn(name: string): (sent: Sent) => Promise<Found> {
       return askFirst({ ...sent, query: form }, name as ActionName, action, { found });
     }
     const reason = form.get("reason")?.trim();
-    if (!reason)
-      return askFirst({ ...sent, query: form }, name as ActionName, action, {
-        wrong: "Say why: the audit keeps it.",
-      });
-    const result = await action.run(acting, { ...values, reason, by });
-    const back = backTo(base, values);
+    const again = (wrong: string) =>
+      askFirst({ ...sent, query: form }, name as ActionName, action, { wrong });
+    if (!reason) return again("Say why: the audit keeps it.");
+    const result = await orSendersError(() => action.run(acting, { ...values, reason, by }));
+    if (result instanceof Error) return { status: 400, ...(await again(result.message)) };
+    const isDone = result.changed > 0 || result.stored === true;
     return {
-      title: `${name}: done`,
-      body: html`<p class="${result.changed > 0 ? "good" : ""}">${inWords(result)}</p>
-${undo(base, action, values)}
-<p><a href="${back}">Back</a></p>
+      title: `${name}: ${isDone ? "done" : "nothing changed"}`,
+      body: html`<p class="${isDone ? "good" : ""}">${inWords(result)}</p>
+${isDone ? undo(base, action, values) : none}
+<p><a href="${backTo(base, values)}">Back</a></p>
 ${same(name as ActionName, { values, reason, by, schema: acting.engine.schemaName })}`,
     };
   };
@@ -63,30 +58,81 @@ interface Said {
   readonly found?: Markup | undefined;
 }
 
-async function askFirst(visit: Visit, name: ActionName, action: Action, { wrong, found }: Said = {}) {
-  const { base, query, looking, acting, rights } = visit;
-  if (rights.role !== "operator") return { title: name, body: html`<p>A viewer changes nothing.</p>` };
+async function askFirst(visit: Visit, name: ActionName, action: Action, said: Said = {}) {
+  const { base, query, looking, rights } = visit;
+  if (rights.role !== "operator") return { title: name, body: FOR_OPERATORS };
   const values = valuesOf(query, action);
   const target = action.target.filter((field) => values[field] !== undefined);
   const known = (await action.know?.(looking, values)) ?? {};
-  const count = await action.count?.(acting, values, known);
-  const changes = await action.changes?.(looking, values, known);
+  const { count, changes, wrong = said.wrong } = await readFirst(visit, action, values, known);
   return {
     title: name,
     body: html`<p>${action.about}</p>
-<dl class="facts">${target.map((field) => html`<dt>${field}</dt><dd>${values[field] ?? ""}</dd>`)}</dl>
+${factList(target.map((field) => factOf(base, field, values)))}
 ${count ? html`<p>${countInWords(count)}</p>` : ""}
 ${changes ? changeTable(changes) : ""}
-${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
-${found ?? ""}
+${wrong ? alert(wrong) : ""}
+${said.found ?? ""}
 <form class="act" method="post" action="${base}/act/${name}">
 ${target.map((field) => html`<input type="hidden" name="${field}" value="${values[field] ?? ""}">`)}
 ${fieldsFor(action, values, known).map((field) => fieldInput(field, values[field.name], known))}
 <label>Reason, for the audit <input name="reason" value="${query.get("reason") ?? ""}" required></label>
-<p><button>${name}</button>${action.fields.some(({ isFilter }) => isFilter) ? html` <button formmethod="get" formnovalidate>count again</button>` : ""}${action.changes && action.fields.length > 0 ? SHOW_CHANGES : ""}${action.isRecorded?.(known) ? REPLAY : ""}</p>
+<p>${submit(name)}${action.fields.some(({ isFilter }) => isFilter) ? html` <button formmethod="get" formnovalidate>count again</button>` : ""}${action.changes && action.fields.length > 0 ? SHOW_CHANGES : ""}${action.isRecorded?.(known) ? REPLAY : ""}</p>
 </form>
 <p><a href="${backTo(base, values)}">Leave it</a></p>`,
   };
+}
+
+/** What a viewer gets in place of a form. */
+export const FOR_OPERATORS = html`<p>A viewer changes nothing. Send the address of this page to an operator.</p>`;
+
+/** What is wrong with a form. The focus begins here, so that the next Tab leads to the fields. */
+export function alert(wrong: string): Markup {
+  return html`<p class="bad" role="alert" tabindex="-1" autofocus>${wrong}</p>`;
+}
+
+/** The button that does it. */
+export function submit(name: ActionName): Markup {
+  return html`<button${ENDS.has(name) ? html` class="ends"` : ""}>${name}</button>`;
+}
+
+interface Read {
+  readonly count?: Counted | undefined;
+  readonly changes?: readonly Change[] | undefined;
+  readonly wrong?: string;
+}
+
+/** What the page says before it asks. With a wrong value in a field it says so, and counts as if the fields were empty. */
+async function readFirst(visit: Visit, action: Action, values: Values, known: Known): Promise<Read> {
+  const { looking, acting } = visit;
+  const read = async (given: Values) => ({
+    count: await action.count?.(acting, given, known),
+    changes: await action.changes?.(looking, given, known),
+  });
+  const given = action.fields.filter(({ name }) => values[name] !== undefined);
+  return read(values).catch(async (error) => {
+    if (given.length === 0 || !isSendersError(error)) throw error;
+    const empty = Object.fromEntries(given.map(({ name }) => [name, undefined]));
+    return { ...(await read({ ...values, ...empty })), wrong: error.message };
+  });
+}
+
+/** A line of what the form acts on, with the page that says more of it. */
+function factOf(base: string, field: string, values: Values): Fact {
+  const { policy, [field]: value = "" } = values;
+  if (field === "ids") return jobsFact(base, value.split(","));
+  if (field === "policy") return [field, policyLink(base, value)];
+  if (field === "partition" && policy !== undefined) return [field, partitionLink(base, policy, value)];
+  return [field, value];
+}
+
+function jobsFact(base: string, ids: readonly string[]): Fact {
+  const named = ids.slice(0, MOST_NAMED).map((id, n) => html`${n > 0 ? ", " : ""}${jobLink(base, id)}`);
+  const others = ids.length - named.length;
+  return [
+    ids.length === 1 ? "job" : "jobs",
+    html`${named}${others > 0 ? ` and ${grouped(others)} more` : ""}`,
+  ];
 }
 
 /** Of the gate that was chosen, or else of all. What was given stays, so that the verb can say what is wrong with it. */
@@ -131,6 +177,7 @@ export function fieldInput(field: Field, given: string | undefined, known: Known
 }
 
 function countInWords({ matched, stored, partitions, staged = 0, inFlight = 0 }: Counted): Markup {
+  if (partitions === undefined && matched === 0) return html`<strong>No job</strong> matches now.`;
   if (partitions === undefined)
     return html`<strong>${grouped(matched)}</strong> ${matched === 1 ? "job matches" : "jobs match"} now.`;
   if (stored) return html`Nothing matches now: it is stored for partitions to come.`;
@@ -150,9 +197,10 @@ function backTo(base: string, { policy, partition, ids }: Values): string {
   return policy === undefined ? `${base}/` : pathTo(base, "/policy", { policy });
 }
 
-function inWords({ matched, changed }: Changed & { stored?: boolean }): string {
+function inWords({ matched, changed, stored }: Result): string {
+  if (stored) return "Nothing matches yet. It is kept, and takes effect with the first job that matches.";
   if (matched === 0)
-    return "Nothing matched. If it acts on what is still to come, it is kept, and waits for that.";
+    return "Nothing matched. What it was meant for may have ended, or somebody has changed it meanwhile.";
   return `${grouped(changed)} of ${grouped(matched)} changed.`;
 }
 
@@ -160,39 +208,4 @@ function undo(base: string, { inverse, target }: Action, values: Values): Markup
   if (!inverse) return html``;
   const kept = [...target, "gate", "key", "where"].map((field) => [field, values[field]]);
   return html`<p><a href="${pathTo(base, `/act/${inverse}`, Object.fromEntries(kept))}">Undo: ${inverse}</a></p>`;
-}
-
-interface Act {
-  readonly values: Values;
-  readonly reason: string;
-  readonly by: string;
-  /** This package's schema. */
-  readonly schema: string;
-}
-
-/** Arguments whose names are words of SQL. */
-const RESERVED: ReadonlySet<string> = new Set(["for", "from", "set", "where"]);
-
-/** The same as a command and as SQL, to copy. */
-export function same(name: ActionName, { values, reason, by, schema }: Act): Markup {
-  const action = ACTIONS[name];
-  const { ids, ...flags }: Flags = { ...(action.flags ? action.flags(values) : values), reason, by };
-  const given: Flags = { ...flags, "policy-schema": schema === DEFAULT_SCHEMA ? undefined : schema };
-  const command = [
-    ...(typeof ids === "string" ? ids.split(",") : []),
-    ...Object.entries(given).flatMap(([flag, value = []]) => [value].flat().map((one) => asFlag(flag, one))),
-    ...(action.needsYes ? ["--yes"] : []),
-  ];
-  const args = { ...action.sql(values), reason: literal(reason), by: literal(by) };
-  const sql = Object.entries(args)
-    .filter(([, value]) => value !== undefined)
-    .map(([arg, value]) => `${RESERVED.has(arg) ? `"${arg}"` : arg} => ${value}`);
-  return html`<h2>The same in words</h2>
-<pre>${COMMAND} ${name} ${command.join(" ")}</pre>
-<pre>select * from ${identifier(schema)}.${name.replace("-", "_")}(${sql.join(", ")});</pre>`;
-}
-
-function asFlag(flag: string, value: string): string {
-  if (flag === "drain" && value === FLAG) return `--${flag}`;
-  return `--${flag}${value.startsWith("-") ? "=" : " "}${argument(value)}`;
 }

@@ -1,5 +1,8 @@
+import { parameter } from "../../db/engine.ts";
 import { durationMs } from "../../duration.ts";
+import { ArgumentError } from "../../errors.ts";
 import { admit } from "../../operate/admit.ts";
+import type { OperateContext } from "../../operate/call.ts";
 import { cancel } from "../../operate/cancel.ts";
 import { hold } from "../../operate/hold.ts";
 import { move } from "../../operate/move.ts";
@@ -9,6 +12,8 @@ import { releaseSlots } from "../../operate/release-slots.ts";
 import { remove } from "../../operate/remove.ts";
 import { resume } from "../../operate/resume.ts";
 import { retry } from "../../operate/retry.ts";
+import { checkVerb } from "../../operate/targets.ts";
+import { rowsOf } from "../../operate/view-rows.ts";
 import {
   type Action,
   type ActionName,
@@ -36,7 +41,12 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     count: (context, { policy, partition }) =>
       pause(context, { policy: need("policy", policy), partition, dryRun: true }),
     run: (context, { policy, partition, for: length, ...why }) =>
-      pause(context, { policy: need("policy", policy), partition, until: after(length), ...whyOf(why) }),
+      pause(context, {
+        policy: need("policy", policy),
+        partition,
+        until: after("for", length),
+        ...whyOf(why),
+      }),
     sql: ({ policy, partition, for: length }) => ({
       ...texts({ policy, partition }),
       until: fromNow(length),
@@ -70,7 +80,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
       hold(context, {
         policy: need("policy", policy),
         partition: need("partition", partition),
-        forMs: durationMs(durationIn(need("for", length))),
+        forMs: durationMs(durationIn("for", need("for", length))),
         ...whyOf(why),
       }),
     sql: ({ policy, partition, for: length }) => ({
@@ -121,7 +131,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
     run: (context, { policy, partition, "to-partition": toPartition, "to-policy": toPolicy, ...why }) =>
       move(context, {
         ...{ policy: need("policy", policy), partition: need("partition", partition) },
-        ...{ toPartition, toPolicy, ...whyOf(why) },
+        ...{ ...whitherOf({ toPartition, toPolicy }), ...whyOf(why) },
       }),
     sql: ({ policy, partition, "to-partition": to, "to-policy": into }) =>
       texts({ policy, partition, to_partition: to, to_policy: into }),
@@ -153,6 +163,7 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
       "Gives back the slots of a job in flight that hangs, or is lost. The job is not stopped: if it runs on, it no longer counts, and a limit may be exceeded. One that has not started waits in staging again.",
     target: ["ids"],
     fields: [],
+    count: async (context, { ids }) => ({ matched: await slotsOf(context, need("ids", ids)), changed: 0 }),
     run: (context, { ids, ...why }) => releaseSlots(context, { jobId: need("ids", ids), ...whyOf(why) }),
     sql: ({ ids }) => ({ job_id: ids }),
     needsYes: true,
@@ -173,6 +184,22 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
   "set-limit": SET_LIMIT,
   "clear-limit": CLEAR_LIMIT,
 };
+
+/** @throws {ArgumentError} unless it says where jobs go */
+export function whitherOf<Whither extends Values>({ toPartition, toPolicy }: Whither) {
+  if (toPartition === undefined && toPolicy === undefined)
+    throw new ArgumentError("Say where the jobs go: fill in a partition, a policy, or both");
+  return { toPartition, toPolicy };
+}
+
+const ID = parameter(1, "id");
+
+/** How many jobs of the id are in flight: 1, or none. */
+async function slotsOf(context: OperateContext, jobId: string): Promise<number> {
+  checkVerb("releaseSlots", { jobId }, { needs: ["jobId"] });
+  return (await rowsOf(context, "in_flight_jobs", `where job_id = ${ID} or staged_id = ${ID}`, [jobId]))
+    .length;
+}
 
 function jobsOf({ policy, partition, ids }: Values): object {
   return ids === undefined ? { policy: need("policy", policy), partition } : { ids: ids.split(",") };

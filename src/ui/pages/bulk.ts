@@ -10,8 +10,9 @@ import { factList } from "../parts/facts.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { grouped } from "../parts/words.ts";
-import { fieldInput, same } from "./action.ts";
-import { ACTIONS } from "./actions.ts";
+import { orSendersError } from "../senders-error.ts";
+import { alert, FOR_OPERATORS, fieldInput, submit } from "./action.ts";
+import { ACTIONS, whitherOf } from "./actions.ts";
 import type { Field } from "./form.ts";
 import {
   countJobs,
@@ -23,6 +24,7 @@ import {
   type Place,
   placeOf,
 } from "./job-filter.ts";
+import { same } from "./same.ts";
 import { asked, type Found, type Page, type Sent, type Visit } from "./visit.ts";
 
 /** How many jobs one request takes: somebody waits for its page. */
@@ -73,7 +75,7 @@ export const BULK: Readonly<Record<BulkName, Bulk>> = {
     run: (acting, ids, { filter, values, reason, by }) =>
       move(acting, {
         ...{ policy: filter.policy ?? "", partition: filter.partition ?? "", ids, reason, by },
-        ...{ toPartition: values["to-partition"], toPolicy: values["to-policy"] },
+        ...whitherOf({ toPartition: values["to-partition"], toPolicy: values["to-policy"] }),
       }),
   },
 };
@@ -112,13 +114,15 @@ export function stepOn(name: string): (sent: Sent) => Promise<Found> {
     const jobs = await jobsOf(looking, filter, wanted);
     const asks = { filter, values: valuesIn(form, verb), asOf: before.asOf, reason, by };
     const ids = jobs.map((job) => idFor(job, place));
-    const { changed } = ids.length > 0 ? await verb.run(acting, ids, asks) : { changed: 0 };
+    const done = ids.length > 0 ? await orSendersError(() => verb.run(acting, ids, asks)) : { changed: 0 };
+    if (done instanceof Error)
+      return { status: 400, ...(await askFirst(sent, name as BulkName, verb, form, done.message)) };
     const last = jobs.at(-1);
     const now: Progress = {
       ...before,
       after: last === undefined ? before.after : idFor(last, place),
       seen: before.seen + jobs.length,
-      changed: before.changed + changed,
+      changed: before.changed + done.changed,
     };
     if (jobs.length < STEP) {
       const { schemaName: schema } = acting.engine;
@@ -150,7 +154,7 @@ function progressOf(form: URLSearchParams): Progress {
 }
 
 async function askFirst(visit: Visit, name: BulkName, verb: Bulk, given: URLSearchParams, wrong?: string) {
-  if (visit.rights.role !== "operator") return { title: name, body: html`<p>A viewer changes nothing.</p>` };
+  if (visit.rights.role !== "operator") return { title: name, body: FOR_OPERATORS };
   const { base, looking } = visit;
   const filter = checked(name, verb, filterOf(given));
   const { engine, withPgClient } = looking;
@@ -158,19 +162,29 @@ async function askFirst(visit: Visit, name: BulkName, verb: Bulk, given: URLSear
   const wanted = { states: statesOf(verb, filter), place: verb.place, most: MOST_COUNTED + 1 };
   const of = await countJobs(looking, filter, wanted);
   const values = valuesIn(given, verb);
+  if (of === 0) return nothingMatches(base, name, filter);
   return {
     title: `${name} all that match`,
     body: html`<p>${ACTIONS[name].about}</p>
 ${factList(FILTERS.map((field) => [field, filter[field]]))}
 <p><strong>${countInWords(of)}</strong> ${of === 1 ? "matches" : "match"} now. They are taken in steps of ${STEP}, and you can stop after each.</p>
-${wrong ? html`<p class="bad" role="alert">${wrong}</p>` : ""}
+${wrong ? alert(wrong) : ""}
 <form class="act" method="post" action="${base}/bulk/${name}">
 ${hidden(filter)}${hidden({ of, "as-of": asOf.toISOString() })}
 ${verb.fields.map((field) => fieldInput(field, values[field.name]))}
 <label>Reason, for the audit <input name="reason" value="${given.get("reason") ?? ""}" required></label>
-<p><button>${name}</button></p>
+<p>${submit(name)}</p>
 </form>
 <p><a href="${pathTo(base, "/jobs", filter)}">Leave it</a></p>`,
+  };
+}
+
+function nothingMatches(base: string, name: BulkName, filter: Filter) {
+  return {
+    title: `${name} all that match`,
+    body: html`${factList(FILTERS.map((field) => [field, filter[field]]))}
+<p><strong>No job</strong> matches now in a state in which ${name} takes jobs.</p>
+<p><a href="${pathTo(base, "/jobs", filter)}">Back</a></p>`,
   };
 }
 

@@ -57,7 +57,7 @@ export interface Action {
   readonly isRecorded?: (known: Known) => boolean;
   /** Replays the recorded load as if it had been done. */
   readonly replay?: (acting: OperateContext, values: Values) => Promise<Diff>;
-  readonly run: (acting: OperateContext, values: Values & Why) => Promise<Changed>;
+  readonly run: (acting: OperateContext, values: Values & Why) => Promise<Result>;
   /** The arguments of the SQL function, beside reason and author. A value is an expression. */
   readonly sql: (values: Values) => Readonly<Record<string, string | undefined>>;
   /** The command's flags, where they differ from target and fields. */
@@ -71,8 +71,11 @@ export interface Action {
 /** Flags of a command. One with a list is written several times. */
 export type Flags = Readonly<Record<string, string | readonly string[] | undefined>>;
 
+/** What a verb has done. */
+export type Result = Changed & Partial<Stored>;
+
 /** What a page says before it asks. */
-export type Counted = Changed & Partial<Stored> & Reach;
+export type Counted = Result & Reach;
 
 export interface Why {
   readonly reason: string;
@@ -93,17 +96,21 @@ export function whyOf({ reason, by }: Values): { reason: string | undefined; by:
 }
 
 export function need(name: string, value: string | undefined): string {
-  if (value === undefined) throw new ArgumentError(`${name} is missing`);
+  if (value === undefined)
+    throw new ArgumentError(
+      `${name} is missing. Fill it in, or come by a link on the page of a policy, a partition or a job, which names it`,
+    );
   return value;
 }
 
-export function durationIn(length: string): Duration {
-  if (!isDuration(length)) throw new ArgumentError(`expected ${HOW_LONG}, got ${JSON.stringify(length)}`);
+export function durationIn(name: string, length: string): Duration {
+  if (!isDuration(length))
+    throw new ArgumentError(`${name} must be ${HOW_LONG}, got ${JSON.stringify(length)}`);
   return length;
 }
 
-export function after(length: string | undefined): Date | undefined {
-  return length === undefined ? undefined : new Date(Date.now() + durationMs(durationIn(length)));
+export function after(name: string, length: string | undefined): Date | undefined {
+  return length === undefined ? undefined : new Date(Date.now() + durationMs(durationIn(name, length)));
 }
 
 export function numberIn(name: string, value: string | undefined): number | undefined {

@@ -1,11 +1,12 @@
 import { JOB_STATES } from "../../operate/view-rows.ts";
+import { ENDS } from "../parts/action-links.ts";
 import { jobBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
-import { BULK, isOffered } from "./bulk.ts";
+import { BULK, type BulkName, isOffered } from "./bulk.ts";
 import { BACK, type Filter, type FoundJob, filterOf, jobsOf } from "./job-filter.ts";
 import { asked, type Page, type Visit } from "./visit.ts";
 
@@ -69,13 +70,14 @@ function bulk({ base, rights }: Visit, filter: Filter, found: readonly FoundJob[
     ...(failed.length > 0 ? [["retry", failed] as const] : []),
     ...(waiting.length > 0 ? [["remove", waiting] as const] : []),
   ];
-  const all = Object.entries(BULK).filter(([, verb]) => isOffered(verb, filter));
+  const all = (Object.keys(BULK) as BulkName[]).filter((verb) => isOffered(BULK[verb], filter));
   if (these.length + all.length === 0) return none;
   return html`<ul class="actions">${these.map(
     ([verb, ids]) =>
-      html`<li><a href="${pathTo(base, `/act/${verb}`, { ids: ids.join(",") })}">${verb} these ${ids.length}</a></li>`,
+      html`<li><a class="${ENDS.has(verb) ? "ends" : ""}" href="${pathTo(base, `/act/${verb}`, { ids: ids.join(",") })}">${verb} these ${ids.length}</a></li>`,
   )}${all.map(
-    ([verb]) => html`<li><a href="${pathTo(base, `/bulk/${verb}`, filter)}">${verb} all that match</a></li>`,
+    (verb) =>
+      html`<li><a class="${ENDS.has(verb) ? "ends" : ""}" href="${pathTo(base, `/bulk/${verb}`, filter)}">${verb} all that match</a></li>`,
   )}</ul>`;
 }
 

@@ -84,8 +84,8 @@ export const SET_LIMIT: Action = {
     setLimit(acting, {
       ...aimOf(values),
       set: numbersIn(values),
-      from: after(values.from),
-      until: after(endOf(values)),
+      from: after("from", values.from),
+      until: after("for", endOf(values)),
       ...whyOf({ reason, by }),
     }),
   sql: (values) => {
@@ -154,7 +154,7 @@ function gatesOf({ definition }: Known): readonly Choice[] {
 function numbersIn(values: Values): LimitValues {
   const given = NUMBERS.map(({ option, name }) => [
     option,
-    option === "per" ? values[name] && durationIn(values[name]) : numberIn(name, values[name]),
+    option === "per" ? values[name] && durationIn(name, values[name]) : numberIn(name, values[name]),
   ]);
   return Object.fromEntries(given);
 }
@@ -162,7 +162,8 @@ function numbersIn(values: Values): LimitValues {
 /** How long from now on until it ends. */
 function endOf({ from, for: length }: Values): Duration | undefined {
   if (length === undefined) return undefined;
-  return from === undefined ? durationIn(length) : sumOf(durationIn(from), durationIn(length));
+  const lasts = durationIn("for", length);
+  return from === undefined ? lasts : sumOf(durationIn("from", from), lasts);
 }
 
 const UNITS = [

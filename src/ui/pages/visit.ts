@@ -32,6 +32,8 @@ export interface Sent extends Visit {
 export type Found = {
   readonly title: string;
   readonly body: Markup;
+  /** Default: 200. */
+  readonly status?: 400 | 403;
   /** The pages above it, the outermost first. Default: none. */
   readonly trail?: Trail;
 } | null;

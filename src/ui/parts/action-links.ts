@@ -4,7 +4,7 @@ import { pathTo } from "./links.ts";
 import { html, type Markup, none } from "./markup.ts";
 
 /** After these a job does not run. */
-const ENDS: ReadonlySet<ActionName> = new Set(["remove", "cancel"]);
+export const ENDS: ReadonlySet<ActionName> = new Set(["remove", "cancel"]);
 
 /** Links to the pages that ask before they change something. A viewer gets none. */
 export function actionLinks(

@@ -24,6 +24,9 @@ const KEYS = [
   ["Esc", "close it"],
 ] as const;
 
+/** live.js shows it. */
+const REFRESH = html`<p class="live" data-live hidden><label>Refresh <select><option value="0">off</option><option value="2">2 s</option><option value="5">5 s</option><option value="10">10 s</option></select></label> <span class="bad" role="status"></span></p>`;
+
 /** Links with their texts. */
 export type Trail = readonly (readonly [text: string, to: string])[];
 
@@ -31,13 +34,15 @@ export interface Laid {
   readonly base: string;
   readonly viewer: Viewer | undefined;
   readonly path: string;
+  /** Whether the page is what its address shows. The answer to a form is not: read again, it would be gone. */
+  readonly isLive: boolean;
   readonly title: string;
   readonly body: Markup;
   readonly trail?: Trail | undefined;
 }
 
 /** The frame of every page. */
-export function layout({ base, viewer, path, title, body, trail = [] }: Laid): Markup {
+export function layout({ base, viewer, path, isLive, title, body, trail = [] }: Laid): Markup {
   const isTenant = viewer?.role === "tenant";
   const places = isTenant ? TENANT_PLACES : PLACES;
   return html`<!doctype html>
@@ -59,7 +64,7 @@ export function layout({ base, viewer, path, title, body, trail = [] }: Laid): M
       html`<li><a href="${base}${to}"${isTenant || isAt(path, to) ? html` aria-current="page"` : ""}>${name}</a></li>`,
   )}</ul></nav>
 <p class="who">${viewer ? html`${viewer.name}, ${viewer.role}` : ""}</p>
-<p class="live" data-live hidden><label>Refresh <select><option value="0">off</option><option value="2">2 s</option><option value="5">5 s</option><option value="10">10 s</option></select></label> <span class="bad" role="status"></span></p>
+${isLive ? REFRESH : none}
 </header>
 <main id="main" tabindex="-1">
 ${trail.length > 0 ? html`<nav class="trail" aria-label="You are below"><ol>${trail.map(([text, to]) => html`<li><a href="${to}">${text}</a></li>`)}</ol></nav>` : none}
