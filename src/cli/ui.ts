@@ -34,6 +34,7 @@ export const command = defineCommand({
   options: {
     port: { kind: "number", meaning: "the port on 127.0.0.1; 0: any that is free", default: String(PORT) },
     "read-only": { kind: "flag", meaning: "the pages change nothing", default: "off" },
+    environment: { kind: "text", meaning: "its name, on each page and in the tab", default: "none" },
     open: { kind: "flag", meaning: "open them in the browser of this machine", default: "off" },
     by: { kind: "text", meaning: "who, for the audit", default: "the user of the operating system" },
     ...JSON_OPTION,
@@ -49,6 +50,7 @@ export const command = defineCommand({
     const ui = createUi({
       pool,
       schema: policySchema,
+      environment: values.environment,
       authorize: ({ headers }) =>
         HERE.test(headers.get("host") ?? "")
           ? { name: by, role: values["read-only"] ? "viewer" : "operator" }

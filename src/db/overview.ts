@@ -70,6 +70,51 @@ export function overview({ schema, rowsAsIs }: Statements) {
         values,
       ),
 
+    /**
+     * How many jobs wait in staging, parked ones among them: the numbers that are kept by policy and by partition. Null: there is no
+     * such policy or partition yet.
+     */
+    keptCount: async (client: Queryable, policy?: string, partition?: string) => {
+      const [POLICY, PARTITION] = [parameter(1, "text"), parameter(2, "text")];
+      const ofPolicies = `select policy, staged from ${schema}.policies
+        union all select policy, staged from ${schema}.undeclared_policies`;
+      const kept =
+        partition === undefined
+          ? `(${ofPolicies}) kept where (${POLICY} is null or policy = ${POLICY}) and ${PARTITION} is null`
+          : `${schema}.partitions where policy = ${POLICY} and partition = ${PARTITION}`;
+      const [row] = await rowsAsIs<{ staged: number | null }>(
+        client,
+        `select pg_catalog.sum(staged)::pg_catalog.float8 as staged from ${kept}`,
+        [policy ?? null, partition ?? null],
+      );
+      return row?.staged ?? null;
+    },
+
+    /** How many of the first parked jobs there are, at most so many, and how many of these match. An index has them. */
+    parkedCount: async (client: Queryable, most: number, policy?: string, partition?: string) => {
+      const [POLICY, PARTITION] = [parameter(2, "text"), parameter(3, "text")];
+      const [row] = await rowsAsIs<{ found: number; matching: number }>(
+        client,
+        `select pg_catalog.count(*)::pg_catalog.int4 as found, pg_catalog.count(*) filter (
+             where (${POLICY} is null or policy = ${POLICY}) and (${PARTITION} is null or partition = ${PARTITION})
+           )::pg_catalog.int4 as matching
+         from (select policy, partition from ${schema}.staged_jobs where job_id is not null limit ${parameter(1, "int")}) parked`,
+        [most, policy ?? null, partition ?? null],
+      );
+      return row ?? { found: 0, matching: 0 };
+    },
+
+    /** Of the tasks that policies govern, and of those that live worker pools run. */
+    taskNames: async (client: Queryable) => {
+      const rows = await rowsAsIs<{ task: string }>(
+        client,
+        `select pg_catalog.jsonb_array_elements_text(definition -> 'tasks') as task from ${schema}.policies
+         union select pg_catalog.unnest(tasks) from ${schema}.workers where alive order by task`,
+        [],
+      );
+      return rows.map(({ task }) => task);
+    },
+
     /** The id that a partition has in views, also before its first job has come. */
     partitionId: async (client: Queryable, policy: string, partition: string) => {
       const [row] = await rowsAsIs<{ id: string }>(

@@ -21,6 +21,7 @@ import { aViewer } from "./viewer.ts";
 export interface AppSettings {
   readonly database: Database;
   readonly authorize: UiOptions["authorize"];
+  readonly environment: string | undefined;
   readonly publicOrigins: readonly string[];
   readonly showPayloads: boolean;
   readonly traceUrl: TraceUrl | undefined;
@@ -157,7 +158,8 @@ async function answer(c: Context<Env>, settings: AppSettings, make: () => Promis
     (error: Error) => failed(error, viewer),
   );
   const isLive = c.req.method !== "POST";
-  const text = String(await layout({ base: settings.base, viewer, path, isLive, ...page }));
+  const { base, environment } = settings;
+  const text = String(await layout({ base, environment, viewer, path, isLive, ...page }));
   const tag = `"${createHash("sha256").update(text).digest("base64url").slice(0, 27)}"`;
   if (status === 200 && c.req.header("if-none-match") === tag) return c.body(null, 304, { etag: tag });
   return c.html(text, status, status === 200 ? { etag: tag } : {});

@@ -1,4 +1,4 @@
-import { arrayOf, checkOptions, optional, type Rule } from "../checks/options.ts";
+import { arrayOf, checkOptions, optional, type Rule, text } from "../checks/options.ts";
 import type { Pool } from "../db/stream-pool.ts";
 import { ArgumentError } from "../errors.ts";
 import type { ContextValues } from "../operate/targets.ts";
@@ -53,6 +53,12 @@ export interface UiSettings {
    * @default "/"
    */
   basePath?: string | undefined;
+  /**
+   * The name of the environment, such as `"production"`. It stands on each page before all else, and before the page's name in
+   * the browser's tab. So nobody takes the pages of staging for those of production. All who see the pages see it, also tenants.
+   * @default none
+   */
+  environment?: string | undefined;
   /**
    * Origins from which forms may come, such as `"https://admin.example.org"`, if a proxy gives requests another `Host`.
    * @default the origin of the `Host` header
@@ -109,6 +115,12 @@ const aPath: Rule = {
   expects: 'a path that begins with "/", such as "/admin/jobs"',
   accepts: (value) => typeof value === "string" && /^\/[\w\-./~%]*$/.test(value),
 };
+/** A longer one would leave no room for the pages' own names. */
+const MOST_OF_A_NAME = 40;
+const anEnvironment: Rule = {
+  expects: `a name of at most ${MOST_OF_A_NAME} characters, such as "production"`,
+  accepts: (value) => text(MOST_OF_A_NAME).accepts(value) && (value as string).trim() !== "",
+};
 const anOrigin: Rule = {
   expects: 'an origin, such as "https://admin.example.org"',
   accepts: (value) => typeof value === "string" && URL.canParse(value) && new URL(value).origin === value,
@@ -129,7 +141,8 @@ const anOrigin: Rule = {
  */
 export function createUi(options: UiOptions): Ui {
   checkOptions("createUi", options, [
-    ...["pool", "preset", "authorize", "basePath", "publicOrigins", "showPayloads", "traceUrl", "schema"],
+    ...["pool", "preset", "authorize", "basePath", "environment"],
+    ...["publicOrigins", "showPayloads", "traceUrl", "schema"],
   ]);
   const place = placeOf(options);
   if (typeof options.authorize !== "function")
@@ -138,13 +151,16 @@ export function createUi(options: UiOptions): Ui {
         "stop jobs. For yourself alone, run the command `ui`",
     );
   optional("createUi: basePath", options.basePath, aPath);
+  optional("createUi: environment", options.environment, anEnvironment);
   optional("createUi: publicOrigins", options.publicOrigins, arrayOf(anOrigin, "origins"));
   optional("createUi: traceUrl", options.traceUrl, aTraceUrl);
-  const { authorize, traceUrl, basePath = "/", publicOrigins = [], showPayloads = false } = options;
+  const { authorize, environment, traceUrl } = options;
+  const { basePath = "/", publicOrigins = [], showPayloads = false } = options;
   const schema = schemaOf(options.schema ?? place.schema);
   const { pool, release } = place.open();
   const app = makeApp({
-    ...{ database: makeDatabase(pool, schema), authorize, publicOrigins, showPayloads, traceUrl },
+    ...{ database: makeDatabase(pool, schema), authorize, environment },
+    ...{ publicOrigins, showPayloads, traceUrl },
     base: basePath.replace(/\/+$/, ""),
   });
   const answering = new Set<Promise<Response>>();

@@ -27,7 +27,7 @@ test("it serves the pages under this machine's names alone, says where, and ends
     await writeFile(path.join(folder, name), `#!/bin/sh\nprintf %s "$1" > "${opened}"\n`);
     await chmod(path.join(folder, name), 0o755);
   }
-  const flags = ["--port", "0", "--json", "--read-only", "--by", "ana", "--open"];
+  const flags = ["--port", "0", "--json", "--read-only", "--by", "ana", "--open", "--environment", "staging"];
   const child = spawn(process.execPath, [MAIN, "ui", ...flags], {
     env: {
       ...process.env,
@@ -44,6 +44,7 @@ test("it serves the pages under this machine's names alone, says where, and ends
   await until("a browser was opened", async () => (await readFile(opened, "utf8").catch(() => "")) === url);
   const page = await (await fetch(url)).text();
   t.regex(page, /ana, viewer/);
+  t.regex(page, /<title>staging: Overview .*<p class="environment">staging<\/p>/s);
   const sent = await fetch(`${url}act/pause`, {
     method: "POST",
     headers: { "sec-fetch-site": "same-origin" },

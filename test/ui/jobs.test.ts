@@ -1,6 +1,6 @@
 // What is done to many jobs at once: what the filter shows, what the count says and what changes are the same jobs.
 import test, { type ExecutionContext } from "ava";
-import { definePolicy } from "../../src/index.ts";
+import { addPolicyJob, definePolicy } from "../../src/index.ts";
 import { createUi, type Staff } from "../../src/ui/ui.ts";
 import { startWorker } from "../helpers/worker.ts";
 import { world as database, HERE } from "./world.ts";
@@ -129,4 +129,61 @@ test("jobs that wait for their retry are removed, from the list and from their o
   t.regex(one.text, /<strong>1<\/strong> job matches/, one.path);
   t.regex(await it.send(one.path), /1 of 1 changed/);
   t.regex(await it.text("/jobs?state=parked"), /remove these 1</);
+});
+
+/** What stands beside the states. */
+const countsOf = (page: string) =>
+  [...page.matchAll(/>(\w+) <small>([^<]*)<\/small><\/a>/g)].map(([, state, count]) => `${state} ${count}`);
+
+test("staged and parked jobs are counted beside their states; what would read all jobs is not", async (t) => {
+  const it = await world(t);
+  t.deepEqual(countsOf(await it.text("/jobs")), ["staged 0", "parked 2"]);
+  t.deepEqual(countsOf(await it.text("/jobs?policy=work&partition=b")), ["staged 0", "parked 1"]);
+  const { text, utils, pool } = await database(t);
+  const staged = async (where = "true") =>
+    (await pool.query(`select from dispatch_policy.staged_jobs where ${where}`)).rowCount;
+  const [all, ofOne] = [await staged(), await staged("policy = 'fetch_endpoint'")];
+  t.true(ofOne! > 0 && all! > ofOne!);
+  t.deepEqual(countsOf(await text("/jobs?state=failed")), [`staged ${all}`, "parked 0"]);
+  t.deepEqual(countsOf(await text("/jobs?policy=fetch_endpoint")), [`staged ${ofOne}`, "parked 0"]);
+  t.deepEqual(countsOf(await text("/jobs?policy=fetch_endpoint&partition=ep1")), ["staged 3", "parked 0"]);
+  for (const filter of ["partition=ep1", "task=send_mail", "policy=send_mail&queue=slow", "error=x"])
+    t.deepEqual(countsOf(await text(`/jobs?${filter}`)), [], filter);
+  t.deepEqual(countsOf(await text("/jobs?policy=gone")), ["parked 0"], "nobody knows of it");
+  await addPolicyJob(pool, definePolicy("undeclared", { partitionBy: "k" }), { k: "a" });
+  t.deepEqual(countsOf(await text("/jobs?policy=undeclared")), ["staged 1", "parked 0"]);
+  await utils.addJobs(
+    Array.from({ length: 1200 }, () => ({ identifier: "make_report", payload: { tenant: "a" } })),
+  );
+  t.regex(countsOf(await text("/jobs"))[0] ?? "", /^staged 1,2\d\d$/);
+  await pool.query(
+    "update dispatch_policy._private_staged_jobs set parked_job_id = id - 900000000000000 where task_identifier = 'make_report'",
+  );
+  const [most, parked] = countsOf(await text("/jobs"));
+  t.regex(most ?? "", /^staged up to \d{3}$/);
+  t.is(parked, "parked 1,000+");
+  t.regex(countsOf(await text("/jobs?policy=make_report")).join(), /^staged up to [\d,]+$/);
+});
+
+test("filters complete the names of policies and tasks, also of a worker's task without a policy, and no keys", async (t) => {
+  const it = await world(t);
+  const { text, pool } = await database(t);
+  await pool.query("select dispatch_policy._worker_alive($1, 10, $2, 'web-1', 4711, '1 hour', '0')", [
+    ...["pool-a1", ["send_mail", "nightly_clean_up"]],
+  ]);
+  const listed = (page: string, name: string) => {
+    t.regex(page, new RegExp(`<input name="${name}" value="[^"]*" list="names-of-${name}">`));
+    const [, list = ""] = page.split(`<datalist id="names-of-${name}">`);
+    return [...(list.split("</datalist>")[0] ?? "").matchAll(/value="([^"]*)"/g)].map(([, one]) => one);
+  };
+  const policies = ["fetch_endpoint", "make_report", "send_mail"];
+  for (const path of ["/jobs", "/partitions", "/audit"])
+    t.deepEqual(listed(await text(path), "policy"), policies, path);
+  t.deepEqual(listed(await text("/jobs"), "task"), [
+    "fetch_endpoint",
+    "make_report",
+    "nightly_clean_up",
+    "send_mail",
+  ]);
+  t.deepEqual(listed(await it.text("/jobs"), "task"), ["work"]);
 });

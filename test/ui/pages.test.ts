@@ -26,6 +26,22 @@ test("every page answers, with no script or style of its own, and says so in its
   }
 });
 
+test("the name of the environment is on each page before all else, also for a tenant, and as text", async (t) => {
+  const tenant = { name: "ida", role: "tenant", partitions: { send_mail: ["ana@example.org"] } } as const;
+  for (const viewer of [undefined, tenant]) {
+    const { text, get } = await world(t, { environment: "<b>production</b>", ...(viewer && { viewer }) });
+    for (const path of ["/", "/nothing", "/job?id=seven"]) {
+      const page = await text(path);
+      t.regex(page, /<title>&lt;b&gt;production&lt;\/b&gt;: [^<]+ – dispatch policies<\/title>/, path);
+      t.regex(page, /<header>\s*<p class="environment">&lt;b&gt;production&lt;\/b&gt;<\/p>\s*<nav/, path);
+    }
+    t.is((await get("/")).status, 200);
+  }
+  const { text } = await world(t);
+  t.regex(await text("/"), /<title>Overview – dispatch policies<\/title>/);
+  t.notRegex(await text("/"), /class="environment"/);
+});
+
 test("numbers on the pages are those of the database", async (t) => {
   const { text, pool } = await world(t);
   const { rows } = await pool.query("select policy, staged, in_flight from dispatch_policy.policies");
@@ -202,7 +218,7 @@ test("a page below another leads to it, and a list of jobs to each state with th
   const jobs = await text("/jobs?policy=send_mail&state=staged");
   t.regex(jobs, /href="\/jobs\?state=failed&amp;policy=send_mail">failed</);
   t.regex(jobs, /href="\/jobs\?policy=send_mail">any</);
-  t.regex(jobs, /state=staged&amp;policy=send_mail" aria-current="true">staged</);
+  t.regex(jobs, /state=staged&amp;policy=send_mail" aria-current="true">staged <small>2</);
 });
 
 test("a policy that does not admit as it should is marked so, and its line has its last hour", async (t) => {

@@ -26,6 +26,10 @@ test("without authorize nothing is mounted, and a wrong option is named", (t) =>
       /publicOrigins must be an array of origins/,
     ],
     [{ pool, authorize, autorize: 1 }, /"autorize"/],
+    ...["", "  ", "x".repeat(41), 7].map(
+      (environment) =>
+        [{ pool, authorize, environment }, /createUi: environment must be a name of at most 40 /] as never,
+    ),
   ] as [UiOptions, RegExp][])
     t.throws(() => createUi(options), { instanceOf: ArgumentError, message });
 });

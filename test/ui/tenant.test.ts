@@ -144,6 +144,11 @@ test("no answer names others, or what operators did and said", async (t) => {
       const text = await answer.text();
       t.true([200, 404].includes(answer.status), `${path}?${query}: ${answer.status}`);
       t.notRegex(text, secrets, `${path}?${query}`);
+      t.notRegex(
+        text,
+        /<datalist|<small>[\d,]+\+?<\/small>/,
+        `${path}?${query}: names and counts are of all`,
+      );
       if (answer.status === 404) t.is(text, nothing, `${path}?${query}`);
     }
   for (const path of [

@@ -3,6 +3,7 @@ import { type AuditRow, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
+import { named } from "../parts/names.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
 import { asked, type Page } from "./visit.ts";
@@ -22,11 +23,12 @@ export const audit: Page = async ({ looking, base, query }) => {
     before ?? null,
     MOST,
   ]);
+  const policies = await looking.withPgClient(looking.engine.policyNames);
   const next = found.length === MOST ? found.at(-1)?.id : undefined;
   return {
     title: "Audit",
     body: html`<form method="get" action="${base}/audit">
-<label>Policy <input name="policy" value="${policy ?? ""}"></label>
+${named("policy", "Policy", policies, policy)}
 <label>By <input name="by" value="${by ?? ""}"></label>
 <button>Show</button>
 </form>

@@ -1,12 +1,15 @@
+import type { OperateContext } from "../../operate/call.ts";
 import { JOB_STATES } from "../../operate/view-rows.ts";
 import { ENDS } from "../parts/action-links.ts";
 import { jobBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
+import { named } from "../parts/names.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
 import { BULK, type BulkName, isOffered } from "./bulk.ts";
+import { jobCounts } from "./job-counts.ts";
 import { BACK, type Filter, type FoundJob, filterOf, jobsOf } from "./job-filter.ts";
 import { asked, type Page, type Visit } from "./visit.ts";
 
@@ -25,8 +28,8 @@ export const jobs: Page = async (visit) => {
     body: html`<form method="get" action="${base}/job" role="search">
 <label>Id of a job <input type="search" name="id" inputmode="numeric" required></label><button>Why does it wait?</button>
 </form>
-${stateLinks(filter, base)}
-${filterForm(filter, base)}
+${stateLinks(filter, base, await jobCounts(looking, filter))}
+${filterForm(filter, base, await namesOf(looking))}
 ${bulk(visit, filter, found)}
 ${jobTable(found, base)}
 ${next ? html`<p><a href="${pathTo(base, "/jobs", { ...filter, after: next })}" rel="next">More</a></p>` : ""}`,
@@ -34,23 +37,31 @@ ${next ? html`<p><a href="${pathTo(base, "/jobs", { ...filter, after: next })}" 
 };
 
 /** The same filter for each state, by one click. */
-function stateLinks(filter: Filter, base: string): Markup {
+function stateLinks(filter: Filter, base: string, counts: ReadonlyMap<string, string>): Markup {
+  const count = (state = "") => (counts.has(state) ? html` <small>${counts.get(state)}</small>` : "");
   return html`<nav class="choices" aria-label="What jobs are in"><ul>${[undefined, ...JOB_STATES].map(
     (state) =>
       html`<li><a href="${pathTo(base, "/jobs", { ...filter, state })}"${
         state === filter.state ? html` aria-current="true"` : ""
-      }>${state ?? "any"}</a></li>`,
+      }>${state ?? "any"}${count(state)}</a></li>`,
   )}</ul></nav>`;
 }
 
-function filterForm(filter: Filter, base: string): Markup {
+/** What the filter completes. */
+type Names = Readonly<Record<"policies" | "tasks", readonly string[]>>;
+
+async function namesOf({ engine, withPgClient }: OperateContext): Promise<Names> {
+  return { policies: await withPgClient(engine.policyNames), tasks: await withPgClient(engine.taskNames) };
+}
+
+function filterForm(filter: Filter, base: string, names: Names): Markup {
   const text = (name: keyof Filter, label: string) =>
     html`<label>${label} <input name="${name}" value="${filter[name] ?? ""}"></label>`;
   return html`<form method="get" action="${base}/jobs">
 ${choice("state", "State", JOB_STATES, filter.state)}
-${text("policy", "Policy")}
+${named("policy", "Policy", names.policies, filter.policy)}
 ${text("partition", "Partition")}
-${text("task", "Task")}
+${named("task", "Task", names.tasks, filter.task)}
 ${text("queue", "Queue")}
 ${text("key", "Job key")}
 ${choice("added", "Added within", Object.keys(BACK), filter.added)}

@@ -6,6 +6,7 @@ import { reasonBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html } from "../parts/markup.ts";
+import { named } from "../parts/names.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
 import { asked, type Page } from "./visit.ts";
@@ -65,12 +66,13 @@ export const partitions: Page = async ({ looking, base, query }) => {
   ].join(" and ");
   const given = [policy ?? null, reason ?? null, search ?? null, after ?? null, last ?? null, MOST];
   const found = await rowsOf<Row>(looking, "partitions", `${where} order by ${sorted.order} ${COUNT}`, given);
+  const policies = await looking.withPgClient(looking.engine.policyNames);
   const end = found.length === MOST ? found.at(-1) : undefined;
   return {
     title: "Partitions",
     body: html`<form method="get" action="${base}/partitions" role="search">
 <label>Key contains <input type="search" name="search" value="${search ?? ""}"></label>
-<label>Policy <input name="policy" value="${policy ?? ""}"></label>
+${named("policy", "Policy", policies, policy)}
 ${choice("state", "State", Object.keys(STATES), state)}
 ${choice("reason", "Reason", REASONS, reason)}
 ${choice("sort", "Sort by", Object.keys(SORTS), sort, "nothing")}

@@ -32,6 +32,8 @@ export type Trail = readonly (readonly [text: string, to: string])[];
 
 export interface Laid {
   readonly base: string;
+  /** Its name. Undefined: nobody has given one. */
+  readonly environment: string | undefined;
   readonly viewer: Viewer | undefined;
   readonly path: string;
   /** Whether the page is what its address shows. The answer to a form is not: read again, it would be gone. */
@@ -42,7 +44,7 @@ export interface Laid {
 }
 
 /** The frame of every page. */
-export function layout({ base, viewer, path, isLive, title, body, trail = [] }: Laid): Markup {
+export function layout({ base, environment, viewer, path, isLive, title, body, trail = [] }: Laid): Markup {
   const isTenant = viewer?.role === "tenant";
   const places = isTenant ? TENANT_PLACES : PLACES;
   return html`<!doctype html>
@@ -51,7 +53,7 @@ export function layout({ base, viewer, path, isLive, title, body, trail = [] }: 
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark">
-<title>${title} – dispatch policies</title>
+<title>${environment === undefined ? "" : `${environment}: `}${title} – dispatch policies</title>
 <link rel="icon" href="data:,">
 <link rel="stylesheet" href="${base}/assets/style.css">
 <script type="module" src="${base}/assets/live.js"></script>
@@ -59,6 +61,7 @@ export function layout({ base, viewer, path, isLive, title, body, trail = [] }: 
 <body>
 <a class="skip" href="#main">To the content</a>
 <header>
+${environment === undefined ? none : html`<p class="environment">${environment}</p>`}
 <nav aria-label="Pages"><ul>${places.map(
     ([to, name]) =>
       html`<li><a href="${base}${to}"${isTenant || isAt(path, to) ? html` aria-current="page"` : ""}>${name}</a></li>`,
