@@ -880,18 +880,3 @@ create type :DISPATCH_POLICY_SCHEMA._private_staging as (
   n int, staged boolean, id bigint, task_identifier text, queue_name text, run_at timestamptz, max_attempts int,
   job_key text, priority int, flags text[], created_at timestamptz, policy text, partition text, shard text, job json
 );
-
--- The danger: a vacuum that gives the disk back the end of a table locks everybody out meanwhile. Tables through which jobs
--- pass have an empty end each time. On a busy disk that may take longer than a release waits. The cure: they keep their size.
-do $$
-declare
-  v_table regclass;
-begin
-  for v_table in
-    select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where n.nspname = :'DISPATCH_POLICY_SCHEMA' and c.relkind = 'r' and c.relname like '\_private\_%'
-  loop
-    execute format('alter table %s set (vacuum_truncate = off)', v_table);
-  end loop;
-end
-$$;
