@@ -170,6 +170,8 @@ export class Model {
   pausedUntil = Number.NEGATIVE_INFINITY;
   /** Worker pools that live. */
   readonly pools = new Set<string>();
+  /** As the last pass found them: an adaptive one that was idle is lower once a job of the pass is in flight. */
+  #caps: ReadonlyMap<Limiter, number> = new Map();
   /** Jobs that shadow gates would have held back, by gate. */
   readonly shadowDenied = new Map<string, number>();
   #overrides: Override[] = [];
@@ -584,6 +586,9 @@ export class Model {
       if (denied > 0 && !forced)
         this.shadowDenied.set(gate.name, (this.shadowDenied.get(gate.name) ?? 0) + denied);
     const before = new Map([...touched].map((limiter) => [limiter, this.tokensOf(limiter, now)]));
+    this.#caps = new Map(
+      [...touched].filter(({ gate }) => gate.kind !== "throttle").map((one) => [one, this.capOf(one, now)]),
+    );
     const spent = new Map<Limiter, number>();
     for (const job of admitted) {
       const partition = this.partitions.get(job.partition)!;
@@ -639,7 +644,11 @@ export class Model {
     const { limiters, probe } = this.partitions.get(key)!;
     const next = this.line(key)[0];
     if (!next || probe !== undefined) return false;
-    return limiters.some((limiter) => !this.#lets(limiter, 1, next.cost, now));
+    return limiters.some((limiter) => {
+      const cap = this.#caps.get(limiter);
+      if (cap !== undefined && !limiter.shadow) return limiter.inFlight >= cap;
+      return !this.#lets(limiter, 1, next.cost, now);
+    });
   }
 
   /** A shared bucket is brought up to date also when it has too little for the next job of one of these. */

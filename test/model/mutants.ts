@@ -419,6 +419,16 @@ export const MUTANTS = {
     shares: true,
     shows: /wait although they could go/,
   },
+  "room that a time or a worker pool brings is lost with the one who was woken for it": {
+    shownBy: 2250,
+    of: "_wake",
+    from: /v_unsure := v_unsure \|\| v_limiter\.id/,
+    to: "null",
+    shares: true,
+    forced: true,
+    expiring: true,
+    shows: /wait although they could go/,
+  },
   "a job that comes back has paid its tokens": {
     shownBy: 2,
     of: "_send_back",

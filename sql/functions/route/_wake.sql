@@ -2,7 +2,8 @@
 -- woke, and one more if overrides are still to be announced. It runs under the router's lock.
 --
 -- A woken partition may turn out to be drained, paused or blocked elsewhere, and the room would be lost for the next one.
--- So a freed row stays until its limiter is full or nobody waits for it.
+-- So a freed row stays until its limiter is full or nobody waits for it. A limiter that got room without a release, because
+-- its cap rose at a time or with a worker pool, gets such a row.
 --
 -- Every tenth place of a limiter goes to the partition that has waited for it longest (_longest_first). That one is the
 -- first in line, and its next job goes before others in its pass.
@@ -21,7 +22,7 @@ declare
   v_line record;
   v_woken uuid[] := '{}';
   v_first uuid[] := '{}';
-  v_served bigint[] := '{}';   -- the limiters whose freed rows are used up
+  v_served bigint[] := '{}'; v_unsure bigint[] := '{}';   -- see _keep_freed
   v_with_room bigint[] := '{}';
   v_rooms int[] := '{}';
   v_shards text[] := '{}';
@@ -73,6 +74,8 @@ begin
     if v_line.waiting <= cardinality(v_line.woken) or (v_line.room = 0 and v_limiter.ending = 0)
       or (v_limiter.id = any(v_timed_ids) and (v_line.room = 0 or v_limiter.tokens is not null)) then   -- its wake_at is set
       v_served := v_served || v_limiter.id;
+    elsif v_limiter.id = any(v_timed_ids) and v_limiter.id <> (p_policy).ahead_limiter_id then   -- that one is checked
+      v_unsure := v_unsure || v_limiter.id;
     end if;
   end loop;
   if v_woken <> '{}' then
@@ -84,10 +87,8 @@ begin
     )
     select array_agg(w.shard) into v_shards from woken w;
   end if;
-  if v_freed <> '{}' then
-    delete from :DISPATCH_POLICY_SCHEMA._private_freed f
-    where f.policy_id = (p_policy).id and f.id = any(v_freed) and (f.limiter_id in (select unnest(v_served))) is true;
-  end if;
+  perform :DISPATCH_POLICY_SCHEMA._keep_freed((p_policy).id, v_freed, v_served, v_unsure)
+  where v_freed <> '{}' or v_unsure <> '{}';
   if v_ticked is not null and v_with_room <> '{}' then
     v_shards := v_shards || array(select w from :DISPATCH_POLICY_SCHEMA._wake_unticked(v_with_room, v_rooms, v_ticked) w);
   end if;

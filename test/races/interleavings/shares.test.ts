@@ -40,6 +40,28 @@ test("a pool that comes while a pass is under way wakes whom that pass denies", 
   t.is(await waiting(world), 0);
 });
 
+test("room that a pool brings is not lost with the partition that was woken for it", async (t) => {
+  const world = await engine(t, { gates: [share(1, { scope: () => "all" })] });
+  await poolLives(world, "first");
+  await world.stage("first");
+  t.is(await world.passes(), 1);
+  await world.stage(["second", "third"]);
+  t.is(await world.passes(), 0);
+  await poolLives(world, "second");
+  await world.route();
+  const denied = await Promise.all(
+    ["second", "third"].map(async (key) => (await world.partition(key)).denied_reason),
+  );
+  const woken = ["second", "third"].filter((_, n) => denied[n] === null);
+  t.is(woken.length, 1, JSON.stringify(denied));
+  // before a pass claims it, its job is removed
+  await world.pool.query("select from dispatch_policy.remove(policy => $1, partition => $2)", [
+    world.policy,
+    woken[0],
+  ]);
+  t.is(await world.passes(), 1, "the other one");
+});
+
 /** Limiters with shares that came. */
 async function waiting(world: Engine): Promise<number> {
   return world.number(
