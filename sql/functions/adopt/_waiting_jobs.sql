@@ -29,8 +29,8 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
       and (j.attempts = 0 or (p_policy).retries = 'restage')
       and not (o.was_admitted and exists (
         select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.parked_job_id = j.id))
-      and not exists (
-        select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)
+      -- one look at the index for each: as a join it may read all jobs in flight each time
+      and (select true from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id limit 1) is null
       and not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
         where o.job_id = j.id and o.revision = j.revision)

@@ -13,8 +13,11 @@ begin
     select j.id, j.revision, (f.retry)."giveUp" is true as gives_up, (f.retry).after as seconds,
       case when h.cancelled_at is null then j.last_error
         else :DISPATCH_POLICY_SCHEMA._cancelled_error(h.cancelled_by, h.cancel_reason, j.last_error) end as error
-    from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-    left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs h on h.job_id = f.job
+    from unnest(p_jobs) f
+    cross join lateral (   -- one look at the index for each
+      select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job limit 1) j
+    left join lateral (
+      select y.* from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs y where y.job_id = f.job limit 1) h on true
     where j.locked_at is null
       -- the next job of its key may have got the row, and may have failed as well
       and :DISPATCH_POLICY_SCHEMA._is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)

@@ -5,7 +5,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._give_back_attempts(
 ) returns void language plpgsql as $$
 begin
   perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
-  from unnest(p_jobs) f join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
+  from unnest(p_jobs) f
+  cross join lateral (   -- one look at the index for each
+    select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job limit 1) j
   where (f.retry)."giveBack" and j.id = any(p_parked_ids) and j.attempts = (f.retry).attempt;
 end
 $$;

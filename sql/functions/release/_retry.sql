@@ -28,8 +28,10 @@ begin
       and h.job_id is not null as parks,
       random() as lot
     from unnest(p_jobs) f
-    join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job
-    left join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs h on h.job_id = f.job
+    cross join lateral (   -- one look at the index for each
+      select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job limit 1) j
+    left join lateral (
+      select y.* from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs y where y.job_id = f.job limit 1) h on true
     where f.retries and :DISPATCH_POLICY_SCHEMA._is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)
   ) x;
   v_parked := :DISPATCH_POLICY_SCHEMA._park(v_tried, v_revisions);
