@@ -3,14 +3,6 @@ import type { Logger, Worker, WorkerEvents, WorkerPool } from "graphile-worker";
 /** How long Graphile Worker may take to end a pool after the last of its workers. */
 const ENDS_WITHIN_MS = 5000;
 
-interface PoolEnd {
-  readonly workers: Set<Worker>;
-  /** What Graphile Worker could not record. */
-  unrecorded: string | undefined;
-  /** Shutdowns that wait, a graceful and a forceful one. Each is called when the pool may be stuck from now on. */
-  readonly waiting: Set<() => void>;
-}
-
 /**
  * Ends shutdowns of worker pools that Graphile Worker would never end.
  *
@@ -25,56 +17,78 @@ export function makeShutdowns(own: WorkerEvents, logger: Logger) {
   const ends = new WeakMap<WorkerPool, PoolEnd>();
 
   function endOf(workerPool: WorkerPool): PoolEnd {
-    const end = ends.get(workerPool) ?? { workers: new Set(), unrecorded: undefined, waiting: new Set() };
+    const end = ends.get(workerPool) ?? makePoolEnd(workerPool.id, logger);
     ends.set(workerPool, end);
     return end;
   }
 
-  function look(end: PoolEnd): void {
-    if (mayBeStuck(end)) for (const begins of end.waiting) begins();
-  }
-
-  own.on("worker:create", ({ worker }) => void endOf(worker.workerPool).workers.add(worker));
-  own.on("worker:stop", ({ worker }) => {
-    const end = endOf(worker.workerPool);
-    end.workers.delete(worker);
-    look(end);
-  });
-  own.on("pool:fatalError", ({ workerPool, action }) => {
-    const end = endOf(workerPool);
-    end.unrecorded = action;
-    look(end);
-  });
+  own.on("worker:create", ({ worker }) => endOf(worker.workerPool).begins(worker));
+  own.on("worker:stop", ({ worker }) => endOf(worker.workerPool).ends(worker));
+  own.on("pool:fatalError", ({ workerPool, action }) => endOf(workerPool).fails(action));
 
   return {
     /** Waits for Graphile Worker's part of a shutdown. Undefined: it does not end. */
     async graphileWorker<T>(workerPool: WorkerPool, part: PromiseLike<T> | T): Promise<T | undefined> {
       const end = endOf(workerPool);
       const { promise: stuck, resolve } = Promise.withResolvers<undefined>();
-      let timer: NodeJS.Timeout | undefined;
-      const begins = () => {
-        clearTimeout(timer);
-        timer = setTimeout(() => {
-          logger.error(
-            `Graphile Worker does not end worker pool ${workerPool.id}, whose workers ended ${ENDS_WITHIN_MS} ms ago. ` +
-              `It could not record how jobs ended (${end.unrecorded}). So the shutdown goes on without it. Other workers ` +
-              "run these jobs again, once this one has been silent for workerStaleAfter",
-          );
-          resolve(undefined);
-        }, ENDS_WITHIN_MS);
-      };
-      end.waiting.add(begins);
-      if (mayBeStuck(end)) begins();
+      const leave = end.whenStuck(() => resolve(undefined));
       try {
         return await Promise.race([part, stuck]);
       } finally {
-        end.waiting.delete(begins);
-        clearTimeout(timer);
+        leave();
       }
     },
   };
 }
 
-function mayBeStuck({ workers, unrecorded }: PoolEnd): boolean {
-  return workers.size === 0 && unrecorded !== undefined;
+type PoolEnd = ReturnType<typeof makePoolEnd>;
+
+/** What is known of the end of a worker pool. */
+function makePoolEnd(poolId: string, logger: Logger) {
+  const workers = new Set<Worker>();
+  /** Shutdowns that wait: a graceful and a forceful one may do so at once. */
+  const waiting = new Set<() => void>();
+  /** What Graphile Worker could not record. */
+  let unrecorded: string | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let isTold = false;
+
+  /** Begins to count the time as soon as the pool may be stuck, each time anew. */
+  function look(): void {
+    clearTimeout(timer);
+    if (workers.size === 0 && unrecorded !== undefined && waiting.size > 0)
+      timer = setTimeout(goOn, ENDS_WITHIN_MS);
+  }
+
+  function goOn(): void {
+    if (!isTold)
+      logger.error(
+        `Graphile Worker does not end worker pool ${poolId}, whose workers ended ${ENDS_WITHIN_MS} ms ago. ` +
+          `It could not record how jobs ended (${unrecorded}). So the shutdown goes on without it. ` +
+          "Other workers run these jobs again, once this one has been silent for workerStaleAfter",
+      );
+    isTold = true;
+    for (const act of waiting) act();
+  }
+
+  return {
+    begins: (worker: Worker) => void workers.add(worker),
+    ends(worker: Worker): void {
+      workers.delete(worker);
+      look();
+    },
+    fails(action: string): void {
+      unrecorded = action;
+      look();
+    },
+    /** Calls `act` if the pool does not end, until the function that it returns is called. */
+    whenStuck(act: () => void): () => void {
+      waiting.add(act);
+      look();
+      return () => {
+        waiting.delete(act);
+        look();
+      };
+    },
+  };
 }

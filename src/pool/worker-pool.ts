@@ -34,6 +34,7 @@ const NEW_SHARD_MS = 250;
 export function makeWorkerPool(context: PoolContext) {
   const parts = makeParts(context);
   const { connections } = parts;
+  let closing: Promise<void> | undefined;
   return {
     poolId: context.poolId,
     oneShot: context.oneShot,
@@ -61,15 +62,10 @@ export function makeWorkerPool(context: PoolContext) {
     catchUp: (): Promise<void> => catchUp(parts.ticks, parts.releases, parts.life.onStop),
     /** Stops ticking, and lets another pool lead at once. Heartbeats go on while the last jobs run. */
     stepDown: (): Promise<void> => stepDown(context, parts),
-    /** Flushes the last releases. The host's pool must still be usable. */
-    async close(): Promise<void> {
-      end(parts);
-      try {
-        await parts.releases.close();
-        await leave(parts);
-      } finally {
-        connections.close();
-      }
+    /** Flushes the last releases, once. The host's pool must still be usable. */
+    close(): Promise<void> {
+      closing ??= close(parts);
+      return closing;
     },
     /** The host let the pool go: a one-shot pool has ended, any other was closed. */
     async disconnect(): Promise<void> {
@@ -191,6 +187,16 @@ async function stepDown({ engine, poolId }: PoolContext, parts: Parts): Promise<
   await Promise.allSettled([heartbeat.rest(), loops.stop(), adoption.settled()]);
   await connections.forBeats((client) => engine.stepDown(client, poolId));
   heartbeat.schedule(0);
+}
+
+async function close(parts: Parts): Promise<void> {
+  end(parts);
+  try {
+    await parts.releases.close();
+    await leave(parts);
+  } finally {
+    parts.connections.close();
+  }
 }
 
 function end({ life, heartbeat, elsewhere }: Parts): void {

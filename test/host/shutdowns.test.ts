@@ -1,5 +1,6 @@
 // Shutdowns that Graphile Worker would never end. With batch delays it counts the batches that are under way, and after one
 // that it could not record it counts wrongly.
+import { setImmediate } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import type { WorkerPool } from "graphile-worker";
 import { definePolicy, fixed } from "../../src/index.ts";
@@ -79,8 +80,9 @@ async function shutDown(t: ExecutionContext, { fails = false, byForce = false }:
       const { locked } = await row(
         "select count(*)::int as locked from graphile_worker.jobs where locked_at is not null",
       );
-      return locked === 3 - n;
+      return locked === 3 - n && pool.idleCount === pool.totalCount; // and the worker has the answer
     });
+    await setImmediate();
   }
   if (byForce) follow(Promise.resolve(stopping[0]!.forcefulShutdown("by force")));
   else ends.get("d")!();
