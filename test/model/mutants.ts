@@ -275,13 +275,13 @@ export const MUTANTS = {
     delaying: true,
     shows: /when \d+ is due: the engine says/,
   },
-  "a partition whose jobs were put off is not looked at again": {
-    shownBy: 71,
+  "jobs that are put off may go at once": {
+    shownBy: 1,
     of: "_delay_denied",
-    from: /set denied_until = '-infinity', blocked_on = null/,
-    to: "set denied_until = q.denied_until",
+    from: /set due = false/,
+    to: "set due = true",
     delaying: true,
-    shows: /wait although they could go|when \d+ is due: the engine says/,
+    shows: /when \d+ is due: the engine says|jobs admitted/,
   },
   "in strict order a job passes one that waits for its retry": {
     shownBy: 27,
@@ -417,16 +417,6 @@ export const MUTANTS = {
     from: /l\.fewest_pools < /,
     to: "l.fewest_pools < -",
     shares: true,
-    shows: /wait although they could go/,
-  },
-  "room that a time or a worker pool brings is lost with the one who was woken for it": {
-    shownBy: 2250,
-    of: "_wake",
-    from: /v_unsure := v_unsure \|\| v_limiter\.id/,
-    to: "null",
-    shares: true,
-    forced: true,
-    expiring: true,
     shows: /wait although they could go/,
   },
   "a job that comes back has paid its tokens": {
