@@ -113,6 +113,34 @@ for (const [stop, how] of [
   });
 }
 
+test("under fairness by work, a slot kept for another wakes nobody again and again", async (t) => {
+  const gates = [concurrency(1, { name: "account", scope: () => "acc" }), region];
+  const world = await engine(t, { gates, fairBy: "work" });
+  const elsewhere = [concurrency(1, { name: "account", scope: (key) => `of ${key}` }), region];
+  await world.stage(["r1", "r2"], { gates: elsewhere });
+  await world.passes(2);
+  await world.stage("p");
+  t.is(await world.passes(), 0, "the region is full");
+  const { id, reserved_for, reserved_until } = await world.limiter("account", "acc");
+  t.is(reserved_for, (await world.partition("p")).id);
+  const rivals = Array.from({ length: 20 }, (_, n) => `a${n}`);
+  await world.stage(rivals);
+  const now = new Date(reserved_until.getTime() - 1);
+  const passAt = async () => {
+    await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [now]);
+    return world.admit({ now });
+  };
+  await passAt();
+  // as a reservation before left it
+  await world.pool.query("update dispatch_policy._private_limiters set wake_at = $1 where id = $2", [
+    now,
+    id,
+  ]);
+  await passAt();
+  t.is((await passAt()).claimed, 0);
+  t.is(await world.number("select count(*)::int from dispatch_policy._private_freed"), 0);
+});
+
 /** Releases until a slot is kept for this partition. */
 async function keepsSlot(world: Engine, id: string): Promise<boolean> {
   for (let release = 0; release < 40; release++) {
