@@ -163,7 +163,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   own.on("localQueue:getJobs:complete", (event) => jobs.fetched(event.jobs));
   own.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
   own.on("pool:release", ({ workerPool }) => pools.release(workerPool.id));
-  return { logger, pools, shutdowns: makeShutdowns(own, logger), ended };
+  return { logger, pools, shutdowns: makeShutdowns(compiled, own, logger), ended };
 }
 
 /** The task that the crontab starts. It ticks, and then sweeps. */

@@ -1,6 +1,6 @@
-import type { Logger, Worker, WorkerEvents, WorkerPool } from "graphile-worker";
+import type { CompiledSharedOptions, Logger, Worker, WorkerEvents, WorkerPool } from "graphile-worker";
 
-/** How long Graphile Worker may take to end a pool after the last of its workers. */
+/** How long Graphile Worker may take to end a pool after the last of its workers, beside its batch delays. */
 const ENDS_WITHIN_MS = 5000;
 
 /**
@@ -11,13 +11,16 @@ const ENDS_WITHIN_MS = 5000;
  * for the count to be 0. The pool heartbeats all the time. So nobody takes it for dead, and its jobs stay locked.
  *
  * The cure: after such a failure, a shutdown goes on without Graphile Worker some seconds after the last worker has ended.
- * The pool then falls silent, and others unlock its jobs.
+ * The pool then falls silent, and others unlock its jobs. The last batch may begin a whole delay after the last worker has
+ * ended, so the delays count as well.
  */
-export function makeShutdowns(own: WorkerEvents, logger: Logger) {
+export function makeShutdowns({ resolvedPreset }: CompiledSharedOptions, own: WorkerEvents, logger: Logger) {
+  const { completeJobBatchDelay = 0, failJobBatchDelay = 0 } = resolvedPreset.worker;
+  const endsWithinMs = ENDS_WITHIN_MS + Math.max(completeJobBatchDelay, failJobBatchDelay, 0);
   const ends = new WeakMap<WorkerPool, PoolEnd>();
 
   function endOf(workerPool: WorkerPool): PoolEnd {
-    const end = ends.get(workerPool) ?? makePoolEnd(workerPool.id, logger);
+    const end = ends.get(workerPool) ?? makePoolEnd(workerPool.id, endsWithinMs, logger);
     ends.set(workerPool, end);
     return end;
   }
@@ -44,7 +47,7 @@ export function makeShutdowns(own: WorkerEvents, logger: Logger) {
 type PoolEnd = ReturnType<typeof makePoolEnd>;
 
 /** What is known of the end of a worker pool. */
-function makePoolEnd(poolId: string, logger: Logger) {
+function makePoolEnd(poolId: string, endsWithinMs: number, logger: Logger) {
   const workers = new Set<Worker>();
   /** Shutdowns that wait: a graceful and a forceful one may do so at once. */
   const waiting = new Set<() => void>();
@@ -57,13 +60,13 @@ function makePoolEnd(poolId: string, logger: Logger) {
   function look(): void {
     clearTimeout(timer);
     if (workers.size === 0 && unrecorded !== undefined && waiting.size > 0)
-      timer = setTimeout(goOn, ENDS_WITHIN_MS);
+      timer = setTimeout(goOn, endsWithinMs);
   }
 
   function goOn(): void {
     if (!isTold)
       logger.error(
-        `Graphile Worker does not end worker pool ${poolId}, whose workers ended ${ENDS_WITHIN_MS} ms ago. ` +
+        `Graphile Worker does not end worker pool ${poolId}, whose workers ended ${endsWithinMs} ms ago. ` +
           `It could not record how jobs ended (${unrecorded}). So the shutdown goes on without it. ` +
           "Other workers run these jobs again, once this one has been silent for workerStaleAfter",
       );

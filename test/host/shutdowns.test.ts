@@ -88,14 +88,17 @@ async function shutDown(t: ExecutionContext, { fails = false, byForce = false }:
   else ends.get("d")!();
   await until("the worker has ended", () => going === 0, { seen: () => worker.log.slice(-5) });
   ends.get("d")!();
-  t.true(
-    worker.log.some(
-      ({ level, message }) =>
-        level === "error" &&
-        /^Graphile Worker does not end worker pool .* could not record how jobs ended/.test(message),
-    ),
-  );
+  t.true(wentOn(worker));
   return worker;
+}
+
+/** Whether a shutdown went on without Graphile Worker. */
+function wentOn({ log }: TestWorker): boolean {
+  return log.some(
+    ({ level, message }) =>
+      level === "error" &&
+      /^Graphile Worker does not end worker pool .* could not record how jobs ended/.test(message),
+  );
 }
 
 for (const [what, how] of [
@@ -116,3 +119,33 @@ for (const [what, how] of [
     t.true(other.happened.some(({ payload }) => (payload as { account: string }).account === "a"));
   });
 }
+
+test("a success is recorded whose batch comes later than shutdowns wait, although a failure was not", async (t) => {
+  const ends = new Map<string, () => void>();
+  const worker = await startWorker(t, {
+    policies: [work],
+    worker: { completeJobBatchDelay: 5500, failJobBatchDelay: 1 },
+    tasks: {
+      async work(payload) {
+        const { account } = payload as { account: string };
+        await new Promise<void>((end) => ends.set(account, end));
+        if (account === "a") throw new Error("on purpose");
+      },
+    },
+  });
+  const { pool, runner, row, utils } = worker;
+  const stopping: WorkerPool[] = [];
+  runner.events.on("pool:gracefulShutdown", ({ workerPool }) => stopping.push(workerPool));
+  await pool.query(REFUSE_FIRST);
+  await utils.addJobs(["a", "b"].map((account) => ({ identifier: "work", payload: { account } })));
+  await until("both run", () => ends.size === 2);
+  ends.get("a")!();
+  await until("the worker shuts down", () => stopping.length > 0);
+  ends.get("b")!();
+  await runner.promise;
+  t.false(wentOn(worker));
+  const { left } = await row(
+    "select array_agg(payload ->> 'account') as left from graphile_worker._private_jobs",
+  );
+  t.deepEqual(left, ["a"]);
+});
