@@ -26,7 +26,7 @@ begin
     admitted = l.admitted + x.jobs,
     wake_at = least(l.wake_at, w.wake_at, k.until),
     fewest_pools = case when w.limiter_id is not null then least(l.fewest_pools, x.pools) else l.fewest_pools end,
-    reserved_for = r.partition_id,
+    reserved_for = k.partition_id,
     reserved_until = k.until,
     sampled_at = case when x.measured is not null then p_now else l.sampled_at end,
     sampled_released = case when x.measured is not null then l.released else l.sampled_released end,
@@ -38,8 +38,12 @@ begin
     from unnest(p_left) x
   ) x
   left join unnest(v_reservations) r on r.limiter_id = x.id
+  -- one of a partition outside the claim stays, whoever else was admitted
   cross join lateral (
-    select case when x.reserved_for = r.partition_id then x.reserved_until else r.until end as until
+    select case when x.reserved_for <> all (p_partition_ids) then x.reserved_for else r.partition_id end as partition_id
+  ) o
+  cross join lateral (
+    select o.partition_id, case when x.reserved_for = o.partition_id then x.reserved_until else r.until end as until
   ) k
   left join (
     select k.limiter_id, min(k.ready_at) filter (where k.breadth > 0) as wake_at from unnest(p_lacks) k group by k.limiter_id

@@ -141,6 +141,27 @@ test("under fairness by work, a slot kept for another wakes nobody again and aga
   t.is(await world.number("select count(*)::int from dispatch_policy._private_freed"), 0);
 });
 
+test("a slot stays kept for a partition while another slot of the scope goes to a rival", async (t) => {
+  const world = await engine(t, { gates: [account, region] });
+  const elsewhere = [concurrency(1, { name: "account", scope: (key) => `of ${key}` }), region];
+  await world.stage(["r1", "r2"], { gates: elsewhere });
+  await world.stage("a1");
+  t.is(await world.passes(), 3);
+  await world.stage("p");
+  t.is(await world.passes(), 0, "the region is full");
+  const { reserved_for, reserved_until } = await world.limiter("account", "acc");
+  t.is(reserved_for, (await world.partition("p")).id);
+  await world.finish(await world.inFlight("a1"));
+  await world.stage(["a2", "a3"]);
+  const now = new Date(reserved_until.getTime() - 1);
+  const passAt = async () => {
+    await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [now]);
+    return (await world.admit({ now })).admitted;
+  };
+  t.deepEqual([await passAt(), await passAt()], [1, 0]);
+  t.is((await world.limiter("account", "acc")).reserved_for, reserved_for);
+});
+
 /** Releases until a slot is kept for this partition. */
 async function keepsSlot(world: Engine, id: string): Promise<boolean> {
   for (let release = 0; release < 40; release++) {
