@@ -10,6 +10,7 @@ import type pg from "pg";
 import { testDatabase } from "../helpers/database.ts";
 import { copyOut, runScript } from "../helpers/example-project.ts";
 import { roles } from "../helpers/roles.ts";
+import { sampled } from "../helpers/sampled.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const NAMES = globSync("*/package.json", { cwd: `${ROOT}examples` })
@@ -34,13 +35,15 @@ interface Outcome {
 
 const numbersIn = (text: string) => [...text.matchAll(/\d+(?:\.\d+)?/g)].map(Number);
 
+const taken = sampled(2);
+
 /** Runs one after the other, because each keeps the processor busy. */
 function example(
   name: string,
   expected: RegExp,
   check: (t: ExecutionContext, it: Outcome) => unknown = () => {},
 ) {
-  test.serial(`examples/${name}`, async (t) => {
+  taken(`examples/${name}`, async (t) => {
     t.timeout(2 * MINUTE);
     const database = await testDatabase(t, { migrated: false });
     const stdout = await runScript(await prepared(t, name, database), "start", {
