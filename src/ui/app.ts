@@ -174,8 +174,8 @@ function notFound() {
 }
 
 /**
- * What the sender cannot correct is not said to all. Its text may name roles, tables and servers, which are no business of a viewer. A tenant sees no error at all: one of an
- * unknown policy lists those of others.
+ * What the sender cannot correct is not said to all. Its text may name roles, tables and servers, which are no business of a
+ * viewer. A tenant sees no error at all: one of an unknown policy lists those of others.
  */
 function failed(error: Error, { role }: Viewer) {
   const isTheirs = isSendersError(error);

@@ -6,9 +6,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._room_for_waiters(
   l :DISPATCH_POLICY_SCHEMA._private_limiter_now, fair_by_work boolean
 ) returns int language sql immutable as $$
   select greatest(least(case
-    when (l).slots - case when (l).reserved_for is not null then 1 else 0 end < 1 then 0   -- null: a throttle
-    when (l).slots is not null then least((l).slots, 1000) - case when (l).reserved_for is not null then 1 else 0 end
-      + case when fair_by_work then 10 else 0 end
+    when (l).slots is not null then least((l).slots, 1000) - ((l).reserved_for is not null)::int
+      + case when fair_by_work and (l).slots > ((l).reserved_for is not null)::int then 10 else 0 end
     when (l).breadth = 0 then 1   -- its numbers changed: its partition works out its time anew
     when (l).rate <= 0 then 0
     else :DISPATCH_POLICY_SCHEMA._waiters_reached((l).tokens) end, 1000), 0)::int;

@@ -1,6 +1,6 @@
 import type { OperateContext } from "../../operate/call.ts";
 import { JOB_STATES } from "../../operate/view-rows.ts";
-import { ENDS } from "../parts/action-links.ts";
+import { actionLink } from "../parts/action-links.ts";
 import { jobBadge } from "../parts/badge.ts";
 import { choice } from "../parts/choice.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
@@ -85,10 +85,10 @@ function bulk({ base, rights }: Visit, filter: Filter, found: readonly FoundJob[
   if (these.length + all.length === 0) return none;
   return html`<ul class="actions">${these.map(
     ([verb, ids]) =>
-      html`<li><a class="${ENDS.has(verb) ? "ends" : ""}" href="${pathTo(base, `/act/${verb}`, { ids: ids.join(",") })}">${verb} these ${ids.length}</a></li>`,
+      html`<li>${actionLink(verb, pathTo(base, `/act/${verb}`, { ids: ids.join(",") }), `${verb} these ${ids.length}`)}</li>`,
   )}${all.map(
     (verb) =>
-      html`<li><a class="${ENDS.has(verb) ? "ends" : ""}" href="${pathTo(base, `/bulk/${verb}`, filter)}">${verb} all that match</a></li>`,
+      html`<li>${actionLink(verb, pathTo(base, `/bulk/${verb}`, filter), `${verb} all that match`)}</li>`,
   )}</ul>`;
 }
 

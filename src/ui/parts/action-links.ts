@@ -14,7 +14,11 @@ export function actionLinks(
 ): Markup {
   if (rights.role !== "operator" || names.length === 0) return none;
   return html`<ul class="actions">${names.map(
-    (name) =>
-      html`<li><a class="${ENDS.has(name) ? "ends" : ""}" href="${pathTo(base, `/act/${name}`, target)}">${name}</a></li>`,
+    (name) => html`<li>${actionLink(name, pathTo(base, `/act/${name}`, target), name)}</li>`,
   )}</ul>`;
+}
+
+/** One of them, in these words. */
+export function actionLink(name: ActionName, path: string, words: string): Markup {
+  return html`<a class="${ENDS.has(name) ? "ends" : ""}" href="${path}">${words}</a>`;
 }
