@@ -18,6 +18,13 @@ export function makeOwnership({ silence, life, beat, keeps }: OwnershipContext) 
   let beating: Promise<void> | undefined;
 
   async function confirm(job: Job): Promise<void> {
+    do {
+      await untilHeard();
+      await silence.check(job, () => keeps(job));
+    } while (silence.lasts() && !life.closed); // the answer may have come before a silence, and be read after it
+  }
+
+  async function untilHeard(): Promise<void> {
     while (silence.lasts() && !life.closed) {
       beating ??= beat().finally(() => {
         beating = undefined;
@@ -25,7 +32,6 @@ export function makeOwnership({ silence, life, beat, keeps }: OwnershipContext) 
       await beating;
       if (silence.lasts()) await sleep(ERROR_SLEEP_MS, life.onClose);
     }
-    await silence.check(job, () => keeps(job));
   }
 
   return {

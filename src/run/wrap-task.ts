@@ -45,8 +45,9 @@ export interface Observer {
   /** How far the clock that fetched this job is behind the database's, in milliseconds; 0 unless it is Node's clock. */
   clockBehindMs(job: Job): number;
   /**
-   * Called before a job of any task runs. Null: the job is certainly this pool's. Otherwise the pool was silent for so
-   * long that others may have the job. The promise resolves if it is still this pool's, and rejects if not.
+   * Called before a job of any task runs, and again after each question about it. Null: the job is certainly this pool's.
+   * Otherwise the pool was silent for so long that others may have the job. The promise resolves if it is still this
+   * pool's, and rejects if not.
    */
   confirm(job: Job): Promise<void> | null;
   /**
@@ -131,6 +132,8 @@ async function runStarted(
   const { job } = helpers;
   const known = partitionOf(start, policy, helpers, observer);
   const partition = known instanceof Promise ? await known : known;
+  const doubt = observer.confirm(job); // the answers above may have come before a silence, and be read after it
+  if (doubt) await doubt;
   const settlement = new Settlement(policy, job);
   const own = describe(policy, helpers, start, partition, settlement, observer);
   const lagMs = start.resumed ? null : own.lagMs;

@@ -36,16 +36,15 @@ async function world(t: ExecutionContext, mode: string, accounts: readonly strin
   );
   await until("the cap is reached", async () => (await running(database, first)).length >= 2, RECOVERED);
   const second = await startProcess(t, database, mode);
-  await until(
-    "the second may judge",
-    async () => {
-      const text =
-        "select from dispatch_policy._private_workers where pid = $1 and unbroken_since + stale_after < now()";
-      return (await database.pool.query(text, [second.pid])).rows[0];
-    },
-    RECOVERED,
-  );
+  await until("the second may judge", () => mayJudge(database, second), RECOVERED);
   return { database, first, second };
+}
+
+/** Whether a process has lived for so long that it may take others for dead. */
+async function mayJudge({ pool }: TestDatabase, { pid }: WorkerProcess): Promise<unknown> {
+  const text =
+    "select from dispatch_policy._private_workers where pid = $1 and unbroken_since + stale_after < now()";
+  return (await pool.query(text, [pid])).rows[0];
 }
 
 async function runs({ pool }: TestDatabase): Promise<Run[]> {
@@ -186,4 +185,43 @@ test("what a worker has fetched before it was away for so long runs elsewhere, a
   const all = await runs(database);
   t.is(all.filter(({ pid }) => pid === first.pid).length, 3);
   t.is(all.length, 7);
+});
+
+test("a worker that is away for so long while it asks whether a job may start: the answer that it finds is too old", async (t) => {
+  const database = await testDatabase(t);
+  const { pool } = database;
+  await pool.query(`${TABLES};
+    create table answers ();
+    create function waits() returns trigger language plpgsql as $$ begin
+      while current_query() like '%_start_attempt(%' and not exists (select from public.answers) loop
+        perform pg_sleep(0.01);
+      end loop;
+      return null;
+    end $$;
+    create trigger waits after update on dispatch_policy._private_in_flight_jobs
+      for each row execute function waits()`);
+  const first = await startProcess(t, database, "plain");
+  await addPolicyJobs(pool, [{ policy: work, payload: { account: "a", failsFirst: true } }]);
+  await until("it runs", async () => (await running(database, first)).length === 1, RECOVERED);
+  await go(database, first.pid);
+  await first.says("failed"); // so its row says too little: the next attempt asks
+  const asks = `select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`;
+  await until("it asks", async () => (await pool.query(asks)).rows[0], RECOVERED);
+  const second = await startProcess(t, database, "plain");
+  await until("the second may judge", () => mayJudge(database, second), RECOVERED);
+  first.signal("SIGSTOP");
+  await pool.query("insert into answers default values");
+  await until("it runs elsewhere", async () => (await running(database, second)).length === 1, RECOVERED);
+  await go(database, second.pid);
+  await until("and ended", async () => (await running(database, second)).length === 0, RECOVERED);
+  first.signal("SIGCONT");
+  await first.says("failed", 2); // it does not run here
+  await everythingIsDone(database);
+  t.deepEqual(
+    (await runs(database)).map(({ pid, attempt }) => [pid === first.pid ? "first" : "second", attempt]),
+    [
+      ["first", 1],
+      ["second", 3],
+    ],
+  );
 });

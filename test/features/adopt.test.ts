@@ -488,6 +488,12 @@ test("while a worker adopts, other tasks' jobs start before the older ones that 
   );
 });
 
+/** What a worker did not do, if it did not run adopted jobs. */
+const SEEN = `select (select count(*) from dispatch_policy.staged_jobs) as staged,
+  (select count(*) from graphile_worker.jobs where flags is not null) as admitted,
+  (select count(*) from graphile_worker.jobs where flags is null) as waiting,
+  (select jsonb_agg(l) from dispatch_policy._private_leases l) as leases`;
+
 test("adopted jobs go at once, although the worker that adopts them has just released others of their policy", async (t) => {
   const jobs = 1000; // so many that the worker has not caught them all before the adoption's first step
   const { database, pool } = await world(t, open);
@@ -512,11 +518,18 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
   });
   const caught = ran;
   const heldMs = Math.round(performance.now() - since);
-  // A leader's heartbeat would find the adopted jobs, and without heartbeats its lease ends.
-  await pool.query("alter function dispatch_policy._beat rename to _beat_no_more");
+  // A leader's heartbeat would find the adopted jobs. It keeps its lease, and finds nothing.
+  await pool.query(`alter function dispatch_policy._beat rename to _beat_itself;
+    create function dispatch_policy._beat(text, int, text[], text, int, interval, text[], text[], interval, boolean, interval)
+      returns table (policy text, shard text, leads boolean, expires_in_ms float8, next_in_ms float8, waiting boolean, busy boolean)
+      begin atomic
+        select b.policy, b.shard, b.leads, b.expires_in_ms, null::float8, false, b.busy
+        from dispatch_policy._beat_itself($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) b;
+      end`);
   await pool.query("insert into public.go default values");
-  await until("an adopted job has run", () => ran > caught);
-  await pool.query("alter function dispatch_policy._beat_no_more rename to _beat");
+  await until("an adopted job has run", () => ran > caught, {
+    seen: async () => [caught, ran, await worker.row(SEEN), worker.log.map(({ message }) => message)],
+  });
   await until("all ran", () => ran === jobs, { seen: () => ran });
   t.true(
     caught >= 10 && caught < jobs,
