@@ -58,7 +58,7 @@ export interface CancelledJob {
 
 /** How a job is treated that was never admitted. `admission` owns the slot that it occupies; null if it has none. */
 export interface CaughtJob {
-  verdict: "admitted" | "taken_over" | "ungoverned" | "gone";
+  verdict: "admitted" | "taken_over" | "ungoverned" | "gone" | "reassigned";
   stagedId: string | null;
   admission: string | null;
 }

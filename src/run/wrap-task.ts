@@ -297,6 +297,10 @@ async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer:
     engine,
     events,
   });
+  if (verdict === "reassigned")
+    throw new Error(
+      `Job ${job.id} was unlocked before it started, or is another worker's: it will not run here`,
+    );
   // a policy that is switched off takes every job
   if (ticketOf(job) === null && verdict !== "ungoverned") observer.unadmitted(job, policy, helpers);
   const runs = verdict === "admitted" || verdict === "ungoverned";

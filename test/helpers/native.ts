@@ -67,7 +67,7 @@ export async function completeJob(it: Engine, id: string, as: Queryable = it.poo
 }
 
 export interface Start {
-  readonly verdict: "admitted" | "taken_over" | "ungoverned" | "gone" | "known";
+  readonly verdict: "admitted" | "taken_over" | "ungoverned" | "gone" | "reassigned" | "known";
   readonly staged_id: string | null;
   readonly admission: string | null;
 }

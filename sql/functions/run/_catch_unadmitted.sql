@@ -8,6 +8,7 @@
 --   ungoverned   the policy is switched off, and no copy was staged before: it runs without a slot
 --   gone         Graphile Worker does not have it any more. While this process was stopped, its pool counted as dead, and
 --                another one ran the job to its end. It completes without running
+--   reassigned   another pool has it, or none. It must not complete here either: that would remove it
 --
 --   p_job_id, p_revision   Graphile Worker's row, as it was fetched
 --   p_attempt, p_pool_id   which attempt starts, and where: see _start_attempt
@@ -46,6 +47,10 @@ begin
   admission := (select f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = p_job_id);
   if not exists (select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id) then
     verdict := 'gone';
+    return;
+  end if;
+  if not :DISPATCH_POLICY_SCHEMA._is_locked_by(p_job_id, p_pool_id) then
+    verdict := 'reassigned';
     return;
   end if;
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_batch ->> 'policy';
@@ -89,6 +94,9 @@ begin
       select s.admission into admission from :DISPATCH_POLICY_SCHEMA._start_attempt(
         p_job_id, p_revision, p_attempt, p_pool_id) s;
       perform :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id);
+      if admission is null then   -- the slot stays with the job, for whoever starts it
+        verdict := 'reassigned';
+      end if;
       return;
     end if;
   end if;

@@ -9,22 +9,31 @@
 --   admitted   when the job was admitted, in microseconds since 1970
 --   resumed    the attempt before was cut short
 --   cancelled_by, cancel_reason   an operator has cancelled the job: it must not run. Null: nobody has
---   no row     the job has no slot
+-- The question may come late, when the pool counts as dead and others have its jobs and their slots. A sweep unlocks such
+-- jobs and changes their slots in one transaction. So the slot is locked here before the job is looked at.
+--
+--   no row     the job has no slot, or another pool has the job
 create or replace function :DISPATCH_POLICY_SCHEMA._start_attempt(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text
 ) returns table (
   partition text, staged_id bigint, admission bigint, admitted bigint, resumed boolean, cancelled_by text, cancel_reason text
-) language sql volatile
+) language plpgsql
 set search_path = pg_catalog, pg_temp as $$
-  with before as materialized (
-    select f.job_id, f.attempt is not null and f.pool_id is null as resumed, f.admitted_at
-    from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-    where f.job_id = p_job_id and f.revision = p_revision for update
-  )
+#variable_conflict use_column
+declare
+  v_before :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs;
+begin
+  select f.* into v_before from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
+  where f.job_id = p_job_id and f.revision = p_revision for update;
+  if v_before.job_id is null or not :DISPATCH_POLICY_SCHEMA._is_locked_by(p_job_id, p_pool_id) then
+    return;
+  end if;
+  return query
   update :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f set
     admission = :DISPATCH_POLICY_SCHEMA._admission_now(), attempt = p_attempt, pool_id = p_pool_id, started_at = clock_timestamp()
-  from before b, :DISPATCH_POLICY_SCHEMA._private_partitions q
-  where f.job_id = b.job_id and q.id = f.partition_id
-  returning q.key, f.staged_id, f.admission, (extract(epoch from b.admitted_at) * 1000000)::bigint, b.resumed,
-    f.cancelled_by, f.cancel_reason;
+  from :DISPATCH_POLICY_SCHEMA._private_partitions q
+  where f.job_id = p_job_id and q.id = f.partition_id
+  returning q.key, f.staged_id, f.admission, (extract(epoch from v_before.admitted_at) * 1000000)::bigint,
+    v_before.attempt is not null and v_before.pool_id is null, f.cancelled_by, f.cancel_reason;
+end
 $$;

@@ -61,7 +61,10 @@ test("a job that a worker is fetching stays, and the others are adopted", async 
   await worker.query("commit");
   t.like(await adopt(it), { matched: 0, changed: 0, last_id: null });
   t.deepEqual(await places(it), { staged: ["two", "three"], waiting: ["one"] });
-  t.is((await startJob(it, { id: one, attempts: 1, revision: 0, key: null })).verdict, "taken_over");
+  t.is(
+    (await startJob(it, { id: one, attempts: 1, revision: 0, key: null }, { poolId: "w" })).verdict,
+    "taken_over",
+  );
 });
 
 test("a worker finds nothing while a step of adoption is open, nor afterwards", async (t) => {
