@@ -132,7 +132,8 @@ async function runStarted(
   const { job } = helpers;
   const known = partitionOf(start, policy, helpers, observer);
   const partition = known instanceof Promise ? await known : known;
-  const doubt = observer.confirm(job); // the answers above may have come before a silence, and be read after it
+  // the answers above may have come before a silence, and be read after it
+  const doubt = start.runs ? observer.confirm(job) : null;
   if (doubt) await doubt;
   const settlement = new Settlement(policy, job);
   const own = describe(policy, helpers, start, partition, settlement, observer);

@@ -124,6 +124,19 @@ export async function poolLives(
   ]);
 }
 
+/** This worker pool is dead, and the pool "judge" may say so. */
+export async function poolDies(it: Engine, poolId: string): Promise<void> {
+  for (const pool of [poolId, "judge"])
+    await it.pool.query(
+      "select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, '1 millisecond', '0')",
+      [pool],
+    );
+  await it.pool.query(
+    `update dispatch_policy._private_workers set stale_after = '1 hour', stale_at = now() + interval '1 hour',
+       heartbeat_at = now(), unbroken_since = now() - interval '2 hours' where pool_id = 'judge'`,
+  );
+}
+
 /** What the wrapper asks if the pool of a job that starts runs its share already. */
 export async function sendBack(
   it: Engine,

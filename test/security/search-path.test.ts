@@ -140,8 +140,13 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
   );
   t.is(jobs.length, 5);
   const [first, ...others] = jobs.map(({ job_id }) => job_id as string);
-  await engine.startAttempt(pool, { jobId: first!, revision: 0, attempt: 2, poolId: "pool" });
-  await pool.query("update graphile_worker._private_jobs set attempts = 2 where id = $1", [first]);
+  await pool.query(
+    "update graphile_worker._private_jobs set attempts = 2, locked_at = now(), locked_by = 'pool' where id = $1",
+    [first],
+  );
+  const slot = await engine.startAttempt(pool, { jobId: first!, revision: 0, attempt: 2, poolId: "pool" });
+  t.is(slot?.partition, "a");
+  await pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
   const ended = { admission: null, ok: false, lagMs: 3, attempt: 2 };
   const retry = { attempt: 2, task: "work", after: 0, priority: 0, maxAttempts: 25 };
   t.deepEqual((await engine.release(pool, [{ job: first!, ...ended, retry }])).left_ids, []);

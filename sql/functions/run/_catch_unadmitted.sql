@@ -7,8 +7,9 @@
 --   taken_over   a copy is staged, under the id returned; the original completes without running
 --   ungoverned   the policy is switched off, and no copy was staged before: it runs without a slot
 --   gone         Graphile Worker does not have it any more. While this process was stopped, its pool counted as dead, and
---                another one ran the job to its end. It completes without running
---   reassigned   another pool has it, or none. It must not complete here either: that would remove it
+--                another one ran the job to its end. It does not run
+--   reassigned   it is not locked for this attempt any more: it was unlocked, and another pool may have it. It must not
+--                complete here either, because that would remove it
 --
 --   p_job_id, p_revision   Graphile Worker's row, as it was fetched
 --   p_attempt, p_pool_id   which attempt starts, and where: see _start_attempt
@@ -49,7 +50,7 @@ begin
     verdict := 'gone';
     return;
   end if;
-  if not :DISPATCH_POLICY_SCHEMA._is_locked_by(p_job_id, p_pool_id) then
+  if not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id) then
     verdict := 'reassigned';
     return;
   end if;
@@ -84,19 +85,21 @@ begin
         v_policy, v_key, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now) then
         raise exception using errcode = 'DPOUT';
       end if;
-      verdict := 'admitted';
-    -- A job must not fail because a row is locked: that would cost it an attempt. So a copy waits for its turn. A job
-    -- that is not let in must not keep locks: to stage its copy may wait for an application's open transaction.
-    exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then
-      verdict := null;
-    end;
-    if verdict = 'admitted' then
       select s.admission into admission from :DISPATCH_POLICY_SCHEMA._start_attempt(
         p_job_id, p_revision, p_attempt, p_pool_id) s;
-      perform :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id);
-      if admission is null then   -- the slot stays with the job, for whoever starts it
-        verdict := 'reassigned';
+      -- while it waited for locks, the job may have been unlocked
+      verdict := case when admission is null then 'reassigned' else 'admitted' end;
+      if verdict = 'reassigned' then
+        raise exception using errcode = 'DPOUT';   -- the variable keeps its value
       end if;
+    -- A job must not fail because a row is locked: that would cost it an attempt. So a copy waits for its turn. A job
+    -- that is not let in must not keep locks: to stage its copy may wait for an application's open transaction.
+    exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then null;
+    end;
+    if verdict = 'admitted' then
+      perform :DISPATCH_POLICY_SCHEMA._drop_older(p_job_id);
+    end if;
+    if verdict is not null then
       return;
     end if;
   end if;
@@ -105,6 +108,14 @@ begin
     v_batch := :DISPATCH_POLICY_SCHEMA._with_payload(
       p_batch, :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id, p_revision, p_pool_id));
   end if;
-  staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_revision, v_batch, v_rejects);
+  begin
+    staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_revision, v_batch, v_rejects);
+    -- staging may wait for long, and whoever has the job by now may have found no copy
+    if not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id) then
+      raise exception using errcode = 'DPOUT';
+    end if;
+  exception when sqlstate 'DPOUT' then
+    verdict := 'reassigned';
+  end;
 end
 $$;

@@ -12,7 +12,7 @@
 -- The question may come late, when the pool counts as dead and others have its jobs and their slots. A sweep unlocks such
 -- jobs and changes their slots in one transaction. So the slot is locked here before the job is looked at.
 --
---   no row     the job has no slot, or another pool has the job
+--   no row     the job has no slot, or is not locked for this attempt any more
 create or replace function :DISPATCH_POLICY_SCHEMA._start_attempt(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text
 ) returns table (
@@ -25,7 +25,7 @@ declare
 begin
   select f.* into v_before from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
   where f.job_id = p_job_id and f.revision = p_revision for update;
-  if v_before.job_id is null or not :DISPATCH_POLICY_SCHEMA._is_locked_by(p_job_id, p_pool_id) then
+  if v_before.job_id is null or not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id) then
     return;
   end if;
   return query

@@ -1,7 +1,7 @@
 // Jobs that start without having been admitted, beside ticks, releases and crashes.
 import test from "ava";
 import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
-import { failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { failJob, fetchJob, poolDies } from "../../helpers/native.ts";
 
 interface Caught {
   readonly verdict: string;
@@ -22,8 +22,8 @@ async function startsUnadmitted(
   as: Queryable = it.pool,
   key = "a",
 ): Promise<Caught> {
-  const text = `select * from dispatch_policy._catch_unadmitted(
-    $1, 0, 1, (select locked_by from graphile_worker.jobs where id = $1), $2, 'enforce', null)`;
+  const text = `select c.* from (select $1::bigint as id) o left join graphile_worker.jobs j using (id),
+    dispatch_policy._catch_unadmitted(o.id, 0, j.attempts::int, j.locked_by, $2, 'enforce', null) c`;
   return (await as.query(text, [job, JSON.stringify(it.batch([key]))])).rows[0];
 }
 
@@ -88,51 +88,6 @@ test("two processes that catch one job at once stage one copy", async (t) => {
   t.deepEqual(await late, caught);
   t.is(await it.staged(), 1);
 });
-
-test("a start that is asked for after others have the job changes nothing of theirs", async (t) => {
-  const it = await engine(t, { gates: [concurrency(1)] });
-  await it.stage(["a", "a"]);
-  await it.passes();
-  const [id] = (await it.inFlight()) as [string];
-  const first = await fetchJob(it, id, "first");
-  await it.pool.query("select graphile_worker.force_unlock_workers('{first}')");
-  t.like(await startJob(it, first, { poolId: "first" }), { verdict: "reassigned" }, "nobody has it yet");
-  const second = await fetchJob(it, id, "second");
-  const { admission } = await startJob(it, second, { poolId: "second" });
-  t.like(await startJob(it, first, { poolId: "first" }), { verdict: "reassigned", admission });
-  await it.release([{ job: id, ok: true, admission, attempt: 2 } as never]);
-  t.is(await it.passes(), 1, "the slot was the second's to give back");
-});
-
-test("a start that is asked for while a sweep unlocks its job waits for the sweep, and does not come", async (t) => {
-  const it = await engine(t, { gates: [concurrency(1)] });
-  await it.stage("a");
-  await it.passes();
-  const [job] = (await it.inFlight()) as [string];
-  const [sweep, worker] = [await it.session(), await it.session()];
-  await diesAndIsJudged(it, "first");
-  const fetched = await fetchJob(it, job, "first");
-  await sweep.query("begin");
-  const { rows } = await sweep.query("select * from dispatch_policy._sweep_workers('judge')");
-  t.like(rows, [{ pools: 1, jobs: 1 }]);
-  const start = startJob(it, fetched, { poolId: "first", as: worker });
-  await it.waitsForLock(worker);
-  await sweep.query("commit");
-  t.like(await start, { verdict: "reassigned" });
-});
-
-/** A pool that is dead, and another that may say so. */
-async function diesAndIsJudged(it: Engine, dead: string): Promise<void> {
-  for (const pool of [dead, "judge"])
-    await it.pool.query(
-      "select dispatch_policy._worker_alive($1, 1, '{p}', 'host', 1, '1 millisecond', '0')",
-      [pool],
-    );
-  await it.pool.query(
-    `update dispatch_policy._private_workers set stale_after = '1 hour', stale_at = now() + interval '1 hour',
-       heartbeat_at = now(), unbroken_since = now() - interval '2 hours' where pool_id = 'judge'`,
-  );
-}
 
 test("one that another process ran to its end meanwhile is neither run nor staged", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
@@ -212,7 +167,7 @@ test("a job that is not let in takes nothing from the router: how the probe of i
   t.is(await it.passes(3), 1);
   await it.finish(await it.inFlight());
   const other = JSON.stringify(it.batch(["a"], { gates: [concurrency(9)] }));
-  const text = "select verdict from dispatch_policy._catch_unadmitted($1, 0, 1, null, $2, 'enforce', null)";
+  const text = "select verdict from dispatch_policy._catch_unadmitted($1, 0, 0, null, $2, 'enforce', null)";
   const { rows } = await it.pool.query(text, [await addPast(it), other]);
   t.is(rows[0].verdict, "taken_over", "others of its partition wait");
   await it.route();
@@ -273,7 +228,7 @@ test("an original whose worker was killed is completed with its unlocking: nobod
   await fetchJob(it, taken, "killed");
   await fetchJob(it, other, "killed");
   t.is((await startsUnadmitted(it, taken)).verdict, "taken_over");
-  await diesAndIsJudged(it, "killed");
+  await poolDies(it, "killed");
   const { rows } = await it.pool.query("select * from dispatch_policy._sweep_workers('judge')");
   t.like(rows, [{ pools: 1, jobs: 2 }]);
   const { rows: left } = await it.pool.query("select id, locked_by from graphile_worker.jobs");
