@@ -9,6 +9,8 @@ export interface Attempt {
   revision: number;
   attempt: number;
   poolId: string | null;
+  /** When it was fetched, by the clock of the fetch. Null: it cannot be read, because the application has replaced pg's parsers. */
+  lockedAt: Date | null;
 }
 
 /** The slot that a job occupies. It belongs to one admission of the row. */
@@ -69,14 +71,20 @@ export type CaughtBatch = Partial<StageBatch> & { readonly inexact?: true };
 const SLOT = `partition, staged_id::text as "stagedId", admission::text, admitted::text, resumed,
   cancelled_by as "cancelledBy", cancel_reason as "cancelReason"`;
 
+const ATTEMPT = ["id", "int", "int", "text", "time"] as const;
+
+function valuesOf({ jobId, revision, attempt, poolId, lockedAt }: Attempt) {
+  return [jobId, revision, attempt, poolId, lockedAt];
+}
+
 /** The starts of jobs that were handed to Graphile Worker. It is long because it is a list: a method a statement. */
 export function running({ schema, first, rows }: Statements) {
   return {
     startAttempt: (client: Queryable, attempt: Attempt) =>
       first<OccupiedSlot | undefined>(
         client,
-        `select ${SLOT} from ${schema}._start_attempt(${parameters("id", "int", "int", "text")})`,
-        [attempt.jobId, attempt.revision, attempt.attempt, attempt.poolId],
+        `select ${SLOT} from ${schema}._start_attempt(${parameters(...ATTEMPT)})`,
+        valuesOf(attempt),
       ),
 
     /** The same for a policy that has a gate with `perWorker`. As a text, because applications replace pg's parsers. */
@@ -85,8 +93,8 @@ export function running({ schema, first, rows }: Statements) {
         client,
         `select ${SLOT}, (
            select coalesce(json_agg(s), '[]')::text from ${schema}._shares_of(${parameters("id")}) s) as shares
-         from ${schema}._start_attempt(${parameters("id", "int", "int", "text")})`,
-        [attempt.jobId, attempt.revision, attempt.attempt, attempt.poolId],
+         from ${schema}._start_attempt(${parameters(...ATTEMPT)})`,
+        valuesOf(attempt),
       );
       return slot && { ...slot, shares: JSON.parse(slot.shares) as Share[] };
     },
@@ -141,23 +149,16 @@ export function running({ schema, first, rows }: Statements) {
       first<CaughtJob>(
         client,
         `select verdict, staged_id::text as "stagedId", admission::text
-         from ${schema}._catch_unadmitted(${parameters("id", "int", "int", "text", "json", "text")}, null)`,
-        [
-          attempt.jobId,
-          attempt.revision,
-          attempt.attempt,
-          attempt.poolId,
-          JSON.stringify(job.batch),
-          job.unmanaged,
-        ],
+         from ${schema}._catch_unadmitted(${parameters(...ATTEMPT, "json", "text")}, null)`,
+        [...valuesOf(attempt), JSON.stringify(job.batch), job.unmanaged],
       ),
 
     /** Whether an attempt still belongs to this pool, and at what time that was true. */
     keepsJob: (client: Queryable, attempt: Attempt) =>
       first<{ keeps: boolean; now: Date }>(
         client,
-        `select ${schema}._keeps_job(${parameters("id", "int", "text")}) as keeps, pg_catalog.clock_timestamp() as now`,
-        [attempt.jobId, attempt.attempt, attempt.poolId],
+        `select ${schema}._keeps_job(${parameters("id", "int", "text", "time")}) as keeps, pg_catalog.clock_timestamp() as now`,
+        [attempt.jobId, attempt.attempt, attempt.poolId, attempt.lockedAt],
       ),
 
     scopeOf: (client: Queryable, jobId: string, gate: string | null) =>

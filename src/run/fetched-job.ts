@@ -69,7 +69,11 @@ export function isAsAdmitted(job: Job, ticket: Ticket): boolean {
 
 /** The run of a job, and its worker pool. */
 export function attemptOf(job: Job): Attempt {
-  return { jobId: String(job.id), revision: job.revision, attempt: job.attempts, poolId: job.locked_by };
+  const lockedAt = timeOf(job.locked_at);
+  return {
+    ...{ jobId: String(job.id), revision: job.revision, attempt: job.attempts, poolId: job.locked_by },
+    lockedAt: lockedAt === null ? null : new Date(lockedAt),
+  };
 }
 
 /** The options that a job was added with, as far as the row still has them. */

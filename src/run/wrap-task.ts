@@ -45,7 +45,7 @@ export interface Observer {
   /** How far the clock that fetched this job is behind the database's, in milliseconds; 0 unless it is Node's clock. */
   clockBehindMs(job: Job): number;
   /**
-   * Called before a job of any task runs, and again after each question about it. Null: the job is certainly this pool's.
+   * Called before a job of any task runs, and again after the last question about it. Null: the job is certainly this pool's.
    * Otherwise the pool was silent for so long that others may have the job. The promise resolves if it is still this
    * pool's, and rejects if not.
    */
@@ -133,7 +133,7 @@ async function runStarted(
   const known = partitionOf(start, policy, helpers, observer);
   const partition = known instanceof Promise ? await known : known;
   // the answers above may have come before a silence, and be read after it
-  const doubt = start.runs ? observer.confirm(job) : null;
+  const doubt = observer.confirm(job);
   if (doubt) await doubt;
   const settlement = new Settlement(policy, job);
   const own = describe(policy, helpers, start, partition, settlement, observer);

@@ -94,7 +94,7 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
       ...{ partition, payload: job.payload as object, task: job.task_identifier, poolId, as: pool },
     });
     if (start.verdict === "known" || start.verdict === "admitted") return start.admission;
-    if (start.verdict === "reassigned") return null;
+    if (start.verdict === "reassigned") throw new Error(`nobody has unlocked job ${job.id}`);
     await complete(job);
     if (start.admission !== null)
       pending.push({ job: job.id, admission: start.admission, attempt: job.attempts, ok: true });

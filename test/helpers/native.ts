@@ -20,6 +20,7 @@ export interface Fetched {
   readonly flags: Record<string, true> | null;
   readonly last_error: string | null;
   readonly updated_at: Date;
+  readonly locked_at: Date | null;
 }
 
 /**
@@ -86,7 +87,13 @@ export interface StartOptions {
 /** What the wrapper asks when a job starts that does not look as it was admitted. */
 export async function startJob(
   it: Engine,
-  { id, attempts, revision, key }: Pick<Fetched, "id" | "attempts" | "revision" | "key">,
+  {
+    id,
+    attempts,
+    revision,
+    key,
+    locked_at = null,
+  }: Pick<Fetched, "id" | "attempts" | "revision" | "key"> & Partial<Fetched>,
   {
     partition = "a",
     payload = {},
@@ -97,15 +104,15 @@ export async function startJob(
   }: StartOptions = {},
 ): Promise<Start> {
   const known = await as.query(
-    "select 'known' as verdict, staged_id, admission from dispatch_policy._start_attempt($1, $2, $3, $4)",
-    [id, revision, attempts, poolId],
+    "select 'known' as verdict, staged_id, admission from dispatch_policy._start_attempt($1, $2, $3, $4, $5)",
+    [id, revision, attempts, poolId, locked_at],
   );
   if (known.rows[0]) return known.rows[0];
   const batch = it.batch([partition], { task, ...(key !== null && { jobKey: key }) }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload }));
   const { rows } = await as.query(
-    "select * from dispatch_policy._catch_unadmitted($1, $2, $3, $4, $5, $6, null)",
-    [id, revision, attempts, poolId, JSON.stringify({ ...batch, jobs }), unmanaged],
+    "select * from dispatch_policy._catch_unadmitted($1, $2, $3, $4, $5, $6, $7, null)",
+    [id, revision, attempts, poolId, locked_at, JSON.stringify({ ...batch, jobs }), unmanaged],
   );
   return rows[0];
 }

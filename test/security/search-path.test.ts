@@ -144,7 +144,11 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
     "update graphile_worker._private_jobs set attempts = 2, locked_at = now(), locked_by = 'pool' where id = $1",
     [first],
   );
-  const slot = await engine.startAttempt(pool, { jobId: first!, revision: 0, attempt: 2, poolId: "pool" });
+  const { rows: locked } = await pool.query(
+    `select locked_at as "lockedAt" from graphile_worker.jobs where id = ${first}`,
+  );
+  const attempt = { jobId: first!, revision: 0, attempt: 2, poolId: "pool", ...locked[0] };
+  const slot = await engine.startAttempt(pool, attempt);
   t.is(slot?.partition, "a");
   await pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
   const ended = { admission: null, ok: false, lagMs: 3, attempt: 2 };

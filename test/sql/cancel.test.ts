@@ -226,7 +226,7 @@ test("a start that asks is told of the cancel, and the next job in the row is no
   );
   const start = async ({ revision, attempts }: { revision: number; attempts: number }) =>
     (
-      await it.pool.query("select * from dispatch_policy._start_attempt($1, $2, $3, 'worker')", [
+      await it.pool.query("select * from dispatch_policy._start_attempt($1, $2, $3, 'worker', null)", [
         id,
         revision,
         attempts,

@@ -13,6 +13,7 @@
 --
 --   p_job_id, p_revision   Graphile Worker's row, as it was fetched
 --   p_attempt, p_pool_id   which attempt starts, and where: see _start_attempt
+--   p_locked_at   see _keeps_job
 --   p_batch       the job as _stage takes it, in a batch of one. With "inexact": true its payload has integers beyond 2^53,
 --                 which JavaScript has changed; a copy gets the payload that Graphile Worker stores
 --   p_unmanaged   enforce: it runs at once if it overtakes nobody and every gate has room for it, else it is taken over
@@ -33,7 +34,8 @@
 -- new, if its limits changed, or if its context changed while there are limits by context. Whatever did not let the job in
 -- is unlocked before _stored_payload locks rows of Graphile Worker, which it unlocks again at once.
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
-  p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_batch json, p_unmanaged text, p_now timestamptz,
+  p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_locked_at timestamptz, p_batch json, p_unmanaged text,
+  p_now timestamptz,
   out verdict text, out staged_id bigint, out admission bigint
 ) language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -50,7 +52,7 @@ begin
     verdict := 'gone';
     return;
   end if;
-  if not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id) then
+  if not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
     verdict := 'reassigned';
     return;
   end if;
@@ -86,7 +88,7 @@ begin
         raise exception using errcode = 'DPOUT';
       end if;
       select s.admission into admission from :DISPATCH_POLICY_SCHEMA._start_attempt(
-        p_job_id, p_revision, p_attempt, p_pool_id) s;
+        p_job_id, p_revision, p_attempt, p_pool_id, p_locked_at) s;
       -- while it waited for locks, the job may have been unlocked
       verdict := case when admission is null then 'reassigned' else 'admitted' end;
       if verdict = 'reassigned' then
@@ -111,7 +113,7 @@ begin
   begin
     staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_revision, v_batch, v_rejects);
     -- staging may wait for long, and whoever has the job by now may have found no copy
-    if not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id) then
+    if not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
       raise exception using errcode = 'DPOUT';
     end if;
   exception when sqlstate 'DPOUT' then

@@ -6,15 +6,16 @@
 -- attempts have one number. That end must give nothing back. So from here on the slot belongs to a new admission, and the
 -- late end names the one before.
 --
---   admitted   when the job was admitted, in microseconds since 1970
---   resumed    the attempt before was cut short
---   cancelled_by, cancel_reason   an operator has cancelled the job: it must not run. Null: nobody has
 -- The question may come late, when the pool counts as dead and others have its jobs and their slots. A sweep unlocks such
 -- jobs and changes their slots in one transaction. So the slot is locked here before the job is looked at.
 --
+--   p_locked_at   see _keeps_job
+--   admitted   when the job was admitted, in microseconds since 1970
+--   resumed    the attempt before was cut short
+--   cancelled_by, cancel_reason   an operator has cancelled the job: it must not run. Null: nobody has
 --   no row     the job has no slot, or is not locked for this attempt any more
 create or replace function :DISPATCH_POLICY_SCHEMA._start_attempt(
-  p_job_id bigint, p_revision int, p_attempt int, p_pool_id text
+  p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_locked_at timestamptz
 ) returns table (
   partition text, staged_id bigint, admission bigint, admitted bigint, resumed boolean, cancelled_by text, cancel_reason text
 ) language plpgsql
@@ -25,7 +26,7 @@ declare
 begin
   select f.* into v_before from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
   where f.job_id = p_job_id and f.revision = p_revision for update;
-  if v_before.job_id is null or not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id) then
+  if v_before.job_id is null or not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
     return;
   end if;
   return query

@@ -150,7 +150,7 @@ test("a late end of the attempt before does not end a cancelled job for the next
   const first = await admission();
   await it.pool.query("update graphile_worker._private_jobs set run_at = now() where id = $1", [job]);
   const { attempts, revision } = await fetchJob(it, job, "other");
-  await it.pool.query("select dispatch_policy._start_attempt($1, $2, $3, 'other')", [
+  await it.pool.query("select dispatch_policy._start_attempt($1, $2, $3, 'other', null)", [
     job,
     revision,
     attempts,

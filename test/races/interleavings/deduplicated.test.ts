@@ -268,7 +268,7 @@ test("a job admitted in the row of an older one of its key is told its own time 
   const job = await fetchJob(it, id);
   t.is(job.revision, 1);
   const { rows } = await it.pool.query(
-    "select admitted from dispatch_policy._start_attempt($1, $2, $3, $4)",
+    "select admitted from dispatch_policy._start_attempt($1, $2, $3, $4, null)",
     [...[id, job.revision, job.attempts, "worker"]],
   );
   t.true(BigInt(rows[0].admitted) >= BigInt(admission!), "not that of the older one");

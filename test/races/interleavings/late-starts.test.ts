@@ -5,37 +5,46 @@ import { addPast, fetchJob, poolDies, startJob } from "../../helpers/native.ts";
 
 const ONE = { gates: [concurrency(1)] };
 
-for (const [whose, other] of [
-  ["another pool", "second"],
-  ["the same pool, in its next attempt,", "first"],
+/** Takes the key off a job that is locked. */
+const TAKEN = [
+  "select graphile_worker.add_job('p', job_key => 'k')",
+  "select graphile_worker.remove_job('k')",
+];
+
+for (const [whose, other, takesItsKey] of [
+  ["another pool", "second", "select"],
+  ["the same pool, in its next attempt,", "first", "select"],
+  ["the same pool, and its key was added again,", "first", TAKEN[0]!],
 ] as const) {
   test(`a start that is asked for after ${whose} has the job changes nothing there`, async (t) => {
     const it = await engine(t, ONE);
-    await it.stage(["a", "a"]);
+    await it.stage("a", { jobKey: "k" });
+    await it.stage("a");
     await it.passes();
     const [id] = (await it.inFlight()) as [string];
     const lost = await fetchJob(it, id, "first");
     await it.pool.query("select graphile_worker.force_unlock_workers('{first}')");
     t.like(await startJob(it, lost, { poolId: "first" }), { verdict: "reassigned" }, "nobody has it yet");
     const { admission } = await startJob(it, await fetchJob(it, id, other), { poolId: other });
+    await it.pool.query(takesItsKey);
     t.like(await startJob(it, lost, { poolId: "first" }), { verdict: "reassigned", admission });
     await it.release([{ job: id, ok: true, admission, attempt: 2 } as never]);
     t.is(await it.passes(), 1, "the slot was the other's to give back");
   });
 }
 
-test("a job whose key was added again meanwhile, or removed, is still this attempt's", async (t) => {
-  const it = await engine(t, { gates: [] });
-  for (const takesItsKey of [
-    "select graphile_worker.add_job('p', job_key => 'k')",
-    "select graphile_worker.remove_job('k')",
-  ]) {
+for (const takesItsKey of TAKEN) {
+  test(`an attempt keeps its job while a transaction that began before the fetch takes its key: ${takesItsKey}`, async (t) => {
+    const it = await engine(t, { gates: [] });
+    const app = await it.session();
+    await app.query("begin; select now()"); // Graphile Worker writes this time
     const job = await fetchJob(it, await addPast(it, { key: "k" }), "first");
-    await it.pool.query(takesItsKey);
-    t.is((await startJob(it, job, { poolId: "first" })).verdict, "admitted", takesItsKey);
-    await it.pool.query("delete from graphile_worker._private_jobs");
-  }
-});
+    await app.query(takesItsKey);
+    await app.query("commit");
+    t.is((await startJob(it, job, { poolId: "first" })).verdict, "admitted");
+    t.is((await startJob(it, job, { poolId: "first" })).verdict, "known", "and again, as a recorded start");
+  });
+}
 
 /** A sweep that takes the pool "first" for dead and unlocks its jobs, in this session. */
 async function sweeps(it: Engine, as = it.pool as Pick<Engine["pool"], "query">) {

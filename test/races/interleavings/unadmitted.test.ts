@@ -23,7 +23,7 @@ async function startsUnadmitted(
   key = "a",
 ): Promise<Caught> {
   const text = `select c.* from (select $1::bigint as id) o left join graphile_worker.jobs j using (id),
-    dispatch_policy._catch_unadmitted(o.id, 0, j.attempts::int, j.locked_by, $2, 'enforce', null) c`;
+    dispatch_policy._catch_unadmitted(o.id, 0, j.attempts::int, j.locked_by, j.locked_at, $2, 'enforce', null) c`;
   return (await as.query(text, [job, JSON.stringify(it.batch([key]))])).rows[0];
 }
 
@@ -167,7 +167,8 @@ test("a job that is not let in takes nothing from the router: how the probe of i
   t.is(await it.passes(3), 1);
   await it.finish(await it.inFlight());
   const other = JSON.stringify(it.batch(["a"], { gates: [concurrency(9)] }));
-  const text = "select verdict from dispatch_policy._catch_unadmitted($1, 0, 0, null, $2, 'enforce', null)";
+  const text =
+    "select verdict from dispatch_policy._catch_unadmitted($1, 0, 0, null, null, $2, 'enforce', null)";
   const { rows } = await it.pool.query(text, [await addPast(it), other]);
   t.is(rows[0].verdict, "taken_over", "others of its partition wait");
   await it.route();
@@ -270,7 +271,7 @@ test("a payload with inexact integers is not waited for: another job of the pool
   };
   const start = async (job: string) => {
     const text =
-      "select verdict from dispatch_policy._catch_unadmitted($1, 0, 1, 'pool', $2, 'enforce', null)";
+      "select verdict from dispatch_policy._catch_unadmitted($1, 0, 1, 'pool', null, $2, 'enforce', null)";
     return (await it.pool.query(text, [job, JSON.stringify(inexact)])).rows[0].verdict;
   };
   t.is(await start(jobs[0]!), "admitted");
