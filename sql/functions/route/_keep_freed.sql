@@ -1,5 +1,5 @@
--- Deletes those of these freed rows whose limiters are served. Each unsure limiter has one afterwards. It got room without a
--- release, and those that were woken may not use it.
+-- Deletes those of these freed rows whose limiters are served. Each unsure limiter has one afterwards: it got room without a
+-- release, and those that were woken may not use it. Or it may get some when a worker pool comes.
 create or replace function :DISPATCH_POLICY_SCHEMA._keep_freed(
   p_policy_id int, p_freed bigint[], p_served bigint[], p_unsure bigint[]
 ) returns void language plpgsql volatile as $$   -- planned as _route

@@ -3,7 +3,7 @@
 --
 -- A woken partition may turn out to be drained, paused or blocked elsewhere, and the room would be lost for the next one.
 -- So a freed row stays until its limiter is full or nobody waits for it. A limiter that got room without a release, because
--- its cap rose at a time or with a worker pool, gets such a row.
+-- its cap rose at a time or with a worker pool, gets such a row. So does one that is full only because a worker pool went.
 --
 -- Every tenth place of a limiter goes to the partition that has waited for it longest (_longest_first). That one is the
 -- first in line, and its next job goes before others in its pass.
@@ -52,7 +52,7 @@ begin
   v_timed_ids := array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
     where p_times and x.id = any(v_limiter_ids)
-      and (x.wake_at is not null or (x.by_tokens and x.breadth > 0) or x.ending <> '{}' or x.fewest_pools is not null)
+      and (x.wake_at is not null or (x.by_tokens and x.breadth > 0) or x.ending <> '{}' or (x.numbers).per_worker)
     for no key update skip locked);
   -- Read before the room is: a slot that is freed later keeps its row.
   v_freed := array(select f.id from :DISPATCH_POLICY_SCHEMA._private_freed f
@@ -74,6 +74,10 @@ begin
     if v_line.waiting <= cardinality(v_line.woken) or (v_line.room = 0 and v_limiter.ending = 0)
       or (v_limiter.id = any(v_timed_ids) and (v_line.room = 0 or v_limiter.tokens is not null)) then   -- its wake_at is set
       v_served := v_served || v_limiter.id;
+      -- It is full with as many worker pools as there are now, and that could not be written: see _with_new_shares.
+      if v_limiter.share is not null and v_line.waiting > cardinality(v_line.woken) and v_limiter.id <> all (v_timed_ids) then
+        v_unsure := v_unsure || v_limiter.id;
+      end if;
     elsif v_limiter.id = any(v_timed_ids) and v_limiter.id <> (p_policy).ahead_limiter_id then   -- that one is checked
       v_unsure := v_unsure || v_limiter.id;
     end if;

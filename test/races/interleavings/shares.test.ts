@@ -62,6 +62,32 @@ test("room that a pool brings is not lost with the partition that was woken for 
   t.is(await world.passes(), 1, "the other one");
 });
 
+for (const [who, steps] of [
+  [
+    "a step that finds the limiter locked",
+    async (world: Engine) => {
+      const pass = await world.session();
+      await pass.query("begin");
+      await pass.query("select from dispatch_policy._private_limiters for no key update");
+      await world.route();
+      await pass.query("commit");
+    },
+  ],
+  ["a tick in SQL", (world: Engine) => world.pool.query("select dispatch_policy.tick($1)", [world.policy])],
+] as const) {
+  test(`a slot that is freed while a pool is away is there when one comes back, although ${who} has looked`, async (t) => {
+    const world = await engine(t, { gates: [share(1, { scope: () => "all" })] });
+    for (const pool of ["first", "second"]) await poolLives(world, pool);
+    await world.stage(["a", "b", "c"]);
+    t.is(await world.passes(2), 2);
+    await poolLives(world, "second", 0); // it takes no more jobs
+    await world.finish((await world.inFlight()).slice(0, 1));
+    await steps(world);
+    await poolLives(world, "third");
+    t.is(await world.passes(2), 1);
+  });
+}
+
 /** Limiters with shares that came. */
 async function waiting(world: Engine): Promise<number> {
   return world.number(
