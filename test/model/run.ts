@@ -268,8 +268,8 @@ class Run {
     this.#hasEndsToRoute = false;
     let routed = 0;
     for (let last = most; last >= most; routed += last) {
-      const { rows } = await this.#client.query("select dispatch_policy._route($1, $2, $3, false) as n", [
-        ...[this.engine.policy, new Date(this.#now), most],
+      const { rows } = await this.#client.query("select dispatch_policy._route($1, $2, $3, false, $4) as n", [
+        ...[this.engine.policy, new Date(this.#now), most, this.#routed % 3 !== 0],
       ]);
       last = rows[0].n;
     }

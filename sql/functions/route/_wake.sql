@@ -8,6 +8,8 @@
 -- Every tenth place of a limiter goes to the partition that has waited for it longest (_longest_first). That one is the
 -- first in line, and its next job goes before others in its pass.
 --
+-- It is longer than others, because one loop decides about a limiter all that the end writes for all of them.
+--
 -- The loops of other shards whose partitions it woke are notified, or those that may lead such a shard.
 create or replace function :DISPATCH_POLICY_SCHEMA._wake(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz, p_max int, p_bounded boolean, p_times boolean,
