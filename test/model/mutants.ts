@@ -204,8 +204,8 @@ export const MUTANTS = {
   "a slot that is kept for too long makes room for nobody": {
     shownBy: 174,
     of: "_charge_limiters",
-    from: /least\(l\.wake_at, w\.wake_at, k\.until\)/,
-    to: "least(l.wake_at, w.wake_at)",
+    from: /least\(l\.wake_at, w\.wake_at, k\.until, /,
+    to: "least(l.wake_at, w.wake_at, ",
     overlapping: true,
     keeping: true,
     shows: ADMITS,

@@ -24,7 +24,7 @@ begin
       :DISPATCH_POLICY_SCHEMA._throttle_filled_at(l.refilled_at, p_now) else l.refilled_at end,
     in_flight = l.in_flight + case when l.by_tokens then 0 else x.jobs end,
     admitted = l.admitted + x.jobs,
-    wake_at = least(l.wake_at, w.wake_at, k.until),
+    wake_at = least(l.wake_at, w.wake_at, k.until, case when w.limiter_id is not null then x.rises_at end),
     fewest_pools = case when w.limiter_id is not null then least(l.fewest_pools, x.pools) else l.fewest_pools end,
     reserved_for = k.partition_id,
     reserved_until = k.until,
@@ -34,7 +34,7 @@ begin
     elsewhere_until = case when p_elsewhere and l.kind = 'ahead' then p_now + interval '1 day' else l.elsewhere_until end
   from (
     select (x.now).id, (x.now).tokens, (x.now).shadow_tokens, (x.now).measured, (x.now).reserved_for,
-      (x.now).reserved_until, (x.now).pools, x.jobs, x.tokens_left, x.spent_then
+      (x.now).reserved_until, (x.now).pools, (x.now).rises_at, x.jobs, x.tokens_left, x.spent_then
     from unnest(p_left) x
   ) x
   left join unnest(v_reservations) r on r.limiter_id = x.id
@@ -51,6 +51,8 @@ begin
   where l.id = x.id and l.id = any(v_limiter_ids) and (
     x.jobs > 0 or x.tokens_left < coalesce(x.tokens, x.shadow_tokens) or x.measured is not null
     or w.wake_at is not null or (w.limiter_id is not null and x.pools < coalesce(l.fewest_pools, 2147483647))
+    -- a time that is known to bring room: whoever looked before may have found nobody to wait for it
+    or (w.limiter_id is not null and least(k.until, x.rises_at) < coalesce(l.wake_at, 'infinity'))
     or l.refilled_at > p_now + interval '1 second'
     or (l.reserved_for is distinct from r.partition_id
       and (l.reserved_for is null or l.reserved_for = any(p_partition_ids) or x.reserved_for is null)));

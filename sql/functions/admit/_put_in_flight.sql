@@ -8,6 +8,8 @@
 -- job that keeps the slot of one that may have run pays its tokens anew (_hand_over tells). A dearer one pays the
 -- difference.
 --
+-- It is longer than others, because jobs that are in flight already take a statement more.
+--
 --   p_paid   what the jobs have paid, if that is not their cost, see _private_in_flight_jobs
 create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_claimed :DISPATCH_POLICY_SCHEMA._private_claimed[],
@@ -48,6 +50,12 @@ begin
         where u.id = any(m.new_ids) group by u.id
       ) n
       where l.id = n.id
+      returning l.id
+    ),
+    -- The pass has counted these slots twice, and may have denied others for that: they are looked at again.
+    freed as (
+      insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
+      select (p_policy).id, u.id from uncounted u
     )
     select coalesce(array_agg(h.job_id) filter (where h.moves), '{}'),
       coalesce(array_agg(h.job_id) filter (where not h.moves), '{}'),

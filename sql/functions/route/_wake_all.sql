@@ -1,4 +1,7 @@
 -- Wakes all partitions of a policy that is switched off: it has no limits to wait for.
+--
+-- A partition that is locked waits until a later step. Until then its limiter keeps what would wake it, because the policy
+-- may be switched on before.
 create or replace function :DISPATCH_POLICY_SCHEMA._wake_all(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_max int, p_shard text
 ) returns int language plpgsql as $$
@@ -6,11 +9,6 @@ declare
   v_woken int;
   v_shards text[];
 begin
-  delete from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = (p_policy).id;
-  update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = null
-  where l.id = any(array(
-    select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
-    where x.policy_id = (p_policy).id and x.wake_at is not null for no key update skip locked));
   with woken as (
     update :DISPATCH_POLICY_SCHEMA._private_partitions p set denied_until = '-infinity', blocked_on = null, denied_reason = null
     where p.id = any(array(
@@ -20,6 +18,17 @@ begin
     returning p.shard
   )
   select count(*), array_agg(distinct w.shard) filter (where w.shard <> p_shard) into v_woken, v_shards from woken w;
+  delete from :DISPATCH_POLICY_SCHEMA._private_freed f
+  where f.policy_id = (p_policy).id and (   -- looks at the index, however many there are
+    select true from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.blocked_on = f.limiter_id and q.due_at < 'infinity' limit 1) is null;
+  update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = null
+  where l.id = any(array(
+    select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
+    where x.policy_id = (p_policy).id and x.wake_at is not null and (
+      select true from :DISPATCH_POLICY_SCHEMA._private_partitions q
+      where q.blocked_on = x.id and q.due_at < 'infinity' limit 1) is null
+    for no key update skip locked));
   if v_shards is not null then
     perform :DISPATCH_POLICY_SCHEMA._notify_shards((p_policy).name, v_shards);
   end if;

@@ -162,6 +162,27 @@ test("a slot stays kept for a partition while another slot of the scope goes to 
   t.is((await world.limiter("account", "acc")).reserved_for, reserved_for);
 });
 
+test("a slot kept for a partition goes to a rival at once if its breaker opens", async (t) => {
+  const gates = [concurrency(1, { name: "account", scope: () => "acc" }), region];
+  const breaker = { failures: 1, withinSeconds: 60, cooldownSeconds: 600 };
+  const world = await engine(t, { gates, breaker });
+  const elsewhere = [concurrency(1, { name: "account", scope: (key) => `of ${key}` }), region];
+  await world.stage(["p", "r"], { gates: elsewhere });
+  t.is(await world.passes(), 2);
+  const [fails] = (await world.inFlight("p")) as [string];
+  await world.stage("p");
+  t.is(await world.passes(), 0, "the region is full");
+  t.is((await world.limiter("account", "acc")).reserved_for, (await world.partition("p")).id);
+  await world.stage("a");
+  t.is(await world.passes(), 0, "the account's slot is kept");
+  const now = new Date((await world.limiter("account", "acc")).reserved_until.getTime() - 1);
+  await world.pool.query("select graphile_worker.complete_jobs($1)", [[fails]]);
+  await world.release([{ job: fails, ok: false }]);
+  await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [now]);
+  t.is((await world.partition("p")).stopped_by, "breaker");
+  t.is((await world.admit({ now })).admitted, 1, "the rival's");
+});
+
 /** Releases until a slot is kept for this partition. */
 async function keepsSlot(world: Engine, id: string): Promise<boolean> {
   for (let release = 0; release < 40; release++) {

@@ -161,6 +161,18 @@ async function passAt(world: Engine, now: Date) {
   return world.admit({ now });
 }
 
+test("a lowered cap rises for who was denied after its policy was off for a moment", async (t) => {
+  const { world, job, admission } = await started(t, { pools: ["worker", "other"] });
+  const now = new Date();
+  t.true(await sendBack(world, job, admission, { now }));
+  await world.pool.query("select dispatch_policy.switch_policy($1, false)", [world.policy]);
+  await world.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [world.policy, now]);
+  await world.pool.query("select dispatch_policy.switch_policy($1, true)", [world.policy]);
+  t.is((await passAt(world, now)).admitted, 0);
+  t.deepEqual((await world.limiter("concurrency")).wake_at, later(now, 20));
+  t.is((await passAt(world, later(now, 20))).admitted, 1);
+});
+
 test("jobs that keep coming back double the wait, up to a second, and a job that ends halves it", async (t) => {
   const world = await engine(t, { gates: [share(1, { scope: "policy" })] });
   for (const pool of ["worker", "other"]) await poolLives(world, pool);

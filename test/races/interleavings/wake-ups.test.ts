@@ -328,3 +328,26 @@ test("who is made to wait for a shared bucket while the router wakes others is t
   }
   t.deepEqual(went, ["second", "third"]);
 });
+
+test("who is denied beside a job that moves to another partition waits for no slot that is free", async (t) => {
+  const world = await engine(t, { gates: [concurrency(2, { name: "all", scope: "policy" })] });
+  await world.stage("a", { jobKey: "k" });
+  t.is(await world.passes(), 1);
+  await world.stage("b", { jobKey: "k" });
+  await world.stage("c");
+  await world.passes(3);
+  t.deepEqual([(await world.inFlight("b")).length, (await world.inFlight("c")).length], [1, 1]);
+});
+
+test("a slot that is freed while its policy is off, and its waiter locked, is there when the policy is on", async (t) => {
+  const world = await oneSlotTaken(t, ["first", "second"]);
+  const holder = await world.session();
+  await holder.query("begin");
+  await holder.query("select from dispatch_policy._private_partitions for update");
+  await world.pool.query("select dispatch_policy.switch_policy('p', false)");
+  await world.finish(await world.inFlight());
+  await world.route();
+  await holder.query("rollback");
+  await world.pool.query("select dispatch_policy.switch_policy('p', true)");
+  t.is(await world.passes(2), 1);
+});
