@@ -37,7 +37,7 @@ begin
       p_limiters, p_claimed, p_candidates, p_admissions, v_put.kept);
   end if;
   v_left := :DISPATCH_POLICY_SCHEMA._left_after(
-    p_limiters, p_claimed, v_put.admitted, v_shadows, p_now, p_forced);
+    p_limiters, p_claimed, v_put.admitted, v_shadows, p_now, p_forced, v_put.recounted);
   v_leftovers := :DISPATCH_POLICY_SCHEMA._leftovers(
     p_policy, p_claimed, p_candidates, p_admissions, v_put.admitted, p_now);
   v_lacks := :DISPATCH_POLICY_SCHEMA._lacks(v_leftovers, v_left, p_now);

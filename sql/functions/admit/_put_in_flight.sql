@@ -1,5 +1,5 @@
 -- Writes the admitted jobs' in-flight rows, and returns how many of each partition there are. `kept` are the jobs that keep what
--- they had before, and pay nothing.
+-- they had before, and pay nothing. `recounted`: how many of the jobs were in flight at a limiter already, by its id; null: none.
 --
 -- A job that is already in flight, under the same job key, keeps its slots and is not charged again. If its
 -- partition has other limiters now, it is charged as a new one, and occupies these as well.
@@ -16,7 +16,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._put_in_flight(
   p_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[],
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
   p_admissions :DISPATCH_POLICY_SCHEMA._private_admission[], p_now timestamptz, p_paid jsonb,
-  out admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], out kept bigint[]
+  out admitted :DISPATCH_POLICY_SCHEMA._private_partition_admitted[], out kept bigint[], out recounted jsonb
 ) language plpgsql volatile as $$   -- planned as _charge, which calls it
 declare
   v_admission bigint := :DISPATCH_POLICY_SCHEMA._admission_now();
@@ -50,17 +50,13 @@ begin
         where u.id = any(m.new_ids) group by u.id
       ) n
       where l.id = n.id
-      returning l.id
-    ),
-    -- The pass has counted these slots twice, and may have denied others for that: they are looked at again.
-    freed as (
-      insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-      select (p_policy).id, u.id from uncounted u
+      returning l.id, n.jobs
     )
     select coalesce(array_agg(h.job_id) filter (where h.moves), '{}'),
       coalesce(array_agg(h.job_id) filter (where not h.moves), '{}'),
-      coalesce(array_agg(h.paid) filter (where not h.moves), '{}')
-    into v_moved, v_paying, v_paid from occupied h;
+      coalesce(array_agg(h.paid) filter (where not h.moves), '{}'),
+      (select jsonb_object_agg(u.id, u.jobs) from uncounted u)
+    into v_moved, v_paying, v_paid, recounted from occupied h;
     with put as (
       insert into :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs as f
         (job_id, staged_id, admission, revision, policy_id, partition_id, limiter_ids, cost, paid, work, sort_at, admitted_at)

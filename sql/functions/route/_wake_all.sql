@@ -7,6 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._wake_all(
 ) returns int language plpgsql as $$
 declare
   v_woken int;
+  v_limiter_ids bigint[];
   v_shards text[];
 begin
   with woken as (
@@ -18,17 +19,21 @@ begin
     returning p.shard
   )
   select count(*), array_agg(distinct w.shard) filter (where w.shard <> p_shard) into v_woken, v_shards from woken w;
+  with idle as materialized (   -- one look at the index for each, in the deletion's snapshot
+    select d.id from (
+      select distinct f.limiter_id as id from :DISPATCH_POLICY_SCHEMA._private_freed f where f.policy_id = (p_policy).id
+    ) d
+    where (select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = d.id limit 1) is null
+  )
   delete from :DISPATCH_POLICY_SCHEMA._private_freed f
-  where f.policy_id = (p_policy).id and (   -- looks at the index, however many there are
-    select true from :DISPATCH_POLICY_SCHEMA._private_partitions q
-    where q.blocked_on = f.limiter_id and q.due_at < 'infinity' limit 1) is null;
-  update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = null
-  where l.id = any(array(
+  where f.policy_id = (p_policy).id and (f.limiter_id in (select i.id from idle i)) is true;
+  -- locked before it is looked at who waits, as in _wake
+  v_limiter_ids := array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_limiters x
-    where x.policy_id = (p_policy).id and x.wake_at is not null and (
-      select true from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.blocked_on = x.id and q.due_at < 'infinity' limit 1) is null
-    for no key update skip locked));
+    where x.policy_id = (p_policy).id and x.wake_at is not null for no key update skip locked);
+  update :DISPATCH_POLICY_SCHEMA._private_limiters l set wake_at = null
+  where l.id = any(v_limiter_ids) and (
+    select true from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = l.id limit 1) is null;
   if v_shards is not null then
     perform :DISPATCH_POLICY_SCHEMA._notify_shards((p_policy).name, v_shards);
   end if;
