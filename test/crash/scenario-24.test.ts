@@ -4,6 +4,7 @@ import { durationMs } from "../../src/duration.ts";
 import { addPolicyJobs } from "../../src/index.ts";
 import { SETTINGS, TABLES, work } from "../fixtures/crash/work.ts";
 import { type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { holdCalls } from "../helpers/held-calls.ts";
 import { until } from "../helpers/until.ts";
 import { startProcess, type WorkerProcess } from "../helpers/worker-process.ts";
 
@@ -190,27 +191,19 @@ test("what a worker has fetched before it was away for so long runs elsewhere, a
 test("a worker that is away for so long while it asks whether a job may start: the answer that it finds is too old", async (t) => {
   const database = await testDatabase(t);
   const { pool } = database;
-  await pool.query(`${TABLES};
-    create table answers ();
-    create function waits() returns trigger language plpgsql as $$ begin
-      while current_query() like '%_start_attempt(%' and not exists (select from public.answers) loop
-        perform pg_sleep(0.01);
-      end loop;
-      return null;
-    end $$;
-    create trigger waits after update on dispatch_policy._private_in_flight_jobs
-      for each row execute function waits()`);
+  await pool.query(TABLES);
+  const updates = "update on dispatch_policy._private_in_flight_jobs";
+  const { isHeld, goOn } = await holdCalls(pool, "_start_attempt", updates);
   const first = await startProcess(t, database, "plain");
   await addPolicyJobs(pool, [{ policy: work, payload: { account: "a", failsFirst: true } }]);
   await until("it runs", async () => (await running(database, first)).length === 1, RECOVERED);
   await go(database, first.pid);
   await first.says("failed"); // so its row says too little: the next attempt asks
-  const asks = `select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`;
-  await until("it asks", async () => (await pool.query(asks)).rows[0], RECOVERED);
+  await isHeld();
   const second = await startProcess(t, database, "plain");
   await until("the second may judge", () => mayJudge(database, second), RECOVERED);
   first.signal("SIGSTOP");
-  await pool.query("insert into answers default values");
+  await goOn();
   await until("it runs elsewhere", async () => (await running(database, second)).length === 1, RECOVERED);
   await go(database, second.pid);
   await until("and ended", async () => (await running(database, second)).length === 0, RECOVERED);

@@ -14,6 +14,7 @@ import {
 } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { WRONGLY_STAGED } from "../helpers/engine.ts";
+import { holdCalls } from "../helpers/held-calls.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { NO_HEARTBEAT, startWorker } from "../helpers/worker.ts";
@@ -436,33 +437,15 @@ const addMany = (pool: pg.Pool, jobs: number) =>
     [jobs],
   );
 
-/** A step of a worker's adoption does not end before a row is in `public.go`. Resolves when one is under way. */
-async function holdAdoption(pool: pg.Pool): Promise<{ isHeld: () => Promise<unknown> }> {
-  await pool.query(`create table public.go ();
-    create function public.waits() returns trigger language plpgsql as $$ begin
-      while current_query() like '%_adopt_unless_busy(%' and not exists (select from public.go) loop
-        perform pg_sleep(0.01);
-      end loop;
-      return null;
-    end $$;
-    create trigger waits after insert on dispatch_policy._private_staged_jobs
-      for each statement execute function public.waits()`);
-  return {
-    isHeld: () =>
-      until("it is in a step", async () => {
-        const { rows } = await pool.query(
-          "select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'",
-        );
-        return rows.length > 0;
-      }),
-  };
-}
+/** A step of a worker's adoption does not end before `goOn`. */
+const holdAdoption = (pool: pg.Pool) =>
+  holdCalls(pool, "_adopt_unless_busy", "insert on dispatch_policy._private_staged_jobs");
 
 test("while a worker adopts, other tasks' jobs start before the older ones that wait", async (t) => {
   const jobs = 5000;
   const { database, pool } = await world(t, open);
   await addMany(pool, jobs);
-  const { isHeld } = await holdAdoption(pool);
+  const { isHeld, goOn } = await holdAdoption(pool);
   const ran: number[] = [];
   let others = 0;
   const worker = await startWorker(t, {
@@ -479,7 +462,7 @@ test("while a worker adopts, other tasks' jobs start before the older ones that 
     "select count(*)::int as n from graphile_worker.jobs where task_identifier = 'work' and flags is null",
   );
   t.true(n > jobs - 100, `${n} jobs waited still`);
-  await pool.query("insert into public.go default values");
+  await goOn();
   await until("all ran", () => ran.length >= jobs, { withinMs: 90_000, seen: () => ran.length });
   await worker.everythingIsReleased();
   t.deepEqual(
@@ -498,7 +481,7 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
   const jobs = 1000; // so many that the worker has not caught them all before the adoption's first step
   const { database, pool } = await world(t, open);
   await addMany(pool, jobs);
-  const { isHeld } = await holdAdoption(pool);
+  const { isHeld, goOn } = await holdAdoption(pool);
   let ran = 0;
   const worker = await startWorker(t, {
     ...{ database, policies: [open], preset: NO_HEARTBEAT },
@@ -526,7 +509,7 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
         select b.policy, b.shard, b.leads, b.expires_in_ms, null::float8, false, b.busy
         from dispatch_policy._beat_itself($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) b;
       end`);
-  await pool.query("insert into public.go default values");
+  await goOn();
   await until("an adopted job has run", () => ran > caught, {
     seen: async () => [caught, ran, await worker.row(SEEN), worker.log.map(({ message }) => message)],
   });

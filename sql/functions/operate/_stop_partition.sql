@@ -36,9 +36,7 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._record_stop(v_policy.id, v_id, case when p_held_until is null then 'paused' else 'held' end,
     coalesce(p_held_until, p_paused_until), clock_timestamp());
   stored := matched = 0;
-  insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-  select v_policy.id, l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  where l.id = any(v_limiter_ids) and (l.reserved_for = v_id or (l.by_tokens and l.breadth > 0));
+  perform :DISPATCH_POLICY_SCHEMA._leave_lines(v_policy.id, v_id, v_limiter_ids);
   perform :DISPATCH_POLICY_SCHEMA._notify(p_policy);
 end
 $$;

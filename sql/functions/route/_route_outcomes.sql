@@ -44,17 +44,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
         else format('%s failures within %s s', v.failures, (p_policy).breaker_within) end else q.stop_reason end
     from verdict v where q.id = v.id
     returning q.id, q.limiter_ids, q.held_until, v.opens
-  ),
-  -- as _stop_partition: it gives up slots that are reserved for it, and its place in the line of a shared throttle
-  freed as (
-    insert into :DISPATCH_POLICY_SCHEMA._private_freed (policy_id, limiter_id)
-    select distinct (p_policy).id, l.id from updated u
-    cross join lateral unnest(u.limiter_ids) x (id)
-    cross join lateral (
-      select y.id from :DISPATCH_POLICY_SCHEMA._private_limiters y
-      where y.id = x.id and (y.reserved_for = u.id or (y.by_tokens and y.breadth > 0)) limit 1) l
-    where u.opens
   )
-  select :DISPATCH_POLICY_SCHEMA._record_stop((p_policy).id, u.id, 'breaker_open', u.held_until, p_now)
-  from updated u where u.opens and (p_policy).history_kept_for is not null;
+  select :DISPATCH_POLICY_SCHEMA._leave_lines((p_policy).id, u.id, u.limiter_ids),
+    case when (p_policy).history_kept_for is not null then
+      :DISPATCH_POLICY_SCHEMA._record_stop((p_policy).id, u.id, 'breaker_open', u.held_until, p_now) end
+  from updated u where u.opens;
 $$;
