@@ -2,10 +2,13 @@ import test from "ava";
 import type { Task } from "graphile-worker";
 import { concurrency } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
+import { type Register, sampled } from "../helpers/sampled.ts";
 import { type Ctx, FULL, type Payload, policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
 
 const HOT = FULL ? 100_000 : 5000;
 const SLOTS = 10;
+/** Each runs jobs for some seconds. */
+const taken: Register = FULL ? test.serial : sampled(2);
 
 /** Runs the hot jobs, brings 10 cold ones once 500 have started, and says after how many starts those started. */
 async function coldAmongHot(
@@ -50,17 +53,14 @@ for (const [jobMs, ahead] of [
   [5, 20],
   [0, 100],
 ] as const) {
-  test.serial(
-    `scenario 32: a cold tenant beside a hot one, jobs of ${jobMs} ms, ahead ${ahead}`,
-    async (t) => {
-      t.timeout(300_000);
-      const it = await scenario(t, {}, { settings: ahead === undefined ? {} : { defaults: { ahead } } });
-      const { places, mostInWorker } = await coldAmongHot(it, jobMs);
-      t.log(`started ${places.join(", ")} starts later; Graphile Worker held ${mostInWorker} at most`);
-      t.true(Math.max(...places) <= 500, `${places}`);
-      if (ahead !== undefined) t.true(mostInWorker <= SLOTS + ahead, `${mostInWorker}`);
-    },
-  );
+  taken(`scenario 32: a cold tenant beside a hot one, jobs of ${jobMs} ms, ahead ${ahead}`, async (t) => {
+    t.timeout(300_000);
+    const it = await scenario(t, {}, { settings: ahead === undefined ? {} : { defaults: { ahead } } });
+    const { places, mostInWorker } = await coldAmongHot(it, jobMs);
+    t.log(`started ${places.join(", ")} starts later; Graphile Worker held ${mostInWorker} at most`);
+    t.true(Math.max(...places) <= 500, `${places}`);
+    if (ahead !== undefined) t.true(mostInWorker <= SLOTS + ahead, `${mostInWorker}`);
+  });
 }
 
 /** The most of these times, in ms and in order, that fall within 100 ms of each other. */
@@ -80,7 +80,7 @@ const SEEN: Readonly<Record<string, number>> = {
 };
 
 for (const [jobMs, seen] of Object.entries(SEEN)) {
-  test.serial(
+  taken(
     `scenario 32: a job of a tenant that was quiet starts within half a second of others' starts, jobs of ${jobMs} ms`,
     async (t) => {
       t.timeout(300_000);
@@ -126,7 +126,7 @@ for (const where of ["the preset", "the policy"] as const) {
     ["2 seconds", 700, true],
     ["100 milliseconds", 200, false],
   ] as const) {
-    test.serial(`ahead: "${ahead}" in ${where} counts for jobs of ${jobMs} ms`, async (t) => {
+    taken(`ahead: "${ahead}" in ${where} counts for jobs of ${jobMs} ms`, async (t) => {
       t.timeout(120_000);
       const it =
         where === "the preset"
@@ -157,7 +157,7 @@ for (const where of ["the preset", "the policy"] as const) {
   }
 }
 
-test.serial("a tenant of weight 2 has its share of the starts of long jobs from the first on", async (t) => {
+taken("a tenant of weight 2 has its share of the starts of long jobs from the first on", async (t) => {
   t.timeout(120_000);
   const it = await scenario(t);
   const starts: string[] = [];

@@ -35,7 +35,7 @@ interface Outcome {
 
 const numbersIn = (text: string) => [...text.matchAll(/\d+(?:\.\d+)?/g)].map(Number);
 
-const taken = sampled(2);
+const taken = sampled(3);
 
 /** Runs one after the other, because each keeps the processor busy. */
 function example(

@@ -8,6 +8,7 @@ import type { ExecutionContext, TestFn } from "ava";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import type { Ui, UiOptions } from "../../src/ui/ui.ts";
 import { findProgram } from "../helpers/program.ts";
+import { type Register, sampled } from "../helpers/sampled.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const FOLDERS = ["/usr/bin", "/snap/bin", "/Applications/Google Chrome.app/Contents/MacOS"];
@@ -26,7 +27,7 @@ export async function launch(executablePath: string): Promise<Browser> {
   return chromium.launch({ executablePath, args: QUIET.split(" ") });
 }
 
-/** A browser for the tests of a file. Where none is installed they are skipped. */
+/** A browser for the tests of a file, of which a run takes half. Where none is installed they are skipped. */
 export function sharedBrowser(test: TestFn) {
   const program = findChromium();
   let browser: Browser | undefined;
@@ -36,7 +37,8 @@ export function sharedBrowser(test: TestFn) {
     });
     test.after.always(() => browser?.close());
   }
-  return { inBrowser: program ? test.serial : test.serial.skip, browser: () => browser as Browser };
+  const inBrowser: Register = program ? sampled(2) : test.serial.skip;
+  return { inBrowser, browser: () => browser as Browser };
 }
 
 type Options = Partial<Omit<UiOptions, "pool" | "preset">> & { readonly context?: BrowserContextOptions };
