@@ -3,9 +3,12 @@
 --
 -- If the policy's backlog has no bound, it only inserts: into staged_jobs, arrivals and keyless_jobs. It updates no shared
 -- row, and takes no lock that another session can wait for. There are two exceptions. A job key that is already staged
--- locks that one row, and `unsafe_dedupe` first locks and deletes expired jobs of its job keys. Both lock the rows of a call
+-- locks that one row, and `unsafe_dedupe` first locks and deletes expired jobs of its job keys. Both lock the rows of a batch
 -- in the order of their job keys. A bounded backlog is counted as well (_make_room). A strict one waits for a turn, and a
 -- full one may drop staged jobs.
+--
+-- The danger: two calls have jobs of the same two policies, each another one's first, and wait for each other's rows. The
+-- cure: the batches of a call are staged in the order of their policies.
 --
 --   p_batches   json array, one batch per policy (and one, with policy null, for tasks without a policy here):
 --     { "policy": text, "version": int,
@@ -30,6 +33,7 @@ begin
   end if;
   -- each json text is read as seldom as possible: to read it once more took 100,000 jobs a twentieth of the call
   for v_batch in select b.* from json_to_recordset(p_batches) b (policy text, version int, partitions json, jobs json)
+    order by b.policy
   loop
     if v_batch.policy is null then
       return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_unknown(v_batch.jobs, p_mode, p_payloads) s;

@@ -1,5 +1,6 @@
 // Job keys: one job per key, wherever it is, whoever touches it at the same moment.
 import test, { type ExecutionContext } from "ava";
+import type pg from "pg";
 import { concurrency, type Engine, engine, until } from "../../helpers/engine.ts";
 
 const ALL = { gates: [concurrency(9, { name: "all", scope: "policy" })] };
@@ -258,6 +259,31 @@ test("staging two keys beside plain jobs of the same two does not deadlock", asy
   await world.waitsForLock(plain);
   await app.query("commit");
   await t.notThrowsAsync(Promise.all([staged, added]));
+});
+
+test("calls of the same two policies in another order do not deadlock", async (t) => {
+  const world = await engine(t, OWN);
+  await world.pool.query(
+    `select dispatch_policy._declare_policy(definition || '{"name": "q", "tasks": ["q"]}', 'q', '{}', now())
+     from dispatch_policy._private_policies`,
+  );
+  const batch = (policy: string) => {
+    const { jobs, ...rest } = world.batch(["a"], { jobKey: policy }) as { jobs: object[] };
+    return { ...rest, policy, jobs: jobs.map((job) => ({ ...job, task: policy })) };
+  };
+  const stage = (as: pg.Client, ...policies: string[]) =>
+    as.query("select id from dispatch_policy._stage($1, 'replace')", [JSON.stringify(policies.map(batch))]);
+  const [app, one, other] = [await world.session(), await world.session(), await world.session()];
+  await stage(app, "p", "q");
+  await app.query("begin");
+  await app.query("select from dispatch_policy._private_staged_jobs where job_key = 'q' for update");
+  const first = stage(one, "q", "p");
+  await world.waitsForLock(one);
+  const second = stage(other, "p", "q");
+  await world.waitsForLock(other);
+  await app.query("commit");
+  await t.notThrowsAsync(Promise.all([first, second]));
+  t.is(await world.staged(), 2);
 });
 
 test("the same key staged by two sessions at once is one job", async (t) => {
