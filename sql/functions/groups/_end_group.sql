@@ -1,5 +1,6 @@
 -- Adds the callback of a job group whose jobs have all ended, and deletes the group. The payload gets the counts as "_group",
--- as Graphile Worker's crontab adds "_cron". Raises if the callback cannot be added.
+-- as Graphile Worker's crontab adds "_cron". Raises if the callback cannot be added, because the backlog is full or its job
+-- key is remembered (`uniqueFor`).
 --
 -- If its task has no policy any more, it goes to Graphile Worker, where nothing expires.
 create or replace function :DISPATCH_POLICY_SCHEMA._end_group(p_group :DISPATCH_POLICY_SCHEMA._private_groups)
@@ -14,7 +15,7 @@ begin
     identifier text, payload jsonb, "queueName" text, "runAt" timestamptz, wait float8, "maxAttempts" smallint, "jobKey" text,
     priority smallint, flags text[], "expiresAt" timestamptz, "expiresAfter" float8, traceparent text);
   v_run_at := coalesce(v_job."runAt", now() + make_interval(secs => v_job.wait));
-  select s.id, s.policy into v_added from :DISPATCH_POLICY_SCHEMA._stage_specs(
+  select s.id, s.policy, s.staged and s.job is not null as is_remembered into v_added from :DISPATCH_POLICY_SCHEMA._stage_specs(
     array[row(v_job.identifier, (
         coalesce(nullif(v_job.payload, 'null'), '{}') || jsonb_build_object('_group', jsonb_build_object(
           'id', (p_group).id::text, 'total', (p_group).total, 'succeeded', (p_group).succeeded, 'failed', (p_group).failed,
@@ -28,6 +29,9 @@ begin
   if v_added.id is null then
     raise exception 'dispatch_policy: the backlog of policy % is full, and drops the callback of job group %',
       v_added.policy, (p_group).id using errcode = 'DPFUL';
+  elsif v_added.is_remembered then
+    raise exception 'dispatch_policy: policy % remembers the job key % of the callback of job group %',
+      v_added.policy, v_job."jobKey", (p_group).id using errcode = 'DPFUL';
   end if;
 end
 $$;

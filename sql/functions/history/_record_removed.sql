@@ -8,8 +8,17 @@ declare
   v_pasts :DISPATCH_POLICY_SCHEMA._private_past[];
 begin
   if exists (select from :DISPATCH_POLICY_SCHEMA._private_groups) then
-    perform :DISPATCH_POLICY_SCHEMA._end_in_groups(
-      p_staged_ids, null, array_fill(p_outcome, array[cardinality(p_staged_ids)]));
+    -- somebody may have had a parked job retried: then it goes on, and its own end counts
+    perform :DISPATCH_POLICY_SCHEMA._end_in_groups(array_agg(e.id), null, array_agg(e.outcome))
+    from (
+      select s.id, case when s.parked_job_id is null or :DISPATCH_POLICY_SCHEMA._is_parked(
+          s.id, s.parked_revision, j.run_at, j.revision, j.last_error, j.flags) then p_outcome
+        else :DISPATCH_POLICY_SCHEMA._outcome_of_staged(s.id, s.parked_job_id, s.parked_revision) end as outcome
+      from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+      left join lateral (
+        select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = s.parked_job_id limit 1) j on true
+      where s.id = any(p_staged_ids)
+    ) e where e.outcome is not null having count(*) > 0;
   end if;
   if not exists (select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.history_kept_for is not null) then
     return;
