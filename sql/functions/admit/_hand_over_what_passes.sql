@@ -78,5 +78,7 @@ begin
     raise exception using errcode = v_state, message = v_error,
       detail = 'dispatch_policy: Graphile Worker refused every job of this admission; all stay staged.';
   end if;
+  -- one that another session has locked was not set aside: it is due still
+  set_aside := array(select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = any(set_aside) and not s.due);
 end
 $$;

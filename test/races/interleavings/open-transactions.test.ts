@@ -118,6 +118,28 @@ test("a hundred jobs of a queue that an open transaction brought in wait for it 
   t.deepEqual({ admitted, set_aside }, { admitted: 100, set_aside: 100 });
 });
 
+test("a job that somebody has locked, while another one of its queue is set aside, goes soon after", async (t) => {
+  const world = await engine(t, ROOMY);
+  await world.stage("a", { queueName: "new" });
+  const [locked] = await world.stage("b", { queueName: "new" });
+  await world.route();
+  const [app, other] = [await world.session(), await world.session()];
+  await app.query("begin");
+  await app.query("select graphile_worker.add_job('other', queue_name => 'new')");
+  await other.query("begin");
+  await other.query(`select from ${STAGED} where id = $1 for update`, [locked]);
+  const { admitted, set_aside } = await world.admit();
+  t.deepEqual({ admitted, set_aside }, { admitted: 0, set_aside: 1 });
+  await other.query("rollback");
+  await app.query("commit");
+  let went = 0;
+  await until("both are admitted", async () => {
+    went += await world.passes(1);
+    return went === 2;
+  });
+  t.is(await world.wrongCounters(), 0);
+});
+
 test("a failed job that an open transaction reschedules delays its own release, and no others", async (t) => {
   const world = await engine(t, ROOMY);
   await world.stage(["a", "b", "c"]);
