@@ -90,6 +90,26 @@ test("a sweep leaves a refused job its growing back-off", async (t) => {
   t.deepEqual(await asides(), before, "a time that far ahead is the back-off, not a wrong clock");
 });
 
+test("a refused job that somebody reschedules is looked at again at once", async (t) => {
+  let refuses = true;
+  const it = await scenario(
+    t,
+    definePolicy("p", {
+      context: (payload: unknown) => payload as { k: string },
+      partitionBy: ({ k }) => {
+        if (refuses) throw new Error("no tenant");
+        return k;
+      },
+    }),
+  );
+  await it.rows(`select dispatch_policy.add_job('p', '{"k": "a"}')`);
+  t.is((await it.tick()).admitted, 0);
+  refuses = false;
+  t.is((await it.tick()).admitted, 0, "it is tried again later");
+  await it.rows("select dispatch_policy.reschedule_jobs(array(select id from dispatch_policy.staged_jobs))");
+  t.is((await it.tick()).admitted, 1);
+});
+
 test("a job that somebody reschedules while keys are worked out comes later, and the others go", async (t) => {
   const it = await scenario(
     t,

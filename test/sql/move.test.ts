@@ -205,6 +205,35 @@ test("to another policy: it works the partition out, or the operator names it", 
   t.is(await it.wrongCounters(), 0);
 });
 
+for (const [order, kept] of [
+  ["deadline", [null, "2030-01-01", null]],
+  ["strict", ["-infinity", null, null]],
+  [null, [null, null, null]],
+] as const) {
+  test(`a job that moves to another policy keeps what its order means there: ${order}`, async (t) => {
+    const it = await engine(t, GATES);
+    await it.stage(["a", "a", "a"]);
+    await it.route();
+    await declareQ(it, true);
+    await it.pool.query("update dispatch_policy._private_policies set job_order = $1 where name = 'q'", [
+      order,
+    ]);
+    await it.pool.query(
+      `update dispatch_policy._private_staged_jobs s set sort_at = k.sort_at::timestamptz from (
+         select id, (array['-infinity', '2030-01-01', null])[row_number() over (order by id)] as sort_at
+         from dispatch_policy._private_staged_jobs) k where k.id = s.id`,
+    );
+    t.like(await move(it, "'a', to_policy => 'q', to_partition => 'x'"), { changed: 3 });
+    const { rows } = await it.pool.query(
+      "select case when isfinite(sort_at) then sort_at::date::text else sort_at::text end as at from dispatch_policy._private_staged_jobs order by id",
+    );
+    t.deepEqual(
+      rows.map(({ at }) => at),
+      [...kept],
+    );
+  });
+}
+
 test("a moved job keeps its trace, whether or not the partition's limits are known", async (t) => {
   const it = await engine(t, GATES);
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

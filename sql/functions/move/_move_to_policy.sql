@@ -28,6 +28,9 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set
       partition_id = null, due = s.run_at <= clock_timestamp(), retry_at = null, failures = 0, error = null,
       payload = coalesce(k.payload, s.payload),
+      -- a deadline means nothing under strict order, and neither that a job has begun means anything by deadlines
+      sort_at = case when (p_into).job_order = 'deadline' then nullif(s.sort_at, '-infinity')
+        when (p_into).job_order = 'strict' and s.sort_at = '-infinity' then s.sort_at end,
       droppable = :DISPATCH_POLICY_SCHEMA._is_droppable((p_into).when_full, (p_into).max_pending_in_all)
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs x left join parked k on k.id = x.parked_job_id
     where x.id = any(p_ids) and s.id = x.id and (s.parked_job_id is null or k.id is not null)

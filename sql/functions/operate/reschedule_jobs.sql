@@ -29,8 +29,19 @@ begin
     cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
       k.policy, m.partition_id, k.key, null, 0, null, null, null, m.run_at, m.cost, m.due, m.priority, m.run_at, m.id,
       p_jobs => 0) a
+  ),
+  -- JavaScript could not work their partitions out, and would try again later
+  keyless as (
+    update :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k set retry_at = '-infinity'
+    where k.staged_id = any(array(
+      select x.staged_id from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs x
+      where x.staged_id = any(array(select m.id from moved m where m.partition_id is null)) for update skip locked))
+    returning k.policy
+  ),
+  notified as materialized (
+    select :DISPATCH_POLICY_SCHEMA._notify(k.policy) from (select distinct k.policy from keyless k) k
   )
-  select array_agg(m) into v_moved from moved m;
+  select array_agg(m) filter (where (select count(*) from notified) >= 0) into v_moved from moved m;
   -- the next job of its key may have got the row of a parked one: that job is rescheduled like any other
   v_parked_ids := array(
     select j.id from unnest(v_moved) m join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = m.parked_job_id

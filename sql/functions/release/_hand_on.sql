@@ -76,7 +76,9 @@ begin
       v_is_timed := exists (
         select from :DISPATCH_POLICY_SCHEMA._private_partitions q
         left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
-        where q.id = any(v_partition_ids) and (q.eligible_at < 'infinity' or l.wake_at is not null));
+        where q.id = any(v_partition_ids) and (q.eligible_at < 'infinity' or l.wake_at is not null))
+        -- a job has expired since the look above: only a pass tells of it
+        or exists (select from :DISPATCH_POLICY_SCHEMA._private_drops d where d.policy = v_policy.name);
       v_limiter_ids := :DISPATCH_POLICY_SCHEMA._limiters_of(v_pass.looked_at);
       v_is_served := true;
     exception when others then
