@@ -124,6 +124,46 @@ test("a job that fails for good is not remembered, and one that succeeds at its 
   t.like(await add(it), { id: second.id, dropped: true });
 });
 
+test("a job that got the row of a failed one of its key is remembered when its own retry succeeds", async (t) => {
+  const it = await scenario(
+    t,
+    {
+      uniqueFor: "1 hour",
+      backoff: () => "10 minutes",
+      maxPending: { policy: 100 },
+      history: { keep: "1 day" },
+    },
+    { others: [policyOf("report")] },
+  );
+  const hands = await it.hands();
+  const job = { identifier: "p", payload: { key: "a" }, jobKey: "k" };
+  const [first] = await it.utils.addJobs([job] as never, false, {
+    then: { identifier: "report", payload: { key: "r" } },
+  });
+  await it.tickNow();
+  await hands.end(1, "badly");
+  const second = await add(it);
+  t.is((await it.tickNow()).admitted, 1);
+  t.is(await it.staged(), 0, "nothing is left to retry of the first");
+  t.is((await it.partition("a")).staged, 0);
+  t.deepEqual(await it.rows("select outcome from dispatch_policy.history where id = $1", [first!.id]), [
+    { outcome: "replaced" },
+  ]);
+  t.deepEqual(
+    await it.rows("select id from dispatch_policy.groups"),
+    [],
+    "its group does not wait for the second",
+  );
+  await hands.end(1, "badly");
+  t.deepEqual(await it.rows("select id from dispatch_policy.staged_jobs where policy = 'p'"), [
+    { id: second.id },
+  ]);
+  t.is((await it.tick(700)).admitted, 1);
+  await hands.end(1);
+  t.like(await add(it), { id: second.id, dropped: true });
+  t.like((await it.utils.sweep()).repaired, { pending: 0 });
+});
+
 test("a job that ended in a worker without this package is remembered, and a cancelled one is not", async (t) => {
   const it = await scenario(t, { uniqueFor: "1 hour" });
   const first = await add(it);

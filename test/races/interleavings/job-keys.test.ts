@@ -167,7 +167,8 @@ for (const end of ["commit", "rollback"]) {
 
     t.is((await second).admitted, 0, "a's");
     t.is(await jobs(world), 1);
-    t.is(await world.staged(), end === "commit" ? 0 : 1);
+    // The first pass has a's row locked, because b's job gets its parked job. So the second one leaves it to the next.
+    t.is(await world.staged(), end === "commit" ? 0 : 2);
     t.is((await world.inFlight("a")).length, 0);
     await accountedFor(t, world);
     t.is(await jobs(world), 0);
