@@ -140,6 +140,52 @@ test("a sweep leaves a partition alone that waits in order, and wakes one that w
   t.like((await it.utils.sweep()).repaired, { blocked: 1 });
 });
 
+/** Jobs of a, in the order in which they run from then on. */
+async function order(it: Scenario, hands: Hands, from: number): Promise<number[]> {
+  const ran = [];
+  for (let at = from; at < from + 10; at++) {
+    if ((await it.tick(at)).admitted === 0) continue;
+    await hands.run(1, "a");
+    ran.push(...numbers(hands, "a"));
+    await hands.end(1, "well", "a");
+  }
+  return ran;
+}
+
+for (const verb of ["complete_jobs(array[$1::bigint])", "permanently_fail_jobs(array[$1::bigint], 'no')"])
+  test(`the others go after a sweep when the job that they wait for has ended by graphile_worker.${verb}`, async (t) => {
+    const { it, hands, head } = await failed(t);
+    await it.rows(`select graphile_worker.${verb}`, [head.job_id]);
+    t.like((await it.utils.sweep()).repaired, { blocked: 1 });
+    t.deepEqual(await order(it, hands, 2), [2, 3]);
+    t.like(await it.tick(120), { admitted: 0 }, "its time has come, and it is not admitted");
+    t.is(await it.staged(), 0);
+  });
+
+test("the others go when a newer job of its key replaces the one that they wait for", async (t) => {
+  const it = await scenario(t, strict());
+  const hands = await it.hands();
+  await stage(it, "a", 1, 1, { jobKey: "k" });
+  await stage(it, "a", 2, 3);
+  t.like(await it.tick(), { admitted: 1 });
+  await hands.end(1, "badly", "a");
+  t.like(await it.tick(1), { admitted: 0 });
+  await stage(it, "a", 4, 4, { jobKey: "k" });
+  t.like((await it.utils.sweep()).repaired, { blocked: 0 }, "nothing is to repair");
+  t.deepEqual(await order(it, hands, 2), [2, 3, 4]);
+  t.is(await it.staged(), 0);
+});
+
+test("the others wait on for a job that Graphile Worker will retry by itself", async (t) => {
+  const { it, head } = await failed(t);
+  await it.rows(
+    "select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now() + interval '1 day')",
+    [head.job_id],
+  );
+  t.like((await it.utils.sweep()).repaired, { blocked: 0 });
+  t.like(await it.tick(2), { admitted: 0 });
+});
+
 const one = [concurrency(1, { name: "strict_order" })];
 
 async function refusing(it: Engine): Promise<void> {

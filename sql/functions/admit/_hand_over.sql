@@ -99,10 +99,12 @@ begin
       s.preserve_run_at and j.run_at = 'infinity' as kept_parked, j.revision
     from specs s cross join lateral :GRAPHILE_WORKER_SCHEMA.add_jobs(s.jobs, s.preserve_run_at) j
   ),
-  -- the rows of parked jobs, unless a newer job of their key is staged
+  -- The rows of parked jobs, unless a newer job of their key is staged. One that Graphile Worker failed for good is as good as
+  -- gone: it would have a slot and never run.
   there as materialized (
     select m.id as staged_id, m.parked_job_id as job_id, m.priority, j.revision,
-      :DISPATCH_POLICY_SCHEMA._is_parked(m.id, m.parked_revision, j.run_at, j.revision, j.last_error, j.flags) as is_parked,
+      j.attempts < j.max_attempts and :DISPATCH_POLICY_SCHEMA._is_parked(
+        m.id, m.parked_revision, j.run_at, j.revision, j.last_error, j.flags) as is_parked,
       j.run_at = 'infinity' and j.locked_at is null and j.attempts < j.max_attempts as is_stopped
     from moved m
     cross join lateral (   -- one look at the index for each: a join began with all of Graphile Worker's jobs

@@ -69,8 +69,9 @@ begin
     select coalesce(c.newer and (n.newest).limits is distinct from k.limits
         and k.blocked_on <> all (coalesce(i.ids, '{}') || (p_policy).ahead_limiter_id), false)
       or (t.for_tokens and (c.may_be_next or n.head_changed))
-      -- the job that it waits for in strict order may be gone
-      or (n.head_changed and k.blocked_on is null and k.denied_reason is not distinct from 'strict_order') as looks_now,
+      -- the job that it waits for in strict order may be gone, or what came is the next job of its key
+      or (k.blocked_on is null and k.denied_reason is not distinct from 'strict_order' and (n.head_changed
+        or not exists (select from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[k.id])))) as looks_now,
       case when t.for_tokens then n.later_at end as looks_at
   ) m
   where p.id = n.partition_id and p.id = any(array(select x.partition_id from unnest(p_news) x));

@@ -36,8 +36,10 @@ as $$
       where l.by_tokens
     ) ready on true
     where q.denied_until > p_now + interval '1 second'
-      and not (q.denied_reason is not distinct from 'strict_order' and exists (
-        select from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[q.id]) h where h.until_at >= q.denied_until))
+      -- routing looks by itself
+      and not (q.denied_reason is not distinct from 'strict_order' and (exists (
+          select from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[q.id]) h where h.until_at >= q.denied_until)
+        or exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.partition_id = q.id)))
       and (
       -- an outcome that is not routed yet is not lost
       (q.blocked_on is null and q.denied_until = 'infinity' and not exists (
