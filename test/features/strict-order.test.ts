@@ -176,6 +176,17 @@ test("the others go when a newer job of its key replaces the one that they wait 
   t.is(await it.staged(), 0);
 });
 
+test("a job that somebody retries in Graphile Worker keeps its place", async (t) => {
+  const { it, hands, head } = await failed(t);
+  await it.rows("select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now())", [head.job_id]);
+  await until("it is taken over", async () => {
+    const jobs = await it.rows("select id from graphile_worker.jobs where id = $1", [head.job_id]);
+    return jobs.length === 0;
+  });
+  t.deepEqual(await order(it, hands, 2), [1, 2, 3]);
+  t.is(await it.staged(), 0);
+});
+
 test("the others wait on for a job that Graphile Worker will retry by itself", async (t) => {
   const { it, head } = await failed(t);
   await it.rows(

@@ -164,6 +164,42 @@ test("a job that got the row of a failed one of its key is remembered when its o
   t.like((await it.utils.sweep()).repaired, { pending: 0 });
 });
 
+for (const room of [true, false])
+  test(`a failed job that somebody retries in Graphile Worker is remembered, ${room ? "also if it runs at once" : "also if a copy of it runs"}`, async (t) => {
+    const it = await scenario(t, {
+      uniqueFor: "1 hour",
+      backoff: () => "10 minutes",
+      gates: [concurrency<Ctx>({ max: 1 })],
+    });
+    const hands = await it.hands();
+    await add(it);
+    await it.tickNow();
+    await hands.end(1, "badly");
+    const [failed] = await it.rows("select id, job_id from dispatch_policy.staged_jobs");
+    if (!room) {
+      await it.stage("1@a");
+      t.is((await it.tickNow()).admitted, 1);
+      await hands.run(1);
+    }
+    await it.rows("select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now())", [
+      failed.job_id,
+    ]);
+    if (!room) {
+      await until("it is taken over", async () => {
+        const jobs = await it.rows("select id from graphile_worker.jobs where id = $1", [failed.job_id]);
+        return jobs.length === 0;
+      });
+      await hands.end(1);
+      t.is((await it.tickNow()).admitted, 1);
+    }
+    await hands.run(1);
+    t.is(await it.staged(), 0, "it waits nowhere else");
+    const [running] = await it.inFlight();
+    if (room) t.is(running!.staged_id, failed.id, "it is the same job");
+    await hands.end(1);
+    t.like(await add(it), { id: running!.staged_id, dropped: true });
+  });
+
 test("a job that ended in a worker without this package is remembered, and a cancelled one is not", async (t) => {
   const it = await scenario(t, { uniqueFor: "1 hour" });
   const first = await add(it);

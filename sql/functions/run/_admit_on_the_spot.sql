@@ -34,7 +34,7 @@ begin
     -- in strict order also a job counts that is not routed yet, or that waits for its retry
     or ((p_policy).job_order = 'strict' and exists (
       select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.partition_id = v_partition.id and (s.due or s.sort_at is not null)))
+      where s.partition_id = v_partition.id and s.id <> p_staged_id and (s.due or s.sort_at is not null)))
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = any(v_limiter_ids))
     or exists (
       select from unnest(v_limiter_ids) u (id)

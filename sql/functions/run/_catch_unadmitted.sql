@@ -30,7 +30,11 @@
 -- have the original any more. A crash may bring the original back after the copy has run. The row has the revision,
 -- because the next job of the key may get the original's row.
 --
--- Locks: the router's turn, the partition, limiters ascending, in-flight rows. The turn is locked only if the partition is
+-- A parked job may start because somebody retried it in Graphile Worker. It is let in under its staged id, and its staged row
+-- goes. Under another id, `uniqueFor` would not remember its end.
+--
+-- Locks: the router's turn, the partition, limiters ascending, in-flight rows, its own staged row, which it skips if that is
+-- locked. The turn is locked only if the partition is
 -- new, if its limits changed, or if its context changed while there are limits by context. Whatever did not let the job in
 -- is unlocked before _stored_payload locks rows of Graphile Worker, which it unlocks again at once.
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
@@ -80,11 +84,12 @@ begin
       select f.staged_id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
       join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id
       where f.job_id = p_job_id and :DISPATCH_POLICY_SCHEMA._is_row_of(f.revision, f.staged_id, j.revision, j.flags)
-    ), nextval(
+    ), :DISPATCH_POLICY_SCHEMA._parked_row_of(p_job_id), nextval(
       pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id')));
     begin
       if not :DISPATCH_POLICY_SCHEMA._let_in(
-        v_policy, v_key, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now) then
+        v_policy, v_key, p_job_id, staged_id, p_revision, p_batch, p_unmanaged, p_now)
+        or not :DISPATCH_POLICY_SCHEMA._leave_staging(p_job_id) then
         raise exception using errcode = 'DPOUT';
       end if;
       select s.admission into admission from :DISPATCH_POLICY_SCHEMA._start_attempt(

@@ -1,6 +1,9 @@
 -- Stages a copy of the job, once, and returns its staged id. Its place in the queue, its key, flags and remaining attempts
 -- go along, and so does its age among the jobs of its key. If a later job of the key is already staged, that one stays.
 --
+-- The job may have been parked, and somebody retried it by hand. Then the copy takes the place of its staged row, also in strict
+-- order, and is the last job of its key for `uniqueFor`. If another session has that row locked, it stays until its own time.
+--
 -- A worker may have fetched the job before a newer one of its key was admitted. Then Graphile Worker has taken the key off
 -- this row. A copy under that key would pass for the newest, and overwrite the newer job. So such a copy has no key, and
 -- runs beside the newer one, as in Graphile Worker. Only a look after the copy is staged is sure. Whoever takes the key off
@@ -49,6 +52,7 @@ begin
     return v_staged_id;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._take_over_in_groups(p_job_id, v_copy_id);
+  perform :DISPATCH_POLICY_SCHEMA._replace_parked(p_job_id, v_copy_id, p_set_aside);
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_batch ->> 'policy', case when v_replaces then 0 else 1 end);
   update :DISPATCH_POLICY_SCHEMA._private_staged_jobs s set known_job_id = p_job_id, known_revision = p_revision
   where s.id = v_staged_id;
