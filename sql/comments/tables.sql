@@ -1046,6 +1046,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.error is
   'First line of its error, if it failed for good and its policy has a history.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.settled is
   'What its run cost: by gate in gates, cost at all others. Null: nobody said.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.staged_id is
+  'Its id in staging, if it succeeded and uniqueFor remembers its key.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_settlement is
   'What a job still has to pay at a throttle, see _settle.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.job_id is 'Graphile Worker''s id.';

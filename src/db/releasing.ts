@@ -58,6 +58,8 @@ export interface FinishedJob {
   ends?: boolean;
   /** First line of its error, if it failed for good and its policy has a history. */
   error?: string | undefined;
+  /** The id that it had in staging, if it succeeded and its policy remembers its key. */
+  stagedId?: string | undefined;
   /** What it cost, if its run said so. */
   settled?: Settled | undefined;
   retry: Retry | null;
@@ -107,6 +109,7 @@ function endedAlike(a: FinishedJob, b: FinishedJob): boolean {
     a.admission === b.admission &&
     a.task === b.task &&
     a.error === b.error &&
+    (a.stagedId === undefined) === (b.stagedId === undefined) &&
     a.retry === null &&
     b.retry === null &&
     a.settled === undefined &&
@@ -120,12 +123,13 @@ function asObject({ retry, ...sent }: FinishedJob): object {
 }
 
 function asLists(alike: readonly FinishedJob[]): object {
-  const { ok, ends, attempt, admission, task, error } = alike[0] as FinishedJob;
+  const { ok, ends, attempt, admission, task, error, stagedId } = alike[0] as FinishedJob;
   return {
     ...{ ok, ends, attempt, admission, task, error },
     jobs: arrayOf(alike.map(({ job }) => job)),
     lagsMs: arrayOf(alike.map(({ lagMs }) => milliseconds(lagMs))),
     durationsMs: arrayOf(alike.map(({ durationMs }) => milliseconds(durationMs))),
+    ...(stagedId !== undefined && { stagedIds: arrayOf(alike.map((one) => one.stagedId as string)) }),
   };
 }
 

@@ -35,9 +35,16 @@ export function finishedJob(
     durationMs: performance.now() - running.startedAt,
     attempt: job.attempts,
     ...(running.settlement.settled && { settled: running.settlement.settled }),
+    ...(isRemembered(job, running, failed) && { stagedId: running.stagedId as string }),
     ...(failed && policyDefinition(policy).history && { error: firstLineOf(error) }),
     retry,
   };
+}
+
+/** Whether `uniqueFor` remembers the job's key. Its slot may be gone by then, and with it the id that the key names. */
+function isRemembered(job: Job, { policy, stagedId }: RunningJob, failed: boolean): boolean {
+  const { uniqueForSeconds } = policyDefinition(policy);
+  return !failed && uniqueForSeconds !== null && job.key !== null && stagedId !== null;
 }
 
 /** The most characters of an error that the history keeps. */

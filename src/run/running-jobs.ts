@@ -8,6 +8,8 @@ export interface RunningJob {
   readonly policy: AnyPolicy;
   /** The owner of the slot that it occupies. */
   readonly admission: string;
+  /** The id that it had in staging. Null: not known. */
+  readonly stagedId: string | null;
   /** False: it occupies the slot of the job that it replaced under its key, and only gives that slot back. */
   readonly ownsSlot: boolean;
   /** Null: not known, because the attempt before was cut short or the job was let in at its start. */

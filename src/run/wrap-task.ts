@@ -139,10 +139,12 @@ async function runStarted(
   const own = describe(policy, helpers, start, partition, settlement, observer);
   const lagMs = start.resumed ? null : own.lagMs;
   const signal = new RunSignal(helpers);
-  const { admission, ownsSlot, cancelled } = start;
+  const { admission, stagedId, ownsSlot, cancelled } = start;
   const startedAt = performance.now();
   const running =
-    admission === null ? null : { policy, admission, ownsSlot, lagMs, startedAt, settlement, signal };
+    admission === null
+      ? null
+      : { policy, admission, stagedId, ownsSlot, lagMs, startedAt, settlement, signal };
   if (running) observer.started(job, running);
   if (running && cancelled) cancelRun(job, running, cancelled, observer.events);
   if (start.runs) helpers.dispatchPolicy = own;

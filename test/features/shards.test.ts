@@ -298,7 +298,7 @@ test("a worker pool passes on what its ticks say of single shards, to their loop
   });
   await until("both loops have looked", () => routed.includes("eu") && routed.includes("us"));
   const ended = {
-    ...{ policy: noGates, admission: "0", ownsSlot: true, lagMs: null, startedAt: 0 },
+    ...{ policy: noGates, admission: "0", ownsSlot: true, stagedId: null, lagMs: null, startedAt: 0 },
     settlement: { settled: undefined },
     signal: { cancelled: undefined, abort() {} },
   };

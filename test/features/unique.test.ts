@@ -200,6 +200,35 @@ for (const room of [true, false])
     t.like(await add(it), { id: running!.staged_id, dropped: true });
   });
 
+test("a job whose slot was given back while it ran is remembered when it succeeds", async (t) => {
+  const it = await scenario(t, { uniqueFor: "1 hour" });
+  const hands = await it.hands();
+  const jobs = [await add(it), await add(it, { jobKey: "other" })];
+  t.is((await it.tickNow()).admitted, 2);
+  await hands.run(2);
+  for (const { job_id } of await it.inFlight()) await it.utils.releaseSlots({ jobId: job_id });
+  t.deepEqual(await it.inFlight(), []);
+  await hands.end(2);
+  await until("their ends are known", async () => (await stored(it)).ends === 2);
+  t.like(await add(it), { id: jobs[0]!.id, dropped: true });
+  t.like(await add(it, { jobKey: "other" }), { id: jobs[1]!.id, dropped: true });
+});
+
+test("a job whose slot was given back is not remembered when it fails, nor if it is not the last of its key", async (t) => {
+  const it = await scenario(t, { uniqueFor: "1 hour" });
+  const hands = await it.hands();
+  await add(it, { maxAttempts: 1 });
+  await add(it, { jobKey: "other" });
+  await it.tickNow();
+  await hands.run(2);
+  const newer = await add(it, { jobKey: "other" }, { key: "b" });
+  for (const { job_id } of await it.inFlight()) await it.utils.releaseSlots({ jobId: job_id });
+  await hands.end(1, "badly");
+  await hands.end(1);
+  t.like(await add(it), { dropped: undefined });
+  t.like(await add(it, { jobKey: "other" }, { key: "b" }), { id: newer.id, dropped: undefined });
+});
+
 test("a job that ended in a worker without this package is remembered, and a cancelled one is not", async (t) => {
   const it = await scenario(t, { uniqueFor: "1 hour" });
   const first = await add(it);

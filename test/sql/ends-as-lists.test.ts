@@ -16,13 +16,14 @@ test("jobs in a row that ended alike are one entry, and a retry is an entry of i
     ...[ended("5"), ended("6", { attempt: 2 }), ended("7", { admission: null }), ended("8", { task: "q" })],
     ...[ended("9", { ends: false }), ended("10", { ok: null })],
     ...[ended("11", { ok: false, error: "a" }), ended("12", { ok: false, error: "b" })],
+    ...[ended("13"), ended("14", { stagedId: "1" }), ended("15", { stagedId: "2" })],
   ];
   t.deepEqual(
     asSent(jobs).map((entry) => {
       const { job, jobs: list } = entry as { job?: string; jobs?: string };
       return job ?? list;
     }),
-    ["{1,2}", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"],
+    ["{1,2}", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "{14,15}"],
   );
   t.deepEqual(asSent([]), []);
 });
@@ -38,6 +39,7 @@ test("PostgreSQL reads lists as it reads an entry for each job", async (t) => {
     ...[ended("4", { ok: null, admission: null, attempt: null }), ended("4", { ok: null, attempt: 2 })],
     ...[ended("1"), ended("1"), ended("6")],
     ...[ended("7", { ok: false, error: "a" }), ended("8", { ok: false, error: "a" })],
+    ...[ended("9", { stagedId: "1000000000000001" }), ended("10", { stagedId: "9" })],
   ];
   const read = async (entries: readonly object[]) => {
     const { rows } = await it.pool.query(
@@ -47,7 +49,7 @@ test("PostgreSQL reads lists as it reads an entry for each job", async (t) => {
     return rows.map((row) => row.it);
   };
   const sent = asSent(jobs);
-  t.is(sent.length, 6);
+  t.is(sent.length, 7);
   t.deepEqual(await read(sent), await read(jobs));
   t.deepEqual(
     (await read(sent)).map(({ job }) => String(job)),

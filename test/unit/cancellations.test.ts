@@ -35,7 +35,12 @@ function world() {
       },
     };
     const settlement = { settled: undefined };
-    return { ...{ policy, admission, ownsSlot, signal, settlement }, lagMs: null, startedAt: 0 };
+    return {
+      ...{ policy, admission, ownsSlot, signal, settlement },
+      stagedId: null,
+      lagMs: null,
+      startedAt: 0,
+    };
   };
   return {
     ...{ cancellations, lines, told, run, emitted },

@@ -42,6 +42,7 @@ const job = {
 const running = {
   ...{
     admission: "1",
+    stagedId: "7",
     ownsSlot: true,
     lagMs: 0,
     startedAt: 0,

@@ -32,7 +32,7 @@ begin
         row(j.job, j.task, j.admission, j.ok, j.lag_ms, j.duration_ms, j.attempt, j.ends, true,
           row(coalesce((j.retry).attempt, nullif(j.attempt, 0), g.attempts), coalesce((j.retry).revision, g.revision), true,
             null, null, null, null, null, null, null, null):::DISPATCH_POLICY_SCHEMA._private_retry,
-          j.ordinality, j.error, j.settled):::DISPATCH_POLICY_SCHEMA._private_finished_job
+          j.ordinality, j.error, j.settled, j.staged_id):::DISPATCH_POLICY_SCHEMA._private_finished_job
       else j end
     from unnest(p_jobs) j
     left join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = j.job and g.id = any(v_cancelled)

@@ -5,22 +5,23 @@ returns setof :DISPATCH_POLICY_SCHEMA._private_finished_job language sql stable 
   with sent as materialized (
     select j.* from rows from (json_to_recordset(p_jobs) as (
         job bigint, task text, admission bigint, ok boolean, "lagMs" float8, "durationMs" float8, attempt int, ends boolean,
-        retry json, jobs text, "lagsMs" text, "durationsMs" text, error text, settled jsonb))
+        retry json, jobs text, "lagsMs" text, "durationsMs" text, error text, settled jsonb,
+        "stagedId" bigint, "stagedIds" text))
       with ordinality j (
         job, task, admission, ok, lag_ms, duration_ms, attempt, ends, retry, jobs, lags_ms, durations_ms, error, settled,
-        ordinality)
+        staged_id, staged_ids, ordinality)
   )
   select s.job, s.task, s.admission, s.ok, s.lag_ms, s.duration_ms, s.attempt, s.ends,
     json_typeof(s.retry) is not distinct from 'object',
     case when json_typeof(s.retry) = 'object'
       then json_populate_record(null:::DISPATCH_POLICY_SCHEMA._private_retry, s.retry) end,
-    s.ordinality << 32, s.error, s.settled
+    s.ordinality << 32, s.error, s.settled, s.staged_id
   from sent s where s.jobs is null
   union all
   select u.job, s.task, s.admission, s.ok, u.lag_ms, u.duration_ms, s.attempt, s.ends, false, null,
-    (s.ordinality << 32) + u.ordinality, s.error, null
+    (s.ordinality << 32) + u.ordinality, s.error, null, u.staged_id
   from sent s
-  cross join lateral unnest(s.jobs::bigint[], s.lags_ms::float8[], s.durations_ms::float8[])
-    with ordinality u (job, lag_ms, duration_ms, ordinality)
+  cross join lateral unnest(s.jobs::bigint[], s.lags_ms::float8[], s.durations_ms::float8[], s.staged_ids::bigint[])
+    with ordinality u (job, lag_ms, duration_ms, staged_id, ordinality)
   where s.jobs is not null;
 $$;

@@ -98,6 +98,9 @@ begin
   if cardinality(v_waited) > cardinality(to_hand_on) then
     may_end := :DISPATCH_POLICY_SCHEMA._announce_freed(v_waited, to_hand_on, p_now);
   end if;
+  if v_remembers then
+    perform :DISPATCH_POLICY_SCHEMA._remember_ends(v_deleted, p_jobs, p_now);
+  end if;
   if v_deleted = '{}' then
     return;
   end if;
@@ -110,9 +113,6 @@ begin
   if v_has_history then
     perform :DISPATCH_POLICY_SCHEMA._record_ends(v_deleted, p_jobs, p_now);
     perform :DISPATCH_POLICY_SCHEMA._record_failures(v_deleted, p_jobs, p_now);
-  end if;
-  if v_remembers then
-    perform :DISPATCH_POLICY_SCHEMA._remember_ends(v_deleted, p_jobs, p_now);
   end if;
   if v_has_groups then
     perform :DISPATCH_POLICY_SCHEMA._end_released(v_deleted, p_jobs);

@@ -9,9 +9,10 @@
 --     "attempt": the attempt that ended (null: whichever has the slot),
 --     "ends": true if Graphile Worker is recording its end at this moment,
 --     "retry": how it is tried again, see _private_retry; null: it ended, or Graphile Worker retries it,
+--     "stagedId": its id in staging, if it succeeded and `uniqueFor` remembers its key,
 --     "settled": what its run cost, { "cost": at every throttle, "gates": { gate: at this one } }; null: its estimate }
---     Jobs that share all others may be one object, with "jobs", "lagsMs" and "durationsMs" for the three that differ: each
---     an array as text, such as '{1,2}'.
+--     Jobs that share all others may be one object, with "jobs", "lagsMs" and "durationsMs" for the three that differ, and
+--     "stagedIds" if they have it: each an array as text, such as '{1,2}'.
 --
 -- A slot belongs to an admission and an attempt, and a release names both, because others may have the slot by now. If a
 -- pool was silent for so long that its job was unlocked, a later attempt has the slot. Then the end of the earlier attempt
