@@ -42,7 +42,7 @@ async function all(jobs: AsyncIterable<ExportedJob>): Promise<ExportedJob[]> {
 }
 
 const STAGED = `select partition, task_identifier, payload::text, queue_name, run_at, priority, max_attempts, job_key, flags
-  from dispatch_policy.staged_jobs order by id`;
+  from dispatch_policy.staged_jobs order by task_identifier desc, id`;
 
 test("what was exported and removed is the same again once it is added again", async (t) => {
   const it = await world(t);
@@ -87,15 +87,14 @@ test("what was exported and removed is the same again once it is added again", a
 
   t.is((await it.utils.remove({ policy })).changed, 3);
   await it.utils.addJobs(kept.map(({ spec }) => spec) as never);
-  const [others, ...again] = await it.rows(STAGED);
-  t.deepEqual([...again, others], before);
+  t.deepEqual(await it.rows(STAGED), before);
 
   t.is((await it.utils.remove({ policy })).changed, 3);
   await addPolicyJobs(
     it.pool,
     kept.map(({ spec: { identifier, payload, ...spec } }) => ({ policy: p, payload, ...spec })) as never,
   );
-  t.deepEqual((await it.rows(STAGED)).slice(1), before.slice(0, 3));
+  t.deepEqual(await it.rows(STAGED), before);
 });
 
 test("a failed job that waits for its retry has its payload, its key and the attempts that it has left", async (t) => {

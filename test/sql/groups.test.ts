@@ -437,6 +437,32 @@ test("a callback whose job key is remembered comes once it is forgotten", async 
   await empty(t, it);
 });
 
+for (const [what, options] of [
+  ["backlog is full", "max_pending = 1, when_full = 'reject'"],
+  ["job key is remembered", "unique_for = 3600"],
+] as const) {
+  test(`no jobs, and the callback's ${what}: it comes with a later sweep`, async (t) => {
+    const { it, query, group, set, sweep } = await world(t);
+    await set("unique_for = 3600");
+    await it.stage("a", { jobKey: "then" });
+    await it.passes();
+    await it.finish(await it.inFlight());
+    await set("unique_for = null");
+    await it.stage("then");
+    await set(options);
+    await group([], {}, { ...THEN, jobKey: "then" });
+    t.like((await query("select total, jobs_left from dispatch_policy.groups")).rows[0], {
+      total: 0,
+      jobs_left: 0,
+    });
+    t.deepEqual(await called(it), []);
+    await set("unique_for = null, max_pending = null");
+    await sweep();
+    t.deepEqual(await called(it), [{}]);
+    await empty(t, it);
+  });
+}
+
 test("a callback whose task has no policy any more goes to Graphile Worker", async (t) => {
   const { it, query, group } = await world(t, { otherTasks: ["other"] });
   await group(["a"], {}, { identifier: "other", expiresAfter: 5 });

@@ -1,5 +1,5 @@
 -- Makes a job group of jobs that were just added, and returns its id. If none of them is left to wait for, it adds the
--- callback at once, and returns null.
+-- callback at once, and returns null. If that cannot be added now, the group stays open.
 --
 -- A job that was not added counts as dropped, also if the row has the id of the job that kept it out (`uniqueFor`). So does one
 -- whose job the call has already.
@@ -15,8 +15,14 @@ begin
   insert into :DISPATCH_POLICY_SCHEMA._private_groups (callback, total, dropped)
   values (p_then, cardinality(p_rows), cardinality(p_rows) - v_jobs) returning * into v_group;
   if v_jobs = 0 then
-    perform :DISPATCH_POLICY_SCHEMA._end_group(v_group);
-    return null;
+    -- a callback that has no room, or whose key is remembered, must not fail the call: a sweep tries again
+    begin
+      perform :DISPATCH_POLICY_SCHEMA._end_group(v_group);
+      return null;
+    exception when sqlstate 'DPFUL' then
+      update :DISPATCH_POLICY_SCHEMA._private_groups g set error = sqlerrm where g.id = v_group.id;
+      return v_group.id;
+    end;
   end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_group_jobs (staged_id, group_id, job_id)
   select r.id, v_group.id, case when bool_and(r.staged) then null else r.id end

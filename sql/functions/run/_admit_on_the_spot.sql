@@ -32,9 +32,12 @@ begin
     or v_partition.probing or v_partition.head_id < (select h.id from :DISPATCH_POLICY_SCHEMA._no_head() h)
     or :DISPATCH_POLICY_SCHEMA._known_outcomes(p_policy, array[v_partition.id]) = '{}'
     -- in strict order also a job counts that is not routed yet, or that waits for its retry
-    or ((p_policy).job_order = 'strict' and exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
-      where s.partition_id = v_partition.id and s.id <> p_staged_id and (s.due or s.sort_at is not null)))
+    or ((p_policy).job_order = 'strict' and (
+      exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+        where s.partition_id = v_partition.id and s.id <> p_staged_id and s.due)
+      or exists (
+        select from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[v_partition.id]) h where h.id <> p_staged_id)))
     or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = any(v_limiter_ids))
     or exists (
       select from unnest(v_limiter_ids) u (id)
