@@ -3,7 +3,6 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import test from "ava";
 import {
   ArgumentError,
   definePolicy,
@@ -49,7 +48,7 @@ const byKey = (partitions: readonly PartitionDiff[]) =>
 /** Each takes ten seconds of a processor. */
 const replayed = sampled(3);
 
-test.serial(
+replayed(
   "under unchanged limits throttles replay what happened, and under others what would have",
   async (t) => {
     const { pool, utils } = await world(t);
@@ -184,7 +183,7 @@ replayed(
   },
 );
 
-test.serial("the policy as the configuration has it: other gates, and what is not replayed", async (t) => {
+replayed("the policy as the configuration has it: other gates, and what is not replayed", async (t) => {
   const { url, pool, utils } = await world(t);
   const from = Date.now() - 20_000;
   const jobs = Array.from({ length: 12 }, (_, n) => ({ partition: "acme", at: from + n * 100, runMs: 1 }));
@@ -222,7 +221,7 @@ test.serial("the policy as the configuration has it: other gates, and what is no
   t.is(other.code, 2);
 });
 
-test.serial("what cannot be replayed is refused, with the way out", async (t) => {
+replayed("what cannot be replayed is refused, with the way out", async (t) => {
   const { url, utils } = await world(t);
   const set = { rate: 1 };
   const refused = async (options: object, message: RegExp) => {
