@@ -1,5 +1,6 @@
 -- Sets a job aside, still staged. If it waits for another transaction, all of `p_among` are set aside that wait for the
--- same. Returns which. Under strict order the others of their partitions wait for them.
+-- same. Returns these, also those that another session has locked: they stay due. Under strict order the others of their
+-- partitions wait for them.
 create or replace function :DISPATCH_POLICY_SCHEMA._set_aside(
   p_staged_id bigint, p_among bigint[], p_error text, p_locks boolean, p_now timestamptz
 ) returns bigint[] language sql volatile as $$

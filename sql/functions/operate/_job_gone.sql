@@ -10,10 +10,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[])
   ended as (
     select w.id, case when j.id is null then 'removed' else 'failed' end as outcome
     from waiting w left join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = w.parked_job_id
-    -- somebody may have had it retried: while it runs, and until its release, its own end is awaited
-    where j.locked_at is null and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
-      where f.job_id = w.parked_job_id and f.staged_id = w.id)
+    where j.locked_at is null   -- somebody may have had it retried: while it runs, its own end is awaited
   ),
   counted as materialized (
     select :DISPATCH_POLICY_SCHEMA._end_in_groups(array_agg(e.id), null, array_agg(e.outcome)) from ended e

@@ -34,9 +34,9 @@
 -- goes. Under another id, `uniqueFor` would not remember its end.
 --
 -- Locks: the router's turn, the partition, limiters ascending, in-flight rows, its own staged row, which it skips if that is
--- locked. The turn is locked only if the partition is
--- new, if its limits changed, or if its context changed while there are limits by context. Whatever did not let the job in
--- is unlocked before _stored_payload locks rows of Graphile Worker, which it unlocks again at once.
+-- locked. The turn is locked only if the partition is new, if its limits changed, or if its context changed while there are
+-- limits by context. Whatever did not let the job in is unlocked before _stored_payload locks rows of Graphile Worker, which
+-- it unlocks again at once.
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_locked_at timestamptz, p_batch json, p_unmanaged text,
   p_now timestamptz,
