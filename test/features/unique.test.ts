@@ -219,12 +219,16 @@ test("a job whose slot was given back is not remembered when it fails, nor if it
   const hands = await it.hands();
   await add(it, { maxAttempts: 1 });
   await add(it, { jobKey: "other" });
+  await add(it, { jobKey: "last" });
   await it.tickNow();
-  await hands.run(2);
+  await hands.run(3);
   const newer = await add(it, { jobKey: "other" }, { key: "b" });
   for (const { job_id } of await it.inFlight()) await it.utils.releaseSlots({ jobId: job_id });
   await hands.end(1, "badly");
   await hands.end(1);
+  await hands.end(1);
+  await until("the end of the last one is known", async () => (await stored(it)).ends > 0);
+  t.is((await stored(it)).ends, 1, "releases go in order, so the others had theirs");
   t.like(await add(it), { dropped: undefined });
   t.like(await add(it, { jobKey: "other" }, { key: "b" }), { id: newer.id, dropped: undefined });
 });

@@ -106,26 +106,29 @@ for (const ending of ["succeeds", "fails for good", "is gone"] as const) {
   });
 }
 
-for (const [what, verb] of [
-  ["removed", "dispatch_policy.remove(policy => 'p', partition => 'a')"],
-  ["cancelled", "dispatch_policy.cancel(array(select id from dispatch_policy.staged_jobs))"],
-  ["dropped", "dispatch_policy._drop_staged(array(select id from dispatch_policy.staged_jobs), 'dropped')"],
-] as const) {
-  test(`a parked job that was retried by hand counts at its end, although its staged row is ${what} while it runs`, async (t) => {
-    const { it, job } = await world(t);
-    await fail(it, job, true);
-    await it.passes();
-    await native(it, job);
-    t.is((await startJob(it, await fetchJob(it, job))).verdict, "admitted");
-    await it.pool.query(`select ${verb}`);
-    t.is(await it.staged(), 0);
-    t.is(await sweep(it), 0);
-    t.deepEqual(await called(it), []);
-    await completeJob(it, job);
-    await it.finish([job]);
-    t.like((await called(it))[0], { total: 1, succeeded: 1 });
-  });
-}
+for (const runs of [false, true])
+  for (const [what, verb] of [
+    ["removed", "dispatch_policy.remove(policy => 'p', partition => 'a')"],
+    ["cancelled", "dispatch_policy.cancel(array(select id from dispatch_policy.staged_jobs))"],
+    ["dropped", "dispatch_policy._drop_staged(array(select id from dispatch_policy.staged_jobs), 'dropped')"],
+  ] as const) {
+    test(`a parked job that was retried by hand counts at its end, although its staged row is ${what} ${runs ? "while it runs" : "before it runs"}`, async (t) => {
+      const { it, job } = await world(t);
+      await fail(it, job, true);
+      await it.passes();
+      await native(it, job);
+      const start = async () => t.is((await startJob(it, await fetchJob(it, job))).verdict, "admitted");
+      if (runs) await start();
+      await it.pool.query(`select ${verb}`);
+      t.is(await it.staged(), 0);
+      t.is(await sweep(it), 0);
+      t.deepEqual(await called(it), []);
+      if (!runs) await start();
+      await completeJob(it, job);
+      await it.finish([job]);
+      t.like((await called(it))[0], { total: 1, succeeded: 1 });
+    });
+  }
 
 for (const leaves of ["in a pass", "as its policy is handed back"] as const) {
   const leave = async (it: Engine) => {

@@ -110,27 +110,19 @@ test("a job that has expired is left to the next pass, which tells of it", async
 
 test("a job that expires while another policy's slot is handed on has its loop told", async (t) => {
   const { it, running } = await waiting(t);
-  await it.pool.query(
-    `select dispatch_policy._declare_policy(definition || '{"name": "q", "tasks": ["q"]}', 'q', '{}', now())
-     from dispatch_policy._private_policies`,
-  );
-  const { jobs, ...rest } = it.batch(["b", "b"]) as { jobs: object[] };
-  const batch = { ...rest, policy: "q", jobs: jobs.map((job) => ({ ...job, task: "q" })) };
-  await it.pool.query("select id from dispatch_policy._stage($1, 'replace')", [JSON.stringify([batch])]);
-  await it.pool.query("select dispatch_policy._route('q', null, 100, false)");
-  await it.pool.query("select from dispatch_policy._admit('q', 'default', 100, null, false)");
-  const [other] = await it.inFlight("b");
-  await it.pool.query(
-    "update dispatch_policy._private_staged_jobs set expires_at = clock_timestamp() + interval '1 second' where task_identifier = 'q'",
-  );
+  const other = new Engine(it.url, it.pool, { policy: "q", gates: [concurrency(1)] });
+  await other.declare();
+  await other.stage(["b", "b"]);
+  await other.passes(2);
+  const [its] = await other.inFlight("b");
   await it.pool.query(
     `create function expires() returns trigger language plpgsql as $$ begin
-       perform pg_sleep(1.1);
+       update dispatch_policy._private_staged_jobs set expires_at = clock_timestamp() where task_identifier = 'q';
        return null;
      end $$;
      create trigger expires after insert on dispatch_policy._private_in_flight_jobs for each statement execute function expires()`,
   );
-  const handed = await handOn(it, [running, other!]);
+  const handed = await handOn(it, [running, its!]);
   t.deepEqual(handed, { left_ids: [], may_end: 0, handed_on: [{ policy: "p", jobs: 1 }] });
   t.is(await it.number("select sum(jobs)::int from dispatch_policy._private_drops"), 1);
 });

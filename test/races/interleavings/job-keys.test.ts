@@ -1,7 +1,7 @@
 // Job keys: one job per key, wherever it is, whoever touches it at the same moment.
 import test, { type ExecutionContext } from "ava";
 import type pg from "pg";
-import { concurrency, type Engine, engine, until } from "../../helpers/engine.ts";
+import { concurrency, Engine, engine, until } from "../../helpers/engine.ts";
 
 const ALL = { gates: [concurrency(9, { name: "all", scope: "policy" })] };
 const OWN = { gates: [concurrency(9)] };
@@ -264,23 +264,19 @@ test("staging two keys beside plain jobs of the same two does not deadlock", asy
 
 test("calls of the same two policies in another order do not deadlock", async (t) => {
   const world = await engine(t, OWN);
-  await world.pool.query(
-    `select dispatch_policy._declare_policy(definition || '{"name": "q", "tasks": ["q"]}', 'q', '{}', now())
-     from dispatch_policy._private_policies`,
-  );
-  const batch = (policy: string) => {
-    const { jobs, ...rest } = world.batch(["a"], { jobKey: policy }) as { jobs: object[] };
-    return { ...rest, policy, jobs: jobs.map((job) => ({ ...job, task: policy })) };
-  };
-  const stage = (as: pg.Client, ...policies: string[]) =>
-    as.query("select id from dispatch_policy._stage($1, 'replace')", [JSON.stringify(policies.map(batch))]);
+  const another = new Engine(world.url, world.pool, { ...OWN, policy: "q" });
+  await another.declare();
+  const stage = (as: pg.Client, ...policies: Engine[]) =>
+    as.query("select id from dispatch_policy._stage($1, 'replace')", [
+      JSON.stringify(policies.map((one) => one.batch(["a"], { jobKey: one.policy }))),
+    ]);
   const [app, one, other] = [await world.session(), await world.session(), await world.session()];
-  await stage(app, "p", "q");
+  await stage(app, world, another);
   await app.query("begin");
   await app.query("select from dispatch_policy._private_staged_jobs where job_key = 'q' for update");
-  const first = stage(one, "q", "p");
+  const first = stage(one, another, world);
   await world.waitsForLock(one);
-  const second = stage(other, "p", "q");
+  const second = stage(other, world, another);
   await world.waitsForLock(other);
   await app.query("commit");
   await t.notThrowsAsync(Promise.all([first, second]));
