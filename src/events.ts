@@ -33,7 +33,10 @@ export type PolicyEventMap = {
     denied: Record<string, number>;
     durationMs: number;
   };
-  /** Jobs handed to Graphile Worker by one pass, or by one step of the verb `admit`, of which `shard` is null. */
+  /**
+   * Jobs handed to Graphile Worker by one pass. `shard` is null if a release, a call of utils or helpers that added the job,
+   * or a step of the verb `admit` did it.
+   */
   "dispatchPolicy:admit": { policy: string; shard: string | null; count: number };
   /** Partitions that kept due jobs after a pass, for one reason (see `Reason`). */
   "dispatchPolicy:deny": { policy: string; shard: string | null; reason: string; partitions: number };

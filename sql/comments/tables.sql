@@ -1202,4 +1202,5 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_staging.created_at is 'When i
 comment on column :DISPATCH_POLICY_SCHEMA._private_staging.policy is 'Policy of its task; null: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staging.partition is
   'Key of its partition; null: not worked out yet.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_staging.admitted is 'Whether it went in this call, see _admit_at_once.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_staging.shard is 'Shard of its partition.';

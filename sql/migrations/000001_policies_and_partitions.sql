@@ -879,5 +879,6 @@ create type :DISPATCH_POLICY_SCHEMA._private_waiting_job as (
 
 create type :DISPATCH_POLICY_SCHEMA._private_staging as (
   n int, staged boolean, id bigint, task_identifier text, queue_name text, run_at timestamptz, max_attempts int,
-  job_key text, priority int, flags text[], created_at timestamptz, policy text, partition text, shard text, job json
+  job_key text, priority int, flags text[], created_at timestamptz, policy text, partition text, shard text, job json,
+  admitted boolean
 );

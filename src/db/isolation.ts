@@ -1,3 +1,4 @@
+import type pg from "pg";
 import type { Queryable } from "./statements.ts";
 
 /** Every decision runs under READ COMMITTED: with a fixed snapshot it would miss what others have changed since. */
@@ -52,4 +53,9 @@ export async function inSavepoint<T>(client: Queryable, run: () => Promise<T>): 
     await client.query("rollback to savepoint dispatch_policy");
     throw error;
   }
+}
+
+/** Whether each call of `query` is a transaction of its own, as with pg's Pool. A client may be inside one. */
+export function isPool(client: Queryable): boolean {
+  return typeof (client as Partial<pg.Pool>).totalCount === "number";
 }

@@ -94,12 +94,14 @@ export interface StagedRow {
   shard: string | null;
   /** Of a job that was passed on, Graphile Worker's. Of a staged one: it was dropped, because its key is remembered. */
   job: Record<string, unknown> | null;
+  /** It went in this call. */
+  admitted: boolean;
   /** Of a job that was added in a group. */
   group_id?: string;
 }
 
 /** The columns of a row whose values were not sent with the job. */
-const NEW = ["n", "staged", "id", "run_at", "created_at", "job"] as const;
+const NEW = ["n", "staged", "id", "run_at", "created_at", "job", "admitted"] as const;
 type NewRow = Pick<StagedRow, (typeof NEW)[number]>;
 
 /** Completes a row, if the call has one batch, from the job that was sent. */
@@ -145,11 +147,21 @@ export interface AdoptStep {
   last_id: string | null;
 }
 
-/** Adding jobs, and the keys of jobs that SQL alone cannot work out. */
+/**
+ * Adding jobs, and the keys of jobs that SQL alone cannot work out. It is long because it is a list: a method a statement.
+ */
 export function staging({ schema, rowsAsIs, manyAsIs, first }: Statements) {
   return {
-    /** Rows come in any order. `n` is the job's place in the call. */
-    stage: async (client: Queryable, batches: readonly StageBatch[], mode: JobKeyMode) => {
+    /**
+     * Rows come in any order. `n` is the job's place in the call. `ends`: the transaction ends with it, so a single job may
+     * go at once.
+     */
+    stage: async (
+      client: Queryable,
+      batches: readonly StageBatch[],
+      mode: JobKeyMode,
+      { ends = false } = {},
+    ) => {
       const [batch, ...others] = batches;
       if (batch?.policy == null || others.length > 0 || mode !== "replace")
         return rowsAsIs<StagedRow>(
@@ -159,8 +171,9 @@ export function staging({ schema, rowsAsIs, manyAsIs, first }: Statements) {
         );
       // for one policy's jobs PostgreSQL then parses the jobs' text once less, which saves a tenth of the time
       const { policy, version, partitions, jobs } = batch;
-      const call = `${schema}._stage_governed(${parameters("text", "int", "json", "json", "text")})`;
-      const values = [policy, version, JSON.stringify(sharingLimits(partitions)), JSON.stringify(jobs), mode];
+      const call = `${schema}._stage_governed(${parameters("text", "int", "json", "json", "text", "boolean")})`;
+      const sent = [JSON.stringify(sharingLimits(partitions)), JSON.stringify(jobs)];
+      const values = [policy, version, ...sent, mode, ends];
       if (jobs.some(({ jobKey }) => jobKey != null))
         return rowsAsIs<StagedRow>(client, `select * from ${call}`, values);
       // without a job key nothing is replaced, so the rest of a row is as it was sent

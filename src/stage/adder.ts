@@ -15,7 +15,9 @@ export function makeAdder(engine: Engine, registry: Registry, withPgClient: With
       const policy = isPolicy(task) ? task : registry.ofTask(task);
       const identifier = isPolicy(task) ? onlyTask(task) : task;
       const job = { policy, task: identifier, payload, spec };
-      const [added] = await withPgClient((client) => addJobs(engine, client, [job], modeOf(spec)));
+      const [added] = await withPgClient((client) =>
+        addJobs(engine, client, [job], modeOf(spec), { ends: true }),
+      );
       tellStaged([added as AddedJob], events);
       return added as AddedJob;
     },
@@ -32,7 +34,7 @@ export function makeAdder(engine: Engine, registry: Registry, withPgClient: With
       }));
       const mode = preserveRunAt ? "preserve_run_at" : "replace";
       const then = callbackJob(registry, options);
-      const added = await withPgClient((client) => addJobs(engine, client, jobs, mode, then));
+      const added = await withPgClient((client) => addJobs(engine, client, jobs, mode, { then, ends: true }));
       tellStaged(added, events);
       return added;
     },
@@ -57,4 +59,7 @@ function tellStaged(added: readonly AddedJob[], events: EventSink): void {
     staged.set(job.policy, { partition: partition === job.partition ? partition : null, count: count + 1 });
   }
   for (const [policy, one] of staged) emit(events, "dispatchPolicy:stage", { policy, ...one });
+  for (const job of added)
+    if (job.staged && job.admitted)
+      emit(events, "dispatchPolicy:admit", { policy: job.policy, shard: null, count: 1 });
 }

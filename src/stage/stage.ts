@@ -10,6 +10,7 @@ import {
   type StageBatch,
   type StageJob,
 } from "../db/engine.ts";
+import { isPool } from "../db/isolation.ts";
 import { BACKLOG_FULL, BAD_ARGUMENT, BAD_KEY, saidBySql } from "../db/sqlstates.ts";
 import { type Duration, durationSeconds } from "../duration.ts";
 import { ArgumentError, BacklogFullError, PayloadError } from "../errors.ts";
@@ -166,7 +167,9 @@ export async function addPolicyJob<P extends AnyPolicy>(
   checkCall("addPolicyJob", client, options);
   check("addPolicyJob: policy", policy, aPolicy);
   const job = { policy, task: onlyTask(policy), payload, spec };
-  const [added] = await addJobs(makeEngine(schemaOf(options.schema)), client, [job], modeOf(spec));
+  const [added] = await addJobs(makeEngine(schemaOf(options.schema)), client, [job], modeOf(spec), {
+    ends: isPool(client),
+  });
   return added as StagedJob;
 }
 
@@ -198,7 +201,10 @@ export async function addPolicyJobs<
     return policyJob(`addPolicyJobs: jobs[${n}]`, policy, payload, spec);
   });
   const then = options.then && callbackJob(options.then);
-  return (await addJobs(makeEngine(schemaOf(options.schema)), client, list, "replace", then)) as StagedJob[];
+  return (await addJobs(makeEngine(schemaOf(options.schema)), client, list, "replace", {
+    then,
+    ends: isPool(client),
+  })) as StagedJob[];
 }
 
 function callbackJob(then: PolicyCallback<AnyPolicy>): JobToAdd {
@@ -248,13 +254,17 @@ function checkCall(
   checkOptions(`${what} (its last argument)`, options, known);
 }
 
-/** Resolves and stages jobs in one statement. With `then` they are a group. */
+/**
+ * Resolves and stages jobs in one statement. With `then` they are a group.
+ *
+ * @param ends whether the transaction ends with it
+ */
 export async function addJobs(
   engine: Engine,
   client: Queryable,
   jobs: readonly JobToAdd[],
   mode: JobKeyMode,
-  then?: JobToAdd,
+  { then, ends }: { then?: JobToAdd | undefined; ends: boolean },
 ): Promise<AddedJob[]> {
   if (jobs.length === 0 && then === undefined) return [];
   const traceparent = currentTraceparent();
@@ -264,7 +274,7 @@ export async function addJobs(
   const callback = then && callbackOf(then, jobs.length, resolve);
   const staging = callback
     ? engine.stageGroup(client, batches, mode, callback)
-    : engine.stage(client, batches, mode);
+    : engine.stage(client, batches, mode, { ends });
   const rows = await staging.catch(rethrow);
   const added = new Array<AddedJob>(rows.length);
   for (const row of rows) added[row.n] = toJob(row, jobs[row.n]?.payload);

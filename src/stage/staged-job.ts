@@ -9,6 +9,8 @@ export interface StagedJob extends Job {
    * `unsafe_dedupe`, if a job outside the policy has the job key. With `uniqueFor`, `id` is that of the earlier job.
    */
   dropped?: true;
+  /** True if it went in this call: Graphile Worker has it, and nothing waits in staging. */
+  admitted?: true;
   /** The name of its policy. */
   policy: string;
   /** Its partition's key; null until a process that has the policy works it out. */
@@ -60,6 +62,7 @@ export function toJob(row: StagedRow, payload: unknown): AddedJob {
     partition: row.partition,
     shard: row.shard,
     ...((row.id === null || row.job !== null) && { dropped: true }),
+    ...(row.admitted && { admitted: true }),
     ...(row.group_id != null && { groupId: row.group_id }),
   };
 }

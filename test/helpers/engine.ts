@@ -260,6 +260,32 @@ export class Engine {
     return rows.map(({ id }) => id);
   }
 
+  /** Adds a job in a call that is a transaction of its own. It goes at once if it may, and a tick loop leads. */
+  async addAlone(
+    partition: string,
+    { now = null, as = this.pool, ...options }: StageOptions & { readonly now?: Date | null } = {},
+  ): Promise<{ id: string; admitted: boolean }> {
+    const { partitions, jobs } = this.batch([partition], options) as { partitions: object; jobs: object };
+    const batch = [this.policy, JSON.stringify(partitions), JSON.stringify(jobs)];
+    if (now !== null) {
+      const text = "select id, admitted from dispatch_policy._admit_at_once($1, 0, $2, $3, $4)";
+      const { rows } = await as.query(text, [...batch, now]);
+      if (rows.length > 0) return rows[0];
+    }
+    const text = "select id, admitted from dispatch_policy._stage_governed($1, 0, $2, $3, 'replace', $4)";
+    return (await as.query(text, [...batch, now === null])).rows[0];
+  }
+
+  /** A tick loop leads this shard until then. Default: for as long as a lease may run. */
+  async isLed(shard = "default", until?: Date): Promise<void> {
+    await this.pool.query(
+      `insert into dispatch_policy._private_leases (policy, shard, holder, expires_at)
+       values ($1, $2, 'loop', coalesce($3, clock_timestamp() + interval '29 seconds'))
+       on conflict (policy, shard) do update set expires_at = excluded.expires_at`,
+      [this.policy, shard, until ?? null],
+    );
+  }
+
   /** What {@link stage} sends. */
   batch(partitions: readonly string[], options: StageOptions = {}): object {
     const {

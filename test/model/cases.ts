@@ -47,6 +47,8 @@ export type Step =
       readonly lastsMs?: number;
       /** Milliseconds from now to its deadline; undefined: it has none. */
       readonly deadlineMs?: number;
+      /** Each job is added in a call and a transaction of its own, in half of the cases once all has come to rest. */
+      readonly alone?: "at rest" | "at any time";
     }
   | { readonly do: "tick" | "settle" | "look again" }
   | { readonly do: "wait"; readonly ms: number }
@@ -341,6 +343,25 @@ const turning: fc.Arbitrary<Step> = fc.oneof(
   fc.record({ do: fc.constant("tick" as const) }),
 );
 
+/** Jobs that may go in the call that adds them, and ends. */
+const goingAtOnce: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc
+      .tuple(
+        add,
+        fc.array(fc.constantFrom("a", "b", "c"), { minLength: 1, maxLength: 2 }),
+        fc.constantFrom(null, null, null, 400),
+        fc.constantFrom("at rest", "at rest", "at rest", "at any time"),
+      )
+      .map(
+        ([one, partitions, delayMs, alone]): Step =>
+          ({ ...one, partitions, delayMs, weight: 1, group: 0, alone }) as Step,
+      ),
+  },
+  { weight: 3, arbitrary: turning },
+);
+
 /** Often enough, and short enough, that cases have probes. */
 const shortHold: fc.Arbitrary<Step> = fc.record({
   do: fc.constant("hold" as const),
@@ -412,6 +433,8 @@ export interface CaseOptions {
   readonly shares?: boolean;
   /** Partitions wait at caps of their own, so that releases hand their slots on. */
   readonly handing?: boolean;
+  /** Jobs that nothing goes before go in the call that adds them. */
+  readonly atOnce?: boolean;
   /** Partitions keep strict order, and failed jobs are tried again. */
   readonly strict?: boolean;
   /** Jobs go by their deadlines, and failed ones are tried again. */
@@ -474,6 +497,7 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
     ...(options.forced ? [forced] : []),
     ...(options.held ? [shortHold] : []),
     ...(options.handing || options.strict || options.deadlines ? [turning, turning, turning] : []),
+    ...(options.atOnce ? Array<typeof goingAtOnce>(24).fill(goingAtOnce) : []),
     ...(options.expiring ? [expiring, expiring] : []),
     ...(options.shares ? Array<typeof sharing>(6).fill(sharing) : []),
     ...(options.settling ? [settling, settling] : []),
@@ -497,7 +521,8 @@ export function cases(options: CaseOptions & { steps: number }): fc.Arbitrary<Ca
       : options.strict || options.deadlines
         ? settings.map((one): Settings => ({ ...one, order: options.strict ? "strict" : "deadline" }))
         : settings;
-  return fc.record({ settings: its, gates: options.shadow ? all.chain(withShadows) : all, steps });
+  const mayGo = options.atOnce ? its.map((one): Settings => ({ ...one, budget: null })) : its;
+  return fc.record({ settings: mayGo, gates: options.shadow ? all.chain(withShadows) : all, steps });
 }
 
 /** At least one of them is a shadow at first. */
@@ -540,7 +565,7 @@ export function stepInWords(step: Step, gates: readonly GateCase[]): string {
       const definition = step.definition === 0 ? "" : ", with the later numbers";
       const group = step.group === 0 ? "" : ", in the other groups";
       const plan = step.plan === undefined ? "" : `, on plan ${step.plan}`;
-      return `add to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${urgency}${lasts}${definition}${group}${plan}`;
+      return `add ${step.alone ? `${step.alone}, one by one ` : ""}to ${step.partitions.join(" ")}: cost ${step.cost}, priority ${step.priority}, weight ${step.weight}${due}${urgency}${lasts}${definition}${group}${plan}`;
     }
     case "wait":
       return step.ms < 0 ? `the clock goes back ${-step.ms} ms` : `wait ${step.ms} ms`;

@@ -20,7 +20,7 @@ async function target(t: ExecutionContext): Promise<Target> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   t.teardown(() => client.end());
-  return { url, pool, client, cases: 0 };
+  return { url, pool, client, cases: 0, wentAtOnce: 0 };
 }
 
 type Outcome = fc.RunDetails<[Case]>;
@@ -64,6 +64,15 @@ test.serial("the engine admits what the model admits", async (t) => {
   t.false(outcome.failed, inFull(outcome));
 });
 
+test.serial("so it does where jobs go in the call that adds them", async (t) => {
+  t.timeout(TIMEOUT);
+  const it = await target(t);
+  const outcome = await check(it, { atOnce: true }, { numRuns: Math.ceil(CASES * 0.4), ...again() });
+  t.false(outcome.failed, inFull(outcome));
+  t.log(`${it.wentAtOnce} jobs did`);
+  if (process.env.MODEL_PATH === undefined) t.true(it.wentAtOnce > CASES * 0.1);
+});
+
 test.serial(
   "where keyed scopes overlap, nothing goes past a limit and nobody waits for nothing",
   async (t) => {
@@ -83,6 +92,11 @@ const VARIANTS: readonly (readonly [what: string, options: CaseOptions, share: n
   ["limits go by the context of partitions, which changes", { byContext: true }, 0.4],
   ["the calendar gives back what was spent", { calendar: true }, 0.3],
   ["releases hand slots on", { handing: true }, 0.5],
+  ["jobs go in the call that adds them, in strict order", { atOnce: true, strict: true, forced: true }, 0.2],
+  ["jobs go in the call that adds them, by deadlines", { atOnce: true, deadlines: true }, 0.2],
+  ["jobs go in the call that adds them, by context", { atOnce: true, byContext: true }, 0.2],
+  ["jobs go in the call that adds them, by the calendar", { atOnce: true, calendar: true }, 0.2],
+  ["jobs go in the call that adds them, and run costs", { atOnce: true, settling: true, held: true }, 0.2],
   ["partitions keep strict order", { strict: true, forced: true }, 0.3],
   ["jobs go by their deadlines", { deadlines: true, forced: true }, 0.2],
   ["jobs expire", { expiring: true, forced: true }, 0.4],

@@ -1,7 +1,7 @@
 // Does the same to the engine and to the model, and compares what both say after each step.
 import type pg from "pg";
 import { asSent } from "../../src/db/releasing.ts";
-import { Engine } from "../helpers/engine.ts";
+import { Engine, type StageOptions } from "../helpers/engine.ts";
 import { completeJob, fetchJob, poolLives, sendBack, startJob } from "../helpers/native.ts";
 import { type Case, type GateCase, gateOf, nameOf, type Plan, type Step, stepInWords } from "./cases.ts";
 import { capacityOf, type Finish, type Job, limiterName, Model } from "./model.ts";
@@ -20,6 +20,8 @@ export interface Target {
   readonly pool: pg.Pool;
   readonly client: pg.Client;
   cases: number;
+  /** How many jobs went in the call that added them. */
+  wentAtOnce: number;
 }
 
 /** Overlapping keyed scopes: the engine's choice of jobs is taken as it is, and held against the limits only. */
@@ -130,6 +132,7 @@ class Run {
   readonly engine: Engine;
   readonly #case: Case;
   readonly #client: pg.Client;
+  readonly #target: Target;
   readonly #model: Model;
   readonly #options: RunOptions;
   readonly #claim: number;
@@ -141,7 +144,9 @@ class Run {
   #hasEndsToRoute = false;
   #snapshot: Snapshot = { limiters: [], partitions: [], staged: [], inFlight: [], shadowDenied: {} };
 
-  constructor({ url, pool, client, cases }: Target, it: Case, options: RunOptions) {
+  constructor(target: Target, it: Case, options: RunOptions) {
+    const { url, pool, client, cases } = target;
+    this.#target = target;
     const gates = it.gates.map((gate, index) => gateOf(gate, index, 0, 0));
     this.engine = new Engine(url, pool, { ...it.settings, gates, policy: `case ${cases}` });
     this.#client = client;
@@ -201,9 +206,11 @@ class Run {
     plan,
     lastsMs,
     deadlineMs,
+    alone,
   }: Step & {
     do: "add";
   }) {
+    if (alone === "at rest") await this.#settle();
     const gates = this.#case.gates.map((gate, index) => gateOf(gate, index, definition, group));
     const runAt = delayMs === null ? LONG_SINCE : this.#now + delayMs;
     const context = plan === undefined ? {} : { plan };
@@ -213,21 +220,46 @@ class Run {
       ...(expiresAt !== undefined && { expiresAt: new Date(expiresAt) }),
       ...(deadlineMs !== undefined && { deadline: new Date(this.#now + deadlineMs) }),
     };
-    this.#limitsToRoute.add(JSON.stringify({ definition, group, plan, weight }));
-    const ids = await this.engine.stage(partitions, options);
-    const jobs = ids.map((id, index): Job => {
-      return {
-        id,
-        partition: partitions[index]!,
-        priority,
-        runAt,
-        cost,
-        due: delayMs === null,
-        ...(expiresAt !== undefined && { expiresAt }),
-        ...(deadlineMs !== undefined && { sortAt: this.#now + deadlineMs }),
-      };
-    });
-    this.#model.stage(jobs, { weight, gates, plan });
+    const made = (ids: readonly string[], keys: readonly string[]) =>
+      ids.map((id, index): Job => {
+        return {
+          id,
+          partition: keys[index]!,
+          priority,
+          runAt,
+          cost,
+          due: delayMs === null,
+          ...(expiresAt !== undefined && { expiresAt }),
+          ...(deadlineMs !== undefined && { sortAt: this.#now + deadlineMs }),
+        };
+      });
+    const stage = (jobs: readonly Job[]) => this.#model.stage(jobs, { weight, gates, plan });
+    const limits = JSON.stringify({ definition, group, plan, weight });
+    if (!alone) {
+      this.#limitsToRoute.add(limits);
+      stage(made(await this.engine.stage(partitions, options), partitions));
+      return;
+    }
+    for (const key of partitions) {
+      const { id, admitted, decayed, first } = await this.#addAlone(key, options);
+      if (!admitted) this.#limitsToRoute.add(limits);
+      else if (this.#now >= this.#latest)
+        same("partitions that it overtakes", this.#model.idle(this.#now).join(" "), "");
+      stage(made([id], [key]));
+      if (!admitted) continue;
+      // it went as in a pass over its partition, and there is nothing to route
+      this.#target.wentAtOnce += 1;
+      this.#model.route(this.#now);
+      await this.#look();
+      this.#follow([key], decayed, first);
+    }
+  }
+
+  async #addAlone(partition: string, options: StageOptions) {
+    const { decayed, first } = await this.#compareDecayed();
+    await this.engine.isLed("default", new Date(this.#now + 20_000));
+    const { id, admitted } = await this.engine.addAlone(partition, { ...options, now: new Date(this.#now) });
+    return { id, admitted, decayed, first };
   }
 
   /** Routes and admits once. Returns whether anything moved. */

@@ -36,7 +36,7 @@ function quoted(cell: string): string[] {
 }
 
 /** They catch whatever the functions that they call raise, and keep it. */
-const KEEPS_ERRORS = new Set(["_fold_groups"]);
+const KEEPS_ERRORS = new Set(["_fold_groups", "_admit_at_once"]);
 
 /** The public functions from which the code may come: those that raise it, and their callers but for those that catch it. */
 function sourcesOf(code: string): string[] {

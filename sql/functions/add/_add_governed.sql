@@ -90,7 +90,7 @@ begin
   return query
   select s.* from :DISPATCH_POLICY_SCHEMA._stage(v_batches, p_mode) s
   union all
-  select (j.value ->> 'n')::int, null, null, null, null, null, null, null, null, null, null, null, null, null, j.value
+  select (j.value ->> 'n')::int, null, null, null, null, null, null, null, null, null, null, null, null, null, j.value, null
   from json_array_elements(v_plain) j;
 end
 $$;

@@ -21,10 +21,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._hand_over(
   p_candidates :DISPATCH_POLICY_SCHEMA._private_candidate[], p_now timestamptz
 ) returns :DISPATCH_POLICY_SCHEMA._private_admission[] language plpgsql volatile as $$
 declare
-  -- under useNodeTime, a worker whose clock is behind does not see a job before its clock says now
-  v_behind interval := (
-    select greatest(max(w.clock_behind), '0') from :DISPATCH_POLICY_SCHEMA._private_workers w
-    where w.stale_at > clock_timestamp());
+  v_behind interval := :DISPATCH_POLICY_SCHEMA._clocks_behind();
   v_from timestamptz := clock_timestamp() - v_behind - cardinality(p_candidates) * interval '1 microsecond';
   -- Who starts first, in microseconds from then, by place in the ids. No join: the planner counts an array as ten rows, and
   -- might compare each job with all.

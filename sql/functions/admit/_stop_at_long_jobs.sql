@@ -5,8 +5,6 @@
 -- If the long job stays, so do the jobs that rank behind it. Otherwise short jobs would keep the slots busy, and it would
 -- never go. The ahead bound then has only as many slots as jobs go, so the partitions of the jobs that stay wait for it.
 -- `long_waits_until` keeps the passes of other claims and shards from admitting ahead for a moment.
---
--- If pools differ in the policy's tasks, nobody knows which of their slots the jobs in flight wait for: nothing is stopped.
 create or replace function :DISPATCH_POLICY_SCHEMA._stop_at_long_jobs(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_now timestamptz,
   inout candidates :DISPATCH_POLICY_SCHEMA._private_candidate[],
@@ -18,18 +16,8 @@ declare
   v_long bigint[];
   v_going bigint[];
 begin
-  if (p_policy).ahead_seconds is null
-    or (select count(*) from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t where t.policy_id = (p_policy).id) < 2 then
-    return;
-  end if;
-  select array(select d.task from unnest(l.durations) d where d.seconds <= (p_policy).ahead_seconds),
-    s.assumed - l.in_flight - cardinality(:DISPATCH_POLICY_SCHEMA._still_ending(l.ending))
-      + case when l.elsewhere_until > p_now
-        then :DISPATCH_POLICY_SCHEMA._waiting_elsewhere(l.policy_id, (p_policy).ahead_seconds + 1, p_now) else 0 end
-  into v_short_tasks, v_free
-  from :DISPATCH_POLICY_SCHEMA._private_limiters l
-  cross join lateral :DISPATCH_POLICY_SCHEMA._worker_slots(l.policy_id) s
-  where l.id = (p_policy).ahead_limiter_id and s.alike;
+  select l.short_tasks, l.free into v_short_tasks, v_free
+  from :DISPATCH_POLICY_SCHEMA._slots_for_long_jobs(p_policy, p_now) l;
   if not found then
     return;
   end if;

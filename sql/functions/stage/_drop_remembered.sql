@@ -14,7 +14,7 @@ declare
 begin
   v_dropped := array(
     select row(n.n, true, k.staged_id, n.task_identifier, n.queue_name, n.run_at, n.max_attempts, n.job_key, n.priority,
-        n.flags, n.created_at, n.policy, n.partition, n.shard, '{}'::json
+        n.flags, n.created_at, n.policy, n.partition, n.shard, '{}'::json, false
       ):::DISPATCH_POLICY_SCHEMA._private_staging
     from :DISPATCH_POLICY_SCHEMA._not_added((p_policy).name, p_partitions, p_jobs) n
     cross join lateral (   -- looks at indexes, however many keys there are

@@ -3,7 +3,7 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._known_jobs(p_policy text, p_partitions json, p_jobs json)
 returns setof :DISPATCH_POLICY_SCHEMA._private_staging language sql stable as $$
   select j.n, true, e.id, j.task, e.queue_name, e.run_at, e.max_attempts, e.job_key, e.priority, e.flags, e.created_at,
-    p_policy, coalesce(q.key, k.key), coalesce(q.shard, k.shard), null::json
+    p_policy, coalesce(q.key, k.key), coalesce(q.shard, k.shard), null::json, false
   from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j
   cross join lateral :DISPATCH_POLICY_SCHEMA._jobs_of_key(j."jobKey") e
   left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = e.partition_id

@@ -34,7 +34,7 @@ begin
     select s.n, s.staged, s.id, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority, s.flags,
       s.created_at, s.policy, s.partition, s.shard,
       -- the payload of a replaced job may be merged into it
-      (select json_object_agg(f.key, f.value) from json_each(s.job) f where f.key <> 'payload')
+      (select json_object_agg(f.key, f.value) from json_each(s.job) f where f.key <> 'payload'), s.admitted
     from unnest(v_rows) s where s.id <> all (v_others);
   end if;
 end

@@ -155,13 +155,13 @@ begin
     where k.left_partition_id not in (select p.partition_id from put p where p.partition_id is not null) having count(*) > 0
   )
   select p.n, true, p.id, p.task, p.queue_name, p.run_at, :DISPATCH_POLICY_SCHEMA._max_attempts(p.max_attempts), p.job_key,
-    p.priority::int, p.flags, p.created_at, p_policy, p.key, p.shard, null::json
+    p.priority::int, p.flags, p.created_at, p_policy, p.key, p.shard, null::json, false
   from put p
   union all
   -- PostgreSQL skips a SELECT that nobody reads: these have effects
-  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from notified n where n is null
+  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from notified n where n is null
   union all
-  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from left_behind l
+  select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null from left_behind l
   where l is null;
 end
 $$;

@@ -4,8 +4,11 @@
 --
 -- If the policy is switched off, its jobs are passed on. A job that a full backlog drops has no id. One that is dropped
 -- because its key is remembered has the id of the earlier one, and a `job`.
+--
+--   p_ends   the transaction is this call alone, so a job may go at once. A transaction that has written before is another
+--            one: its caller is wrong
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_governed(
-  p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
+  p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text, p_ends boolean default false
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -60,6 +63,13 @@ begin
     return;
   -- a job that is left of several may have its limits from another one's partition
   elsif length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
+    if p_ends and pg_current_xact_id_if_assigned() is null and current_setting('transaction_isolation') = 'read committed'
+      and :DISPATCH_POLICY_SCHEMA._goes_at_once(v_policy, clock_timestamp()) then
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._admit_at_once(p_policy, p_version, p_partitions, p_jobs, null) s;
+      if found then
+        return;
+      end if;
+    end if;
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(
       p_policy, p_version, p_partitions, v_jobs,
       :DISPATCH_POLICY_SCHEMA._is_droppable(v_policy.when_full, v_policy.max_pending_in_all)) s;

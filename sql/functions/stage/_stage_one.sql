@@ -42,6 +42,6 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._notify(p_policy);
   return query select v_job.n, true, v_staged.id, v_job.task, v_job."queueName", v_staged.run_at,
     :DISPATCH_POLICY_SCHEMA._max_attempts(v_staged.max_attempts), null::text, v_staged.priority::int, v_job.flags, v_now, p_policy,
-    v_partition.key, case when v_job.p is not null then coalesce(v_partition.shard, 'default') end, null::json;
+    v_partition.key, case when v_job.p is not null then coalesce(v_partition.shard, 'default') end, null::json, false;
 end
 $$;

@@ -21,7 +21,7 @@ begin
       select j.* from :DISPATCH_POLICY_SCHEMA._plain_records(p_jobs, p_payloads) j order by j."jobKey" nulls first, j.n
     loop
       return query select v_job.n, false, a.id, v_job.task, v_job."queueName", a.run_at, a.max_attempts::int, a.key,
-          a.priority::int, v_job.flags, a.created_at, null::text, null::text, null::text, row_to_json(a)
+          a.priority::int, v_job.flags, a.created_at, null::text, null::text, null::text, row_to_json(a), false
         from :GRAPHILE_WORKER_SCHEMA.add_job(
           v_job.task, v_job.payload, v_job."queueName", v_job."runAt", v_job."maxAttempts", v_job."jobKey",
           v_job.priority, v_job.flags, p_mode) a;
@@ -33,7 +33,7 @@ begin
     select row_number() over () as place, j.* from :DISPATCH_POLICY_SCHEMA._plain_records(p_jobs, p_payloads) j
   )
   select j.n, false, a.id, j.task, j."queueName", a.run_at, a.max_attempts::int, a.key, a.priority::int, j.flags,
-    a.created_at, null::text, null::text, null::text, row_to_json(a.job)
+    a.created_at, null::text, null::text, null::text, row_to_json(a.job), false
   from (
     select x.*, x as job, row_number() over () as place from :GRAPHILE_WORKER_SCHEMA.add_jobs(
       array(select row(j.task, j.payload, j."queueName", j."runAt", j."maxAttempts"::smallint, j."jobKey",

@@ -39,7 +39,7 @@ begin
   ) j;
   return query
   select v_places[s.n], s.staged, s.id, s.task_identifier, s.queue_name, s.run_at, s.max_attempts, s.job_key, s.priority,
-    s.flags, s.created_at, s.policy, s.partition, s.shard, s.job
+    s.flags, s.created_at, s.policy, s.partition, s.shard, s.job, s.admitted
   from :DISPATCH_POLICY_SCHEMA._stage_specs(v_specs, p_mode, null, (
     select max(j.traceparent) from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j),   -- one call has one trace context
     array(select j.expires_at from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j), v_debounces) s;

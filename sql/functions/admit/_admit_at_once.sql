@@ -1,0 +1,109 @@
+-- Admits a job in the call that adds it, if nothing goes before it. So it needs no routing step and no pass, and it never has
+-- a staged row. Of a job that stays, it returns no row: the caller stages it, and the next pass decides.
+--
+-- It is only a short cut. So it leaves to the passes whatever takes more than a look. Such are jobs with a job key, a queue or
+-- flags, partitions that are new, stopped or probed, and new numbers for partition or limiters. Such are also limiters with
+-- reserved slots, shadow gates, and the policies that _goes_at_once leaves out.
+--
+-- It stages as well if somebody waits (_somebody_waits), and where no tick loop leads: whoever ticks by hand decides when
+-- jobs go.
+--
+-- The danger: the limiters stay locked until the transaction ends, and a client's transaction may last. The cure: the caller
+-- knows that it ends with this call.
+--
+-- The danger: the add fails or is late, because a row is locked or Graphile Worker refuses the job. The cure: it skips locked
+-- rows, waits for other locks for 5 ms, and undoes itself after any error. The next pass meets that error, and reports it.
+--
+--   p_partitions, p_jobs   as _stage takes them, with one job
+--   p_now                  null: the database clock, read after the locks
+--
+-- Locks: the partition, limiters ascending. It skips locked ones.
+create or replace function :DISPATCH_POLICY_SCHEMA._admit_at_once(
+  p_policy text, p_version int, p_partitions json, p_jobs json, p_now timestamptz
+) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
+set lock_timeout = '5ms' set plan_cache_mode = force_generic_plan as $$
+declare
+  v_now timestamptz := coalesce(p_now, clock_timestamp());
+  v_job record;
+  v_given record;
+  v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_partition :DISPATCH_POLICY_SCHEMA._private_partitions;
+  v_locked :DISPATCH_POLICY_SCHEMA._private_limiters[];
+  v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
+  v_locked_ids bigint[];
+  v_staged_id bigint;
+  v_run_at timestamptz;
+  v_admitted record;
+begin
+  select * into v_job from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j;
+  if v_job."jobKey" is not null or v_job."queueName" is not null or v_job.flags is not null or v_job."runAt" > v_now then
+    return;
+  end if;
+  v_job.cost := coalesce(v_job.cost, 1);
+  select * into v_given from json_to_record(p_partitions -> v_job.p)
+    as k (key text, shard text, context jsonb, weight float8, limits jsonb);
+  -- one subtransaction has all of it, as in _admit
+  begin
+    -- without a lock, because in a busy policy most calls end here
+    select * into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    where p.id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, v_given.key)
+      and :DISPATCH_POLICY_SCHEMA._is_led(p_policy, p.shard, v_now)
+      and not :DISPATCH_POLICY_SCHEMA._somebody_waits(p.policy_id, p_policy, p.shard, p.limiter_ids, v_now);
+    if v_partition.id is null then
+      return;
+    end if;
+    select * into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions p
+    where p.id = v_partition.id and p.version = p_version and p.limits = v_given.limits and p.context = v_given.context
+      and p.weight = coalesce(v_given.weight, 1)
+      and p.held_until = '-infinity' and p.paused_until = '-infinity' and not p.probing
+    for no key update skip locked;
+    v_locked_ids := array(
+      select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
+      where l.id = any(v_partition.limiter_ids) order by l.id for no key update skip locked);
+    -- what decides is read from here on, under the locks
+    v_locked := array(select l from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(v_locked_ids));
+    select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+    v_now := coalesce(p_now, clock_timestamp());
+    v_limiters := :DISPATCH_POLICY_SCHEMA._limiters_of_pass(v_policy.id, v_locked, v_now, true);
+    if (cardinality(v_limiters) = cardinality(v_partition.limiter_ids)) is not true
+      or not :DISPATCH_POLICY_SCHEMA._goes_at_once(v_policy, v_now)
+      -- under strict order a job that is due later may have begun
+      or v_partition.due_at <= v_now or (v_policy.job_order = 'strict' and v_partition.due_at < 'infinity')
+      or v_partition.denied_until > v_now or v_job.expires_at <= v_now
+      or :DISPATCH_POLICY_SCHEMA._somebody_waits(
+        v_policy.id, p_policy, v_partition.shard, v_partition.limiter_ids, v_now)
+      or exists (   -- of a limiter that others share, the newest job says the numbers
+        select from unnest(v_locked) l join jsonb_array_elements(v_given.limits) g on g.value ->> 'gate' = l.gate
+        where :DISPATCH_POLICY_SCHEMA._numbers_differ(l, g.value))
+      or exists (select from unnest(v_locked) l where l.reserved_for is not null)
+      or exists (
+        select from unnest(v_limiters) l
+        where l.shadow_slots is not null or l.shadow_tokens is not null or :DISPATCH_POLICY_SCHEMA._lacks_room(
+          l.slots, l.reserved_for, l.tokens, l.capacity, l.rate, v_partition.id, v_job.cost))
+      or exists (
+        select from :DISPATCH_POLICY_SCHEMA._slots_for_long_jobs(v_policy, v_now) s
+        where v_job.task <> all (s.short_tasks) and s.free < 1)
+    then
+      raise exception using errcode = 'DPOUT';
+    end if;
+    v_staged_id := nextval(pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id'));
+    v_run_at := case when v_job."runAt" is null then clock_timestamp() - :DISPATCH_POLICY_SCHEMA._clocks_behind()
+      else :DISPATCH_POLICY_SCHEMA._run_at(v_job."runAt") end;
+    select j.id, j.revision into strict v_admitted from :GRAPHILE_WORKER_SCHEMA.add_jobs(array[row(
+        v_job.task, coalesce(v_job.payload, '{}'), null, v_run_at, v_job."maxAttempts", null, v_job.priority,
+        array[:DISPATCH_POLICY_SCHEMA._ticket(v_staged_id, :DISPATCH_POLICY_SCHEMA._admission_now(), v_partition.id, null,
+          :DISPATCH_POLICY_SCHEMA._trace_text(left(v_job.traceparent, 55), v_now, v_run_at, v_job."runAt" is not null))]
+      ):::GRAPHILE_WORKER_SCHEMA.job_spec]) j;
+    perform :DISPATCH_POLICY_SCHEMA._charge_one(
+      v_policy, v_partition, v_limiters, v_admitted.id, v_staged_id, v_admitted.revision, v_job.cost, v_job.sort_at, v_now);
+    insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, staged, admitted, waits)
+    values (v_policy.id, v_now, 1, 1, array[:DISPATCH_POLICY_SCHEMA._seconds(
+      1000 * greatest(date_part('epoch', v_now) - date_part('epoch', coalesce(v_job."runAt", v_now)), 0))]);
+  exception when others then
+    return;
+  end;
+  return query select v_job.n, true, v_staged_id, v_job.task, null::text, :DISPATCH_POLICY_SCHEMA._run_at(v_job."runAt"),
+    :DISPATCH_POLICY_SCHEMA._max_attempts(v_job."maxAttempts"), null::text, coalesce(v_job.priority, 0), null::text[],
+    v_now, p_policy, v_partition.key, v_partition.shard, null::json, true;
+end
+$$;

@@ -1,0 +1,265 @@
+// A job goes in the call that adds it, if nothing goes before it. Else it is staged, and a pass decides.
+import test, { type ExecutionContext } from "ava";
+import {
+  adaptive,
+  calendar,
+  concurrency,
+  Engine,
+  type EngineOptions,
+  engine,
+  MONTH,
+  type StageOptions,
+  share,
+  sliding,
+  smooth,
+  type TestGate,
+  throttle,
+} from "../helpers/engine.ts";
+import { poolLives } from "../helpers/native.ts";
+
+const START = Date.UTC(2100, 0, 1);
+const SLOW = { per: 1e6 };
+const HOUR_MS = 3_600_000;
+
+const at = (seconds: number) => new Date(START + seconds * 1000);
+
+async function tick(it: Engine, seconds: number): Promise<number> {
+  await it.pool.query("select dispatch_policy._route($1, $2, 10000, false)", [it.policy, at(seconds)]);
+  return (await it.admit({ now: at(seconds) })).admitted;
+}
+
+/** A job of `a` ran from second 0 to second 10. */
+async function used(it: Engine): Promise<void> {
+  await it.stage("a", { runAt: at(0) });
+  await tick(it, 0);
+  const [job] = await it.inFlight();
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
+  const ended = [{ job, ok: true, ends: true, lagMs: 5, durationMs: 10_000, task: it.policy }];
+  await it.pool.query("select dispatch_policy._release($1, $2)", [JSON.stringify(ended), at(10)]);
+  await tick(it, 10);
+}
+
+/** What the job has left behind, without what no two jobs have in common. */
+async function rows(it: Engine): Promise<object> {
+  const { rows: found } = await it.pool.query(
+    `select
+      (select json_agg(to_jsonb(l) - '{id,policy_id,arrival_id,visited,version,sampled_at,finished_per_second,ending,durations}'::text[]
+          || jsonb_build_object('measured_at', l.sampled_at) order by l.gate)
+        from dispatch_policy._private_limiters l where l.policy_id = p.id) as limiters,
+      (select json_agg(to_jsonb(q) - '{id,policy_id,limiter_ids,arrival_id,visited,created_at,probe_job_id}'::text[])
+        from dispatch_policy._private_partitions q where q.policy_id = p.id) as partitions,
+      (select json_agg(to_jsonb(f) - '{job_id,staged_id,policy_id,partition_id,limiter_ids,admission,revision}'::text[]
+          || jsonb_build_object('gates', (select json_agg(l.gate order by l.gate) from dispatch_policy._private_limiters l where l.id = any(f.limiter_ids))))
+        from dispatch_policy._private_in_flight_jobs f where f.policy_id = p.id) as in_flight,
+      (select json_agg(to_jsonb(j) - '{id,created_at,updated_at,run_at,flags,task_identifier}'::text[])
+        from graphile_worker.jobs j where j.task_identifier = p.name) as jobs,
+      (select json_build_array(sum(a.staged), sum(a.admitted)) from dispatch_policy._private_activity a where a.policy_id = p.id) as counted,
+      -- of a deadline's job a pass counts from the deadline
+      (select json_agg(case when p.job_order is distinct from 'deadline' then a.waits end order by a.id) from dispatch_policy._private_activity a where a.policy_id = p.id and a.admitted > 0) as waits,
+      (select count(*)::int from dispatch_policy._private_staged_jobs s where s.task_identifier = p.name) as staged
+     from dispatch_policy._private_policies p where p.name = $1`,
+    [it.policy],
+  );
+  return found[0];
+}
+
+const LIKE_A_PASS: Record<string, Partial<EngineOptions> & { gates: readonly TestGate[] }> = {
+  "no gate": { gates: [] },
+  concurrency: { gates: [concurrency(3)] },
+  "a bucket": { gates: [throttle(5, { burst: 7 })] },
+  "a bucket of the policy": { gates: [throttle(5, { ...SLOW, scope: "policy" }), concurrency(3)] },
+  "a scope of its own": {
+    gates: [concurrency(3, { scope: () => "k" }), throttle(9, { ...SLOW, name: "t" })],
+  },
+  "even spaces": { gates: [smooth(5)] },
+  "a sliding window": { gates: [sliding(5, SLOW)] },
+  "a calendar window": { gates: [calendar(5, MONTH)] },
+  "an adaptive cap": { gates: [adaptive(4)] },
+  "fairness by work": { gates: [concurrency(3)], fairBy: "work" },
+  "no fairness": { gates: [concurrency(3)], halfLifeSeconds: null },
+  "strict order": { gates: [concurrency(1, { name: "strict_order" })], order: "strict" },
+  deadlines: { gates: [concurrency(3)], order: "deadline" },
+  "the ahead bound": { gates: [concurrency(3)], ahead: 5 },
+  "a time ahead": { gates: [concurrency(3)], ahead: { seconds: 2 } },
+};
+
+for (const [name, options] of Object.entries(LIKE_A_PASS)) {
+  test(`it leaves the same rows as a pass: ${name}`, async (t) => {
+    const passed = await engine(t, options);
+    const gone = new Engine(passed.url, passed.pool, { ...options, policy: "q" });
+    await gone.declare();
+    const job: StageOptions = {
+      runAt: at(20),
+      cost: 2,
+      priority: 3,
+      ...(options.order === "deadline" && { deadline: at(500) }),
+    };
+    for (const it of [passed, gone]) {
+      await poolLives(it, `pool of ${it.policy}`);
+      await used(it);
+    }
+    await passed.stage("a", job);
+    t.is(await tick(passed, 21), 1);
+    await gone.isLed("default", at(30));
+    t.like(await gone.addAlone("a", { ...job, now: at(21) }), { admitted: true });
+    t.deepEqual(await rows(gone), await rows(passed));
+  });
+}
+
+interface Refusal extends Partial<EngineOptions> {
+  /** What is so before the job comes. */
+  readonly when?: (it: Engine) => Promise<unknown>;
+  readonly job?: StageOptions;
+}
+
+const set = (what: string) => (it: Engine) => it.pool.query(`update dispatch_policy._private_${what}`);
+
+const LEFT_TO_A_PASS: Record<string, Refusal> = {
+  "nobody leads": { when: set("leases set holder = 'other', shard = 'other'") },
+  "the lease is over": { when: set("leases set expires_at = now()") },
+  "the lease runs for longer than any": { when: set("leases set expires_at = now() + interval '1 day'") },
+  "the partition is new": { when: (it) => it.pool.query("delete from dispatch_policy._private_partitions") },
+  "it has other limits": { job: { gates: [concurrency(4)] } },
+  "it has another context": { job: { context: { plan: "pro" } } },
+  "it has another weight": { job: { weight: 2 } },
+  "the partition has limits of a newer definition": { when: set("partitions set version = 1") },
+  "it is due later": { job: { runAt: new Date(Date.now() + HOUR_MS) } },
+  "it has expired": { job: { expiresAt: new Date(Date.now() - HOUR_MS) } },
+  "it has a job key": { job: { jobKey: "k" } },
+  "it has a queue": { job: { queueName: "queue" } },
+  "it has flags": { job: { flags: ["flag"] } },
+  "a job of its partition waits for the router": { when: (it) => it.stage("a") },
+  "a job of another partition waits for the router": { when: (it) => it.stage("b") },
+  "a job of its partition is due": { when: (it) => it.stage("a").then(() => it.route()) },
+  "another partition is eligible": { when: (it) => it.stage("b").then(() => it.route()) },
+  "another partition waits for a limiter that both use": {
+    gates: [concurrency(1, { scope: "policy" })],
+    when: async (it) => {
+      await it.stage(["b", "b"]);
+      await it.passes(2);
+    },
+  },
+  "a job waits for its partition key": {
+    when: (it) =>
+      it.pool.query("select dispatch_policy.add_job('p', '{}')").then(() => it.number("select 1")),
+  },
+  "no slot is free": {
+    gates: [concurrency(1)],
+    when: (it) => it.addAlone("a"),
+  },
+  "tokens lack": { gates: [throttle(1, SLOW)], job: { cost: 2 } },
+  "the rate is zero": { gates: [throttle(0, { ...SLOW, burst: 5 })] },
+  "the ahead bound is reached": { ahead: 0, when: (it) => poolLives(it, "pool", 0) },
+  "a slot is reserved": {
+    when: set("limiters set reserved_for = gen_random_uuid(), reserved_until = 'infinity'"),
+  },
+  "a gate is a shadow": { gates: [{ ...concurrency(3), shadow: true }] },
+  "a gate has a share for each worker": { gates: [share(3)] },
+  "the policy has a budget": { budget: 10 },
+  "the backlog is bounded": { maxPending: { policy: 100, whenFull: "reject" } },
+  "the policy has a history": { when: set("policies set history_kept_for = 60") },
+  "the policy records its load": { when: set("policies set load_kept_for = 60") },
+  "the policy is paused": { when: (it) => it.pool.query("select dispatch_policy.pause(policy => 'p')") },
+  "the partition is paused": {
+    when: (it) =>
+      it.pool.query("select dispatch_policy.pause(policy => 'p', partition => 'a')").then(() => it.route()),
+  },
+  "the partition is probed": { when: set("partitions set probing = true") },
+  "the partition is held": { when: set("partitions set held_until = now() + interval '1 hour'") },
+  "the partition is denied until later": {
+    when: set("partitions set denied_until = now() + interval '1 hour'"),
+  },
+  "a job of its partition has begun, in strict order": {
+    gates: [concurrency(1, { name: "strict_order" })],
+    order: "strict",
+    when: (it) => it.stage("a", { runAt: new Date(Date.now() + HOUR_MS) }).then(() => it.route()),
+  },
+};
+
+/** A tick loop leads, a worker lives, and partition `a` has nothing to do. */
+async function atRest(t: ExecutionContext, options: Partial<EngineOptions> = {}): Promise<Engine> {
+  const it = await engine(t, { gates: [concurrency(3)], ...options });
+  await poolLives(it, "pool");
+  await it.isLed();
+  await it.stage("a");
+  await it.passes();
+  await it.finish(await it.inFlight());
+  await it.route();
+  return it;
+}
+
+for (const [name, { when, job, ...options }] of Object.entries(LEFT_TO_A_PASS)) {
+  test(`it is staged: ${name}`, async (t) => {
+    const it = await atRest(t, options);
+    await when?.(it);
+    const [staged, inFlight] = [await it.staged(), (await it.inFlight()).length];
+    t.like(await it.addAlone("a", job), { admitted: false });
+    t.is(await it.staged(), staged + 1);
+    t.is((await it.inFlight()).length, inFlight);
+    t.is(await it.wrongCounters(), 0);
+  });
+}
+
+test("it goes at once if none of this is so, whatever is due later, and its start is believed", async (t) => {
+  const it = await atRest(t);
+  await it.stage("a", { runAt: new Date(Date.now() + HOUR_MS) });
+  await it.route();
+  const { id, admitted } = await it.addAlone("a", { expiresAt: new Date(Date.now() + HOUR_MS) });
+  t.true(admitted);
+  t.is(await it.staged(), 1);
+  const { rows: found } = await it.pool.query(
+    `select f.staged_id, f.admission = (extract(epoch from j.updated_at) * 1000000)::bigint as as_admitted
+     from dispatch_policy._private_in_flight_jobs f join graphile_worker.jobs j on j.id = f.job_id`,
+  );
+  t.deepEqual(found, [{ staged_id: id, as_admitted: true }]);
+  await it.finish(await it.inFlight());
+  t.like(await it.leftovers(), { staged: 1, in_flight: 0, counters: 0, notes: 0, blocked: 0 });
+});
+
+for (const gate of [concurrency(3), throttle(3, SLOW), sliding(3, SLOW), calendar(3, MONTH)]) {
+  test(`of ten jobs, three go through a ${gate.kind}${gate.sliding ? ", sliding" : ""}${gate.calendar ?? ""}`, async (t) => {
+    const it = await atRest(t, { gates: [gate] });
+    await it.pool.query(
+      "update dispatch_policy._private_limiters set tokens = 3, spent = '{}' where by_tokens",
+    );
+    const went: boolean[] = [];
+    for (let n = 0; n < 10; n++) went.push((await it.addAlone("a")).admitted);
+    t.deepEqual(went, [true, true, true, ...Array(7).fill(false)]);
+    t.is((await it.inFlight()).length, 3);
+    t.is(await it.passes(3), 0);
+  });
+}
+
+test("a job of a long task goes at once only if a worker slot is free", async (t) => {
+  const it = await atRest(t, { gates: [concurrency(9)], ahead: { seconds: 1 }, otherTasks: ["short"] });
+  const alive = "select dispatch_policy._worker_alive('pool', 2, '{p,short}', 'host', 1, '1 hour', '0')";
+  await it.pool.query(alive);
+  await it.pool.query(
+    `update dispatch_policy._private_limiters set finished_per_second = 10, released = 0, sampled_released = 0,
+       durations = array[row('short', 0.1)::dispatch_policy._private_task_duration] where kind = 'ahead'`,
+  );
+  const went = [];
+  for (const task of ["short", "p", "p", "short"]) went.push((await it.addAlone("a", { task })).admitted);
+  t.deepEqual(went, [true, true, false, false], "what comes behind it waits as well");
+});
+
+test("what Graphile Worker refuses is staged, and the pass reports it", async (t) => {
+  const it = await atRest(t);
+  await it.pool.query(
+    `create function refuses() returns trigger language plpgsql as $$ begin raise 'no more'; end $$;
+     create trigger refuses before insert on graphile_worker._private_jobs for each row execute function refuses()`,
+  );
+  t.like(await it.addAlone("a"), { admitted: false });
+  t.is(await it.staged("a"), 1);
+  t.is((await it.limiter("concurrency", "a")).in_flight, 0);
+  await it.route();
+  t.like(await it.admit(), { admitted: 0, set_aside: 1 });
+});
+
+test("under another isolation level it is staged", async (t) => {
+  const it = await atRest(t);
+  const session = await it.session();
+  await session.query("set default_transaction_isolation = 'repeatable read'");
+  t.like(await it.addAlone("a", { as: session }), { admitted: false });
+  t.is(await it.staged("a"), 1);
+});
