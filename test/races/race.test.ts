@@ -26,6 +26,15 @@ test.serial("processes race: no overrun, no deadlock, nothing lost, no counter l
   t.is(outcome.mostOfAPartition, MOST_OF_A_PARTITION);
 });
 
+test.serial("adds race with passes: what goes at once overruns nothing, and nothing is lost", async (t) => {
+  const course = { jobs: JOBS / 2, seconds: SECONDS, seed: seedOf(t), alone: true };
+  const outcome = await race(await world(t), course);
+  t.log(JSON.stringify(outcome));
+  t.deepEqual(outcome.problems, []);
+  t.true(outcome.wentAtOnce > 0);
+  t.true(outcome.wentAtOnce < outcome.jobs, "it pressed on its limits");
+});
+
 const shows: Record<FaultName, RegExp> = {
   "a limiter that is not locked": /overrun/,
   "a release that is lost": /stalled|left: counters/,

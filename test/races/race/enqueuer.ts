@@ -1,8 +1,10 @@
-// Stages jobs, in transactions of which some stay open for a while and some roll back.
+// Stages jobs, in transactions of which some stay open for a while and some roll back. Or it adds one after the other.
 import { setTimeout as delay } from "node:timers/promises";
 import { chance, connect, isOver, orders, randomPartition, repeat, report } from "./world.ts";
 
 const MOST_STAGED = 5000;
+/** Between two adds: four enqueuers then add some 100 jobs a second. */
+const MOST_BETWEEN_MS = 80;
 const HOW_MANY = "select count(*)::int from dispatch_policy._private_staged_jobs";
 const holdsOpen = orders.place % 2 === 1;
 const engine = connect();
@@ -10,7 +12,9 @@ const end = Date.now() + orders.seconds * 1000;
 let left = orders.jobs;
 
 while (!isOver() && (orders.seconds > 0 ? Date.now() < end : left > 0)) {
-  await stageSome().catch((error) => report({ failure: `enqueuer: ${error.code} ${error.message}` }));
+  await (orders.alone ? addOne() : stageSome()).catch((error) =>
+    report({ failure: `enqueuer: ${error.code} ${error.message}` }),
+  );
   if (chance.chance(0.05)) await room();
 }
 report({ done: true });
@@ -39,6 +43,13 @@ async function stageSome(): Promise<void> {
   } finally {
     app.release();
   }
+}
+
+async function addOne(): Promise<void> {
+  const { id, admitted } = await engine.addAlone(randomPartition());
+  left -= 1;
+  report({ staged: [id], wentAtOnce: admitted ? 1 : 0 });
+  await delay(chance.between(0, MOST_BETWEEN_MS));
 }
 
 function some(): string[] {

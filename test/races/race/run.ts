@@ -14,6 +14,8 @@ const STALLED_AFTER_MS = 10_000;
 /** A race for pace has short jobs, RACE_LONGEST_MS, and leaves most passes to the first ticker, RACE_LONGEST_PAUSE_MS. */
 const LONGEST_MS = Number(process.env.RACE_LONGEST_MS ?? 20);
 const LONGEST_PAUSE_MS = Number(process.env.RACE_LONGEST_PAUSE_MS ?? 20);
+/** So some twelve jobs run at once where 100 a second are added. */
+const LONGEST_ALONE_MS = 250;
 /** Eleven processes start at once. */
 const STARTED_WITHIN_MS = 40_000;
 
@@ -25,6 +27,8 @@ export interface Course {
   readonly seconds: number;
   /** Of the processes' random choices. */
   readonly seed: number;
+  /** Enqueuers add one job at a time. Default: many, in transactions. */
+  readonly alone?: boolean;
 }
 
 export interface Outcome {
@@ -37,6 +41,8 @@ export interface Outcome {
   readonly mostOfAPartition: number;
   /** How many jobs each ticker admitted. */
   readonly admittedBy: readonly number[];
+  /** How many went in the call that added them. */
+  readonly wentAtOnce: number;
 }
 
 export async function race(engine: Engine, course: Course): Promise<Outcome> {
@@ -52,7 +58,7 @@ export async function race(engine: Engine, course: Course): Promise<Outcome> {
   }
   const seconds = (books.lastEndAt - books.firstStagedAt) / 1000;
   if (books.stalledWith === 0) await checkLeftovers(engine, books);
-  const { mostInAll, mostOfAPartition, admittedBy } = books;
+  const { mostInAll, mostOfAPartition, admittedBy, wentAtOnce } = books;
   const jobs = books.ended.size;
   const jobsPerSecond = Math.round(jobs / seconds);
   return {
@@ -63,6 +69,7 @@ export async function race(engine: Engine, course: Course): Promise<Outcome> {
     mostInAll,
     mostOfAPartition,
     admittedBy,
+    wentAtOnce,
   };
 }
 
@@ -73,6 +80,7 @@ class Books {
   readonly failures = new Map<string, number>();
   readonly admittedBy: number[] = [];
   doubled = 0;
+  wentAtOnce = 0;
   enqueuersDone = 0;
   mostInAll = 0;
   mostOfAPartition = 0;
@@ -80,7 +88,8 @@ class Books {
   lastEndAt = Date.now() + STARTED_WITHIN_MS;
   stalledWith = 0;
 
-  add({ failure, staged, done, admitted, seen }: Report): void {
+  add({ failure, staged, wentAtOnce, done, admitted, seen }: Report): void {
+    this.wentAtOnce += wentAtOnce ?? 0;
     if (failure !== undefined) this.fail(failure);
     if (admitted !== undefined) this.admittedBy.push(admitted);
     if (done) this.enqueuersDone++;
@@ -119,14 +128,15 @@ class Fleet {
   readonly #random: Random;
   readonly #books: Books;
 
-  constructor(url: string, socket: string, { jobs, seconds, seed }: Course, books: Books) {
+  constructor(url: string, socket: string, { jobs, seconds, seed, alone = false }: Course, books: Books) {
     this.#random = random(seed);
     this.#orders = {
       url,
       socket,
       jobs: Math.ceil(jobs / PROCESSES.enqueuer),
       seconds,
-      longestMs: LONGEST_MS,
+      alone,
+      longestMs: alone ? LONGEST_ALONE_MS : LONGEST_MS,
       longestPauseMs: LONGEST_PAUSE_MS,
     };
     this.#books = books;

@@ -4,14 +4,20 @@ import { setTimeout as delay } from "node:timers/promises";
 import { bell, chance, connect, orders, repeat, report } from "./world.ts";
 
 const MOMENT_MS = 250;
+const LED_FOR_MS = 10_000;
 const engine = connect();
 const session = await engine.session();
 await session.query("listen dispatch_policy");
 const told = bell();
 session.on("notification", told.ring);
 let jobs = 0;
+let ledUntil = 0;
 
 await repeat(async () => {
+  if (orders.place === 0 && Date.now() > ledUntil - MOMENT_MS) {
+    ledUntil = Date.now() + LED_FOR_MS;
+    await engine.isLed();
+  }
   const routed = await engine.route(session);
   const { claimed, admitted } = await engine.admit({ as: session });
   jobs += admitted;

@@ -24,6 +24,8 @@ export interface Orders {
   /** How many jobs each enqueuer stages, or for how long. */
   readonly jobs: number;
   readonly seconds: number;
+  /** Enqueuers add one job at a time, about as fast as the limits let them go. */
+  readonly alone: boolean;
   /** The longest a job runs, in milliseconds. */
   readonly longestMs: number;
   /** The longest the second ticker rests between two passes, in milliseconds; the first does not, the third twice as long. */
@@ -90,6 +92,8 @@ export interface Report {
   readonly failure?: string;
   /** Staged ids of a transaction that committed. */
   readonly staged?: readonly string[];
+  /** How many of them went at once. */
+  readonly wentAtOnce?: number;
   /** An enqueuer has staged its jobs. */
   readonly done?: true;
   /** How many jobs a ticker has admitted, at the end. */
