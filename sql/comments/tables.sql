@@ -659,7 +659,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_activity.passes is '1 for a p
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.pass_seconds is
   'How long the pass took, as far as its step that admits.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.staged is
-  'Jobs that came into staging, as the router found them.';
+  'Jobs that came into staging, as the router found them, or one that went at once.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.admitted is 'Jobs that were admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.denied is 'How many partitions kept due jobs, by reason.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_activity.shadow_denied is
@@ -704,7 +704,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.minute is 'When the m
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.passes is 'Passes that claimed a partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.pass_seconds is 'How long these took together.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.last_pass_at is 'When the last of these passes was; null: there was none.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.staged is 'Jobs that came into staging.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.staged is 'Jobs that were added, and retries.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.admitted is 'Jobs that were admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';

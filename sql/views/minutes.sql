@@ -18,7 +18,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.minutes.policy is 'Name of the policy.
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.minute is 'When the minute began. A minute without a row: nothing happened.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.passes is 'Passes that claimed a partition.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.pass_seconds is 'How long these took together.';
-comment on column :DISPATCH_POLICY_SCHEMA.minutes.staged is 'Jobs that came into staging, retries among them.';
+comment on column :DISPATCH_POLICY_SCHEMA.minutes.staged is 'Jobs that were added, and retries.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.admitted is 'Jobs that were admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.denied is
   'How many partitions kept due jobs after a pass, by reason, summed over the passes.';

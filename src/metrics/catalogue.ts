@@ -30,7 +30,7 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
   ),
   adaptive_limit: gauge("The lowest limit that an adaptive gate has found for a key."),
   limiters_at_minimum: gauge("Keys of an adaptive gate whose limit is as low as it may be."),
-  staged_total: counter("Jobs that came into staging, retries among them."),
+  staged_total: counter("Jobs that were added, and retries."),
   admitted_total: counter("Jobs that were admitted."),
   shadow_denied_total: counter("Jobs that went although a shadow gate had no room."),
   finished_total: counter("Runs that ended, by outcome. A failed one may be tried again."),

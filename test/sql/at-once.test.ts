@@ -132,10 +132,10 @@ const LEFT_TO_A_PASS: Record<string, Refusal> = {
   "a job of another partition waits for the router": { when: (it) => it.stage("b") },
   "a job of its partition is due": { when: (it) => it.stage("a").then(() => it.route()) },
   "another partition is eligible": { when: (it) => it.stage("b").then(() => it.route()) },
-  "another partition waits for a limiter that both use": {
-    gates: [concurrency(1, { scope: "policy" })],
+  "another partition waits for a limiter that both use, and needs more of it": {
+    gates: [throttle(3, { ...SLOW, scope: "policy" })],
     when: async (it) => {
-      await it.stage(["b", "b"]);
+      await it.stage("b", { cost: 3 });
       await it.passes(2);
     },
   },
@@ -148,7 +148,22 @@ const LEFT_TO_A_PASS: Record<string, Refusal> = {
     when: (it) => it.addAlone("a"),
   },
   "tokens lack": { gates: [throttle(1, SLOW)], job: { cost: 2 } },
-  "the rate is zero": { gates: [throttle(0, { ...SLOW, burst: 5 })] },
+  "the rate is zero": {
+    gates: [throttle(1, { ...SLOW, burst: 5 })],
+    when: async (it) => {
+      await it.pool.query(
+        `select dispatch_policy.set_limit(policy => 'p', gate => 'throttle', set => '{"rate": 0}')`,
+      );
+      await it.route();
+    },
+  },
+  "the numbers of a limiter that others share are another job's": {
+    gates: [concurrency(3, { scope: "policy" })],
+    when: async (it) => {
+      await it.stage("b", { gates: [concurrency(5, { scope: "policy" })] });
+      await it.passes();
+    },
+  },
   "the ahead bound is reached": { ahead: 0, when: (it) => poolLives(it, "pool", 0) },
   "a slot is reserved": {
     when: set("limiters set reserved_for = gen_random_uuid(), reserved_until = 'infinity'"),
@@ -229,6 +244,25 @@ for (const gate of [concurrency(3), throttle(3, SLOW), sliding(3, SLOW), calenda
     t.is(await it.passes(3), 0);
   });
 }
+
+test("a job of a partition of which nothing went for a second starts before those that Graphile Worker has", async (t) => {
+  const it = await atRest(t);
+  const early = `select extract(epoch from now() - run_at) > 0.85 from graphile_worker.jobs order by id desc limit 1`;
+  await it.addAlone("a");
+  t.is(await it.number(early), false as never);
+  await it.pool.query(
+    "update dispatch_policy._private_partitions set admitted_at = now() - interval '2 seconds'",
+  );
+  t.like(await it.addAlone("a"), { admitted: true });
+  t.is(await it.number(early), true as never);
+});
+
+test("a cost that no staged job may have is refused, as before", async (t) => {
+  const it = await atRest(t, { gates: [throttle(3, SLOW)] });
+  for (const cost of [-5, 1e13])
+    await t.throwsAsync(it.addAlone("a", { cost }), { message: /violates check constraint/ });
+  t.deepEqual(await it.inFlight(), []);
+});
 
 test("a job of a long task goes at once only if a worker slot is free", async (t) => {
   const it = await atRest(t, { gates: [concurrency(9)], ahead: { seconds: 1 }, otherTasks: ["short"] });

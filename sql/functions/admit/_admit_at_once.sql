@@ -21,7 +21,8 @@
 create or replace function :DISPATCH_POLICY_SCHEMA._admit_at_once(
   p_policy text, p_version int, p_partitions json, p_jobs json, p_now timestamptz
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
-set lock_timeout = '5ms' set plan_cache_mode = force_generic_plan as $$
+set lock_timeout = '5ms'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$   -- as _route
 declare
   v_now timestamptz := coalesce(p_now, clock_timestamp());
   v_job record;
@@ -32,14 +33,14 @@ declare
   v_limiters :DISPATCH_POLICY_SCHEMA._private_limiter_now[];
   v_locked_ids bigint[];
   v_staged_id bigint;
-  v_run_at timestamptz;
   v_admitted record;
 begin
   select * into v_job from :DISPATCH_POLICY_SCHEMA._job_records(p_jobs) j;
-  if v_job."jobKey" is not null or v_job."queueName" is not null or v_job.flags is not null or v_job."runAt" > v_now then
+  v_job.cost := coalesce(v_job.cost, 1);
+  if v_job."jobKey" is not null or v_job."queueName" is not null or v_job.flags is not null or v_job."runAt" > v_now
+    or v_job.cost not between 0 and 1e12 then   -- staged_jobs refuses it
     return;
   end if;
-  v_job.cost := coalesce(v_job.cost, 1);
   select * into v_given from json_to_record(p_partitions -> v_job.p)
     as k (key text, shard text, context jsonb, weight float8, limits jsonb);
   -- one subtransaction has all of it, as in _admit
@@ -87,13 +88,9 @@ begin
       raise exception using errcode = 'DPOUT';
     end if;
     v_staged_id := nextval(pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id'));
-    v_run_at := case when v_job."runAt" is null then clock_timestamp() - :DISPATCH_POLICY_SCHEMA._clocks_behind()
-      else :DISPATCH_POLICY_SCHEMA._run_at(v_job."runAt") end;
-    select j.id, j.revision into strict v_admitted from :GRAPHILE_WORKER_SCHEMA.add_jobs(array[row(
-        v_job.task, coalesce(v_job.payload, '{}'), null, v_run_at, v_job."maxAttempts", null, v_job.priority,
-        array[:DISPATCH_POLICY_SCHEMA._ticket(v_staged_id, :DISPATCH_POLICY_SCHEMA._admission_now(), v_partition.id, null,
-          :DISPATCH_POLICY_SCHEMA._trace_text(left(v_job.traceparent, 55), v_now, v_run_at, v_job."runAt" is not null))]
-      ):::GRAPHILE_WORKER_SCHEMA.job_spec]) j;
+    select j.id, j.revision into strict v_admitted from :DISPATCH_POLICY_SCHEMA._hand_over_one(
+      v_policy, v_partition, v_staged_id, v_job.task, v_job.payload, v_job."runAt", v_job."maxAttempts", v_job.priority,
+      v_job.traceparent, v_now) j;
     perform :DISPATCH_POLICY_SCHEMA._charge_one(
       v_policy, v_partition, v_limiters, v_admitted.id, v_staged_id, v_admitted.revision, v_job.cost, v_job.sort_at, v_now);
     insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, staged, admitted, waits)

@@ -28,7 +28,7 @@ declare
   v_ids bigint[] := array(select c.staged_id from unnest(p_candidates) c where c.chosen order by c.staged_id);
   v_starts int[] := array(
     select row_number() over (order by c.priority, c.vt, c.run_at, c.staged_id)::int
-      - case when c.overtakes then 900000 else 0 end   -- less than the second of is_new, see _offers
+      - case when c.overtakes then 900000 else 0 end   -- less than the second of _is_new
     from unnest(p_candidates) c where c.chosen order by c.staged_id);
   v_admission bigint := :DISPATCH_POLICY_SCHEMA._admission_now();
   v_admissions :DISPATCH_POLICY_SCHEMA._private_admission[];

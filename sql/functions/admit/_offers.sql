@@ -30,7 +30,7 @@ begin
         case when r.known < cardinality(p.limiter_ids) then 0 else r.jobs end,
         case when p.probing then case when p.probe_job_id is null then 1 else 0 end end))::int as allow,
       (p_policy).fair_by_work and r.jobs > (p_policy).batch_size and not p.probing as goes_on,
-      (p_policy).half_life is not null and p.admitted_at < p_now - interval '1 second' as is_new,
+      :DISPATCH_POLICY_SCHEMA._is_new(p_policy, p.admitted_at, p_now) as is_new,
       p.goes_first,
       coalesce(r.broad_jobs, 1e6) as broad_jobs,
       coalesce(r.bucket, 'Infinity') as bucket, coalesce(r.unfilled_bucket, 'Infinity') as unfilled_bucket

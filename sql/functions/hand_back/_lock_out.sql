@@ -1,6 +1,6 @@
 -- Finds out, under locks, whether the schema may go: nothing waits in it any more, and no worker pool lives. A producer may
--- stage between the last look and the drop, or add a job that goes at once, and a pool may start. So it locks these tables
--- first, and looks again under the locks. Whoever comes later waits until the caller has dropped the schema, and then gets an error.
+-- stage between the last look and the drop, and a pool may start. So it locks both tables first, and looks again under the
+-- locks. Whoever comes later waits until the caller has dropped the schema, and then gets an error.
 --
 -- It waits for the locks for less than PostgreSQL takes to look for a deadlock, so that nobody who ticks is ended for it. If
 -- it does not get them, it raises lock_not_available, and is tried again.
@@ -29,7 +29,7 @@ begin
   unlocked := 0;
   tick_jobs := 0;
   lock table :DISPATCH_POLICY_SCHEMA._private_staged_jobs, :DISPATCH_POLICY_SCHEMA._private_workers,
-    :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs, :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs in access exclusive mode;
+    :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs in access exclusive mode;
   if not p_force then
     perform :DISPATCH_POLICY_SCHEMA._refuse_live_workers('uninstall', null);
     perform :DISPATCH_POLICY_SCHEMA._refuse_open_groups('uninstall');

@@ -63,8 +63,12 @@ begin
     return;
   -- a job that is left of several may have its limits from another one's partition
   elsif length(p_jobs::text) < 10000 and json_array_length(p_jobs) = 1 and p_jobs -> 0 ->> 'jobKey' is null then
+    -- the rest is asked last, because in a busy policy most calls end here
     if p_ends and pg_current_xact_id_if_assigned() is null and current_setting('transaction_isolation') = 'read committed'
-      and :DISPATCH_POLICY_SCHEMA._goes_at_once(v_policy, clock_timestamp()) then
+      and :DISPATCH_POLICY_SCHEMA._goes_at_once(v_policy, clock_timestamp())
+      and exists (select from :DISPATCH_POLICY_SCHEMA._private_leases l
+        where l.policy = p_policy and l.expires_at > clock_timestamp())
+      and not :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy) then
       return query select s.* from :DISPATCH_POLICY_SCHEMA._admit_at_once(p_policy, p_version, p_partitions, p_jobs, null) s;
       if found then
         return;

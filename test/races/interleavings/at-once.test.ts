@@ -29,15 +29,23 @@ async function addOpen(it: Engine, partition = "a"): Promise<Session> {
   return Object.assign(session, await it.addAlone(partition, { as: session }));
 }
 
-/** Adds a job of `a`, and does something between its first look and its locks. */
-async function meanwhile(it: Engine, happens: () => Promise<unknown>) {
-  await it.pool.query(
-    `create table public.gate ();
-     alter function dispatch_policy._admit_at_once set lock_timeout = 0;
-     alter function dispatch_policy._is_led rename to _is_led_then;
-     create function dispatch_policy._is_led(text, text, timestamptz) returns boolean language plpgsql as $$ begin
-       lock table public.gate; return dispatch_policy._is_led_then($1, $2, $3); end $$`,
+/** Functions that `_admit_at_once` calls: before it locks, and under its locks. */
+type Moment = "_is_led" | "_charge_one";
+
+/** Adds a job of `a`, and does something when it comes to that moment. */
+async function meanwhile(it: Engine, happens: () => Promise<unknown>, moment: Moment = "_is_led") {
+  await it.pool.query("create table public.gate ()");
+  await it.pool.query("alter function dispatch_policy._admit_at_once set lock_timeout = 0");
+  const { rows } = await it.pool.query(
+    `select format('alter function dispatch_policy.%1$I rename to sound;
+         create function dispatch_policy.%1$I(%2$s) returns %3$s language sql as
+         ''lock table public.gate; select dispatch_policy.sound(%4$s)''',
+       p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid),
+       (select string_agg('$' || n, ', ' order by n) from generate_series(1, p.pronargs) n)) as text
+     from pg_proc p where p.oid = $1::regproc`,
+    [`dispatch_policy.${moment}`],
   );
+  await it.pool.query(rows[0].text);
   const [keeper, adder] = [await it.session(), await it.session()];
   await keeper.query("begin; lock table public.gate");
   const adding = it.addAlone("a", { as: adder });
@@ -120,6 +128,19 @@ test("with whoever begins to wait for a shared limiter meanwhile, a pass ranks i
 test("if nothing happens meanwhile, it goes", async (t) => {
   const it = await atRest(t);
   t.like(await meanwhile(it, async () => {}), { admitted: true });
+});
+
+test("under its locks it decides alone: a pass that comes meanwhile takes nothing", async (t) => {
+  const it = await atRest(t, { gates: [concurrency(1, { scope: "policy" })] });
+  const passed: number[] = [];
+  const passes = async () => {
+    await it.stage("b");
+    passed.push(await it.passes());
+  };
+  t.like(await meanwhile(it, passes, "_charge_one"), { admitted: true });
+  t.deepEqual(passed, [0]);
+  t.is(await it.passes(2), 0);
+  t.is((await it.inFlight()).length, 1);
 });
 
 test("a job of its partition that is staged meanwhile goes first", async (t) => {
