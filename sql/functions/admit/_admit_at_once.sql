@@ -45,19 +45,19 @@ begin
     as k (key text, shard text, context jsonb, weight float8, limits jsonb);
   -- one subtransaction has all of it, as in _admit
   begin
-    -- without a lock, because in a busy policy most calls end here
     select * into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions p
     where p.id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, v_given.key)
+      and p.version = p_version and p.limits = v_given.limits and p.context = v_given.context
+      and p.weight = coalesce(v_given.weight, 1)
+      and p.held_until = '-infinity' and p.paused_until = '-infinity' and not p.probing
       and :DISPATCH_POLICY_SCHEMA._is_led(p_policy, p.shard, v_now)
-      and not :DISPATCH_POLICY_SCHEMA._somebody_waits(p.policy_id, p_policy, p.shard, p.limiter_ids, v_now);
+      -- again under the locks: here it is asked because in a busy policy most calls end here
+      and p.due_at > v_now and not exists (
+        select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.blocked_on = any(p.limiter_ids))
+    for no key update skip locked;
     if v_partition.id is null then
       return;
     end if;
-    select * into v_partition from :DISPATCH_POLICY_SCHEMA._private_partitions p
-    where p.id = v_partition.id and p.version = p_version and p.limits = v_given.limits and p.context = v_given.context
-      and p.weight = coalesce(v_given.weight, 1)
-      and p.held_until = '-infinity' and p.paused_until = '-infinity' and not p.probing
-    for no key update skip locked;
     v_locked_ids := array(
       select l.id from :DISPATCH_POLICY_SCHEMA._private_limiters l
       where l.id = any(v_partition.limiter_ids) order by l.id for no key update skip locked);
@@ -74,8 +74,10 @@ begin
       or :DISPATCH_POLICY_SCHEMA._somebody_waits(
         v_policy.id, p_policy, v_partition.shard, v_partition.limiter_ids, v_now)
       or exists (   -- of a limiter that others share, the newest job says the numbers
-        select from unnest(v_locked) l join jsonb_array_elements(v_given.limits) g on g.value ->> 'gate' = l.gate
-        where :DISPATCH_POLICY_SCHEMA._numbers_differ(l, g.value))
+        select from unnest(v_locked) l
+        where l.breadth in (1, 2) and exists (
+          select from jsonb_array_elements(v_given.limits) g
+          where g.value ->> 'gate' = l.gate and :DISPATCH_POLICY_SCHEMA._numbers_differ(l, g.value)))
       or exists (select from unnest(v_locked) l where l.reserved_for is not null)
       or exists (
         select from unnest(v_limiters) l
