@@ -1,5 +1,5 @@
 // An add whose job goes at once, beside one that is staged, routed and admitted by a pass, and beside a bare add.
-import { medians, say, type Timing } from "./timing.ts";
+import { say, timer } from "./timing.ts";
 import { jobsOf, keys, makeWorld } from "./world.ts";
 
 const TURNS = 300;
@@ -29,13 +29,7 @@ const add = (key: string, atOnce: boolean) => {
     [world.task, JSON.stringify(batch.partitions), JSON.stringify(batch.jobs), atOnce],
   );
 };
-const steps = ["at once", "stage", "route", "admit", "bare"] as const;
-const timings = new Map<string, Timing[]>(steps.map((step) => [step, []]));
-const time = async <T>(step: (typeof steps)[number], run: () => Promise<T>): Promise<T> => {
-  const { result, ...timing } = await world.timed(run);
-  timings.get(step)!.push(timing);
-  return result;
-};
+const { time, figures } = timer(world, ["at once", "stage", "route", "admit", "bare"]);
 for (let turn = 0; turn < TURNS; turn++) {
   const key = names[turn % names.length]!;
   await time("bare", () => world.addBare(1, 1));
@@ -53,5 +47,5 @@ for (let turn = 0; turn < TURNS; turn++) {
   await world.endAll();
   await world.routeAll();
 }
-say("one job", Object.fromEntries(steps.map((step) => [step, medians(timings.get(step)!)])));
+say("one job", figures());
 await world.close();

@@ -20,6 +20,22 @@ export function medians(timings: readonly Timing[]): string {
   return `${of((timing) => timing.ms)} ms (${of((timing) => timing.cpu)} cpu)`;
 }
 
+/** Times steps, however often each comes, and says the medians of each. */
+export function timer<Step extends string>(
+  { timed }: { timed<T>(run: () => Promise<T>): Promise<Timing & { result: T }> },
+  steps: readonly Step[],
+) {
+  const timings = new Map<Step, Timing[]>(steps.map((step) => [step, []]));
+  return {
+    async time<T>(step: Step, run: () => Promise<T>): Promise<T> {
+      const { result, ...timing } = await timed(run);
+      timings.get(step)!.push(timing);
+      return result;
+    },
+    figures: () => Object.fromEntries(steps.map((step) => [step, medians(timings.get(step)!)])),
+  };
+}
+
 /** How many times as long `a` took as `b`, by processor time where it is known. */
 export function ratio(a: readonly Timing[], b: readonly Timing[]): number {
   const of = (timings: readonly Timing[]) =>

@@ -1,6 +1,6 @@
 // One turn under a full scope: jobs finish, give their slots back, are routed and the next are admitted. What a freed
 // slot costs before its next job starts, and what a pass costs that finds nothing to do.
-import { medians, say, type Timing } from "./timing.ts";
+import { say, timer } from "./timing.ts";
 import { jobsOf, keys, makeWorld } from "./world.ts";
 
 const SLOTS = 20;
@@ -17,14 +17,8 @@ await world.routeAll();
 await world.admit();
 await world.settle();
 
-const steps = ["idle route", "idle admit", "release", "route", "admit"] as const;
 for (const jobs of [1, 5, SLOTS]) {
-  const timings = new Map<string, Timing[]>(steps.map((step) => [step, []]));
-  const time = async <T>(step: (typeof steps)[number], run: () => Promise<T>): Promise<T> => {
-    const { result, ...timing } = await world.timed(run);
-    timings.get(step)!.push(timing);
-    return result;
-  };
+  const { time, figures } = timer(world, ["idle route", "idle admit", "release", "route", "admit"]);
   for (let turn = 0; turn < TURNS; turn++) {
     const running = await world.query<{ job_id: string }>(
       "select job_id from dispatch_policy._private_in_flight_jobs order by job_id limit $1",
@@ -39,9 +33,6 @@ for (const jobs of [1, 5, SLOTS]) {
     await time("idle route", () => world.route());
     await time("idle admit", () => world.admit());
   }
-  say(
-    `turn of ${jobs} of ${SLOTS} slots`,
-    Object.fromEntries(steps.map((step) => [step, medians(timings.get(step)!)])),
-  );
+  say(`turn of ${jobs} of ${SLOTS} slots`, figures());
 }
 await world.close();
