@@ -217,16 +217,17 @@ test("a job whose slot was given back while it ran is remembered when it succeed
 test("a job whose slot was given back is not remembered when it fails, nor if it is not the last of its key", async (t) => {
   const it = await scenario(t, { uniqueFor: "1 hour" });
   const hands = await it.hands();
+  // by their partitions: workers may start them in any order
   await add(it, { maxAttempts: 1 });
-  await add(it, { jobKey: "other" });
-  await add(it, { jobKey: "last" });
+  await add(it, { jobKey: "other" }, { key: "b" });
+  await add(it, { jobKey: "last" }, { key: "c" });
   await it.tickNow();
   await hands.run(3);
   const newer = await add(it, { jobKey: "other" }, { key: "b" });
   for (const { job_id } of await it.inFlight()) await it.utils.releaseSlots({ jobId: job_id });
-  await hands.end(1, "badly");
-  await hands.end(1);
-  await hands.end(1);
+  await hands.end(1, "badly", "a");
+  await hands.end(1, "well", "b");
+  await hands.end(1, "well", "c");
   await until("the end of the last one is known", async () => (await stored(it)).ends > 0);
   t.is((await stored(it)).ends, 1, "releases go in order, so the others had theirs");
   t.like(await add(it), { dropped: undefined });
