@@ -13,7 +13,12 @@ export interface ServerOptions {
   readonly settings?: Readonly<Record<string, string>>;
 }
 
-const NOT_DURABLE = { fsync: "off", synchronous_commit: "off", full_page_writes: "off" };
+const NOT_DURABLE = {
+  ...{ fsync: "off", synchronous_commit: "off", full_page_writes: "off" },
+  // A vacuum that shortens a table has it locked for longer than the engine waits. So tests would end in another way, rarely.
+  // Durable servers, whose tests and benchmarks last longer, vacuum as usual.
+  autovacuum_naptime: "1d",
+};
 
 /** Arguments for the `postgres` program. `has` says whether the installation has a library. */
 export function serverArguments(options: ServerOptions, has: (library: string) => boolean): string[] {

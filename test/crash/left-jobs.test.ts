@@ -95,7 +95,7 @@ test("a pool that shuts down with a job locked counts as dead, not as gone: the 
     create trigger refuse before delete on graphile_worker._private_jobs for each row execute function refuse()`);
   await worker.utils.addJob("work", { account: "a" });
   await worker.runner.promise; // it shuts itself down
-  await worker.everythingIsReleased();
+  await worker.everythingIsReleased(1);
   const { locked_by: left } = await row("select locked_by from graphile_worker.jobs");
   t.deepEqual((await row("select pool_id from dispatch_policy.workers")).pool_id, left);
 

@@ -20,7 +20,7 @@ function hands() {
 }
 
 test("slotTimeout: the next job starts, and the late end of the first gives nothing back", async (t) => {
-  const policy = definePolicy("work", { ...options, slotTimeout: "1 second" });
+  const policy = definePolicy("work", { ...options, slotTimeout: "1 hour" });
   const { ends, task } = hands();
   const worker = await startWorker(t, {
     policies: [policy],
@@ -30,13 +30,12 @@ test("slotTimeout: the next job starts, and the late end of the first gives noth
   t.teardown(() => ends.forEach((end) => void end()));
   const first = await worker.utils.addJob(policy, account);
   await worker.sees("job:start");
-  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = 3600"); // only the first hangs for so long
   const { admitted_at: since } = await worker.row("select admitted_at from dispatch_policy.in_flight_jobs");
   t.truthy(since);
   await worker.utils.addJob(policy, account);
-  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = 1");
+  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = 3");
   await until("the second runs as well", () => ends.length === 2);
-  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = null");
+  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = null"); // only the first hangs
   const audit = await worker.row(
     "select * from dispatch_policy.audit where verb = 'release_slots' order by id limit 1",
   );

@@ -1,8 +1,9 @@
 // A policy is added to a task whose jobs already wait in Graphile Worker: `adopt` moves them under the policy.
 import { execFile } from "node:child_process";
+import { EventEmitter } from "node:events";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
-import type { Job } from "graphile-worker";
+import type { Job, WorkerEvents } from "graphile-worker";
 import type pg from "pg";
 import {
   type AnyPolicy,
@@ -408,14 +409,15 @@ test("a worker that catches many jobs adopts the others by itself", async (t) =>
     [jobs],
   );
   let ran = 0;
-  const worker = await startWorker(t, {
-    ...{ database, policies: [work] },
-    tasks: { work: async () => void ran++ },
-  });
+  const events: WorkerEvents = new EventEmitter();
   let adopted = 0;
-  policyEvents(worker.runner.events).on("dispatchPolicy:adopt", ({ policy, task, count }) => {
+  policyEvents(events).on("dispatchPolicy:adopt", ({ policy, task, count }) => {
     t.deepEqual([policy, task], ["work", "work"]);
     adopted += count;
+  });
+  const worker = await startWorker(t, {
+    ...{ database, policies: [work], worker: { events } },
+    tasks: { work: async () => void ran++ },
   });
   await until("all ran", () => ran === jobs, { seen: () => [ran, adopted] });
   await worker.everythingIsReleased();

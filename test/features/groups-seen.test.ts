@@ -36,6 +36,7 @@ test("a group and the jobs that are left, where each stands, as SQL has them", a
   const hands = await it.hands();
   const open = await group(["a", "b", "c", "d"]);
   await it.tick();
+  await hands.run(4);
   await hands.end(1, "well", "a");
   await hands.end(1, "badly", "b");
   await it.utils.remove({

@@ -71,7 +71,7 @@ class Side {
     this.#letGo.resolve();
     await this.#stop();
     await this.admit(); // what was admitted before it, and is replaced by it, may have started before that
-    await this.#work();
+    await this.#work(1); // several slots fetch at the same time, and start in any order
     const open = "from graphile_worker.jobs where task_identifier = $1 and attempts < max_attempts";
     await until(`nothing of ${this.#task} is left`, async () => {
       if (this.#task === GOVERNED) await this.#it.tick(7200);
@@ -94,11 +94,11 @@ class Side {
     return rows.map((row) => row.id);
   }
 
-  async #work(): Promise<void> {
+  async #work(concurrency = 5): Promise<void> {
     this.#runner ??= await run({
       preset: { extends: this.#task === GOVERNED ? [WorkerPreset, this.#it.preset] : [WorkerPreset] },
       pgPool: this.#pool,
-      concurrency: 5,
+      concurrency,
       pollInterval: 100,
       noHandleSignals: true,
       logger: silent,

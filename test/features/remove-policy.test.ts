@@ -205,6 +205,7 @@ test("what keeps a policy: waiting jobs without a place to go, jobs in flight, a
     const { policies } = await worker.utils.status({ policy: "old" });
     return policies[0]?.staged === 0 && policies[0].inFlight === 0;
   });
+  await worker.everythingIsReleased();
   await worker.runner.stop();
   t.like(await worker.utils.removePolicy({ policy: "old" }), { removed: true });
 });

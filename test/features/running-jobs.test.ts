@@ -5,6 +5,7 @@ import type pg from "pg";
 import { z } from "zod";
 import { definePolicy } from "../../src/index.ts";
 import { ROUNDED_MS } from "../helpers/clock.ts";
+import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
 const work = definePolicy("work", {
@@ -127,6 +128,8 @@ for (const [what, slotTimeout, queries] of [
     });
     const asked: string[] = [];
     const worker = await startWorker(t, { policies: [policy], tasks: { counted: async () => {} } });
+    const isChecked = () => worker.log.some(({ message }) => message === "The set-up has been checked");
+    await until("the set-up is checked, by queries of the same pool", isChecked);
     let isFetched = false;
     const watched = new Set<pg.PoolClient>();
     worker.pool.on("acquire", (client) => {

@@ -55,8 +55,11 @@ export interface TestWorker {
   row(text: string, values?: unknown[]): Promise<any>;
   /** Resolves once this happened to so many jobs. */
   sees(event: string, count?: number): Promise<readonly Happened[]>;
-  /** Resolves once nothing is in flight and every counter says so. */
-  everythingIsReleased(): Promise<void>;
+  /**
+   * Resolves once nothing is in flight, every counter says so, and Graphile Worker has so many jobs locked (default 0): it
+   * records an end beside the release, and may be later.
+   */
+  everythingIsReleased(locked?: number): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -76,6 +79,13 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
   const { pool } = database;
   const log: Line[] = [];
   const happened: Happened[] = [];
+  const listeners = async (): Promise<number[]> => {
+    const { rows } = await pool.query(
+      "select pid from pg_stat_activity where datname = current_database() and query = 'listen dispatch_policy'",
+    );
+    return rows.map(({ pid }) => pid);
+  };
+  const others = await listeners();
   const logger = new Logger((scope) => (level, message, meta) => {
     log.push({ level, message, meta, scope: scope as Record<string, unknown> });
   });
@@ -101,12 +111,7 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
   }
   const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
   // what is said before is lost, and polling is far off; this package listens right after Graphile Worker
-  await until("the worker listens", async () => {
-    const { rows } = await pool.query(
-      "select from pg_stat_activity where datname = current_database() and query = 'listen dispatch_policy'",
-    );
-    return rows.length > 0;
-  });
+  await until("the worker listens", async () => (await listeners()).some((pid) => !others.includes(pid)));
   let runs = true; // one that stopped by itself refuses to be stopped
   const over = () => {
     runs = false;
@@ -126,11 +131,12 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
         const such = happened.filter((one) => one.event === event);
         return such.length >= count ? such : null;
       }),
-    everythingIsReleased: async () => {
-      await until("everything is released", async () => {
+    everythingIsReleased: async (locked = 0) => {
+      await until("everything is released, and Graphile Worker has recorded its ends", async () => {
         const { n } = await row(`select (select count(*) from dispatch_policy.in_flight_jobs)
-          + (select coalesce(sum(in_flight), 0) from dispatch_policy.limiters) as n`);
-        return Number(n) === 0;
+          + (select coalesce(sum(in_flight), 0) from dispatch_policy.limiters)
+          + (select count(*) from graphile_worker.jobs where locked_at is not null) as n`);
+        return Number(n) === locked;
       });
     },
   };

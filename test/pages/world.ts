@@ -81,10 +81,14 @@ export async function waits(
   );
 }
 
-/** Waits until a worker runs all that was admitted. */
+/** Waits until a worker runs all that was admitted, and what has ended is released. */
 export async function allRun(pool: pg.Pool): Promise<void> {
   await until("all that was admitted runs", async () => {
-    const { rows } = await pool.query("select from dispatch_policy.in_flight_jobs where worker_id is null");
+    const { rows } = await pool.query(
+      `select from dispatch_policy.in_flight_jobs f
+       where f.worker_id is null
+         or not exists (select from graphile_worker.jobs j where j.id = f.job_id and j.locked_at is not null)`,
+    );
     return rows.length === 0;
   });
 }

@@ -142,13 +142,14 @@ async function passes(
 ): Promise<number> {
   let admitted = 0;
   for (let n = 0; n < count; n++) {
-    await it.pool.query(
+    await it.route();
+    const { rows } = await it.pool.query(
       `update dispatch_policy._private_limiters
-       set sampled_at = clock_timestamp(), sampled_released = released, finished_per_second = 400,
+       set sampled_at = date_trunc('milliseconds', clock_timestamp()), sampled_released = released, finished_per_second = 400,
          durations = ${durations}::dispatch_policy._private_task_duration[]
-       where kind = 'ahead'`,
+       where kind = 'ahead' returning sampled_at`,
     );
-    admitted += await it.passes();
+    admitted += (await it.admit({ now: rows[0].sampled_at })).admitted;
   }
   return admitted;
 }

@@ -92,12 +92,14 @@ test("of each policy and minute ten limiters are kept, the lowest; those that ar
 
 test("a step without a change has the cap of the one before", async (t) => {
   const it = await engine(t, { gates: [] });
-  await it.pool.query(
+  const client = await it.session();
+  await client.query("begin"); // no minute ends in it
+  await client.query(
     `insert into dispatch_policy._private_caps (policy_id, minute, gate, scope_key, lowest, last)
      select p.id, date_trunc('minute', now()) - b.back * interval '1 minute', 'g', '', b.least, b.last
      from dispatch_policy._private_policies p, (values (90, 9, 9), (30, 3, 5)) b (back, least, last)`,
   );
-  const { rows } = await it.pool.query(
+  const { rows } = await client.query(
     `select lowest, last from dispatch_policy.adaptive_caps('p', ${SINCE}) order by minute`,
   );
   const at = (back: number) => rows[rows.length - 1 - back];

@@ -10,7 +10,9 @@ import { HERE } from "./world.ts";
 const tasks = { p: async () => {} };
 
 test("a policy's page says which definition is in force, since when, and who declared it", async (t) => {
-  const { pool } = await startWorker(t, { policies: [capped(5)], tasks });
+  const worker = await startWorker(t, { policies: [capped(5)], tasks });
+  await hasDeclared(worker);
+  const { pool } = worker;
   const { rows } = await pool.query("select * from dispatch_policy.definitions");
   t.is(rows.length, 1);
   t.like(rows[0], { policy: "p", version: 0, in_force: true, host: os.hostname(), pid: process.pid });

@@ -5,7 +5,7 @@ import { createUi, type Staff } from "../../src/ui/ui.ts";
 import { startWorker } from "../helpers/worker.ts";
 import { world as database, HERE } from "./world.ts";
 
-const work = definePolicy("work", { partitionBy: "k" });
+const work = definePolicy("work", { partitionBy: "k", backoff: () => "1 hour" });
 
 /** Two jobs that failed for good as the partner was away, one for its own fault, and two that wait for their retry. */
 async function world(t: ExecutionContext) {

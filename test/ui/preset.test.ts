@@ -33,7 +33,8 @@ async function world(t: ExecutionContext) {
   const open = async () =>
     (
       await pool.query(
-        "select count(*)::int as n from pg_stat_activity where application_name = 'dispatch_policy'",
+        `select count(*)::int as n from pg_stat_activity
+         where application_name = 'dispatch_policy' and datname = current_database()`,
       )
     ).rows[0].n;
   return { url, pool, ours, open };

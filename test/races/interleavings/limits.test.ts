@@ -189,8 +189,8 @@ test("routers that change limits, ticks and releases beside each other never dea
 
 for (const [victim, patience] of [
   // a session looks for a deadlock once, this long after its wait began: by then the other one must wait as well
-  ["the admit", ["1s", "1min"]],
-  ["the release", ["1min", "1s"]],
+  ["the admit", ["3s", "1min"]],
+  ["the release", ["1min", "3s"]],
 ] as const) {
   // It routes, and locks the cap of all, whose number changes. Then it locks a lower limiter, as the release does first.
   test(`an operator's admit and a release that wait for each other's limiters both get by, if PostgreSQL ends the wait of ${victim}`, async (t) => {

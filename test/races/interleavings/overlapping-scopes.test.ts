@@ -152,8 +152,8 @@ test("a slot stays kept for a partition while another slot of the scope goes to 
   const { reserved_for, reserved_until } = await world.limiter("account", "acc");
   t.is(reserved_for, (await world.partition("p")).id);
   await world.finish(await world.inFlight("a1"));
-  await world.stage(["a2", "a3"]);
   const now = new Date(reserved_until.getTime() - 1);
+  await world.stage(["a2", "a3"], { runAt: new Date(now.getTime() - 5000) });
   const passAt = async () => {
     await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [now]);
     return (await world.admit({ now })).admitted;
@@ -173,12 +173,14 @@ test("a slot kept for a partition goes to a rival at once if its breaker opens",
   await world.stage("p");
   t.is(await world.passes(), 0, "the region is full");
   t.is((await world.limiter("account", "acc")).reserved_for, (await world.partition("p")).id);
-  await world.stage("a");
-  t.is(await world.passes(), 0, "the account's slot is kept");
   const now = new Date((await world.limiter("account", "acc")).reserved_until.getTime() - 1);
+  const route = () => world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [now]);
+  await world.stage("a", { runAt: new Date(now.getTime() - 5000) });
+  await route();
+  t.is((await world.admit({ now })).admitted, 0, "the account's slot is kept");
   await world.pool.query("select graphile_worker.complete_jobs($1)", [[fails]]);
   await world.release([{ job: fails, ok: false }]);
-  await world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [now]);
+  await route();
   t.is((await world.partition("p")).stopped_by, "breaker");
   t.is((await world.admit({ now })).admitted, 1, "the rival's");
 });
