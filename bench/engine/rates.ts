@@ -1,8 +1,8 @@
 // A steady load at several rates: how long jobs wait from their add to their start, and what each takes of the server's
-// processor. `knee` compares each side with its own median at the lowest rate. Here two engines compare rate by rate.
+// processor. `knee` compares each side with its own median at the lowest rate. Here two engines are compared rate by rate.
 import { openLoad } from "../harness/load.ts";
 import type { SideName } from "../harness/sides.ts";
-import { onProcessor } from "../harness/usage.ts";
+import { countUsage } from "../harness/usage.ts";
 import { say } from "./timing.ts";
 
 const SIDES: readonly SideName[] = ["plain", "governed"];
@@ -12,24 +12,20 @@ const TENANTS = 100;
 
 for (const side of SIDES) {
   const load = await openLoad(side);
-  const serverMs = async () => {
-    const { rows } = await load.pool.query<{ pid: number }>(
-      "select pid from pg_stat_activity where datname = current_database() and backend_type = 'client backend'",
-    );
-    return rows.reduce((sum, { pid }) => sum + onProcessor(pid), 0);
-  };
+  const client = await load.pool.connect();
   await load.run({ rate: 100, seconds: 3, tenants: TENANTS }); // plans and caches
   await load.drained();
   for (const rate of RATES) {
-    const before = await serverMs();
+    const usedSince = await countUsage(client);
     const { p50, p99, kept } = await load.run({ rate, seconds: SECONDS, tenants: TENANTS });
     await load.drained();
-    const used = (await serverMs()) - before;
-    const rounded = (n: number) => Number(n.toFixed(2));
+    const { serverMs } = await usedSince(rate * SECONDS);
+    const rounded = (n: number | undefined) => n && Number(n.toFixed(2));
     say(`${side}, ${rate} jobs a second`, {
       ...{ p50Ms: rounded(p50), p99Ms: rounded(p99), kept: rounded(kept) },
-      serverMsPerJob: rounded(used / (rate * SECONDS)),
+      serverMsPerJob: rounded(serverMs),
     });
   }
+  client.release();
   await load.close();
 }

@@ -14,7 +14,7 @@ export interface Usage {
 }
 
 /** Starts to count; what it returns ends it, and divides by the number of jobs. */
-export async function countUsage(client: pg.Client): Promise<(jobs: number) => Promise<Usage>> {
+export async function countUsage(client: pg.ClientBase): Promise<(jobs: number) => Promise<Usage>> {
   const before = await readCounters(client);
   return async (jobs) => {
     const after = await readCounters(client);
@@ -31,7 +31,7 @@ export async function countUsage(client: pg.Client): Promise<(jobs: number) => P
   };
 }
 
-async function readCounters(client: pg.Client) {
+async function readCounters(client: pg.ClientBase) {
   const { rows } = await client.query<{ pid: number; wal: string }>(
     `select pid, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') as wal from pg_stat_activity
      where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`,
@@ -45,7 +45,7 @@ async function readCounters(client: pg.Client) {
   };
 }
 
-async function countStatements(client: pg.Client): Promise<number | undefined> {
+async function countStatements(client: pg.ClientBase): Promise<number | undefined> {
   const counts =
     "select from pg_settings where name = 'shared_preload_libraries' and setting ~ 'pg_stat_statements'";
   if ((await client.query(counts)).rowCount === 0) return undefined;

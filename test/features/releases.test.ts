@@ -323,7 +323,7 @@ test("where partitions wait for slots of their own, jobs go without a pass each,
         const { key } = payload as { key: string };
         running.set(key, (running.get(key) ?? 0) + 1);
         most = Math.max(most, running.get(key)!);
-        await delay(20); // a partition whose pass is under way hands nothing on: passes end meanwhile
+        await delay(2);
         running.set(key, running.get(key)! - 1);
         ran++;
       },

@@ -5,8 +5,7 @@ import type pg from "pg";
 import { z } from "zod";
 import { definePolicy } from "../../src/index.ts";
 import { ROUNDED_MS } from "../helpers/clock.ts";
-import { until } from "../helpers/until.ts";
-import { startWorker } from "../helpers/worker.ts";
+import { isChecked, startWorker } from "../helpers/worker.ts";
 
 const work = definePolicy("work", {
   payload: z.object({ account: z.string(), times: z.number().default(3) }),
@@ -128,8 +127,7 @@ for (const [what, slotTimeout, queries] of [
     });
     const asked: string[] = [];
     const worker = await startWorker(t, { policies: [policy], tasks: { counted: async () => {} } });
-    const isChecked = () => worker.log.some(({ message }) => message === "The set-up has been checked");
-    await until("the set-up is checked, by queries of the same pool", isChecked);
+    await isChecked(worker.log);
     let isFetched = false;
     const watched = new Set<pg.PoolClient>();
     worker.pool.on("acquire", (client) => {

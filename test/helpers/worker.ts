@@ -74,6 +74,10 @@ export const NO_HEARTBEAT = {
 /** Polls so rarely that what a test waits for does not come from polling. */
 const POLL_MS = 60_000;
 
+/** Resolves once a worker has looked at its set-up. It asks the same pool, beside its first jobs. */
+export const isChecked = (log: readonly { readonly message: string }[]) =>
+  until("the set-up is checked", () => log.some(({ message }) => message === "The set-up has been checked"));
+
 export async function startWorker(t: ExecutionContext, options: WorkerOptions): Promise<TestWorker> {
   const database = options.database ?? (await lentDatabase(t));
   const { pool } = database;
@@ -133,10 +137,10 @@ export async function startWorker(t: ExecutionContext, options: WorkerOptions): 
       }),
     everythingIsReleased: async (locked = 0) => {
       await until("everything is released, and Graphile Worker has recorded its ends", async () => {
-        const { n } = await row(`select (select count(*) from dispatch_policy.in_flight_jobs)
-          + (select coalesce(sum(in_flight), 0) from dispatch_policy.limiters)
-          + (select count(*) from graphile_worker.jobs where locked_at is not null) as n`);
-        return Number(n) === locked;
+        const left = await row(`select (select count(*) from dispatch_policy.in_flight_jobs)
+            + (select coalesce(sum(in_flight), 0) from dispatch_policy.limiters) as held,
+          (select count(*) from graphile_worker.jobs where locked_at is not null) as locked`);
+        return Number(left.held) === 0 && Number(left.locked) === locked;
       });
     },
   };

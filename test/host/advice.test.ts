@@ -6,7 +6,7 @@ import { quietPool, testDatabase } from "../helpers/database.ts";
 import { findPgBouncer, pgBouncer } from "../helpers/pgbouncer.ts";
 import { greet } from "../helpers/policies.ts";
 import { until } from "../helpers/until.ts";
-import { startWorker } from "../helpers/worker.ts";
+import { isChecked, startWorker } from "../helpers/worker.ts";
 
 const program = findPgBouncer();
 const pooled = program ? test : test.skip;
@@ -18,9 +18,6 @@ const shared = definePolicy("shared", { tasks: ["mail", "print"], partitionBy: "
 type Log = readonly { readonly level: string; readonly message: string }[];
 
 const warnings = (log: Log) => log.filter(({ level }) => level === "warning").map(({ message }) => message);
-
-const checked = (log: Log) =>
-  until("the set-up is checked", () => log.some(({ message }) => message === "The set-up has been checked"));
 
 const missing = (task: string, policy: string) =>
   `No worker that runs now has the task "${task}" of policy "${policy}". Its jobs are admitted, and wait until a ` +
@@ -49,7 +46,7 @@ test("a policy without gates is said to have none, once, and is no warning", asy
     policies: [greet, shared],
     tasks: { greet: async () => {}, mail: async () => {}, print: async () => {} },
   });
-  await checked(worker.log);
+  await isChecked(worker.log);
   t.true(
     worker.log.some(({ message }) =>
       message.startsWith('Started with policies "greet", "shared" (without gates); this worker leads'),
@@ -108,7 +105,7 @@ pooled("a worker behind a pooler in session mode, or at the server itself, is no
     const { url } = await testDatabase(t);
     const more = "pool_mode = session\ndefault_pool_size = 20";
     const log = await startThrough(t, behind ? await pgBouncer(t, program!, url, { more }) : url, [greet]);
-    await checked(log);
+    await isChecked(log);
     t.deepEqual(warnings(log), []);
   }
 });
