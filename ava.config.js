@@ -21,6 +21,7 @@ export default {
   files: ["test/**/*.test.ts"],
   extensions: ["ts"],
   concurrency: 3,
+  workerThreads: false, // a file whose process dies must not end those of the others
   timeout: "2m",
   sortTestFiles: (one, other) => placeOf(one) - placeOf(other),
 };

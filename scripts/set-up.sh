@@ -9,11 +9,23 @@ export npm_config_fetch_retry_maxtimeout="${npm_config_fetch_retry_maxtimeout:-3
 
 . scripts/use-node.sh
 
-# Runs a command, ended after the given seconds where the machine has `timeout` (macOS has not).
-_limited() {
-  local seconds="$1"
+# Runs a command, ended once it has said nothing for the given seconds. However long it works, it may go on.
+_until_silent() {
+  local seconds="$1" log pid size last=-1 quiet=0 status=0
   shift
-  if command -v timeout >/dev/null 2>&1; then timeout "$seconds" "$@"; else "$@"; fi
+  log="$(mktemp)"
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 1
+    size="$(wc -c <"$log")"
+    if [ "$size" = "$last" ]; then quiet=$((quiet + 1)); else quiet=0 last="$size"; fi
+    [ "$quiet" -lt "$seconds" ] || { echo "# silent for $seconds seconds" >>"$log"; kill "$pid" 2>/dev/null; }
+  done
+  wait "$pid" || status=$?
+  [ "$status" = 0 ] || tail -n 20 "$log" >&2
+  rm -f "$log"
+  return "$status"
 }
 
 _installed() {
@@ -23,7 +35,7 @@ _installed() {
 _install() {
   local attempt
   for attempt in 1 2 3; do
-    _limited 180 npm ci --no-audit --no-fund --no-update-notifier --loglevel=error </dev/null >&2 && break
+    _until_silent 60 npm ci --no-audit --no-fund --no-update-notifier --loglevel=silly && break
     echo "# npm ci failed (attempt $attempt of 3)" >&2
     [ "$attempt" = 3 ] && return 1
     sleep "$attempt"

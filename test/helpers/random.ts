@@ -1,7 +1,8 @@
 import type { ExecutionContext } from "ava";
+import { TURN } from "../../scripts/run-tests/turn.ts";
 
-/** Repeats the random choices of tests; without TEST_SEED it comes from the clock. */
-const SEED = Number(process.env.TEST_SEED ?? Date.now() % 2 ** 31);
+/** Repeats the random choices of tests; without TEST_SEED it comes from the commit. */
+const SEED = Number(process.env.TEST_SEED ?? TURN);
 
 /** The seed of a test's random choices; the test logs it. `TEST_SEED` sets it. */
 export function seedOf(t: ExecutionContext): number {
