@@ -2,8 +2,8 @@ import type { Logger } from "graphile-worker";
 import { counted } from "../counted.ts";
 import type { Lease } from "../db/engine.ts";
 import { isUnknownPolicy } from "../db/sqlstates.ts";
-import { errorText } from "../error-text.ts";
 import { emit } from "../events.ts";
+import { makeFailureLog } from "../failure-log.ts";
 import { CAP_KINDS } from "../gates/index.ts";
 import { makeSleeper } from "./sleeper.ts";
 import { makeSleeps, type Sleep } from "./sleeps.ts";
@@ -35,6 +35,7 @@ export interface TickLoopContext extends TickContext {
 export function startShardLoop(context: TickLoopContext, lead: Lead) {
   const sleeps = makeSleeps(context);
   const sleeper = makeSleeper();
+  const failures = makeFailureLog(context.logger, `Tick of ${lead.policy}`);
   let stopped = false;
   let nudged = true;
   context.onFull?.(lead, true);
@@ -51,6 +52,7 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
   async function attempt(): Promise<Pass | null> {
     try {
       const pass = await tickOnce(context, { ...lead, now: null, bounded: true });
+      failures.succeeded();
       if (pass.lost > 0)
         context.logger.warn(
           `Policy "${lead.policy}" dropped ${counted(pass.lost, "job")}, because its backlog is full, its gates deny, or they expired`,
@@ -60,12 +62,11 @@ export function startShardLoop(context: TickLoopContext, lead: Lead) {
       if (pass.claimed > 0) context.onFull?.(lead, isFull(pass) || "ahead_full" in pass.denied);
       return pass;
     } catch (error) {
-      const message = errorText(error);
       if (isUnknownPolicy(error)) {
         context.logger.info(`Policy "${lead.policy}" was removed: its loop ends`);
         stopped = true;
       }
-      if (!stopped) context.logger.warn(`Tick of ${lead.policy} failed, trying again: ${message}`, { error });
+      if (!stopped) failures.failed(error);
       return null;
     }
   }

@@ -1,44 +1,86 @@
 import type { WithPgClient } from "graphile-worker";
-import type { Engine, Queryable } from "./engine.ts";
+import type { Engine } from "./engine.ts";
+import { codeOf } from "./outage.ts";
+import { makePatience, type Patience } from "./patience.ts";
+import { QUERY_CANCELED } from "./sqlstates.ts";
 
 /** A tick, a flush and each step of a sweep take milliseconds, and their locks time out after seconds. */
 const DEADLINE_MS = 30_000;
+/** On a slow machine, and for a flood, they may take longer. */
+const LONGEST_DEADLINE_MS = 300_000;
 
-/** Gives repeated work a deadline of 30 s, because it must not hang for ever. `via` has the connection that cancels it. */
-export function inTime(
-  engine: Engine,
-  withPgClient: WithPgClient,
-  via: (cancel: (client: Queryable) => Promise<unknown>) => Promise<unknown> = withPgClient,
-): WithPgClient {
-  return withDeadline(withPgClient, DEADLINE_MS, (pid) => via((client) => engine.cancel(client, pid)));
+/** The patience with ticks, flushes and steps of sweeps. */
+export function workPatience(): Patience {
+  return makePatience(DEADLINE_MS, LONGEST_DEADLINE_MS);
+}
+
+/** Gives repeated work in the host's pool a deadline, because it must not hang for ever. */
+export function inTime(engine: Engine, withPgClient: WithPgClient): WithPgClient {
+  const cancel = (pid: number) => withPgClient((client) => engine.cancel(client, pid));
+  return withDeadline(withPgClient, workPatience(), cancel);
 }
 
 /**
- * Like `withPgClient`, but it fails after `ms`, whether it waits for a client of the pool, for a lock or for the network.
- * `cancel` gets the process id of the backend that runs a statement then. A client that comes too late goes back unused.
+ * Like `withPgClient`, but it fails when its time is over, whether it waits for a client of the pool, for a lock or for the
+ * network. `cancel` gets the process id of the backend that runs a statement then. A client that comes too late goes back
+ * unused.
  */
 export function withDeadline(
   withPgClient: WithPgClient,
-  ms: number,
+  patience: Patience,
   cancel: (pid: number) => Promise<unknown>,
 ): WithPgClient {
-  return <T>(callback: Parameters<typeof withPgClient<T>>[0]) => {
-    const { promise, resolve, reject } = Promise.withResolvers<T>();
+  return async <T>(callback: Parameters<typeof withPgClient<T>>[0]) => {
     let pid: number | null | undefined;
-    let over = false;
-    const timer = setTimeout(() => {
-      over = true;
-      reject(new Error(`no answer from the database within ${ms} ms`));
-      if (typeof pid === "number") cancel(pid).catch(() => {}); // if this fails, the statement's own timeouts end it
-    }, ms);
-    withPgClient<T>(async (client) => {
-      if (over)
-        throw new Error(`no connection within ${ms} ms: the call has failed already, and runs nothing`);
-      ({ processID: pid } = client as { processID?: number | null });
-      return callback(client);
-    })
-      .then(resolve, reject)
-      .finally(() => clearTimeout(timer));
-    return promise;
+    try {
+      return await within(patience, (isOver) =>
+        withPgClient<T>(async (client) => {
+          if (isOver()) throw new NoAnswerError("it has failed already, and runs nothing");
+          ({ processID: pid } = client as { processID?: number | null });
+          return callback(client);
+        }),
+      );
+    } catch (error) {
+      // if this fails, the statement's own timeouts end it
+      if (error instanceof NoAnswerError && typeof pid === "number") cancel(pid).catch(() => {});
+      throw error;
+    }
   };
+}
+
+/** The database did not answer in time: a statement may still run there. */
+export class NoAnswerError extends Error {}
+
+/**
+ * Fails when its time is over, though the work goes on. `isOver` says so then.
+ *
+ * @throws {NoAnswerError} then
+ */
+export async function within<T>(patience: Patience, work: (isOver: () => boolean) => Promise<T>): Promise<T> {
+  const { promise, resolve, reject } = Promise.withResolvers<T>();
+  const { ms } = patience;
+  const began = performance.now();
+  let over = false;
+  // Where the processors are busy, an answer may lie there unread when the timer fires: Node reads it before an immediate
+  const timer = setTimeout(() => setImmediate(giveUp), ms);
+  function giveUp(): void {
+    over = true;
+    reject(new NoAnswerError(`no answer from the database within ${ms} ms`));
+  }
+  work(() => over).then(resolve, reject);
+  try {
+    const result = await promise;
+    patience.enough(performance.now() - began);
+    return result;
+  } catch (error) {
+    if (over || isStatementTimeout(error)) patience.tooShort();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** PostgreSQL has ended the statement, because its `statement_timeout` was over. */
+function isStatementTimeout(error: unknown): boolean {
+  return codeOf(error) === QUERY_CANCELED && / statement timeout$/.test((error as Error).message);
 }

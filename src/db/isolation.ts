@@ -16,6 +16,11 @@ export async function readCommittedByDefault(client: Queryable): Promise<void> {
   await client.query("set session characteristics as transaction isolation level read committed");
 }
 
+/** How long a statement of one of this package's own connections may take, and may wait for a lock: then the server ends it. */
+export async function limitStatements(client: Queryable, ms: number): Promise<void> {
+  await client.query(`set statement_timeout = ${ms}; set lock_timeout = ${ms}`);
+}
+
 /** Runs a single statement under READ COMMITTED. Only a session with another default needs a transaction for it. */
 export async function underReadCommitted<T>(client: Queryable, run: () => Promise<T>): Promise<T> {
   let isDefault = defaults.get(client);

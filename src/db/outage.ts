@@ -1,10 +1,9 @@
 import { DispatchPolicyError } from "../errors.ts";
-import { LOCK_NOT_AVAILABLE } from "./sqlstates.ts";
+import { LOCK_NOT_AVAILABLE, QUERY_CANCELED } from "./sqlstates.ts";
 
 /** Classes of PostgreSQL's error codes for temporary failures: connections, conflicts, resources, locks, shutdowns. */
 const OUTAGES = new Set(["08", "25", "40", "53", "55", "57", "58"]);
 const DEADLOCK_DETECTED = "40P01";
-const QUERY_CANCELED = "57014";
 
 /** Whether a further try may succeed. An error without a SQLSTATE comes from the connection. */
 export function isOutage(error: unknown): boolean {

@@ -1,51 +1,107 @@
 import pg from "pg";
 import { type HostConnections, settingsOf } from "./connection-settings.ts";
-import { readCommittedByDefault } from "./isolation.ts";
+import { NoAnswerError, withDeadline, within } from "./deadline.ts";
+import { limitStatements, readCommittedByDefault } from "./isolation.ts";
+import type { Patience } from "./patience.ts";
 
 export interface OwnPoolOptions extends HostConnections {
   /** The most connections. */
   readonly max: number;
-  /** How long connecting may take. */
-  readonly timeoutMs: number;
+  /** How long a callback may take, with connecting. */
+  readonly patience: Patience;
+  /** Ends a statement in the host's pool, by the process id of its backend. */
+  readonly cancel?: (pid: number) => Promise<unknown>;
+  /** Called when the host's pool is used instead: once for each time that no connection can be made. */
+  readonly onFallback?: (error: Error) => void;
 }
 
+/** A statement, connecting and a wait for a lock end in the server and in pg before they are given up here. */
+const SERVERS_PART = 0.8;
+
+/** How long to wait until a backend that is told to end has ended. */
+const ENDS_WITHIN_MS = 500;
+
 /**
- * A few connections beside the host's pool, for large statements. Each backend plans them for itself, which takes ten
- * times as long as running them. In the host's pool nearly every statement would meet another backend.
+ * A few connections beside the host's pool. Statements get through there when the host's pool is exhausted. And each backend
+ * plans large statements for itself, which takes ten times as long as running them: in the host's pool nearly every statement
+ * would meet another backend.
  *
- * Connections are made when they are needed. While none can be made, the host's pool is used.
+ * Connections are made when they are needed. While none can be made, the host's pool is used, by as many callbacks at once.
+ *
+ * However slow the database is, there are not more of them. The server ends a statement before it is given up here. One that
+ * was given up all the same, because the server was silent, is ended before the next begins.
  */
-export function makeOwnPool({ max, timeoutMs, ...host }: OwnPoolOptions) {
+export function makeOwnPool({ max, patience, cancel, onFallback, ...host }: OwnPoolOptions) {
   let pool: pg.Pool | null | undefined;
   let closed = false;
-  const pids = new Set<number>();
+  let fellBack = false;
+  let borrowed = 0;
+  const backends = makeBackends();
 
   async function run<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-    const client = closed ? null : await connected();
-    if (!client) return host.withPgClient(callback);
+    let client: pg.PoolClient | null | undefined;
     try {
-      return await callback(client);
-    } finally {
-      client.release();
+      const done = await within(patience, async (isOver) => {
+        const one = closed ? null : await connected();
+        if (!one) return null;
+        if (isOver()) return one.release();
+        client = one;
+        await backends.prepare(client, Math.ceil(patience.ms * SERVERS_PART));
+        return { result: await callback(client) };
+      });
+      client?.release();
+      if (done) return done.result;
+    } catch (error) {
+      if (client) leave(client, error);
+      throw error;
     }
+    return borrow(callback);
   }
 
+  /** Null while no connection can be made. */
   async function connected(): Promise<pg.PoolClient | null> {
     try {
       if (pool === undefined) {
         const settings = await settingsOf(host);
-        pool ??= settings && makePool({ ...settings, max, connectionTimeoutMillis: timeoutMs }, pids);
+        pool ??= settings && makePool({ ...settings, max });
       }
-      return (await pool?.connect()) ?? null;
-    } catch {
-      return null; // the host's pool is tried next, and reports its own error
+      if (!pool) return null;
+      pool.options.connectionTimeoutMillis = Math.ceil(patience.ms * SERVERS_PART);
+      const client = await pool.connect();
+      fellBack = false;
+      return client;
+    } catch (error) {
+      // the host's pool would be filled with what waits for the same
+      if (pool && pool.totalCount >= max) throw new Error("no connection is free", { cause: error });
+      if (!fellBack) onFallback?.(error as Error);
+      fellBack = true;
+      return null;
     }
+  }
+
+  /** After a failure the connection is kept, unless something may still run in it. */
+  function leave(client: pg.PoolClient, error: unknown): void {
+    if (error instanceof NoAnswerError) backends.giveUp(client);
+    client.release(error instanceof NoAnswerError);
+  }
+
+  function borrow<T>(callback: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    if (borrowed >= max) throw new Error("what was given up in the host's pool has not ended");
+    const borrowing = <R>(use: (client: pg.PoolClient) => Promise<R>): Promise<R> => {
+      borrowed++;
+      return host.withPgClient(use).finally(() => borrowed--);
+    };
+    return withDeadline(
+      borrowing as never,
+      patience,
+      cancel ?? (async () => {}),
+    )(callback as never) as Promise<T>;
   }
 
   return {
     run,
     /** Whether the backend with this process id serves one of these connections. */
-    owns: (pid: number): boolean => pids.has(pid),
+    owns: (pid: number): boolean => backends.has(pid),
     close(): void {
       if (closed) return;
       closed = true;
@@ -56,9 +112,8 @@ export function makeOwnPool({ max, timeoutMs, ...host }: OwnPoolOptions) {
 
 export type OwnPool = ReturnType<typeof makeOwnPool>;
 
-/** A pool that keeps its connections, and keeps the process ids of their backends in `pids`. */
-function makePool(settings: pg.PoolConfig, pids: Set<number>): pg.Pool {
-  const backends = new WeakMap<pg.PoolClient, number>();
+/** A pool that keeps its connections. */
+function makePool(settings: pg.PoolConfig): pg.Pool {
   const pool = new pg.Pool({
     ...settings,
     min: 0,
@@ -67,14 +122,61 @@ function makePool(settings: pg.PoolConfig, pids: Set<number>): pg.Pool {
     keepAlive: true,
   });
   pool.on("error", () => {}); // a lost connection: its statement reports that, and the pool makes another
-  pool.on("connect", (client) => {
-    client.on("error", () => {});
-    readCommittedByDefault(client).catch(() => {}); // it runs before the first statement, which reports what is wrong
-    const { processID } = client as { processID?: number | null };
-    if (typeof processID !== "number") return;
-    backends.set(client, processID);
-    pids.add(processID);
-  });
-  pool.on("remove", (client) => void pids.delete(backends.get(client) ?? 0));
+  pool.on("connect", (client) => client.on("error", () => {}));
   return pool;
+}
+
+/** A backend, as nobody else has it again. Null: behind a pooler, whose backends serve others as well. */
+type Backend = { readonly pid: number; readonly started: string } | null;
+
+/** The backends of a pool's connections. */
+function makeBackends() {
+  const known = new Map<object, { backend: Backend; limitMs: number }>();
+  const givenUp = new Set<NonNullable<Backend>>();
+
+  /** A statement that was given up may hold locks for which the next one would wait: it must end first. */
+  async function endGivenUp(client: pg.PoolClient): Promise<void> {
+    for (const one of givenUp) {
+      const { rows } = await client.query(
+        `select pg_catalog.pg_terminate_backend(pid, ${ENDS_WITHIN_MS}) as ended from pg_catalog.pg_stat_activity ` +
+          "where pid = $1 and backend_start = $2::pg_catalog.timestamptz and state = 'active'",
+        [one.pid, one.started],
+      );
+      if (rows[0]?.ended === false)
+        throw new Error(`a statement that was given up still runs in the database, in process ${one.pid}`);
+      givenUp.delete(one);
+    }
+  }
+
+  return {
+    has: (pid: number): boolean => [...known.values()].some(({ backend }) => backend?.pid === pid),
+    /** Before a connection is used. A statement, or a wait for a lock, may take this long from now on. */
+    async prepare(client: pg.PoolClient, limitMs: number): Promise<void> {
+      let it = known.get(client);
+      if (it?.limitMs !== limitMs) {
+        if (!it) {
+          await readCommittedByDefault(client);
+          client.once("end", () => known.delete(client));
+        }
+        await limitStatements(client, limitMs);
+        it = { backend: it ? it.backend : await backendOf(client), limitMs };
+        known.set(client, it);
+      }
+      await endGivenUp(client);
+    },
+    /** Something may still run in it. */
+    giveUp(client: pg.PoolClient): void {
+      const backend = known.get(client)?.backend;
+      if (backend) givenUp.add(backend);
+    },
+  };
+}
+
+async function backendOf(client: pg.PoolClient): Promise<Backend> {
+  const { rows } = await client.query(
+    "select pid, backend_start::pg_catalog.text as started from pg_catalog.pg_stat_activity where pid = pg_catalog.pg_backend_pid()",
+  );
+  const [backend] = rows as NonNullable<Backend>[];
+  const { processID } = client as { processID?: number | null };
+  return backend?.pid === processID ? (backend ?? null) : null;
 }

@@ -7,6 +7,7 @@ export const IN_USE = "DPUSE";
 export const BAD_ARGUMENT: ReadonlySet<string | undefined> = new Set(["DPARG", BAD_KEY]);
 /** PostgreSQL's own. */
 export const LOCK_NOT_AVAILABLE = "55P03";
+export const QUERY_CANCELED = "57014";
 
 /** What a function of sql/functions says in its error, without the name of this package before it. */
 export function saidBySql(message: string): string {

@@ -3,6 +3,11 @@ import type { PoolContext, PoolLife } from "./pool-context.ts";
 /** A leader renews its leases this often. If it crashes, a standby takes over within five seconds, when they have ended. */
 const BEAT_MS = 3500;
 const LEASE_MS = 4200;
+/** On a slow machine a lease lasts longer by so many heartbeats, of which each takes so long. Otherwise leaders would take turns. */
+const SLOW_BEATS = 3;
+const SLOW_BEAT_MS = 200;
+/** A lease that is longer than 30 s is void: see _lease. */
+const LONGEST_LEASE_MS = 25_000;
 /** Standbys bid at a random time within this after a lease has ended, so that they do not all bid at once. */
 const BID_SPREAD_MS = 100;
 /** A standby waits this long at least, however soon a lease ends. */
@@ -23,11 +28,18 @@ export const NO_BID: Bid = { policies: [], shards: null, ttlMs: LEASE_MS, bids: 
 /** Which leases a worker pool asks for, and when it asks again. */
 export function makeBids({ settings, oneShot }: Pick<PoolContext, "settings" | "oneShot">, life: PoolLife) {
   const { loop } = settings;
+  let slowMs = 0;
+  const ttlMs = () =>
+    Math.min(LEASE_MS + (slowMs > SLOW_BEAT_MS ? Math.ceil(SLOW_BEATS * slowMs) : 0), LONGEST_LEASE_MS);
   const isCandidate = () => loop !== null && !oneShot && !life.stopping;
   return {
     bid(): Bid {
       if (loop === null || !isCandidate()) return NO_BID;
-      return { policies: loop.policies, shards: loop.shards, ttlMs: LEASE_MS, bids: true };
+      return { policies: loop.policies, shards: loop.shards, ttlMs: ttlMs(), bids: true };
+    },
+    /** A heartbeat has taken so long. Those that follow are taken to be as slow for a while. */
+    took(ms: number): void {
+      slowMs = Math.max(ms, slowMs / 2);
     },
     /** Whether this pool may lead the shard of a policy that a notification names. */
     mayLead(policy: string | undefined, shard: string | undefined): boolean {

@@ -1,6 +1,7 @@
-import { inTime } from "../db/deadline.ts";
-import { makeOwnConnection } from "../db/own-connection.ts";
+import type { WithPgClient } from "graphile-worker";
+import { withDeadline, workPatience } from "../db/deadline.ts";
 import { makeOwnPool, type OwnPool } from "../db/own-pool.ts";
+import { makePatience } from "../db/patience.ts";
 import type { PoolContext } from "./pool-context.ts";
 
 /** A second one is made only if two loops tick at once. So a tick that waits for a lock does not stop the loop of another policy. */
@@ -9,6 +10,8 @@ const TICK_CONNECTIONS = 2;
 const BEAT_PARTS = 6;
 const SHORTEST_BEAT_MS = 1000;
 const LONGEST_BEAT_MS = 5000;
+/** And this part, after some that were given up: two tries fit into that time. */
+const SLOW_BEAT_PARTS = 3;
 
 export type PoolConnections = ReturnType<typeof makeConnections>;
 
@@ -17,23 +20,26 @@ export type PoolConnections = ReturnType<typeof makeConnections>;
  * would keep its slot as long. So heartbeats, ticks, releases and sweeps have connections of their own. Each is made when
  * it is first needed: a worker that does not lead has one for heartbeats and one for releases.
  *
- * Ticks, releases and sweeps have deadlines.
+ * All have deadlines. After one that was too short the next is longer, so that a slow machine is only slow.
  */
 export function makeConnections({ withPgClient, pgPool, engine, settings, logger, oneShot }: PoolContext) {
-  const aBeat = Math.max(settings.workerStaleAfterMs / BEAT_PARTS, SHORTEST_BEAT_MS);
-  const connecting = { withPgClient, pgPool, timeoutMs: Math.min(aBeat, LONGEST_BEAT_MS) };
-  const forBeats = makeOwnConnection({
-    ...connecting,
+  const { workerStaleAfterMs } = settings;
+  const aBeat = Math.min(Math.max(workerStaleAfterMs / BEAT_PARTS, SHORTEST_BEAT_MS), LONGEST_BEAT_MS);
+  const beats = makeOwnPool({
+    ...{ withPgClient, pgPool, max: 1 },
+    patience: makePatience(aBeat, workerStaleAfterMs / SLOW_BEAT_PARTS),
     onFallback: (error) =>
       logger.warn(`No connection for heartbeats, using the pool's: ${error.message}`, { error }),
   });
+  const cancel = (pid: number) => beats.run((client) => engine.cancel(client, pid));
   const [ticks, releases, sweeps] = [TICK_CONNECTIONS, 1, 1].map((max) =>
-    makeOwnPool({ ...connecting, max }),
+    makeOwnPool({ withPgClient, pgPool, max, patience: workPatience(), cancel }),
   ) as [OwnPool, OwnPool, OwnPool];
-  const timed = ({ run }: OwnPool) => inTime(engine, oneShot ? withPgClient : run, forBeats.run);
+  const timed = ({ run }: OwnPool): WithPgClient =>
+    oneShot ? withDeadline(withPgClient, workPatience(), cancel) : (run as WithPgClient);
   return {
     /** For heartbeats, and for what must not wait behind other work. */
-    forBeats: forBeats.run,
+    forBeats: beats.run,
     forTicks: timed(ticks),
     /** For the ends of jobs, one group at a time. */
     forReleases: timed(releases),
@@ -41,8 +47,7 @@ export function makeConnections({ withPgClient, pgPool, engine, settings, logger
     /** Whether the backend with this process id serves this pool's releases. */
     releasesBy: (pid: number): boolean => releases.owns(pid),
     close(): void {
-      for (const pool of [ticks, releases, sweeps]) pool.close();
-      forBeats.close();
+      for (const pool of [beats, ticks, releases, sweeps]) pool.close();
     },
   };
 }

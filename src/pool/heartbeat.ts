@@ -1,6 +1,7 @@
 import os from "node:os";
 import type { makeTickLoops } from "../admit/tick-loop.ts";
 import type { Lease } from "../db/engine.ts";
+import { makeFailureLog } from "../failure-log.ts";
 import type { makeCancellations } from "../run/cancellations.ts";
 import { type Bid, type makeBids, NO_BID } from "./bids.ts";
 import type { PoolConnections } from "./connections.ts";
@@ -29,11 +30,13 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
   const { settings, engine, logger } = context;
   const { life, connections, bids, silence, loops, sweeper, cancellations } = parts;
   const pulse = makePulse(beat);
+  const failures = makeFailureLog(logger, "Heartbeat");
 
   /** Returns the milliseconds until the next one. */
   async function beat(): Promise<number> {
     try {
       const leases = await send(bids.bid());
+      failures.succeeded();
       await cancellations.lookIfRunning();
       if (life.stopping) return settings.workerHeartbeatIntervalMs;
       loops.follow(leases);
@@ -44,7 +47,7 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
       sweeper.sweepIfDue();
       return Math.min(longest, sweeper.dueInMs());
     } catch (error) {
-      if (!life.closed) logger.warn(`Heartbeat failed, trying again: ${(error as Error).message}`, { error });
+      if (!life.closed) failures.failed(error);
       return ERROR_SLEEP_MS;
     }
   }
@@ -53,6 +56,7 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
     const sentAt = performance.now();
     const leases = await connections.forBeats((client) => engine.beat(client, describePool(), bid));
     silence.arrived(sentAt);
+    bids.took(performance.now() - sentAt);
     return leases;
   }
 

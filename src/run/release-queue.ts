@@ -3,6 +3,7 @@ import { counted } from "../counted.ts";
 import type { FinishedJob } from "../db/engine.ts";
 import { errorText } from "../error-text.ts";
 import { type EventSink, emit } from "../events.ts";
+import { type FailureLog, makeFailureLog } from "../failure-log.ts";
 import { type FlushContext, type Flushed, flush } from "./flush.ts";
 import { makeReleaseRest } from "./release-rest.ts";
 import { BATCH, makeUnreleased, policiesOf, sleepAfter, stopSettling } from "./unreleased.ts";
@@ -36,6 +37,7 @@ export type ReleaseQueue = ReturnType<typeof makeReleaseQueue>;
  */
 export function makeReleaseQueue(context: ReleaseContext) {
   const { logger, keepsAlive = true, rests = false } = context;
+  const group = { ...context, failures: makeFailureLog(logger, "Releasing finished jobs") };
   const unreleased = makeUnreleased();
   const rest = makeReleaseRest();
   const sleeper = makeSleeper({ keepsAlive });
@@ -56,7 +58,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
     try {
       do {
         await resting();
-        failures = (await flushGroup(context, unreleased, rest)) ? 0 : failures + 1;
+        failures = (await flushGroup(group, unreleased, rest)) ? 0 : failures + 1;
         if (failures > 0) await sleepUntil(performance.now() + sleepAfter(failures));
         else if (unreleased.fresh() === 0 && unreleased.size() > 0)
           await sleepUntil(unreleased.leftUntil(), () => unreleased.fresh() > 0);
@@ -113,7 +115,7 @@ export function makeReleaseQueue(context: ReleaseContext) {
 
 /** Whether it succeeded. */
 async function flushGroup(
-  context: ReleaseContext,
+  context: ReleaseContext & { readonly failures: FailureLog },
   unreleased: ReturnType<typeof makeUnreleased>,
   rest: ReturnType<typeof makeReleaseRest>,
 ): Promise<boolean> {
@@ -143,11 +145,12 @@ async function flushGroup(
 function report(
   { group, again, handedOn, failure }: Flushed,
   durationMs: number,
-  { logger, events }: ReleaseContext,
+  { logger, events, failures }: ReleaseContext & { readonly failures: FailureLog },
 ): void {
   for (const { policy, jobs } of handedOn)
     emit(events, "dispatchPolicy:admit", { policy, shard: null, count: jobs });
   if (failure === undefined) {
+    failures.succeeded();
     const jobs = group.length - again.length;
     if (jobs === 0) return;
     emit(events, "dispatchPolicy:release", { jobs, durationMs });
@@ -159,7 +162,7 @@ function report(
   }
   const { error } = failure;
   const next = isPoolEnded(error) ? LEFT_TO_SWEEP : "trying again";
-  logger.warn(`Could not release ${again.length} finished jobs, ${next}: ${errorText(error)}`, { error });
+  failures.failed(error, `Could not release ${again.length} finished jobs, ${next}: ${errorText(error)}`);
 }
 
 function isPoolEnded(error: unknown): boolean {

@@ -4,6 +4,7 @@ import { run, WorkerPreset } from "graphile-worker";
 import type pg from "pg";
 import { withDeadline } from "../../src/db/deadline.ts";
 import { makeEngine } from "../../src/db/engine.ts";
+import { makePatience } from "../../src/db/patience.ts";
 import { addPolicyJob, definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
@@ -99,7 +100,7 @@ test("what takes too long fails, and is cancelled", async (t) => {
   };
   const cancel = (pid: number) => engine.cancel(pool, pid);
   const sleeps = 'select pg_sleep(600) /* "dispatch_policy"._ */';
-  const hurried = withDeadline(withPgClient as never, 200, cancel);
+  const hurried = withDeadline(withPgClient as never, makePatience(200, 200), cancel);
   await t.throwsAsync(
     hurried((client) => client.query(sleeps).then(() => {})),
     { message: /within 200 ms/ },
@@ -110,7 +111,7 @@ test("what takes too long fails, and is cancelled", async (t) => {
     );
     return rows.length === 0;
   });
-  const patient = withDeadline(withPgClient as never, 60_000, cancel);
+  const patient = withDeadline(withPgClient as never, makePatience(60_000, 60_000), cancel);
   t.is(await patient(async (client) => (await client.query("select 1 as one")).rows[0].one), 1);
 
   // an exhausted pool: it does not wait for ever, and a client that comes too late goes back unused

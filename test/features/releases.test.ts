@@ -232,11 +232,13 @@ test("a flush that meets a lock is repeated as a whole", async (t) => {
   await world.passes();
   const jobs = await world.inFlight();
   await refusesToRelease(world, jobs, "lock_not_available");
-  const { logger, warnings } = listener();
+  const { logger, warnings, details } = listener();
   const releases = await queueOn(world, { logger });
   await Promise.all(jobs.map((job) => releases.push(succeeded(job), "p")));
-  await until("it has been tried again", () => warnings.length >= 2);
-  t.true(warnings.every((warning) => /^Could not release 3 finished jobs, trying again/.test(warning)));
+  await until("it has been tried again", () => details.length >= 1);
+  t.is(warnings.length, 1);
+  const said = [...warnings, ...details];
+  t.true(said.every((line) => /^Could not release 3 finished jobs, trying again/.test(line)));
   await refusesToRelease(world, []);
   await releases.idle();
   t.deepEqual(await world.inFlight(), []);
@@ -257,11 +259,12 @@ async function refusesToRelease(world: Engine, jobIds: string[], condition = "ra
 }
 
 function listener() {
-  const warnings: string[] = [];
+  const [warnings, details]: [string[], string[]] = [[], []];
   const logger = new Logger(() => (level, message) => {
     if (level === "warning") warnings.push(message);
+    if (level === "debug") details.push(message);
   });
-  return { logger, warnings };
+  return { logger, warnings, details };
 }
 
 test("whoever waits for what a job of another policy held is woken by the release, not by a heartbeat", async (t) => {

@@ -21,8 +21,9 @@ function cutAll(pool: pg.Pool): Promise<unknown> {
   return pool.query(`select pg_terminate_backend(pid, 5000) from pg_stat_activity where ${THEIRS}`);
 }
 
-function warnings({ log }: TestWorker, text: string): number {
-  return log.filter(({ level, message }) => level === "warning" && message.includes(text)).length;
+function said({ log }: TestWorker, text: string, ...levels: readonly string[]): number {
+  const is = (level: string) => levels.length === 0 || levels.includes(level);
+  return log.filter(({ level, message }) => is(level) && message.includes(text)).length;
 }
 
 test("a tick that fails every time does not spin, however often it is nudged, and recovers", async (t) => {
@@ -31,11 +32,13 @@ test("a tick that fails every time does not spin, however often it is nudged, an
   await worker.pool.query("alter function dispatch_policy._admit rename to _admit_away");
   const before = performance.now();
   for (let n = 0; n < 50; n++) await worker.utils.addJob(work, account);
-  await until("it failed twice", () => warnings(worker, "Tick of work failed") >= 2);
+  await until("it failed twice", () => said(worker, "Tick of work failed") >= 2);
   const seconds = (performance.now() - before) / 1000;
-  t.true(warnings(worker, "Tick of work failed") <= 4 + seconds, worker.log.length.toString());
+  t.true(said(worker, "Tick of work failed") <= 4 + seconds, worker.log.length.toString());
+  t.is(said(worker, "Tick of work failed", "warning"), 1, "it warns once");
   await worker.pool.query("alter function dispatch_policy._admit_away rename to _admit");
   await worker.sees("job:success", 50);
+  t.is(said(worker, "Tick of work works again, after", "info"), 1);
 });
 
 test("a release that fails is tried again, and gives the slot back", async (t) => {
@@ -44,7 +47,8 @@ test("a release that fails is tried again, and gives the slot back", async (t) =
   await worker.utils.addJob(work, account);
   await worker.utils.addJob(work, account);
   await worker.sees("job:success");
-  await until("it failed", () => warnings(worker, "Could not release") >= 2);
+  await until("it failed", () => said(worker, "Could not release") >= 2);
+  t.is(said(worker, "Could not release", "warning"), 1, "it warns once");
   await worker.pool.query("alter function dispatch_policy._release_away rename to _release");
   await worker.sees("job:success", 2);
   await worker.everythingIsReleased();
