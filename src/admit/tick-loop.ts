@@ -35,7 +35,11 @@ export interface TickLoopContext extends TickContext {
 export function startShardLoop(context: TickLoopContext, lead: Lead) {
   const sleeps = makeSleeps(context);
   const sleeper = makeSleeper();
-  const failures = makeFailureLog(context.logger, `Tick of ${lead.policy}`);
+  const failures = makeFailureLog(
+    context.logger,
+    `Tick of ${lead.policy} failed, trying again`,
+    `Ticks of ${lead.policy} work`,
+  );
   let stopped = false;
   let nudged = true;
   context.onFull?.(lead, true);

@@ -30,7 +30,7 @@ export function makeHeartbeat(context: PoolContext, parts: HeartbeatParts) {
   const { settings, engine, logger } = context;
   const { life, connections, bids, silence, loops, sweeper, cancellations } = parts;
   const pulse = makePulse(beat);
-  const failures = makeFailureLog(logger, "Heartbeat");
+  const failures = makeFailureLog(logger, "Heartbeat failed, trying again", "Heartbeats work");
 
   /** Returns the milliseconds until the next one. */
   async function beat(): Promise<number> {

@@ -37,7 +37,10 @@ export type ReleaseQueue = ReturnType<typeof makeReleaseQueue>;
  */
 export function makeReleaseQueue(context: ReleaseContext) {
   const { logger, keepsAlive = true, rests = false } = context;
-  const group = { ...context, failures: makeFailureLog(logger, "Releasing finished jobs") };
+  const group = {
+    ...context,
+    failures: makeFailureLog(logger, "Could not release finished jobs, trying again", "Releases work"),
+  };
   const unreleased = makeUnreleased();
   const rest = makeReleaseRest();
   const sleeper = makeSleeper({ keepsAlive });

@@ -38,7 +38,7 @@ test("a tick that fails every time does not spin, however often it is nudged, an
   t.is(said(worker, "Tick of work failed", "warning"), 1, "it warns once");
   await worker.pool.query("alter function dispatch_policy._admit_away rename to _admit");
   await worker.sees("job:success", 50);
-  t.is(said(worker, "Tick of work works again, after", "info"), 1);
+  t.is(said(worker, "Ticks of work work again, after", "info"), 1);
 });
 
 test("a release that fails is tried again, and gives the slot back", async (t) => {

@@ -58,7 +58,7 @@ test("heartbeats that wait for a lock do not pile up, and the worker leads again
   const kinds = new Set(warnings.map(({ message }) => message.replace(/\d+/g, "0")));
   t.is(warnings.length, kinds.size, "each kind of failure is told once");
   await until("it says so", () =>
-    worker.log.some(({ message }) => /^Heartbeat works again, after \d+ failures in \d+ s$/.test(message)),
+    worker.log.some(({ message }) => /^Heartbeats work again, after \d+ failures in \d+ s$/.test(message)),
   );
 });
 
