@@ -2,6 +2,7 @@ import pg from "pg";
 import { type HostConnections, settingsOf } from "./connection-settings.ts";
 import { NoAnswerError, withDeadline, within } from "./deadline.ts";
 import { limitStatements, readCommittedByDefault } from "./isolation.ts";
+import { parameter } from "./parameters.ts";
 import type { Patience } from "./patience.ts";
 
 export interface OwnPoolOptions extends HostConnections {
@@ -139,7 +140,7 @@ function makeBackends() {
     for (const one of givenUp) {
       const { rows } = await client.query(
         `select pg_catalog.pg_terminate_backend(pid, ${ENDS_WITHIN_MS}) as ended from pg_catalog.pg_stat_activity ` +
-          "where pid = $1 and backend_start = $2::pg_catalog.timestamptz and state = 'active'",
+          `where pid = ${parameter(1, "int")} and backend_start = ${parameter(2, "time")} and state = 'active'`,
         [one.pid, one.started],
       );
       if (rows[0]?.ended === false)
