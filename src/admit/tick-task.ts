@@ -6,12 +6,18 @@ import { durationMs, isDuration } from "../duration.ts";
 import { ArgumentError, UnknownPolicyError } from "../errors.ts";
 import { ours } from "../log.ts";
 import { TICK_TASK } from "../policy/job.ts";
+import type { Settings } from "../settings.ts";
+import { type RunLoopsContext, runLoops } from "./run-loops.ts";
 import { sleep } from "./sleeper.ts";
 import { type Pass, type TickContext, type TickRequest, tickOnce } from "./tick.ts";
 
-export interface TickTaskContext extends Omit<TickContext, "withPgClient" | "logger"> {
+/** A task that goes on looks this often whether others lead by now. */
+const LOOK_FOR_LEADERS_MS = 1000;
+
+export interface TickTaskContext extends Omit<RunLoopsContext, "withPgClient" | "logger"> {
   readonly tickMaxDurationMs: number;
-  readonly minTickIntervalMs: number;
+  /** Lets a worker pool lead for a while. Undefined: it cannot, or leads already. */
+  readonly leadOf?: (poolId: string | null) => LeadFor | undefined;
   /** Called after the ticks: a sweep. */
   readonly afterwards?: (withPgClient: WithPgClient, logger: Logger) => Promise<void>;
 }
@@ -28,7 +34,8 @@ interface TickPayload {
    */
   shard?: string | undefined;
   /**
-   * If no loop leads, the task goes on for this duration. Its worker then needs a concurrency of at least 2.
+   * If no loop leads, the task runs tick loops for this duration, which adds and releases wake. Its worker then needs a
+   * concurrency of at least 2.
    * @default the task ends when nothing more can be admitted
    */
   for?: string | undefined;
@@ -37,8 +44,8 @@ interface TickPayload {
 /**
  * Ticks until nothing more can be admitted, then returns, so that it does not occupy a worker for long.
  *
- * Payload `{ policy?, shard?, for? }`. With `for`, a duration, and without a live leader, it goes on for this time,
- * with sleeps in between. Its worker pool must then run at least two jobs at once.
+ * Payload `{ policy?, shard?, for? }`. With `for`, a duration, and without a live leader, it runs tick loops for this time.
+ * Its worker pool must then run at least two jobs at once.
  */
 export function makeTickTask(context: TickTaskContext): Task {
   return async (payload, helpers) => {
@@ -49,45 +56,49 @@ export function makeTickTask(context: TickTaskContext): Task {
     const logger = ours(helpers.logger);
     const { engine } = context;
     const ticks = { ...context, logger, withPgClient: inTime(engine, withPgClient) };
-    let targets = await targetsOf(ticks, options);
-    const names = targets.map((target) => target.policy);
-    if (isOfCrontab(payload)) await ticks.withPgClient((client) => engine.crontabTicked(client, names));
-    // a task that goes on comes back for more, as a loop does
-    if (lasts > 0) targets = targets.map((target) => ({ ...target, bounded: true }));
-    do {
-      const nextInMs = await tickAll(
-        ticks,
-        targets,
-        started + Math.max(context.tickMaxDurationMs, lasts),
-        helpers.abortSignal,
+    const targets = await targetsOf(ticks, options);
+    if (isOfCrontab(payload))
+      await ticks.withPgClient((client) => engine.crontabTicked(client, namesOf(targets)));
+    const { abortSignal } = helpers;
+    const { shard } = options;
+    const unled = lasts > 0 ? targets.filter(({ bounded }) => !bounded) : [];
+    const others = targets.filter((target) => !unled.includes(target));
+    await tickAll(ticks, others, started + context.tickMaxDurationMs, abortSignal);
+    if (unled.length > 0) {
+      const over = new AbortController();
+      const signal = AbortSignal.any([over.signal, ...(abortSignal ? [abortSignal] : [])]);
+      const lead = context.leadOf?.(helpers.job.locked_by) ?? loopFor(ticks, options, unled, withPgClient);
+      const leading = lead(
+        { policies: namesOf(unled), shards: shard === undefined ? null : [shard] },
+        signal,
       );
-      const left = started + lasts - performance.now();
-      if (left <= 0 || helpers.abortSignal?.aborted) break;
-      if ((await targetsOf(ticks, options)).every(({ bounded }) => bounded)) break; // loops lead by now
-      await sleep(Math.min(nextInMs ?? 1000, left, 1000), helpers.abortSignal);
-    } while (performance.now() - started < lasts);
+      await Promise.race([leading, sleep(started + lasts - performance.now(), signal)]);
+      over.abort();
+      await leading;
+    }
     await context.afterwards?.(ticks.withPgClient, logger);
   };
 }
 
+/** Leads what nobody leads of these, until the signal aborts or others do. */
+export type LeadFor = (loops: NonNullable<Settings["loop"]>, signal: AbortSignal) => Promise<void>;
+
+const namesOf = (targets: readonly Target[]): string[] => [...new Set(targets.map(({ policy }) => policy))];
+
 type Target = Omit<TickRequest, "now">;
 
-/** Ticks every target until none has more. Returns the milliseconds until a job may be admitted; null: unknown. */
+/** Ticks every target until none has more. */
 async function tickAll(
   context: TickContext & { minTickIntervalMs: number },
   targets: readonly Target[],
   until: number,
   signal: AbortSignal | undefined,
-): Promise<number | null> {
-  let nextInMs: number | null = null;
+): Promise<void> {
   for (const target of targets) {
-    const inMs = await tickTarget(context, target, until, signal).catch((error) => {
-      if (!isUnknownPolicy(error)) throw error;
-      return null; // it was removed meanwhile
+    await tickTarget(context, target, until, signal).catch((error) => {
+      if (!isUnknownPolicy(error)) throw error; // it was removed meanwhile
     });
-    if (inMs !== null) nextInMs = Math.min(nextInMs ?? inMs, Math.max(inMs, 0));
   }
-  return nextInMs;
 }
 
 /** The same of one target. */
@@ -96,7 +107,7 @@ async function tickTarget(
   target: Target,
   until: number,
   signal: AbortSignal | undefined,
-): Promise<number | null> {
+): Promise<void> {
   let pass: Pass;
   let idle = 0;
   do {
@@ -104,7 +115,26 @@ async function tickTarget(
     idle = pass.progress ? 0 : idle + 1;
     if (pass.more) await sleep(context.minTickIntervalMs * idle, signal);
   } while (pass.more && idle < 10 && performance.now() < until && !signal?.aborted);
-  return pass.nextInMs;
+}
+
+/** For a host without heartbeats: runs loops without leases, until the signal aborts or others lead. */
+function loopFor(
+  context: RunLoopsContext,
+  options: TickPayload,
+  targets: readonly Target[],
+  withPgClient: WithPgClient,
+): LeadFor {
+  return async (_, signal) => {
+    const over = new AbortController();
+    const loops = runLoops(context, targets, { withPgClient }, AbortSignal.any([signal, over.signal]));
+    try {
+      do await sleep(LOOK_FOR_LEADERS_MS, signal);
+      while (!signal.aborted && (await targetsOf(context, options)).some(({ bounded }) => !bounded));
+    } finally {
+      over.abort();
+      await loops;
+    }
+  };
 }
 
 /**

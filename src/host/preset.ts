@@ -175,6 +175,7 @@ function tickTask(
     ...settings,
     engine,
     events,
+    leadOf: (poolId) => pools.byId(poolId)?.lead,
     async afterwards(withPgClient, logger) {
       const poolId = pools.all()[0]?.poolId;
       const { repaired } = await sweepFully({ withPgClient, engine, events, ages: settings, poolId });

@@ -10,8 +10,8 @@ import type {
   WorkerEvents,
   WorkerPool,
 } from "graphile-worker";
+import { CHANNEL, type Notification, readNotification } from "../admit/notification.ts";
 import { TICK_TASK } from "../policy/job.ts";
-import { CHANNEL, type Notification, readNotification } from "../pool/notification.ts";
 import type { Fetching } from "../run/adoption.ts";
 import { isHandled, type Observer, wrapTasks } from "../run/wrap-task.ts";
 

@@ -1,3 +1,4 @@
+import type { Settings } from "../settings.ts";
 import type { PoolContext, PoolLife } from "./pool-context.ts";
 
 /** A leader renews its leases this often. If it crashes, a standby takes over within five seconds, when they have ended. */
@@ -27,7 +28,7 @@ export const NO_BID: Bid = { policies: [], shards: null, ttlMs: LEASE_MS, bids: 
 
 /** Which leases a worker pool asks for, and when it asks again. */
 export function makeBids({ settings, oneShot }: Pick<PoolContext, "settings" | "oneShot">, life: PoolLife) {
-  const { loop } = settings;
+  let { loop } = settings;
   let slowMs = 0;
   const ttlMs = () =>
     Math.min(LEASE_MS + (slowMs > SLOW_BEAT_MS ? Math.ceil(SLOW_BEATS * slowMs) : 0), LONGEST_LEASE_MS);
@@ -37,6 +38,12 @@ export function makeBids({ settings, oneShot }: Pick<PoolContext, "settings" | "
       if (loop === null || !isCandidate()) return NO_BID;
       return { policies: loop.policies, shards: loop.shards, ttlMs: ttlMs(), bids: true };
     },
+    /** Until the next call this pool bids as if these were its loops. Null: as its settings say. */
+    bidFor(loops: Settings["loop"]): void {
+      loop = loops ?? settings.loop;
+    },
+    /** Whether it runs loops, or would if nobody else led. */
+    isCandidate,
     /** A heartbeat has taken so long. Those that follow are taken to be as slow for a while. */
     took(ms: number): void {
       slowMs = Math.max(ms, slowMs / 2);

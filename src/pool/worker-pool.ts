@@ -1,7 +1,10 @@
 import type { Job } from "graphile-worker";
 import { declarePolicies, definitionsOf } from "../admit/declare.ts";
+import type { Notification } from "../admit/notification.ts";
+import { sleep } from "../admit/sleeper.ts";
 import type { TickContext } from "../admit/tick.ts";
 import { makeTickLoops } from "../admit/tick-loop.ts";
+import type { LeadFor } from "../admit/tick-task.ts";
 import { counted } from "../counted.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { makeAdoption } from "../run/adoption.ts";
@@ -15,7 +18,6 @@ import { makeBids, spreadMs } from "./bids.ts";
 import { makeConnections } from "./connections.ts";
 import { makeEndedElsewhere } from "./ended-elsewhere.ts";
 import { makeHeartbeat } from "./heartbeat.ts";
-import type { Notification } from "./notification.ts";
 import { catchUp, tickUntilIdle } from "./one-shot.ts";
 import { makeOwnership } from "./ownership.ts";
 import { makeLife, type PoolContext } from "./pool-context.ts";
@@ -25,6 +27,8 @@ import { makeSweeper } from "./sweeper.ts";
 
 /** How soon a loop looks for shards that arrivals may have brought. */
 const NEW_SHARD_MS = 250;
+/** How soon a pool that leads for a tick task sees that others lead. */
+const LEADS_MS = 1000;
 
 /**
  * This package's part of a worker pool: it heartbeats, bids for leases, ticks the shards that it leads, releases finished
@@ -52,6 +56,11 @@ export function makeWorkerPool(context: PoolContext) {
     caught(policy: AnyPolicy, task: string): void {
       if (!context.oneShot) parts.adoption.caught(policy, task);
     },
+    /** For a tick task that goes on. Undefined: this pool leads by itself, or is a one-shot pool. */
+    lead:
+      context.settings.loop === null && !context.oneShot
+        ? (...args: Parameters<LeadFor>): Promise<void> => lead(context, parts, ...args)
+        : undefined,
     started: parts.cancellations.started,
     release(job: Job, running: RunningJob, error: unknown): Promise<void> {
       parts.cancellations.ended(job);
@@ -122,7 +131,7 @@ function makeParts(context: PoolContext) {
   const releases = makeReleaseQueue({
     ...{ withPgClient: forReleases, engine, events, logger },
     // where no pool ticks, whoever does decides when jobs go
-    ...{ onReleased, rests: !oneShot, handsOn: settings.loop !== null && !oneShot },
+    ...{ onReleased, rests: !oneShot, handsOn: () => bids.isCandidate() },
   });
   const { sweepIntervalMs } = settings;
   const onSwept = () => loops.nudge();
@@ -179,6 +188,25 @@ function makeParts(context: PoolContext) {
     ends,
     adoption,
   };
+}
+
+/** Leads what of `loop` nobody leads, until the signal aborts, others lead all of it, or the pool stops. */
+async function lead(
+  { engine, poolId }: PoolContext,
+  { bids, heartbeat, loops, life, connections }: Parts,
+  ...[loop, signal]: Parameters<LeadFor>
+): Promise<void> {
+  bids.bidFor(loop);
+  try {
+    await heartbeat.now();
+    while (!signal.aborted && loops.size > 0 && !life.stopping) await sleep(LEADS_MS, signal);
+  } finally {
+    bids.bidFor(null);
+    if (!life.stopping) {
+      await loops.stop();
+      await connections.forBeats((client) => engine.stepDown(client, poolId));
+    }
+  }
 }
 
 async function stepDown({ engine, poolId }: PoolContext, parts: Parts): Promise<void> {

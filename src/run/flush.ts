@@ -8,7 +8,7 @@ export interface FlushContext {
   readonly engine: Engine;
   readonly logger: Logger;
   /** Whether a partition's own slot goes to its next job in the release itself. Default false: a pass does it. */
-  readonly handsOn?: boolean;
+  readonly handsOn?: () => boolean;
 }
 
 /** What became of a group of finished jobs. */
@@ -47,7 +47,7 @@ export async function flush(
   };
   const release = async (client: Queryable, part: readonly Unreleased[]) => {
     const jobs = part.map(({ job }) => job);
-    const { left_ids, may_end, handed_on } = await engine.release(client, jobs, { handsOn });
+    const { left_ids, may_end, handed_on } = await engine.release(client, jobs, { handsOn: handsOn?.() });
     if (may_end !== null) wakes = true;
     answers.push(handed_on ? 0 : may_end); // who went has others behind it, who wait for its end
     handedOn.push(...(handed_on ?? []));

@@ -1,8 +1,8 @@
 // The task that the crontab starts, alone and beside a loop.
 import test from "ava";
-import { definePolicy } from "../../src/index.ts";
+import { concurrency, definePolicy, policyEvents } from "../../src/index.ts";
 import { until } from "../helpers/until.ts";
-import { startWorker, type TestWorker } from "../helpers/worker.ts";
+import { NO_HEARTBEAT, startWorker, type TestWorker } from "../helpers/worker.ts";
 
 const TICK = "dispatch_policy_tick";
 const work = definePolicy("work", {
@@ -12,6 +12,7 @@ const work = definePolicy("work", {
   gates: ({ concurrency }) => [concurrency({ max: 50 })],
 });
 const other = definePolicy("other", { partitionBy: "account" });
+const one = definePolicy("one", { partitionBy: "account", gates: [concurrency({ max: 1 })] });
 const tasks = { work: async () => {}, other: async () => {} };
 const noLoop = { policies: [work, other], tasks, preset: { loop: false } } as const;
 
@@ -100,6 +101,26 @@ test("for: meanwhile it sees what comes", async (t) => {
     });
     t.is(done.length, n, "the task itself goes on");
   }
+});
+
+test("for: its pool leads meanwhile, so adds and releases wake it, and then it steps down", async (t) => {
+  const worker = await startWorker(t, {
+    ...{ policies: [one], tasks: { one: async () => {} } },
+    preset: { ...NO_HEARTBEAT, loop: false },
+    worker: { gracefulShutdownAbortTimeout: 100 },
+  });
+  const leads: boolean[] = [];
+  policyEvents(worker.runner.events).on("dispatchPolicy:leader", (event) => leads.push(event.leads));
+  await tick(worker, { for: "1 second" });
+  await worker.sees("job:success");
+  t.deepEqual(leads, [true, false]);
+  await tick(worker, { for: "1 hour" });
+  await until("it leads again at once, because no lease is left", () => leads.length === 3);
+  await worker.utils.addJobs(
+    Array.from({ length: 40 }, () => ({ identifier: "one", payload: { account: "a" } })),
+  );
+  await worker.sees("job:success", 1 + 40);
+  t.deepEqual(leads, [true, false, true]);
 });
 
 test("for: beside a leader it returns at once", async (t) => {

@@ -32,10 +32,11 @@ async function world(
     if (level === "warning") warnings.push(message);
   });
   const work = async (payload: unknown) => void ran.push((payload as { name: string }).name);
-  const start = () => {
+  const start = (concurrency = 1) => {
     const pool = quietPool(database.url);
     const tasks = wrapTaskList({ greet: work, shout: work, ...more }, { policies });
-    const workers = runTaskList({ noHandleSignals: true, logger, pollInterval: 50 }, tasks, pool);
+    const shared = { noHandleSignals: true, logger, pollInterval: 50, gracefulShutdownAbortTimeout: 100 };
+    const workers = runTaskList({ ...shared, concurrency }, tasks, pool);
     let stopping: Promise<void> | undefined;
     const stop = () => {
       stopping ??= Promise.resolve(workers.gracefulShutdown()).then(() => pool.end());
@@ -66,6 +67,22 @@ test("the crontab's tick declares the policies, and runs what is staged", async 
   await tick();
   await until("the job from SQL runs", () => ran.length === 2);
   t.deepEqual(ran, ["Ana", "Bo"]);
+});
+
+test("a tick with `for` hears of what is added and of what ends", async (t) => {
+  const { pool, ran, start } = await world(t);
+  start(2);
+  await pool.query("select graphile_worker.add_job($1, $2)", [TICK, { for: "1 hour" }]);
+  await until("it listens", async () => {
+    const { rowCount } = await pool.query(
+      "select from pg_stat_activity where datname = current_database() and query = 'listen dispatch_policy'",
+    );
+    return rowCount === 1;
+  });
+  for (let n = 0; n < 20; n++) await addPolicyJob(pool, greet, { name: "Ana" });
+  await until("all ran", () => ran.length === 20);
+  const { rows } = await pool.query("select task_identifier from graphile_worker.jobs");
+  t.deepEqual(rows, [{ task_identifier: TICK }], "one after another, while the task goes on");
 });
 
 test("the first job of a policy's task declares them too, before its limits are asked for", async (t) => {

@@ -181,7 +181,7 @@ test("after a slot was handed on the next release goes at once, whatever other p
   });
   const withPgClient = ((callback: (client: Queryable) => unknown) => callback(it.pool)) as never;
   const own = { withPgClient, engine: makeEngine("dispatch_policy"), logger: silent };
-  const flushed = await flush({ ...own, handsOn: true }, () => group);
+  const flushed = await flush({ ...own, handsOn: () => true }, () => group);
   t.deepEqual(flushed.handedOn, [{ policy: "p", jobs: 1 }]);
   t.deepEqual(flushed.answers, [0]);
   t.true(flushed.wakes);
