@@ -75,7 +75,7 @@ export type {
 } from "./operate/targets.ts";
 export type { TickOptions } from "./operate/tick.ts";
 export type { Uninstalled, UninstallOptions } from "./operate/uninstall.ts";
-export { exponential, fixed, list } from "./policy/backoff.ts";
+export { exponential, fixed, list, polynomial } from "./policy/backoff.ts";
 export { hashKey } from "./policy/hash-key.ts";
 export {
   type AnyPolicy,

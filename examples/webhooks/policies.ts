@@ -23,5 +23,5 @@ export const deliverWebhook = definePolicy("deliver_webhook", {
     throttle({ name: "everybody", scope: "policy", rate: 200, per: "1 second" }),
   ],
   job: { maxAttempts: 8 },
-  backoff: exponential({ base: 1, power: 4 }), // 1, 2, 17, 82 … seconds after the first, second … failure
+  backoff: exponential({ base: "1 second", factor: 4, max: "1 hour" }), // 1, 4, 16, 64 … seconds
 });

@@ -67,8 +67,8 @@ export function policyOf(setup: Setup): AnyPolicy {
   return definePolicy(POLICY, options as never);
 }
 
-/** 2, 3, 6, 11 … seconds. */
-const BACKOFF = exponential({ base: 2, power: 2 });
+/** 2, 4, 8, 16 … seconds. */
+const BACKOFF = exponential({ base: "2 seconds" });
 
 /** The same policy as its file would be. */
 export function textOf(setup: Setup): string {
@@ -90,7 +90,7 @@ export function textOf(setup: Setup): string {
     kinds.length > 0 && `  gates: ({ ${kinds.join(", ")} }) => [`,
     ...gatesOf(setup).map((gate) => `    ${gateText(gate, setup)},`),
     kinds.length > 0 && "  ],",
-    failing > 0 && "  backoff: exponential({ base: 2, power: 2 }), // 2, 3, 6, 11 … seconds",
+    failing > 0 && '  backoff: exponential({ base: "2 seconds" }), // 2, 4, 8, 16 … seconds',
     "});",
     ...(refused > 0 ? TASK : []),
     ...(isNight(setup) ? nightText(setup) : []),

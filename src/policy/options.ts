@@ -206,8 +206,8 @@ export interface PolicyOptions<Id, S, C> {
    */
   unmanaged?: "enforce" | "run" | "reject" | undefined;
   /**
-   * How long a failed job waits: `(error, attempt, job) => "30 seconds"`, or `fixed`, `exponential`, `list`. A function
-   * that returns `false` fails the job for good.
+   * How long a failed job waits: `(error, attempt, job) => "30 seconds"`, or `fixed`, `exponential`, `polynomial`, `list`.
+   * A function that returns `false` fails the job for good.
    * @default Graphile Worker's own, e^attempt seconds
    */
   backoff?: BackoffFunction | undefined;

@@ -1,7 +1,15 @@
 // What becomes of a job that fails: parked inside Graphile Worker and admitted again, or retried past the gates.
 import test, { type ExecutionContext } from "ava";
 import type { Job, JobHelpers } from "graphile-worker";
-import { type AnyPolicy, definePolicy, exponential, fixed, list, RetryAfter } from "../../src/index.ts";
+import {
+  type AnyPolicy,
+  definePolicy,
+  exponential,
+  fixed,
+  list,
+  polynomial,
+  RetryAfter,
+} from "../../src/index.ts";
 import { MODES, type Mode } from "../fixtures/governed/modes.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
@@ -165,7 +173,12 @@ test("backoff: an interval", async (t) => {
 });
 
 test("backoff: exponential", async (t) => {
-  const { state } = await failOnce(t, exponential({ base: HOUR, power: 3 }));
+  const { state } = await failOnce(t, exponential({ base: "1 hour", jitter: "equal" }));
+  t.true(state.due_in > HOUR / 2 - 60 && state.due_in <= HOUR, `${state.due_in}`);
+});
+
+test("backoff: polynomial", async (t) => {
+  const { state } = await failOnce(t, polynomial({ base: "1 hour", power: 3 }));
   t.true(state.due_in > HOUR - 60 && state.due_in <= HOUR, `${state.due_in}`);
 });
 

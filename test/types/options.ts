@@ -1,7 +1,7 @@
 import type { TaskSpec } from "graphile-worker";
 import { z } from "zod";
 import { concurrency } from "../../src/gates/index.ts";
-import { exponential, fixed, list } from "../../src/policy/backoff.ts";
+import { exponential, fixed, list, polynomial } from "../../src/policy/backoff.ts";
 import { type AnyPolicy, definePolicy, type JobInfo, type PolicyPayload } from "../../src/policy/policy.ts";
 import { RetryAfter } from "../../src/run/retry-after.ts";
 import type { JobSpec } from "../../src/stage/stage.ts";
@@ -27,7 +27,7 @@ export const everything = definePolicy("everything", {
   admissionBatchSize: undefined,
   ahead: "1 second",
   retries: "bypass",
-  backoff: exponential({ base: 30, power: 5 }),
+  backoff: exponential({ base: "1 second", factor: 2, max: "1 hour", jitter: "full" }),
   version: 3,
   enabled: false,
 });
@@ -35,6 +35,10 @@ const policies: readonly AnyPolicy[] = [everything];
 void policies;
 
 definePolicy("fixed", { partitionBy: "x", backoff: fixed("5 minutes") });
+definePolicy("polynomial", {
+  partitionBy: "x",
+  backoff: polynomial({ base: "30 seconds", power: 5 }),
+});
 definePolicy("list", { partitionBy: "x", backoff: list(["1 minute", "1 hour"]) });
 definePolicy("undefined", {
   payload: undefined,
@@ -91,7 +95,11 @@ definePolicy("bad_backoff", {
 // @ts-expect-error a bare number is no duration
 fixed(30);
 // @ts-expect-error power is missing
+polynomial({ base: "30 seconds" });
+// @ts-expect-error a bare number is no duration
 exponential({ base: 30 });
+// @ts-expect-error neither "full" nor "equal"
+exponential({ base: "1 second", jitter: "half" });
 // @ts-expect-error not a scope
 concurrency({ max: 1, scope: "tenant" });
 

@@ -90,16 +90,19 @@ test("links in docstrings lead to headings of the page", (t) => {
 });
 
 test("a docstring is read as it is meant", (t) => {
-  const [fixed] = exportsOf("src/policy/backoff.ts").filter(({ name }) => name === "exponential");
+  const [fixed] = exportsOf("src/policy/backoff.ts").filter(({ name }) => name === "polynomial");
   const said = docstringOf(fixed!.node);
   t.is(said.blocks.length, 2);
-  t.regex(said.blocks[0]!, /^A wait of `base \+ n \^ power` seconds, .* and so on\.$/);
-  t.regex(said.blocks[1]!, /^\| base, power \| 1st .*\n\|---\|.*\n\| 30, 5 \|.*\n\| 0, 2 \|.* 16 s \|$/);
-  t.deepEqual(said.parameters[0], { name: "options.base", meaning: "seconds, 0 or more" });
+  t.regex(said.blocks[0]!, /^A wait of `base` and `n \^ power` seconds, .* and so on\.$/);
+  t.regex(
+    said.blocks[1]!,
+    /^\| base \| power \| 1st .*\n\|---\|.*\n\| 30 seconds \| 5 \|.*\n\| 0 seconds \| 2 \|.* 16 s \|$/,
+  );
+  t.deepEqual(said.parameters[0], { name: "options.base", meaning: "the first wait, 0 or longer" });
   t.deepEqual(said.throws, [
-    { error: "PolicyDefinitionError", when: "if an option is unknown, missing or negative" },
+    { error: "PolicyDefinitionError", when: "if an option is unknown, missing or of another form" },
   ]);
   t.deepEqual(said.examples, [
-    `definePolicy("fetch", { partitionBy: "host", backoff: exponential({ base: 30, power: 5 }) });`,
+    `definePolicy("fetch", { partitionBy: "host", backoff: polynomial({ base: "30 seconds", power: 5 }) });`,
   ]);
 });

@@ -1,8 +1,8 @@
 import test from "ava";
 import type { Job } from "graphile-worker";
-import { isDuration } from "../../src/duration.ts";
+import { durationMs, isDuration } from "../../src/duration.ts";
 import { PolicyDefinitionError } from "../../src/errors.ts";
-import { exponential, fixed, list } from "../../src/policy/backoff.ts";
+import { exponential, fixed, list, polynomial } from "../../src/policy/backoff.ts";
 import { type BackoffFunction, definePolicy, resolveBackoff } from "../../src/policy/policy.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests hand over what the types forbid
@@ -17,18 +17,46 @@ test("fixed waits the same after every failure", (t) => {
   );
 });
 
-test("exponential waits base + n^power seconds, n from 0", (t) => {
-  const backoff = exponential({ base: 30, power: 5 });
+test("exponential waits base * factor^n, at most max, n from 0", (t) => {
+  const waits = (options: Parameters<typeof exponential>[0]) =>
+    [1, 2, 3, 4, 5, 6].map((attempt) => exponential(options)(null, attempt));
+  const of = (...seconds: number[]) => seconds.map((wait) => `${wait} seconds`);
+  t.deepEqual(waits({ base: "1 second" }), of(1, 2, 4, 8, 16, 32) as never);
+  t.deepEqual(
+    waits({ base: "10 seconds", factor: 3, max: "10 minutes" }),
+    of(10, 30, 90, 270, 600, 600) as never,
+  );
+  t.deepEqual(waits({ base: "500 ms", factor: 1 }), of(0.5, 0.5, 0.5, 0.5, 0.5, 0.5) as never);
+});
+
+test("jitter is drawn from all of its range, below the wait and below max", (t) => {
+  const RANGES = { full: [0, 8000], equal: [4000, 8000] } as const;
+  for (const [jitter, [least, most]] of Object.entries(RANGES)) {
+    const options = { base: "1 second", max: "8 seconds", jitter: jitter as "full" | "equal" } as const;
+    const drawn = Array.from({ length: 2000 }, (_, n) => durationMs(exponential(options)(null, 4 + (n % 3))));
+    const [shortest, longest] = [Math.min(...drawn), Math.max(...drawn)];
+    const tenth = (most - least) / 10;
+    t.true(shortest >= least && shortest < least + tenth, `${jitter}: ${shortest}`);
+    t.true(longest <= most && longest > most - tenth, `${jitter}: ${longest}`);
+  }
+});
+
+test("polynomial waits base and n^power seconds, n from 0", (t) => {
+  const backoff = polynomial({ base: "30 seconds", power: 5 });
   t.deepEqual(
     attempts.map((attempt) => backoff(null, attempt)),
     ["30 seconds", "31 seconds", "62 seconds", "273 seconds", "1054 seconds"],
   );
 });
 
-test("exponential always gives a duration, however long or short", (t) => {
-  t.is(exponential({ base: 0, power: 300 })(null, 1e9), "1000000000 seconds");
-  for (const base of [1e-9, 0.0001, 1 / 3, 1e300])
-    t.true(isDuration(exponential({ base, power: 0.5 })(null, 4)));
+test("a wait is always a duration, however long or short", (t) => {
+  t.is(polynomial({ base: "0 seconds", power: 300 })(null, 1e9), "1000000000 seconds");
+  t.is(exponential({ base: "1 ms", factor: 1e12 })(null, 1e9), "1000000000 seconds");
+  t.is(exponential({ base: "1 ms", max: "1000000 days" })(null, 1e9), "1000000000 seconds");
+  for (const base of ["0.000001 ms", "0.3333333 seconds", "1000000 days"] as const) {
+    t.true(isDuration(polynomial({ base, power: 0.5 })(null, 4)));
+    t.true(isDuration(exponential({ base, jitter: "full" })(null, 4)));
+  }
 });
 
 test("list goes through its waits, then gives up", (t) => {
@@ -44,18 +72,28 @@ test("list goes through its waits, then gives up", (t) => {
 const REFUSED: [() => unknown, RegExp][] = [
   [() => fixed(30 as Anything), /^fixed must be a duration such as "30 seconds" .*, got 30$/],
   [() => fixed("soon" as Anything), /^fixed must be a duration .*, got "soon"$/],
-  [() => list([]), /^list must be given an array of at least one duration, got \[\]$/],
-  [() => list("1 second" as Anything), /^list must be given an array .*, got "1 second"$/],
+  [() => list([]), /^list must be an array of at least one duration, got an array$/],
+  [() => list("1 second" as Anything), /^list must be an array .*, got "1 second"$/],
   [() => list(["1 second", 3 as Anything]), /^list: wait 2 must be a duration .*, got 3$/],
+  [() => fixed(undefined as Anything), /^fixed is missing: it must be a duration /],
+  [() => polynomial({ base: 30, power: 5 } as Anything), /^polynomial: base must be a duration .*, got 30$/],
+  [() => polynomial({ base: "1 second" } as Anything), /^polynomial: power is missing: it must be /],
+  [() => polynomial({ base: "1 second", power: -1 }), /^polynomial: power must be .* 0 or more .*, got -1$/],
   [
-    () => exponential({ base: -1, power: 5 }),
-    /^exponential: base must be a finite number, 0 or more, got -1$/,
+    () => polynomial({ base: "1 second", pwer: 2 } as Anything),
+    /^unknown option "pwer" of polynomial: did you mean "power"\?$/,
   ],
-  [() => exponential({ base: 1 } as Anything), /^exponential: power must be .*, got undefined$/],
-  [() => exponential({ base: 1, power: Number.NaN }), /^exponential: power must be .*, got NaN$/],
+  [() => exponential({ base: "0 seconds" }), /^exponential: base must be .* longer than 0, got "0 seconds"$/],
+  [() => exponential({ base: "1 second", power: 5 } as Anything), /^unknown option "power" of exponential/],
   [
-    () => exponential({ base: 1, pwer: 2 } as Anything),
-    /^unknown option "pwer" of exponential: did you mean "power"\?$/,
+    () => exponential({ base: "1 second", factor: 0.5 }),
+    /^exponential: factor must be a number, 1 to 1e12, got 0\.5$/,
+  ],
+  [() => exponential({ base: "1 second", factor: Number.NaN }), /^exponential: factor must be .*, got NaN$/],
+  [() => exponential({ base: "1 second", max: 60 as Anything }), /^exponential: max must be .*, got 60$/],
+  [
+    () => exponential({ base: "1 second", jitter: true as Anything }),
+    /^exponential: jitter must be "full" or "equal", got true$/,
   ],
   [
     () => exponential(undefined as Anything),
