@@ -1,5 +1,6 @@
 import type { CleanupOptions, DbJob } from "graphile-worker";
 import type { TickResult } from "../admit/tick.ts";
+import type { JsonOf } from "../policy/json.ts";
 import type { Until } from "../policy/policy.ts";
 import type { AdmitOptions } from "./admit.ts";
 import type { AdoptOptions } from "./adopt.ts";
@@ -352,7 +353,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.refreshContext({ policy: "fetch_endpoint", where: { account: "acme" }, context: { plan: "pro" } });
    */
-  refreshContext(options: RefreshContextOptions): Promise<Changed & Reach>;
+  refreshContext<C extends JsonOf<C>>(options: RefreshContextOptions<C>): Promise<Changed & Reach>;
 
   /**
    * What is stopped now, of all policies or of one: pauses, holds and open breakers, with who stopped it, why, and until

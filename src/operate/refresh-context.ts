@@ -1,5 +1,5 @@
 import { show } from "../checks/options.ts";
-import { checkJsonObject, type JsonObject } from "../policy/json.ts";
+import { checkJsonObject, type JsonObject, type JsonOf } from "../policy/json.ts";
 import { type AnyPolicy, definitionHash, policyDefinition, resolveLimits } from "../policy/policy.ts";
 import type { Registry } from "../policy/registry.ts";
 import { actOf, aimOf, asOurs, callOrCount, checkPolicy, type OperateContext, told } from "./call.ts";
@@ -15,11 +15,11 @@ import {
 } from "./targets.ts";
 
 /** The options of `refreshContext`: which partitions, and what their context has from now on. */
-export type RefreshContextOptions = PolicyTarget & {
+export type RefreshContextOptions<C extends JsonOf<C> = JsonObject> = PolicyTarget & {
   /** Only partitions whose context has these values, such as `{ account: "acme" }`. Default: whatever it has. */
   where?: ContextValues | undefined;
   /** The values that change. They take the place of those of the same names in the stored context; the others stay. */
-  context: JsonObject;
+  context: C;
 } & Why &
   DryRun;
 

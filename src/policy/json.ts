@@ -13,6 +13,22 @@ export type Json =
 /** An object of values that survive JSON. */
 export type JsonObject = { readonly [key: string]: Json };
 
+/**
+ * An object type whose values survive JSON: `C extends JsonOf<C>`. It takes an `interface`, which lacks the index signature of
+ * {@link JsonObject}. An array is no such object.
+ */
+export type JsonOf<T> = object & { readonly [Symbol.iterator]?: never } & {
+  readonly [K in keyof T]: JsonValueOf<T[K]>;
+};
+/** `never` where JSON would change or lose a value of the type. */
+type JsonValueOf<T> = T extends Json
+  ? T
+  : T extends (...args: never[]) => unknown
+    ? never
+    : T extends object
+      ? { readonly [K in keyof T]: JsonValueOf<T[K]> }
+      : never;
+
 /** Deeper than any sensible context. An object that contains itself reaches it before the stack overflows. */
 const DEEPEST = 64;
 

@@ -54,7 +54,8 @@ export interface PolicyOptions<Id, S, C> {
   payload?: S;
   /**
    * Works out the values that keys, limits, weight and cost read. Synchronous. Returns an object of JSON values,
-   * because the partition stores it: limits are worked out from it again when the policy changes.
+   * because the partition stores it: limits are worked out from it again when the policy changes. Its type may be an
+   * `interface`.
    * @default `{}`
    */
   context?: ((payload: PayloadOut<Id, S>, job: JobInfo) => C) | undefined;

@@ -7,7 +7,7 @@ import { type ResolvedBackoff, readBackoff } from "./backoff-answer.ts";
 import { type Declaration, readDeclaration } from "./declaration.ts";
 import { describeDeclaration, type PolicyDefinition } from "./definition.ts";
 import { checkIdentifier, type JobSpecification } from "./job.ts";
-import type { JsonObject } from "./json.ts";
+import type { JsonObject, JsonOf } from "./json.ts";
 import type { PayloadIn, PayloadOut, PolicyOptions } from "./options.ts";
 import { compileResolver, type ResolvedJob, type ResolvedPartition, type Resolver } from "./resolve.ts";
 import type { StandardSchema } from "./standard-schema.ts";
@@ -84,7 +84,7 @@ export function definePolicy<
   const Id extends string, // not `keyof GraphileWorker.Tasks | …`: that alone makes a circle in TypeScript 7
   S extends StandardSchema<any, any> | undefined = undefined,
   // biome-ignore lint/complexity/noBannedTypes: a context that was not declared has nothing to read
-  C extends JsonObject = {},
+  C extends JsonOf<C> = {},
 >(identifier: Id, options: PolicyOptions<Id, S, C>): Policy<Id, PayloadIn<Id, S>, PayloadOut<Id, S>, C> {
   declaring("", () => checkIdentifier("the first argument of definePolicy", identifier));
   const declaration = declaring(`policy "${identifier}": `, () => readDeclaration(identifier, options));
