@@ -20,6 +20,7 @@ import { admittedPartition } from "./admitted-partition.ts";
 import { batchParts } from "./batch-parts.ts";
 import { type Cancellation, cancelRun } from "./cancellations.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
+import { recordably } from "./recordable.ts";
 import { isRetryAfter, type RetryAfter } from "./retry-after.ts";
 import { RunSignal } from "./run-signal.ts";
 import { watchRun } from "./run-timeout.ts";
@@ -95,7 +96,9 @@ function wrapTask(identifier: string, task: Task, observerOf: ObserverOf): Task 
       policy ? runGoverned(policy, task, payload, helpers, observer) : task(payload as never, helpers);
     const confirmed = observer.confirm(helpers.job);
     const prepared = observer.prepare?.(policy, helpers) ?? null;
-    return confirmed === null && prepared === null ? runs() : Promise.all([confirmed, prepared]).then(runs);
+    return recordably(payload, () =>
+      confirmed === null && prepared === null ? runs() : Promise.all([confirmed, prepared]).then(runs),
+    );
   });
 }
 
