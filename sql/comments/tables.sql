@@ -1152,7 +1152,9 @@ comment on type :DISPATCH_POLICY_SCHEMA._private_lack is
   'A limiter without room for a partition''s next job, see _lacks.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ord is 'Its place among the partition''s limiters.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.limiter_id is 'Null: the limiter is not there.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ready_at is 'When it may have room; null: nobody knows.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ready_at is
+  'When it is looked at again; null: when somebody wakes those who wait for it.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.lets_go_at is 'When it has room; infinity: nobody knows.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.partition_id is 'The partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.breadth is
   'Scope of the limiter, see _private_limiters.breadth.';

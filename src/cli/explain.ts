@@ -108,7 +108,7 @@ function perOf({ per, calendar }: { per: number; calendar: string | null }): str
 
 /** One gate on a line, and a line for each job that occupies a slot of one without room. */
 function linesOf(it: ExplainedGate, asOf: Date): string[] {
-  const { gate, key, limit, free, lacks, nextAt, setBy, holders, shadow, wouldLack } = it;
+  const { gate, key, limit, free, lacks, reason, nextAt, setBy, holders, shadow, wouldLack } = it;
   const shares = "max" in limit ? sharesInWords(limit) : undefined;
   const of = shares === undefined ? "" : ` (${shares})`;
   const left =
@@ -118,7 +118,8 @@ function linesOf(it: ExplainedGate, asOf: Date): string[] {
   const set = setBy
     ? `; ${setBy.hold ? "held " : `set ${reachOf(setBy)}`}by ${setBy.by}${setBy.until ? ` until ${atTime(setBy.until)}` : ""}`
     : "";
-  const next = nextAt ? `; enough in ${inWords(nextAt.getTime() - asOf.getTime())}` : "";
+  const next =
+    nextAt && reason === "throttle_empty" ? `; enough in ${inWords(nextAt.getTime() - asOf.getTime())}` : "";
   const real = shadow ? `; shadow: ${wouldLack ? "would hold it back" : "would let it go"}` : "";
   return [
     `  ${lacks ? "x" : wouldLack ? "~" : "-"} ${gate}${key === null ? "" : ` of ${key}`}: ${left}${next}${real}${set}`,

@@ -51,7 +51,7 @@ export interface ExplainedGate {
   shadow: boolean;
   /** Of a shadow gate: whether it would have no room for the job, if it were real. Null: it is real. */
   wouldLack: boolean | null;
-  /** When it has the tokens; null: it has room, or that depends on other jobs. */
+  /** When it has the tokens, or when the limit of 0 or the hold ends; null: it has room, or that depends on other jobs. */
   nextAt: Date | null;
   /** The key of the partition for which a slot is reserved; null: none is. */
   keptFor: string | null;

@@ -43,6 +43,41 @@ for (const [gate, of, reason] of [
   });
 }
 
+for (const [gate, zero, set] of [
+  ["account", "max_zero", { max: 0 }],
+  ["calls", "rate_zero", { rate: 0 }],
+] as const) {
+  test(`of several gates without room, the one that lets go last is named (${gate})`, async (t) => {
+    const own = throttle<Ctx>({ name: "own", rate: 1, per: "2 hours" });
+    const it = await scenario(t, { gates: [account, calls, own] });
+    const keys = ["minute", "hours", "ever"];
+    const stage = async () => {
+      for (const key of keys) await it.stage(`1@${key}`, { account: key });
+    };
+    await stage();
+    t.is((await it.tick(0)).admitted, 3);
+    const hour = 3_600_000;
+    await it.utils.hold({ policy: "p", gate, key: "minute", forMs: hour / 60 });
+    await it.utils.hold({ policy: "p", gate, key: "hours", forMs: 5 * hour });
+    await it.utils.setLimit({ policy: "p", gate, key: "ever", set });
+    await stage();
+    t.is((await it.tick(0)).admitted, 0);
+    const seen = new Map((await it.utils.partitions()).map((one) => [one.partition, one.reason]));
+    const named = [];
+    for (const partition of keys) {
+      const { reason, gate, nextAt, asOf, gates } = await it.utils.explain({ policy: "p", partition });
+      t.is(seen.get(partition), reason, "as the pass saw it");
+      t.deepEqual(gates.find((one) => one.gate === gate)?.nextAt, nextAt);
+      named.push([reason, gate, nextAt && Math.round((+nextAt - +asOf) / hour)]);
+    }
+    t.deepEqual(named, [
+      ["throttle_empty", "own", 2],
+      [zero, gate, 5],
+      [zero, gate, null],
+    ]);
+  });
+}
+
 test("at its end the limit counts again that an operator has set for the key", async (t) => {
   const it = await scenario(t, { gates: [account] });
   await it.utils.setLimit({ policy: "p", gate: "account", key: "acme", set: { max: 1 } });

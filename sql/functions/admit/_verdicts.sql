@@ -49,7 +49,7 @@ begin
         first_value(x.ready_at) over own as own_ready_at,
         first_value(x.limiter_id) over own as own_id,
         first_value(x.reason) over (
-          partition by x.partition_id order by x.ready_at desc nulls first, x.ord) as last_reason
+          partition by x.partition_id order by x.lets_go_at desc, x.ord) as last_reason
       from unnest(p_lacks) x
       window own as (partition by x.partition_id order by x.breadth, x.ready_at desc nulls last, x.ord)
       order by x.partition_id, x.ord

@@ -1,7 +1,7 @@
 -- What each gate says to a job of this cost, as a json array from narrow to broad scope, the ahead bound last. A gate is read without a lock: what it says is of one moment, and may be another at the next pass.
 --
 --   lacks     whether it has no room
---   next_at   when it has room, if it counts tokens and lacks them; null: that depends on other jobs
+--   next_at   when it has the tokens that it lacks, or when the override ends that sets it to 0; null: that depends on other jobs
 --   set_by    the override in force, with who set it and for what (`key`, or `where`, the context; neither: every key), and whether it is a `hold`; null: the numbers are the policy's, or of the job's context (`source`)
 --   kept_for  the partition for which a slot is reserved
 --   would_lack  of a shadow gate: whether it would have no room; null: the gate is real. A shadow gate lacks nothing
@@ -33,8 +33,9 @@ begin
         n.shadow_slots, null, n.shadow_tokens, n.capacity, n.rate, (p_partition).id, p_cost), false) end,
       'lacks', k.lacks,
       'reason', case when k.lacks then k.reason end,
-      'next_at', case when k.lacks and n.tokens is not null and n.rate > 0 then
-        :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar, p_cost, p_now) end,
+      'next_at', case when not k.lacks then null
+        when k.reason in ('rate_zero', 'max_zero') then :DISPATCH_POLICY_SCHEMA._zero_until(n.id, p_now)
+        when n.tokens is not null then :DISPATCH_POLICY_SCHEMA._throttle_ready_at(n.tokens, n.rate, n.per, n.capacity, n.spent, n.calendar, p_cost, p_now) end,
       'kept_for', (select r.key from :DISPATCH_POLICY_SCHEMA._private_partitions r where r.id = n.reserved_for),
       'holders', case when n.tokens is null and k.lacks then :DISPATCH_POLICY_SCHEMA._holders(n.id) else '[]' end
     ) order by u.ord), '[]')

@@ -1,12 +1,13 @@
--- The numbers that overrides give a limiter now (`set`, null: none is in force), and when they last gave it others
--- (`turned_at`, null: never). It takes the override that _override_id_at takes.
+-- The numbers that overrides give a limiter now (`set`, null: none is in force) and until when, and when they last gave it
+-- others (`turned_at`, null: never). It takes the override that _override_id_at takes.
 --
 -- It is a query without plpgsql, so that PostgreSQL puts it into that of _limiters_now. Each look-up goes by an index, because
 -- there may be an override for each of 10,000 accounts. A policy that has none of a kind pays for one look at each kind.
 create or replace function :DISPATCH_POLICY_SCHEMA._override_now(
   p_policy_id int, limiter :DISPATCH_POLICY_SCHEMA._private_limiters, p_now timestamptz
-) returns table (set jsonb, turned_at timestamptz) language sql stable as $$
+) returns table (set jsonb, until_at timestamptz, turned_at timestamptz) language sql stable as $$
   select (array_agg(o.set order by o.rank, o.id desc) filter (where p_now < o.until_at))[1],
+    (array_agg(o.until_at order by o.rank, o.id desc) filter (where p_now < o.until_at))[1],
     max(greatest(o.began_at, case when p_now >= o.until_at then o.until_at end))
   from (
     select x.*, 1 as rank from :DISPATCH_POLICY_SCHEMA._overrides_by(p_policy_id, p_now) x
