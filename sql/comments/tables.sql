@@ -585,6 +585,8 @@ comment on column :DISPATCH_POLICY_SCHEMA.exported_job.flags is 'Flags that the 
 comment on column :DISPATCH_POLICY_SCHEMA.exported_job.created_at is 'When it was added, or parked.';
 comment on column :DISPATCH_POLICY_SCHEMA.exported_job.attempts is 'How often it has failed.';
 comment on column :DISPATCH_POLICY_SCHEMA.exported_job.last_error is 'Of a failed job: its last error.';
+comment on column :DISPATCH_POLICY_SCHEMA.exported_job.expires_at is
+  'When it is dropped, if it was not admitted by then; null: never.';
 
 comment on type :DISPATCH_POLICY_SCHEMA.db_job is
   'A job as Graphile Worker''s administration functions return it. A staged one has no queue or task number.';

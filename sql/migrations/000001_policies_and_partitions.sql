@@ -865,7 +865,8 @@ create type :DISPATCH_POLICY_SCHEMA.added_job as (
 
 create type :DISPATCH_POLICY_SCHEMA.exported_job as (
   id bigint, policy text, partition text, identifier text, payload json, queue_name text, run_at timestamptz,
-  max_attempts int, job_key text, priority int, flags text[], created_at timestamptz, attempts int, last_error text
+  max_attempts int, job_key text, priority int, flags text[], created_at timestamptz, attempts int, last_error text,
+  expires_at timestamptz
 );
 
 create type :DISPATCH_POLICY_SCHEMA.db_job as (

@@ -18,6 +18,7 @@ export interface ExportedRow {
   readonly created_at: Date;
   readonly attempts: number;
   readonly last_error: string | null;
+  readonly expires_at: Date | null;
 }
 
 /** What a page of exported jobs is asked with: values that are undefined take their SQL defaults. */
@@ -37,7 +38,7 @@ export function exporting({ schema, rows }: Statements) {
       rows<ExportedRow>(
         client,
         `select e.id, e.policy, e.partition, e.identifier, e.payload::pg_catalog.text as payload, e.queue_name, e.run_at,
-           e.max_attempts, e.job_key, e.priority, e.flags, e.created_at, e.attempts, e.last_error
+           e.max_attempts, e.job_key, e.priority, e.flags, e.created_at, e.attempts, e.last_error, e.expires_at
          from ${schema}.export(${parameter(1, "text")}, ${parameter(2, "text")}, ${parameter(3, "ids")},
            ${parameter(4, "id")}, 500, ${parameter(5, "text")}, ${parameter(6, "text")}) e order by e.id`,
         [policy ?? null, partition ?? null, ids ?? null, after, reason ?? null, by ?? null],

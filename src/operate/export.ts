@@ -40,6 +40,7 @@ export interface ExportedJob {
     readonly maxAttempts?: number;
     readonly jobKey?: string;
     readonly flags?: string[];
+    readonly expiresAt?: Date;
   };
 }
 
@@ -98,6 +99,7 @@ function exported(row: ExportedRow, payload: unknown): ExportedJob {
       ...(row.max_attempts !== null && { maxAttempts: row.max_attempts }),
       ...(row.job_key !== null && { jobKey: row.job_key }),
       ...(row.flags !== null && { flags: row.flags }),
+      ...(row.expires_at !== null && { expiresAt: row.expires_at }),
     },
   };
 }

@@ -8,9 +8,10 @@ declare
 begin
   return query
   select j.id, coalesce(k.policy, w.policy), coalesce(k.key, w.partition_key), j.task_identifier, j.payload,
-    j.queue_name, j.run_at, j.max_attempts, j.job_key, j.priority, j.flags, j.created_at, j.attempts, j.last_error
+    j.queue_name, j.run_at, j.max_attempts, j.job_key, j.priority, j.flags, j.created_at, j.attempts, j.last_error,
+    j.expires_at
   from (
-    select s.id, s.partition_id, s.task_identifier, s.run_at, s.priority::int as priority, s.created_at,
+    select s.id, s.partition_id, s.task_identifier, s.run_at, s.priority::int as priority, s.created_at, s.expires_at,
       case when s.parked_job_id is null then s.payload else x.payload end as payload,
       coalesce(s.queue_name, g.queue_name) as queue_name,
       case when s.parked_job_id is null then s.max_attempts else x.max_attempts - x.attempts end::int as max_attempts,
