@@ -436,11 +436,13 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_replaced_jobs.job_id is 'Grap
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_pending is
   'Changes of the number of staged jobs, for policies that bound their whole backlog. The sum is the backlog; the router adds the rows up.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_pending.id is 'Order of insertion.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_pending.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_pending.jobs is 'Jobs that came; negative: jobs that left staging.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_drops is
   'Dropped jobs that the next tick counts with their partitions and emits as the event dispatchPolicy:drop, or dispatchPolicy:expire.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_drops.id is 'Order of insertion.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.partition_id is 'The partition; null: it was not worked out yet.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_drops.key is 'The partition''s key.';
@@ -799,6 +801,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_reasons.waited is
   'Seconds by reason until then, since its first row, without stops. The difference of two moments is what lies between them.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_stop_times is
   'When a policy or a partition was paused or on hold, of policies with the option history.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.id is 'Order of insertion.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.policy_id is
   'Number of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_stop_times.partition_id is
@@ -872,6 +875,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_group_jobs.job_id is
   'Graphile Worker''s id, once the job has left its slot without an end, or if it is there past its policy; null: not known.';
 comment on table :DISPATCH_POLICY_SCHEMA._private_group_ends is
   'Jobs of a group that have ended, and that nobody has added up yet. Whoever ends a job appends, and then adds up. If the group''s row stays locked meanwhile, the row waits for the next end or for a sweep.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.id is 'Order of insertion.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.group_id is 'The group.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.outcome is 'How they ended, as in the history.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_group_ends.jobs is 'How many.';

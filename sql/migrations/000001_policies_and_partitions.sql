@@ -7,6 +7,9 @@
 -- Tables that every job touches have no foreign keys between them. The functions keep them consistent under their own
 -- locks. A key check for each job would lock policy rows in share mode.
 --
+-- Each table has a primary key, because one without refuses updates and deletes as soon as a publication has all tables. The
+-- key of a table to which many append begins with what it is read by, so the key is its only index.
+--
 -- What each table, column and type means stands in sql/comments/tables.sql, and in the database as its comment.
 
 create table :DISPATCH_POLICY_SCHEMA._private_policies (
@@ -391,19 +394,21 @@ create table :DISPATCH_POLICY_SCHEMA._private_replaced_jobs (
 );
 
 create table :DISPATCH_POLICY_SCHEMA._private_pending (
+  id bigint generated always as identity,
   policy text not null,
-  jobs int not null
+  jobs int not null,
+  primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-create index pending_by_policy on :DISPATCH_POLICY_SCHEMA._private_pending (policy);
 
 create table :DISPATCH_POLICY_SCHEMA._private_drops (
+  id bigint generated always as identity,
   policy text not null,
   partition_id uuid,
   key text,
   reason text not null check (reason in ('max_pending', 'busy', 'expired', 'unique')),
-  jobs int not null
+  jobs int not null,
+  primary key (policy, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-create index drops_by_policy on :DISPATCH_POLICY_SCHEMA._private_drops (policy);
 
 create table :DISPATCH_POLICY_SCHEMA._private_unique_keys (
   policy_id int not null,
@@ -643,14 +648,15 @@ create table :DISPATCH_POLICY_SCHEMA._private_reasons (
 create index reasons_for_collection on :DISPATCH_POLICY_SCHEMA._private_reasons (policy_id, from_at);
 
 create table :DISPATCH_POLICY_SCHEMA._private_stop_times (
+  id bigint generated always as identity,
   policy_id int not null,
   partition_id uuid not null,
   reason text not null check (reason in ('paused', 'held', 'breaker_open')),
   from_at timestamptz not null,
   until_at timestamptz not null,
-  check (from_at <= until_at)
+  check (from_at <= until_at),
+  primary key (policy_id, partition_id, until_at, id)
 );
-create index stop_times_by_partition on :DISPATCH_POLICY_SCHEMA._private_stop_times (policy_id, partition_id, until_at);
 
 create type :DISPATCH_POLICY_SCHEMA._private_past as (
   staged_id bigint, policy_id int, partition_id uuid, partition text, task_identifier text, job_key text, job_id bigint,
@@ -687,11 +693,12 @@ create index group_jobs_by_job on :DISPATCH_POLICY_SCHEMA._private_group_jobs (j
 create index group_jobs_by_group on :DISPATCH_POLICY_SCHEMA._private_group_jobs (group_id, staged_id);
 
 create table :DISPATCH_POLICY_SCHEMA._private_group_ends (
+  id bigint generated always as identity,
   group_id bigint not null,
   outcome text not null check (outcome in ('succeeded', 'failed', 'removed', 'dropped', 'replaced', 'gone')),
-  jobs int not null
+  jobs int not null,
+  primary key (group_id, id)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-create index group_ends_by_group on :DISPATCH_POLICY_SCHEMA._private_group_ends (group_id);
 
 create table :DISPATCH_POLICY_SCHEMA._private_repairs (
   kind text primary key,

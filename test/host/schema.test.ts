@@ -5,7 +5,16 @@ import test from "ava";
 import { runMigrations } from "graphile-worker";
 import pg from "pg";
 import { migrate } from "../../src/db/migrate.ts";
-import { ArgumentError, makePolicyUtils, SchemaVersionError } from "../../src/index.ts";
+import {
+  ArgumentError,
+  addPolicyJob,
+  addPolicyJobs,
+  concurrency,
+  definePolicy,
+  makePolicyUtils,
+  SchemaVersionError,
+} from "../../src/index.ts";
+import { runDueJobs } from "../../src/testing.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { greet } from "../helpers/policies.ts";
 import { silent } from "../helpers/silent.ts";
@@ -148,6 +157,46 @@ for (const schema of ["Upper Case", `with "quotes"`, "it's", "dollar$1"]) {
     t.deepEqual(new Set(Object.values(repaired)), new Set([0]));
   });
 }
+
+test("every table has a primary key, so that a publication may have all tables", async (t) => {
+  const { pool } = await testDatabase(t);
+  const { rows } = await pool.query(
+    `select relname from pg_class c where relnamespace = 'dispatch_policy'::regnamespace and relkind in ('r', 'p')
+       and not exists (select from pg_index where indrelid = c.oid and indisprimary)`,
+  );
+  t.deepEqual(rows, []);
+});
+
+test("under a publication for all tables backlogs, drops, histories and groups go on", async (t) => {
+  const { pool } = await testDatabase(t);
+  const bounded = definePolicy("bounded", { partitionBy: "key", maxPending: { policy: 1000 } });
+  const skipping = definePolicy("skipping", {
+    partitionBy: "key",
+    whenBusy: "skip",
+    gates: [concurrency({ max: 1 })],
+  });
+  const kept = definePolicy("kept", { partitionBy: "key", history: { keep: "1 hour" } });
+  const policies = [bounded, skipping, kept];
+  const utils = await makePolicyUtils({ pgPool: pool, policies, logger: silent });
+  t.teardown(() => utils.release());
+  await pool.query("create publication everything for all tables");
+  const payload = { key: "a" };
+  for (let i = 0; i < 12; i++) await addPolicyJob(pool, bounded, payload); // ten changes of the count are added up
+  await addPolicyJobs(
+    pool,
+    [1, 2].map(() => ({ policy: skipping, payload })),
+  );
+  await addPolicyJobs(pool, [{ policy: kept, payload }], { then: { policy: kept, payload: { key: "end" } } });
+  await utils.pause({ policy: "kept", partition: "a" });
+  await utils.resume({ policy: "kept", partition: "a" });
+  const taskList = Object.fromEntries(policies.map(({ identifier }) => [identifier, async () => {}]));
+  const tasks = (await runDueJobs({ pgPool: pool, policies, taskList })).map(({ task }) => task);
+  await utils.sweep();
+  t.deepEqual(
+    policies.map(({ identifier }) => tasks.filter((task) => task === identifier).length),
+    [12, 1, 2],
+  );
+});
 
 test("refuses politely when the database is newer, and changes nothing", async (t) => {
   const { url, pool } = await testDatabase(t);
