@@ -59,7 +59,8 @@ export interface GateCommon<C> {
   /**
    * The jobs that the gate counts together. `"partition"`: those of one partition. `"policy"`: all jobs of the policy,
    * in all shards. A function of the context gives a key: partitions with the same key share the gate. The key is a
-   * string or a finite number, of at most 1,024 bytes.
+   * string or a finite number, of at most 1,024 bytes. A number that JavaScript may have rounded is refused, as in
+   * `partitionBy`.
    * @default "partition"
    */
   scope?: "partition" | "policy" | ((ctx: C) => string | number) | undefined;

@@ -15,6 +15,7 @@ const DIGITS = 32;
  * its text, `NaN` is null, and an undefined property counts as absent.
  *
  * @throws {ArgumentError} if the value is undefined, a function, or has a text that PostgreSQL cannot store
+ * @throws {ArgumentError} if it has an integer beyond 2^53 - 1, which JavaScript may have rounded
  * @throws {ArgumentError} if JSON would refuse or empty a part of it (a bigint, a Map, a Set, a promise, a cycle, 1,000 levels)
  * @example
  * hashKey({ b: 1, a: 2 }) === hashKey({ a: 2, b: 1 }); // true
@@ -37,12 +38,20 @@ export function hashKey(value: unknown): string {
 /** The text that `_canonical_json` writes in SQL. */
 function canonical(value: unknown): string {
   if (typeof value === "string") return textOf(value);
-  if (typeof value === "number") return numberText(value);
+  if (typeof value === "number") return numberOf(value);
   if (typeof value !== "object" || value === null) return String(value);
   if (Array.isArray(value)) return `[${value.map(canonical).join(", ")}]`;
   const entries = Object.entries(value).map(([key, inner]) => ({ key, bytes: Buffer.from(key), inner }));
   entries.sort((a, b) => a.bytes.length - b.bytes.length || Buffer.compare(a.bytes, b.bytes));
   return `{${entries.map(({ key, inner }) => `${textOf(key)}: ${canonical(inner)}`).join(", ")}}`;
+}
+
+function numberOf(value: number): string {
+  if (Number.isInteger(value) && !Number.isSafeInteger(value))
+    throw new ArgumentError(
+      `hashKey: expected integers up to 2^53 - 1, because JavaScript rounds others, got ${numberText(value)}: make it a text`,
+    );
+  return numberText(value);
 }
 
 function textOf(text: string): string {

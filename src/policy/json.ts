@@ -34,7 +34,8 @@ const DEEPEST = 64;
 
 /**
  * Refuses values that JSON changes or loses: promises, Dates, Maps, functions, bigints, NaN and Infinity, texts with NUL.
- * A property that is undefined is allowed, and is not stored.
+ * Also integers beyond 2^53 - 1: a text that a function makes of one, such as a key, might be two tenants'. A property that
+ * is undefined is allowed, and is not stored.
  *
  * @throws {ArgumentError} naming the place and the value there
  */
@@ -74,6 +75,8 @@ function flawOf(value: unknown, depth: number): string | undefined {
     case "string":
       return isStorableText(value) ? undefined : " has a NUL or half a surrogate pair";
     case "number":
+      if (Number.isInteger(value) && !Number.isSafeInteger(value))
+        return ` is ${value}, which JavaScript may have rounded: make it a text`;
       return Number.isFinite(value) ? undefined : ` is ${value}`;
     case "object":
       return value === null ? undefined : flawOfObject(value, depth);

@@ -4,15 +4,19 @@ import { ArgumentError } from "../errors.ts";
 /** A row of a PostgreSQL btree may take a third of a page, and keys are indexed beside other columns. */
 const LONGEST_KEY_BYTES = 1024;
 
+/** JavaScript keeps this many digits of any number. */
+const KEPT_DIGITS = 15;
+
 /**
  * The text of a partition's or a scope's key. A number becomes text, so that 5 and "5" are one key; the empty string is
- * a key like any other.
+ * a key like any other. `_number_key` in SQL has the same rule for numbers.
  *
  * @throws {ArgumentError} if `value` is neither a string nor a finite number, is longer than 1,024 bytes in UTF-8, or has
  * characters that PostgreSQL cannot store
+ * @throws {ArgumentError} if `value` is a number that may have been rounded, because then two tenants might share a key
  */
 export function keyText(what: string, value: unknown): string {
-  const key = typeof value === "number" && Number.isFinite(value) ? numberText(value) : value;
+  const key = typeof value === "number" && Number.isFinite(value) ? numberKey(what, value) : value;
   if (typeof key !== "string")
     throw new ArgumentError(`${what} must give a string or a finite number, got ${show(value)}`);
   if (!isStorableText(key))
@@ -57,6 +61,17 @@ function valueAt(payload: unknown, path: readonly string[]): unknown {
     value = (value as Record<string, unknown>)[step];
   }
   return value;
+}
+
+function numberKey(what: string, value: number): string {
+  const text = numberText(value);
+  const digits = text.replace(/[-.]/g, "").replace(/^0+/, "").length;
+  if (Number.isInteger(value) ? !Number.isSafeInteger(value) : digits > KEPT_DIGITS)
+    throw new ArgumentError(
+      `${what} must give an integer up to 2^53 - 1 or at most ${KEPT_DIGITS} digits, because JavaScript rounds others, got ${text}: ` +
+        "make it a text",
+    );
+  return text;
 }
 
 /** A number as PostgreSQL's jsonb writes it: never with an exponent. JavaScript writes 1e-7 and 1e+21. */

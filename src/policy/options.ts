@@ -55,7 +55,7 @@ export interface PolicyOptions<Id, S, C> {
   /**
    * Works out the values that keys, limits, weight and cost read. Synchronous. Returns an object of JSON values,
    * because the partition stores it: limits are worked out from it again when the policy changes. Its type may be an
-   * `interface`.
+   * `interface`. An integer in it that is beyond 2^53 - 1 is refused, as in a key.
    * @default `{}`
    */
   context?: ((payload: PayloadOut<Id, S>, job: JobInfo) => C) | undefined;
@@ -69,7 +69,9 @@ export interface PolicyOptions<Id, S, C> {
    * - several paths, `["accountId", "endpoint.id"]`. The key is then the JSON array of their texts, `["a1","e7"]`,
    *   because a mere separator would be ambiguous. An array of one path is that path.
    *
-   * A key of more than 1,024 bytes, a missing one, null and NaN are refused when the job is added.
+   * A key of more than 1,024 bytes, a missing one, null and NaN are refused when the job is added. So is a number that
+   * JavaScript may have rounded, because two tenants might share it: an integer beyond 2^53 - 1, or a fraction of more
+   * than 15 digits. Make it a text where the payload is written.
    */
   partitionBy: SchemaPath<S> | readonly SchemaPath<S>[] | ((ctx: C) => string | number);
   /**

@@ -1,7 +1,7 @@
 import test from "ava";
-import { concurrency, definePolicy, throttle } from "../../src/index.ts";
+import { concurrency, definePolicy, PayloadError, throttle } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
-import { type Ctx, FULL, type Scenario, scenario, sqlPolicyOf } from "../helpers/scenario.ts";
+import { type Ctx, FULL, policyOf, type Scenario, scenario, sqlPolicyOf } from "../helpers/scenario.ts";
 
 const nothing = async (it: Scenario) => {
   const [row] = await it.rows(`select (select count(*)::int from dispatch_policy.staged_jobs) as staged,
@@ -163,11 +163,59 @@ test("scenario 30: from SQL a key of 1,025 bytes, none at all, and null are refu
   t.true(await nothing(it));
 });
 
-for (const written of ["7", "7.00", "1e3", "1E-7", "0.10", "-0", "-1.50", "123456789012345"]) {
+const KEPT = [
+  "7",
+  "7.00",
+  "1e3",
+  "1E-7",
+  "0.10",
+  "-0",
+  "-1.50",
+  "123456789012345",
+  "9007199254740991",
+  "0.1234567890123450",
+];
+for (const written of KEPT) {
   test(`scenario 30: the number ${written} is the same key from SQL and from JavaScript`, async (t) => {
     const it = await scenario(t, sqlPolicyOf("s", { gates: [concurrency({ max: 1 })] }));
     await it.rows("select dispatch_policy.add_job('s', $1)", [`{"key":${written}}`]);
     await it.utils.addJob("s", { key: JSON.parse(written) } as never);
     t.is((await it.tickNow()).admitted, 1);
+  });
+}
+
+const ROUNDED = [
+  "9007199254740993",
+  "-9007199254740992",
+  "1e21",
+  "1e400",
+  "0.1234567890123456",
+  "12345678901234567890.5",
+];
+for (const written of ROUNDED) {
+  test(`scenario 30: the number ${written}, which JavaScript may round, is no key on any path`, async (t) => {
+    const it = await scenario(t, sqlPolicyOf("s"), { others: [policyOf("f")] });
+    const payload = `{"key":${written}}`;
+    const message = /2\^53 - 1|rounded|finite|Infinity/;
+    // by SQL and by JavaScript
+    await t.throwsAsync(it.rows("select dispatch_policy.add_job('s', $1)", [payload]), {
+      message,
+      code: "DPKEY",
+    });
+    for (const task of ["s", "f"])
+      await t.throwsAsync(it.utils.addJob(task, JSON.parse(payload) as never), {
+        message,
+        instanceOf: PayloadError,
+      });
+    // adoption leaves it, and it fails at its start
+    await it.rows("select graphile_worker.add_job('s', $1, max_attempts => 1)", [payload]);
+    t.deepEqual(await it.utils.adopt({ task: "s" }), { matched: 1, changed: 0 });
+    await it.rows("select dispatch_policy.add_job('f', $1)", [payload]);
+    await it.utils.tick({ policy: "f" });
+    t.regex((await it.rows("select error from dispatch_policy.staged_jobs"))[0].error, message);
+    await it.worker({ tasks: { s: () => t.fail("it runs") }, loop: false });
+    const failure = () => it.rows("select last_error from graphile_worker.jobs where last_error is not null");
+    await until("it has failed", async () => (await failure()).length === 1);
+    t.regex((await failure())[0].last_error, message);
   });
 }

@@ -9,7 +9,7 @@ import { scenario } from "../helpers/scenario.ts";
 
 const deep = (levels: number): unknown => (levels === 0 ? 1 : { a: [deep(levels - 1)] });
 const HOSTILE: readonly unknown[] = [
-  ...[null, true, false, 0, -0, 1, -1, 1.5, 0.1, 0.1 + 0.2, 1e-7, 1e21, -1.5e300, 5e-324, 2 ** 53 - 1],
+  ...[null, true, false, 0, -0, 1, -1, 1.5, 0.1, 0.1 + 0.2, 1e-7, 5e-324, 2 ** 53 - 1],
   ...[
     "",
     "a",
@@ -36,6 +36,11 @@ const HOSTILE: readonly unknown[] = [
   ],
   ...[{ a: { b: { c: [1, [2, [3]]] } } }, deep(40), "x".repeat(100_000)],
 ];
+
+const hasLargeIntegers = (value: unknown): boolean =>
+  typeof value === "number"
+    ? Number.isInteger(value) && !Number.isSafeInteger(value)
+    : typeof value === "object" && value !== null && Object.values(value).some(hasLargeIntegers);
 
 const bySql = async (
   pool: { query(text: string, values: unknown[]): Promise<{ rows: { key: string }[] }> },
@@ -71,7 +76,7 @@ test("random values have one key in SQL and in JavaScript", async (t) => {
   const { pool } = await testDatabase(t);
   const values = fc
     .sample(fc.jsonValue({ stringUnit: "binary" }), { numRuns: 2000, seed: seedOf(t) })
-    .filter((value) => !JSON.stringify(value).includes("\\u0000"));
+    .filter((value) => !JSON.stringify(value).includes("\\u0000") && !hasLargeIntegers(value));
   t.true(values.length > 1000);
   t.deepEqual(
     await bySql(
@@ -95,6 +100,29 @@ test("the spelling does not count", async (t) => {
   t.deepEqual(new Set(await bySql(pool, objects)), new Set([hashKey({ a: 1, b: [1.5] })]));
   const other = ["[1, 1]", '["1"]', "[[1]]", "[1.1]", "1", '{"0":1}', "[true]"];
   t.is(new Set(await bySql(pool, [...other, "[1]"])).size, other.length + 1);
+});
+
+test("a number is the one that JavaScript reads, and no two large integers have one key", async (t) => {
+  const { pool } = await testDatabase(t);
+  const read = ["[0.12345678901234567891]", "[-0.0]", "[1.00000000000000000001]"];
+  t.deepEqual(
+    await bySql(pool, read),
+    read.map((text) => hashKey(JSON.parse(text))),
+  );
+  for (const [text, got] of [
+    ["9007199254740993", "9007199254740993"],
+    ["-1e21", "-1000000000000000000000"],
+    ["1e400", `1${"0".repeat(59)}`],
+  ] as const)
+    await t.throwsAsync(bySql(pool, [`{"a":[${text}]}`]), {
+      code: "DPKEY",
+      message: `dispatch_policy: hash_key: the number ${got}, expected an integer up to 2^53 - 1, because JavaScript reads others rounded: write it as a text`,
+    });
+  t.throws(() => hashKey({ a: [JSON.parse("9007199254740993")] }), {
+    code: "invalid_argument",
+    message:
+      "hashKey: expected integers up to 2^53 - 1, because JavaScript rounds others, got 9007199254740992: make it a text",
+  });
 });
 
 test("null of SQL has no key, and that of JSON has one", async (t) => {

@@ -1,5 +1,6 @@
 // What SQL and TypeScript, or a table and a function, both have to say: they say the same.
 import test from "ava";
+import fc from "fast-check";
 import { parameters } from "../../src/db/parameters.ts";
 import type { Retry } from "../../src/db/releasing.ts";
 import { TICK_TASK } from "../../src/policy/job.ts";
@@ -7,6 +8,7 @@ import { keyText } from "../../src/policy/key.ts";
 import { readSettings } from "../../src/settings.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { engine } from "../helpers/engine.ts";
+import { seedOf } from "../helpers/random.ts";
 
 type KeysOf<T> = T extends unknown ? keyof T : never;
 
@@ -99,6 +101,56 @@ test("a key may have as many bytes in TypeScript as in SQL", async (t) => {
   }
   t.true(await isAllowed(longest));
   await t.throwsAsync(isAllowed(longest + 1), { code: "DPKEY" });
+});
+
+test("a number gives the same key in TypeScript and in SQL, or none", async (t) => {
+  const { pool } = await testDatabase(t);
+  const spellings = [
+    "0",
+    "-0",
+    "-0.0",
+    "1.0",
+    "10e-1",
+    "1E3",
+    "0.1e+2",
+    "1e-7",
+    "-1.5e-300",
+    "5e-324",
+    "1e400",
+    "-1e200000",
+  ];
+  const large = [
+    "9007199254740991",
+    "9007199254740992",
+    "-9007199254740993",
+    "1e15",
+    "1e21",
+    "123456789012345680",
+  ];
+  const long = [
+    "0.123456789012345",
+    "0.1234567890123456",
+    "12345678901234.5",
+    "123456789012345.6",
+    "1.00000000000000000001",
+  ];
+  const random = fc
+    .sample(fc.double({ noNaN: true, noDefaultInfinity: true }), { numRuns: 1000, seed: seedOf(t) })
+    .flatMap((value) => [JSON.stringify(value), value.toPrecision(15), value.toPrecision(17)]);
+  const numbers = [...spellings, ...large, ...long, ...random];
+  const { rows } = await pool.query(
+    "select dispatch_policy._number_key(u.n) as key from unnest($1::text[]) with ordinality u (n, place) order by place",
+    [numbers],
+  );
+  const inTypeScript = (text: string) => {
+    try {
+      return keyText("key", JSON.parse(text));
+    } catch {
+      return null;
+    }
+  };
+  const keyed = (keys: (string | null)[]) => numbers.map((number, place) => `${number}: ${keys[place]}`);
+  t.deepEqual(keyed(rows.map(({ key }) => key)), keyed(numbers.map(inTypeScript)));
 });
 
 test("the crontab's task has one name", async (t) => {

@@ -20,8 +20,7 @@ test("strings stay, numbers become text", (t) => {
 });
 
 test("numbers read as PostgreSQL's jsonb writes them, never with an exponent", (t) => {
-  t.is(keyFor(1e21), "1000000000000000000000");
-  t.is(keyFor(-1.25e22), "-12500000000000000000000");
+  t.is(keyFor(-1.25e14), "-125000000000000");
   t.is(keyFor(1e-7), "0.0000001");
   t.is(keyFor(-1.5e-9), "-0.0000000015");
   t.is(keyFor(Number.MAX_SAFE_INTEGER), "9007199254740991");
@@ -68,6 +67,9 @@ test("1,024 bytes are allowed, in whatever characters", (t) => {
   for (const key of ["a".repeat(1024), "é".repeat(512), "😀".repeat(256)]) t.is(keyFor(key), key);
 });
 
+const rounded = (got: string) =>
+  `partitionBy must give an integer up to 2^53 - 1 or at most 15 digits, because JavaScript rounds others, got ${got}: make it a text`;
+
 const REFUSED: [unknown, string][] = [
   [null, "partitionBy must give a string or a finite number, got null"],
   [undefined, "partitionBy must give a string or a finite number, got undefined"],
@@ -79,6 +81,10 @@ const REFUSED: [unknown, string][] = [
   ["é".repeat(513), `partitionBy must give at most 1024 bytes, got 1026: "${"é".repeat(60)}…"`],
   [Number.NaN, "partitionBy must give a string or a finite number, got NaN"],
   [Number.POSITIVE_INFINITY, "partitionBy must give a string or a finite number, got Infinity"],
+  [2 ** 53, rounded("9007199254740992")],
+  [-1e21, rounded("-1000000000000000000000")],
+  [Number("1234567890123456789"), rounded("1234567890123456800")],
+  [0.1 + 0.2, rounded("0.30000000000000004")],
   [5n, "partitionBy must give a string or a finite number, got the bigint 5n"],
 ];
 
@@ -126,5 +132,23 @@ test("several long values together may not be longer than one", (t) => {
   const policy = definePolicy("fetch", { partitionBy: ["a", "b"] });
   t.throws(() => resolveJob(policy, { a: "x".repeat(600), b: "y".repeat(600) }, { task: "fetch" }), {
     message: /^policy "fetch": partitionBy must give at most 1024 bytes, got 1207: /,
+  });
+});
+
+test("a context with an integer that may have been rounded is refused, because a key may be made of it", (t) => {
+  t.throws(() => keyOf((ctx: Anything) => `tenant:${ctx.ids[1]}`, { ids: [1, 2 ** 53] }), {
+    message:
+      'policy "fetch": context must return JSON values: context.ids[1] is 9007199254740992, which JavaScript may have rounded: make it a text',
+  });
+});
+
+test("a scope's key is refused as a partition's", (t) => {
+  const policy = definePolicy("fetch", {
+    partitionBy: "key",
+    gates: ({ concurrency }) => [concurrency({ name: "account", scope: () => 0.1 + 0.2, max: 1 })],
+  });
+  t.throws(() => resolveJob(policy, { key: "k" }, { task: "fetch" }), {
+    message:
+      /^policy "fetch": scope of gate "account" must give .* got 0\.30000000000000004: make it a text$/,
   });
 });

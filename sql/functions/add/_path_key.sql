@@ -15,13 +15,17 @@ begin
     v_path := string_to_array(v_paths ->> v_place, '.');
     v_keys := v_keys || case json_typeof(p_payload #> v_path)
       when 'string' then p_payload #>> v_path
-      when 'number' then trim_scale((p_payload #>> v_path)::numeric)::text   -- 7.00 and 1e3 are 7 and 1000 to JavaScript
+      when 'number' then :DISPATCH_POLICY_SCHEMA._number_key(p_payload #>> v_path)
       end;
-  end loop;
-  if array_position(v_keys, null) is not null then
+    if v_keys[v_place + 1] is not null then
+      continue;
+    elsif json_typeof(p_payload #> v_path) = 'number' then
+      raise exception 'dispatch_policy: policy "%": the payload of % has the number % at partitionBy path %, expected an integer up to 2^53 - 1 or at most 15 digits, because JavaScript reads others rounded: write it as a text',
+        p_definition ->> 'name', p_task, left(p_payload #>> v_path, 60), v_paths ->> v_place using errcode = 'DPKEY';
+    end if;
     raise exception 'dispatch_policy: policy "%": the payload of % has no string or number at partitionBy path %',
-      p_definition ->> 'name', p_task, v_paths ->> (array_position(v_keys, null) - 1) using errcode = 'DPKEY';
-  end if;
+      p_definition ->> 'name', p_task, v_paths ->> v_place using errcode = 'DPKEY';
+  end loop;
   return :DISPATCH_POLICY_SCHEMA._check_key(
     case when cardinality(v_keys) = 1 then v_keys[1] else to_json(v_keys)::text end);
 end
