@@ -243,7 +243,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.ready is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.blocked_on is
   'The limiter it waits for: the first one without room, narrow scopes first; of several buckets of its own, the one that is ready last. A waiter has work and is neither held nor paused, which a CHECK ensures.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_reason is
-  'Why the last pass left it due jobs; null: it left none. Of several limiters without room, it is the reason of the one that lets go last, which may be another than blocked_on. docs/reasons.md explains the reasons.';
+  'Why the last pass left it due jobs; null: it left none. A reason that a limiter gives is that of blocked_on. docs/reasons.md explains the reasons.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.waiting_since is
   'Since when it has due jobs and none of them was admitted.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.in_line_since is
@@ -1158,9 +1158,7 @@ comment on type :DISPATCH_POLICY_SCHEMA._private_lack is
   'A limiter without room for a partition''s next job, see _lacks.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ord is 'Its place among the partition''s limiters.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.limiter_id is 'Null: the limiter is not there.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ready_at is
-  'When it is looked at again; null: when somebody wakes those who wait for it.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_lack.lets_go_at is 'When it has room; infinity: nobody knows.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_lack.ready_at is 'When it may have room; null: nobody knows.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.partition_id is 'The partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_lack.breadth is
   'Scope of the limiter, see _private_limiters.breadth.';

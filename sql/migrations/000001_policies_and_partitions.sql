@@ -848,7 +848,6 @@ create type :DISPATCH_POLICY_SCHEMA._private_lack as (
   limiter_id bigint,
   breadth smallint, kind text, by_tokens boolean,
   ready_at timestamptz,
-  lets_go_at timestamptz,
   reason text
 );
 

@@ -3,7 +3,7 @@ create or replace view :DISPATCH_POLICY_SCHEMA.partitions as
 select p.name as policy, q.key as partition, q.shard, q.context, q.weight,
   q.staged + coalesce(a.jobs, 0) as staged,
   coalesce(f.jobs, 0) as in_flight,
-  q.eligible_at, l.gate as blocked_on, q.denied_reason, q.denied_until, q.paused_until > statement_timestamp() as paused,
+  q.eligible_at, case when p.paused_until <= statement_timestamp() then l.gate end as blocked_on, q.denied_reason, q.denied_until, q.paused_until > statement_timestamp() as paused,
   nullif(q.paused_until, '-infinity') as paused_until, nullif(q.held_until, '-infinity') as held_until,
   q.probing, q.stopped_by, q.stop_reason, q.decayed_admits, q.decayed_at, q.mean_work, q.admitted_total,
   q.dropped_total, q.created_at, q.id,
@@ -32,7 +32,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.partitions.in_flight is 'Jobs that wer
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.eligible_at is
   'From when a pass may claim it; infinity: not until something changes.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.blocked_on is
-  'Name of the gate it waits for next. If several gates lack room, reason is that of the last to have room.';
+  'Name of the gate that reason is about: of several without room the first, from narrow to broad. Null: it is about none.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.denied_reason is
   'Why the last pass left it due jobs. A pause or hold may have come since: see reason.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.denied_until is

@@ -41,7 +41,7 @@ export interface TickResult {
   /** Partitions that the pass claimed. */
   claimed: number;
   admitted: number;
-  /** How many partitions kept due jobs, by reason. Each counts once, for the gate that will have room last. */
+  /** How many partitions kept due jobs, by reason. Each counts once, for the gate it waits for first. */
   denied: Record<string, number>;
   /** Jobs that were dropped since the previous pass, by `maxPending`, `whenBusy` or `uniqueFor`, or because they expired. */
   dropped: number;

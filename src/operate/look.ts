@@ -52,7 +52,7 @@ export interface PartitionStatus {
   reason: Reason | null;
   /** When a tick may claim it; null: not until something changes (a job is added, somebody resumes it). */
   eligibleAt: Date | null;
-  /** The gate whose room it waits for, by name. */
+  /** The gate that `reason` is about, by name: of several without room the first, from narrow to broad. Null: it is about none. */
   blockedOn: string | null;
   /** Why the last tick did not admit all its due jobs. If it was paused or held since, `reason` names that instead. */
   deniedReason: Reason | null;

@@ -201,7 +201,7 @@ function readsOf(node: Node, statement: string, reads: Read[]): void {
 }
 
 test("the first pass of a session, whose statements it plans, is rolled back and done again: nothing goes twice", async (t) => {
-  const it = await engine(t, { gates: [throttle(1, 60)] });
+  const it = await engine(t, { gates: [throttle(1, { per: 60 })] });
   await it.pool.query(
     `create function told() returns trigger language plpgsql as $$ begin raise notice 'charged'; return new; end $$;
     create trigger told before insert on dispatch_policy._private_in_flight_jobs for each row execute function told()`,

@@ -30,7 +30,8 @@ begin
     insert into :DISPATCH_POLICY_SCHEMA._private_activity (policy_id, at, delayed)
     values ((p_policy).id, p_now, cardinality(v_ids))
   )
-  update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null,
+    denied_reason = null
   where q.id in (select d.partition_id from delayed d);
   return true;
 end

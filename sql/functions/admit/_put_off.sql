@@ -26,7 +26,7 @@ begin
   end if;
   with put_off as (
     update :DISPATCH_POLICY_SCHEMA._private_partitions p set
-      blocked_on = null,
+      blocked_on = null, denied_reason = null,
       denied_until = p_now + least(greatest(interval '100 milliseconds', (
         select max(p_now - (v_busy ->> u.id::text)::timestamptz)
         from unnest(p.limiter_ids) u (id) where u.id = any(v_locked))), interval '1 second')

@@ -23,7 +23,7 @@ begin
   )
   -- The partition waits no longer. Jobs that stay (locked, parked, or too many) are found when it is looked at again.
   update :DISPATCH_POLICY_SCHEMA._private_partitions q set denied_until = '-infinity', blocked_on = null,
-    staged = q.staged - t.jobs
+    denied_reason = null, staged = q.staged - t.jobs
   from tally t where q.id = t.id;
   perform :DISPATCH_POLICY_SCHEMA._count_pending(p_policy, -cardinality(v_ids));
   return true;

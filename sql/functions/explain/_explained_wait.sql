@@ -29,7 +29,7 @@ begin
     v_key := (select a.key from :DISPATCH_POLICY_SCHEMA._private_arrivals a
       where a.partition_id = (p_job).partition_id limit 1);
   end if;
-  -- of all gates without room the one that has it last, as in _verdicts
+  -- of all gates without room the one that has it last: until then the job does not go. A partition waits for the first
   select g.value into v_lack from jsonb_array_elements(v_gates) with ordinality g (value, ord)
   where (g.value ->> 'lacks')::boolean order by (g.value ->> 'next_at')::timestamptz desc nulls first, g.ord limit 1;
   select h.id, h.until_at into v_head from :DISPATCH_POLICY_SCHEMA._waiting_heads(array[(p_partition).id]) h

@@ -1,9 +1,7 @@
 -- Records from when partitions wait for another reason than before. Called once the pass has decided about them, under their
 -- locks.
 --
--- If several limiters have no room, the pass names the one that has it last. That may be the ahead bound, which has room in
--- a moment, while the partition sleeps until its throttle has tokens. So the limiter counts that it waits for. The name of
--- its gate follows the reason, as in throttle_empty:account. A policy may have several gates of a kind.
+-- The name of the gate follows the reason, as in throttle_empty:account. A policy may have several gates of a kind.
 --
 --   p_is_pass   a pass claims no partition that is stopped. So a stop of these is over, also if nobody has recorded its end
 create or replace function :DISPATCH_POLICY_SCHEMA._record_reasons(
@@ -22,9 +20,7 @@ begin
     where x.partition_id = q.id order by x.from_at desc limit 1) l on true
   left join :DISPATCH_POLICY_SCHEMA._private_limiters b on b.id = q.blocked_on
   cross join lateral (
-    select case when b.id is null or q.denied_reason in ('rate_zero', 'max_zero') then q.denied_reason
-      else :DISPATCH_POLICY_SCHEMA._lack_reason(b.kind, case when b.by_tokens then 0 end, 1, 1) end
-      || coalesce(case when b.kind <> 'ahead' then ':' || b.gate end, '') as reason
+    select q.denied_reason || coalesce(case when b.kind <> 'ahead' then ':' || b.gate end, '') as reason
   ) k
   cross join lateral (select greatest(p_now, l.from_at) as at) a   -- a clock may go back
   where q.id = any(p_partition_ids) and l.reason is distinct from k.reason

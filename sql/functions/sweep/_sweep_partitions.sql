@@ -70,13 +70,14 @@ as $$
       due_at = p_now, head_priority = -32768, head_run_at = '-infinity', head_id = 0,
       denied_until = case when s.id is null then q.denied_until else '-infinity' end,
       blocked_on = case when s.id is null then q.blocked_on end,
+      denied_reason = case when s.id is null then q.denied_reason end,
       probe_job_id = case when s.id is null then q.probe_job_id end
     from asleep a left join stuck s on s.id = a.id
     where q.id = a.id returning 1
   ),
   unblocked as (
     update :DISPATCH_POLICY_SCHEMA._private_partitions q set
-      denied_until = '-infinity', blocked_on = null, probe_job_id = null
+      denied_until = '-infinity', blocked_on = null, denied_reason = null, probe_job_id = null
     where q.id in (select s.id from stuck s) and q.id not in (select a.id from asleep a) returning 1
   )
   select (select count(*)::int from woken), (select count(*)::int from unblocked);
