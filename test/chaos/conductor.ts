@@ -13,6 +13,8 @@ const LOOKS_FOR_MS = 400;
 /** Between two processes that a deploy replaces. */
 const SHORTEST_STEP_MS = 50;
 const LONGEST_STEP_MS = 1500;
+/** What a worker asks before a job starts. */
+const STARTS = "_start_attempt|_catch_unadmitted|_keeps_job";
 const KILLED = [...repeated("worker", 5), ...repeated("ticker", 4), ...repeated("enqueuer", 2)];
 const STOPPED: readonly Role[] = ["worker", "worker", "ticker", "enqueuer"];
 /** Those that declare policies. */
@@ -23,20 +25,33 @@ export interface Stage {
   readonly random: Random;
   /** The server's, in a database of its own, for cutting others' connections. */
   readonly admin: pg.Pool;
+  /** The database's. */
+  readonly pool: pg.Pool;
   readonly restart: () => Promise<void>;
   readonly say: (what: string) => void;
 }
 
 /** What was done; `hits`: kills that hit a running job or an open tick. */
 export type Deeds = Record<
-  "kills" | "hits" | "stops" | "longStops" | "restarts" | "cuts" | "hogs" | "floods" | "deploys",
+  | "kills"
+  | "hits"
+  | "stops"
+  | "longStops"
+  | "restarts"
+  | "cuts"
+  | "cutStarts"
+  | "starvations"
+  | "hogs"
+  | "floods"
+  | "deploys",
   number
 >;
 
 export class Conductor {
   readonly deeds: Deeds = {
     ...{ kills: 0, hits: 0, stops: 0, longStops: 0 },
-    ...{ restarts: 0, cuts: 0, hogs: 0, floods: 0, deploys: 0 },
+    ...{ restarts: 0, cuts: 0, cutStarts: 0, starvations: 0 },
+    ...{ hogs: 0, floods: 0, deploys: 0 },
   };
   readonly #stage: Stage;
   /** What goes on while other trouble is made. */
@@ -59,10 +74,12 @@ export class Conductor {
     this.#isOver = isOver;
     const { random } = this.#stage;
     const programme = [
-      ...repeated(this.#kill, 40),
+      ...repeated(this.#kill, 46),
       ...repeated(this.#stop, 12),
       ...repeated(this.#stopForLong, 2),
       ...repeated(this.#cut, 14),
+      ...repeated(this.#cutStarts, 8),
+      ...repeated(this.#starve, 4),
       ...repeated(this.#hog, 6),
       ...repeated(this.#flood, 2),
       ...repeated(this.#restart, 3),
@@ -127,6 +144,36 @@ export class Conductor {
       select pid from pg_stat_activity where datname like 'test\\_%' order by md5(pid::text || $1)
       limit case when $2 then (select count(*) / 2 from pg_stat_activity where datname like 'test\\_%') else 1 end) x`;
     await admin.query(text, [random.unit(), many]).catch(() => {});
+  };
+
+  /** The connections that asked last whether a job may start: on many of them an answer is under way. */
+  readonly #cutStarts = async (): Promise<void> => {
+    const { admin, random, say } = this.#stage;
+    this.deeds.cutStarts++;
+    say("cut connections that start jobs");
+    const text = `select pg_terminate_backend(pid) from (
+      select pid from pg_stat_activity where datname like 'test\\_%' and query ~ $2
+      order by state = 'active' desc, md5(pid::text || $1) limit 3) x`;
+    await admin.query(text, [random.unit(), STARTS]).catch(() => {});
+  };
+
+  /** Nobody can write a heartbeat meanwhile. It is over before a worker may count as dead. */
+  readonly #starve = async (): Promise<void> => {
+    const { pool, random, say } = this.#stage;
+    const ms = random.between(300, SHORT_STOP_MS * 0.9);
+    this.deeds.starvations++;
+    say(`lock what heartbeats write for ${Math.round(ms)} ms`);
+    this.#meanwhile(async () => {
+      const holder = await pool.connect().catch(() => null);
+      if (!holder) return;
+      const locks = holder
+        .query(
+          "set idle_in_transaction_session_timeout = '3 s'; begin; select from dispatch_policy._private_workers for update",
+        )
+        .then(() => delay(ms));
+      await locks.catch(() => {}); // it was cut
+      holder.release(true);
+    });
   };
 
   readonly #hog = async (): Promise<void> => {

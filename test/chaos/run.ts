@@ -109,7 +109,7 @@ async function inDatabase(
   const fleet = new Fleet(database.url, judge, numbers, !out);
   const admin = new pg.Pool({ connectionString: serverUrl, max: 1 });
   admin.on("error", () => {});
-  const conductor = new Conductor({ fleet, random: numbers, admin, restart, say });
+  const conductor = new Conductor({ fleet, random: numbers, admin, pool: database.pool, restart, say });
   let drainedInSeconds: number | null = null;
   let definitions = 0;
   try {
