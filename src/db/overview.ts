@@ -48,7 +48,7 @@ export function overview({ schema, rowsAsIs }: Statements) {
      * How many rows of a view there are. Its clause has a limit: to count all of a million takes seconds. It has no order:
      * PostgreSQL would sort the million first.
      */
-    countRows: async (client: Queryable, view: string, clause: string, values: unknown[]) => {
+    countRows: async (client: Queryable, view: string, clause: string, values: unknown[] = []) => {
       const [row] = await rowsAsIs<{ rows: number }>(
         client,
         `select pg_catalog.count(*)::pg_catalog.int4 as rows from (select from ${schema}.${view} ${clause}) counted`,

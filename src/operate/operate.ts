@@ -200,7 +200,7 @@ export interface Operate {
    * A job that a newer one of its key had replaced stays, unless its id is given. So does one that another session has
    * locked. A job that was let in past its policy's staging has no partition here, so `partition` does not find it.
    *
-   * It brings back 1,000 jobs at a time, each step a transaction.
+   * It brings back 1,000 jobs or 8 MB of payloads at a time, each step a transaction.
    *
    * @throws {ArgumentError} unless `ids` or `policy` is given
    * @throws {UnknownPolicyError} for a policy nobody declared

@@ -111,7 +111,7 @@ async function* pagesOf(refreshing: Refreshing, options: RefreshContextOptions):
     const page: Page = await pageOf(refreshing, options, after);
     yield page;
     const last = page.at(-1);
-    if (last === undefined || page.length < PAGE) return;
+    if (last === undefined) return; // a page with large contexts is short
     after = last.id;
   }
 }

@@ -84,12 +84,14 @@ export async function uninstall(
 
 /** Names a job that Graphile Worker refuses. */
 async function refused({ withPgClient, engine }: OperateContext, total: Uninstalled): Promise<Error> {
-  const jobs = await withPgClient((client) =>
-    engine.view<{ id: string; error: string }>(client, "staged_jobs", "where error is not null order by id"),
+  const where = "where error is not null";
+  const count = await withPgClient((client) => engine.countRows(client, "staged_jobs", where));
+  const [first] = await withPgClient((client) =>
+    engine.view<{ id: string; error: string }>(client, "staged_jobs", `${where} order by id limit 1`),
   );
   return new RemovalError(
-    `uninstall: Graphile Worker refuses ${jobs.length} waiting jobs, expected it to take all; the first is job ` +
-      `${jobs[0]?.id}: ${jobs[0]?.error}; ${soFar(total)}. Remove these jobs (view staged_jobs, column error), then ` +
+    `uninstall: Graphile Worker refuses ${count} waiting jobs, expected it to take all; the first is job ` +
+      `${first?.id}: ${first?.error}; ${soFar(total)}. Remove these jobs (view staged_jobs, column error), then ` +
       "uninstall again",
   );
 }

@@ -84,7 +84,11 @@ begin
           || :DISPATCH_POLICY_SCHEMA._ticket(m.id, v_admission, m.partition_id, m.job_key,
             :DISPATCH_POLICY_SCHEMA._trace_text(m.traceparent, m.created_at, m.run_at, m.run_at_given))
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.job_key nulls first, m.id) as jobs
-    from timed m group by m.preserve_run_at
+    from (
+      select t.*, :DISPATCH_POLICY_SCHEMA._portion(sum(octet_length(t.payload::text)) over (
+        order by t.job_key nulls first, t.id rows between unbounded preceding and 1 preceding)) as portion
+      from timed t) m
+    group by m.preserve_run_at, m.portion order by m.preserve_run_at, m.portion
   ),
   added as materialized (
     select j.id as job_id, j.key is not null as keyed, :DISPATCH_POLICY_SCHEMA._staged_id_text(j.flags)::bigint as staged_id,

@@ -32,7 +32,11 @@ begin
             :DISPATCH_POLICY_SCHEMA._trace_text(m.traceparent, m.created_at, m.run_at, m.run_at_given))
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by m.id) as jobs,
       bool_or(m.queue_name is not null or m.flags is not null) as waits_elsewhere
-    from moved m having count(*) > 0
+    from (
+      select x.*, :DISPATCH_POLICY_SCHEMA._portion(sum(octet_length(x.payload::text)) over (
+        order by x.id rows between unbounded preceding and 1 preceding)) as portion
+      from moved x) m
+    group by m.portion order by m.portion
   )
   select coalesce(array_agg(row(
     j.id, :DISPATCH_POLICY_SCHEMA._staged_id_text(j.flags)::bigint, true, false, j.revision, s.waits_elsewhere, false

@@ -1,4 +1,4 @@
--- These staged jobs with their payloads, in the order of their ids, until there are 8 MB of them.
+-- These staged jobs with their payloads, in the order of their ids: one _portion of them.
 create or replace function :DISPATCH_POLICY_SCHEMA._exported(p_ids bigint[])
 returns setof :DISPATCH_POLICY_SCHEMA.exported_job language plpgsql volatile as $$
 declare
@@ -20,8 +20,9 @@ begin
         select f from unnest(coalesce(s.flags, array(select jsonb_object_keys(x.flags)))) f
         where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f)), '{}') as flags,
       coalesce(x.attempts, 0) as attempts, x.last_error,
-      sum(octet_length(coalesce(x.payload, s.payload)::text)) over (order by s.id) - octet_length(coalesce(x.payload, s.payload)::text)
-        as bytes_before
+      sum(octet_length(coalesce(x.payload, s.payload)::text) + coalesce(octet_length(x.last_error), 0))
+        over (order by s.id rows between unbounded preceding and 1 preceding) as bytes_before,
+      coalesce(bool_or(x.payload is null) filter (where x.id is not null) over (order by s.id), false) as is_behind
     from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
     left join unnest(v_parked) x on x.id = s.parked_job_id
     left join lateral (   -- one look at the index for each, as in _hand_over
@@ -30,7 +31,7 @@ begin
   ) j
   left join lateral :DISPATCH_POLICY_SCHEMA._policy_and_key_of(j.partition_id) k on true
   left join :DISPATCH_POLICY_SCHEMA._private_keyless_jobs w on w.staged_id = j.id
-  where j.bytes_before < 8000000
+  where :DISPATCH_POLICY_SCHEMA._portion(j.bytes_before) = 0 and not j.is_behind
   order by j.id;
 end
 $$;

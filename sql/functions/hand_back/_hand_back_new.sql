@@ -26,7 +26,11 @@ begin
         o.task_identifier, o.payload, o.queue_name, o.run_at, o.max_attempts, o.job_key, o.priority,
         array(select f from unnest(o.flags) f where not :DISPATCH_POLICY_SCHEMA._is_own_flag(f))
       ):::GRAPHILE_WORKER_SCHEMA.job_spec order by o.job_key nulls first, o.id) as specs
-    from older o group by o.preserve_run_at, o.grouped_id
+    from (
+      select x.*, :DISPATCH_POLICY_SCHEMA._portion(sum(octet_length(x.payload::text)) over (
+        order by x.job_key nulls first, x.id rows between unbounded preceding and 1 preceding)) as portion
+      from older x) o
+    group by o.preserve_run_at, o.grouped_id, o.portion order by o.preserve_run_at, o.grouped_id, o.portion
   ),
   added as materialized (
     select j.id, s.grouped_id, j.key, j.revision, s.preserve_run_at and j.key is not null and j.run_at = 'infinity' as keeps_infinity

@@ -54,7 +54,7 @@ begin
   perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(v_dead);
   perform pg_notify('jobs:insert', json_build_object('r', random(), 'count', unlocked)::text)   -- unlocking does not
   where unlocked > 0;
-  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(   -- without a change, but for updated_at
+  perform from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array(   -- without a change, but for updated_at
     select j.id from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
     join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = f.job_id and j.locked_at is null));
   perform :DISPATCH_POLICY_SCHEMA._complete_taken_over(null);

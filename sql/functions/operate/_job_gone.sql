@@ -18,7 +18,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._job_gone(p_job_ids bigint[])
   ),
   -- somebody may run a failed job again, so it must not keep the last priority
   restored as materialized (
-    select :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[w.parked_job_id], priority => w.priority) from waiting w
+    select from waiting w
+    cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[w.parked_job_id], priority => w.priority)
   )
   select :DISPATCH_POLICY_SCHEMA._count_removed(
     array(select w.task_identifier from waiting w), array(select w.partition_id from waiting w))

@@ -1,5 +1,5 @@
 -- Reads staged jobs with their payloads: by id, or all of a policy or partition. Nothing changes but the audit. A page has
--- at most `count` jobs, and ends after 8 MB of payloads. For the next page give the last id as `after`, until there is none.
+-- at most `count` jobs, and ends after 8 MB of payloads and errors. For the next page give the last id as `after`, until there is none.
 --
 -- The way back is add_jobs: columns have the names of Graphile Worker's job_spec.
 --

@@ -6,9 +6,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
 ) returns setof :DISPATCH_POLICY_SCHEMA.db_job language plpgsql
 security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  v_moved :DISPATCH_POLICY_SCHEMA._private_staged_jobs[];
+  v_moved_ids bigint[];
   v_parked_ids bigint[];
-  v_rescheduled :DISPATCH_POLICY_SCHEMA.db_job[];
+  v_id bigint;
+  v_job :DISPATCH_POLICY_SCHEMA.db_job;
   v_adopted_ids bigint[];
 begin
   perform :DISPATCH_POLICY_SCHEMA._before_change(job_ids);
@@ -41,30 +42,37 @@ begin
   notified as materialized (
     select :DISPATCH_POLICY_SCHEMA._notify(k.policy) from (select distinct k.policy from keyless k) k
   )
-  select array_agg(m) filter (where (select count(*) from notified) >= 0) into v_moved from moved m;
+  select array_agg(m.id) filter (where (select count(*) from notified) >= 0) into v_moved_ids from moved m;
   -- the next job of its key may have got the row of a parked one: that job is rescheduled like any other
   v_parked_ids := array(
-    select j.id from unnest(v_moved) m join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = m.parked_job_id
-    where :DISPATCH_POLICY_SCHEMA._is_parked(m.id, m.parked_revision, j.run_at, j.revision, j.last_error, j.flags));
+    select j.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs m
+    join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = m.parked_job_id
+    where m.id = any(v_moved_ids) and :DISPATCH_POLICY_SCHEMA._is_parked(m.id, m.parked_revision, j.run_at, j.revision, j.last_error, j.flags));
   return query
-  select j.* from unnest(v_moved) m cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(m) j
-  where m.parked_job_id is null;
-  v_rescheduled := array(
-    select x from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
-      array(select unnest(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) except select unnest(v_parked_ids)),
-      run_at => reschedule_jobs.run_at, priority => reschedule_jobs.priority, attempts => reschedule_jobs.attempts,
-      max_attempts => reschedule_jobs.max_attempts) j
-    cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x);
-  perform :DISPATCH_POLICY_SCHEMA._stage_again(v_rescheduled);
-  return query select j.* from unnest(v_rescheduled) j;
+  select j.* from :DISPATCH_POLICY_SCHEMA._private_staged_jobs m
+  cross join lateral :DISPATCH_POLICY_SCHEMA._staged_as_job(m) j
+  where m.id = any(v_moved_ids) and m.parked_job_id is null;
+  -- one by one: together their payloads may not fit into memory
+  foreach v_id in array array(
+    select unnest(:DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids)) except select unnest(v_parked_ids) order by 1)
+  loop
+    select x.* into v_job from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
+      array[v_id], run_at => reschedule_jobs.run_at, priority => reschedule_jobs.priority,
+      attempts => reschedule_jobs.attempts, max_attempts => reschedule_jobs.max_attempts) j
+    cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
+    if found then
+      perform :DISPATCH_POLICY_SCHEMA._stage_again(v_job);
+      return next v_job;
+    end if;
+  end loop;
   -- a parked job stays where it is until its staged row is admitted
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
     v_parked_ids, attempts => reschedule_jobs.attempts, max_attempts => reschedule_jobs.max_attempts) j
-  join unnest(v_moved) m on m.parked_job_id = j.id
+  join :DISPATCH_POLICY_SCHEMA._private_staged_jobs m on m.parked_job_id = j.id and m.id = any(v_moved_ids)
   cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j), m.run_at, m.priority) x;
   v_adopted_ids := :DISPATCH_POLICY_SCHEMA._adopted_ids(
-    array(select unnest(job_ids) except select m.id from unnest(v_moved) m));
+    array(select unnest(job_ids) except select unnest(v_moved_ids)));
   if v_adopted_ids <> '{}' then
     return query select j.* from :DISPATCH_POLICY_SCHEMA.reschedule_jobs(
       v_adopted_ids, reschedule_jobs.run_at, reschedule_jobs.priority, reschedule_jobs.attempts,

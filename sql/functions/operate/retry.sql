@@ -5,7 +5,7 @@
 --   since     Only jobs that failed then or later.
 --   until     Only jobs that failed before.
 --   error     Only jobs whose last error contains this text.
---   count     It brings back at most so many: those first that failed first.
+--   count     It brings back at most so many, and one _portion of payloads: those first that failed first.
 --   matched   How many failed jobs match.
 --
 -- A job that a newer one of its key had replaced stays, unless its id is given: the newer one was meant to run. A job whose
@@ -24,6 +24,9 @@ declare
   v_partition_id uuid;
   v_mark text;
   v_ids bigint[];
+  v_id bigint;
+  v_bytes bigint := 0;
+  v_locked_ids bigint[] := '{}';
 begin
   if retry.ids is null and retry.policy is null then
     raise exception 'dispatch_policy: retry: expected ids or a policy, got neither' using errcode = 'DPARG';
@@ -69,12 +72,18 @@ begin
   matched := cardinality(v_ids);
   changed := 0;
   if not coalesce(retry.dry_run, false) then
-    v_ids := v_ids[1:retry.count];
-    perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(v_ids);
+    -- without a change, but for updated_at, by which the others are in order
+    foreach v_id in array v_ids[1:retry.count] loop
+      exit when :DISPATCH_POLICY_SCHEMA._portion(v_bytes) > 0;
+      v_bytes := v_bytes + coalesce((
+        select octet_length(j.payload::text) + octet_length(j.last_error)
+        from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[v_id]) j), 0);
+      v_locked_ids := v_locked_ids || v_id;
+    end loop;
     changed := (
       select count(*) from :DISPATCH_POLICY_SCHEMA.reschedule_jobs(array(
         select j.id from :GRAPHILE_WORKER_SCHEMA.jobs j
-        where j.id = any(v_ids) and j.locked_at is null and j.attempts >= j.max_attempts
+        where j.id = any(v_locked_ids) and j.locked_at is null and j.attempts >= j.max_attempts
           and not exists (select from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = j.id)),
         run_at => clock_timestamp(), attempts => 0));
     perform :DISPATCH_POLICY_SCHEMA._audit('retry', retry.policy, retry.partition, null, null,

@@ -4,10 +4,10 @@ create or replace function :DISPATCH_POLICY_SCHEMA._give_back_attempts(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_parked_ids bigint[]
 ) returns void language plpgsql as $$
 begin
-  perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
-  from unnest(p_jobs) f
+  perform from unnest(p_jobs) f
   cross join lateral (   -- one look at the index for each
     select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job limit 1) j
+  cross join lateral :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[j.id], attempts => j.attempts - 1)
   where (f.retry)."giveBack" and j.id = any(p_parked_ids) and j.attempts = (f.retry).attempt;
 end
 $$;

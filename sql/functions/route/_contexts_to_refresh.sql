@@ -1,5 +1,6 @@
--- A page of a policy's partitions with their newest contexts, also those that are not routed yet. `fits`: whether the context
--- has the values in `p_where`. `arrival_id` is the arrival that brought the context.
+-- A page of a policy's partitions with their newest contexts, also those that are not routed yet: at most `p_limit`, and one
+-- _portion of contexts; null: all. `fits`: whether the context has the values in `p_where`. `arrival_id` is the arrival that
+-- brought the context.
 create or replace function :DISPATCH_POLICY_SCHEMA._contexts_to_refresh(
   p_policy text, p_partition text, p_where jsonb, p_after uuid, p_limit int
 ) returns table (id uuid, key text, context jsonb, arrival_id bigint, fits boolean) language sql stable
@@ -22,6 +23,12 @@ set search_path = pg_catalog, pg_temp as $$
     select distinct on (n.partition_id) n.* from (select * from pending union all select * from routed) n
     order by n.partition_id, n.version desc, n.id desc
   )
-  select n.partition_id, n.key, n.context, n.id, p_where is null or n.context @> p_where from newest n
-  order by n.partition_id limit p_limit;
+  select w.partition_id, w.key, w.context, w.id, p_where is null or w.context @> p_where
+  from (
+    select n.*, sum(octet_length(n.context::text)) over (
+      order by n.partition_id rows between unbounded preceding and 1 preceding) as bytes_before
+    from (select * from newest n order by n.partition_id limit p_limit) n
+  ) w
+  where p_limit is null or :DISPATCH_POLICY_SCHEMA._portion(w.bytes_before) = 0
+  order by w.partition_id;
 $$;

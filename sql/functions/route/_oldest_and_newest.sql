@@ -16,9 +16,15 @@ declare
 begin
   last := v_older[cardinality(v_older)];
   ids := v_older || array(
-    select a.id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
-    where a.policy = p_policy and a.id > last and a.pause is null and a.outcome is null
-    order by a.id desc limit v_half);
+    select a.id from (
+      select a.id, :DISPATCH_POLICY_SCHEMA._portion(sum(octet_length(a.context::text)) over (
+        order by a.id desc rows between unbounded preceding and 1 preceding)) as portion
+      from (
+        select x.id, x.context from :DISPATCH_POLICY_SCHEMA._private_arrivals x
+        where x.policy = p_policy and x.id > last and x.pause is null and x.outcome is null
+        order by x.id desc limit v_half) a
+    ) a
+    where a.portion = 0 order by a.id desc);
   if cardinality(ids) < cardinality(p_ids) then
     ids := p_ids;
     last := (select max(u.id) from unnest(p_ids) u (id));

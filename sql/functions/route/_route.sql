@@ -29,6 +29,7 @@ declare
   v_pause_ids bigint[];
   v_left_ids bigint[];
   v_full boolean;
+  v_is_cut boolean := false;   -- there are more, because their contexts fill a portion
   v_has_all boolean;   -- no arrival that there was is missing in the batch
   v_last bigint;   -- the newest arrival that has no older one which was not read
   v_after bigint := 0;
@@ -44,13 +45,18 @@ begin
   end if;
   -- mostly one batch: another follows if one was full, and part of it had to be left; each has all stops
   for v_batch in 1..10 loop
-    select array_agg(a.id), array_agg(distinct a.partition_id), array_agg(a.id) filter (where a.is_pause)
-    into v_ids, v_partition_ids, v_pause_ids from (
-      select a.id, a.partition_id, a.pause is not null as is_pause from :DISPATCH_POLICY_SCHEMA._private_arrivals a
-      where a.policy = p_policy and a.id > v_after order by a.id limit p_max
+    select array_agg(a.id) filter (where a.is_read), array_agg(distinct a.partition_id) filter (where a.is_read),
+      array_agg(a.id) filter (where a.is_read and a.is_pause), not bool_and(a.is_read), count(*) = p_max
+    into v_ids, v_partition_ids, v_pause_ids, v_is_cut, v_full from (
+      select a.id, a.partition_id, a.pause is not null as is_pause,
+        :DISPATCH_POLICY_SCHEMA._portion(sum(octet_length(a.context::text)) over (
+          order by a.id rows between unbounded preceding and 1 preceding)) = 0 as is_read
+      from (
+        select x.id, x.partition_id, x.pause, x.context from :DISPATCH_POLICY_SCHEMA._private_arrivals x
+        where x.policy = p_policy and x.id > v_after order by x.id limit p_max) a
     ) a;
     exit when v_ids is null;
-    v_full := cardinality(v_ids) = p_max;
+    v_full := v_full or v_is_cut;
     v_has_all := v_batch = 1 and not v_full;
     if not v_has_all then
       if v_batch = 1 then
@@ -73,6 +79,9 @@ begin
     v_consumed := v_consumed + :DISPATCH_POLICY_SCHEMA._merge_arrivals(p_policy, v_left_ids);
     v_after := v_last;
   end loop;
+  if v_is_cut and v_consumed > 0 then
+    v_consumed := greatest(v_consumed, p_max);
+  end if;
   if v_policy.max_pending_in_all is not null then
     perform :DISPATCH_POLICY_SCHEMA._add_up_pending(p_policy);
   end if;

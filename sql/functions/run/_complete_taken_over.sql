@@ -10,7 +10,7 @@ begin
   from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
   join :GRAPHILE_WORKER_SCHEMA.jobs j on j.id = o.job_id and j.revision = o.revision and j.locked_at is null
   where p_job_ids is null or o.job_id = any(p_job_ids);
-  perform :GRAPHILE_WORKER_SCHEMA.complete_jobs(:DISPATCH_POLICY_SCHEMA._lock_in_revision(v_ids, v_revisions))
+  perform from :GRAPHILE_WORKER_SCHEMA.complete_jobs(:DISPATCH_POLICY_SCHEMA._lock_in_revision(v_ids, v_revisions))
   where v_ids is not null;
 end
 $$;

@@ -1,5 +1,5 @@
--- A page of the staged jobs whose partition only JavaScript can work out, locked for a process that has the policy. Its
--- transaction ends with _key_jobs. Jobs that another session has locked are left to a later page: another process works on
+-- A page of the staged jobs whose partition only JavaScript can work out, locked for a process that has the policy. It has at
+-- most `p_limit` jobs, and one _portion of payloads. Its transaction ends with _key_jobs. Jobs that another session has locked are left to a later page: another process works on
 -- them, or an application reschedules one.
 create or replace function :DISPATCH_POLICY_SCHEMA._keyless_jobs(p_policy text, p_limit int)
 returns table (
@@ -17,11 +17,20 @@ set search_path = pg_catalog, pg_temp as $$
     delete from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
     where k.staged_id in (select f.staged_id from first f) and not exists (
       select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.id = k.staged_id and s.partition_id is null)
+  ),
+  page as materialized (
+    select k.staged_id, k.partition_key, s.task_identifier, s.payload, s.queue_name, s.priority::int as priority, s.run_at,
+      s.flags, s.job_key
+    from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+    join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = k.staged_id and s.partition_id is null
+    where k.policy = p_policy and k.retry_at <= clock_timestamp()
+    order by k.staged_id limit p_limit for update of k, s skip locked
   )
-  select k.staged_id, k.partition_key, s.task_identifier, s.payload, s.queue_name, s.priority::int, s.run_at, s.flags,
-    s.job_key
-  from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
-  join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = k.staged_id and s.partition_id is null
-  where k.policy = p_policy and k.retry_at <= clock_timestamp()
-  order by k.staged_id limit p_limit for update of k, s skip locked;
+  select w.staged_id, w.partition_key, w.task_identifier, w.payload, w.queue_name, w.priority, w.run_at, w.flags, w.job_key
+  from (
+    select p.*, sum(octet_length(p.payload::text)) over (
+      order by p.staged_id rows between unbounded preceding and 1 preceding) as bytes_before
+    from page p
+  ) w
+  where :DISPATCH_POLICY_SCHEMA._portion(w.bytes_before) = 0 order by w.staged_id;
 $$;
