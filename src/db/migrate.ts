@@ -159,9 +159,13 @@ const DUPLICATES = new Set<unknown>(["23505", "42P06", "42P07"]);
  * @throws {MadeMeanwhile} after it has waited for another session that made them: "if not exists" does not look again
  */
 async function bootstrap(client: ClientBase, schemas: Schemas): Promise<void> {
+  const { rows } = await client.query("select to_regnamespace($1) is not null as there", [
+    pg.escapeIdentifier(schemas.own),
+  ]);
   const made = client.query(
     withSchemas(
-      `create schema if not exists :DISPATCH_POLICY_SCHEMA;
+      // "if not exists" asks for CREATE on the database also where the schema is there
+      `${rows[0].there ? "" : "create schema :DISPATCH_POLICY_SCHEMA;"}
        create table if not exists :DISPATCH_POLICY_SCHEMA._private_migrations (
          id int primary key, name text not null, at timestamptz not null default now(),
          routines_hash text, routines_version int[]);

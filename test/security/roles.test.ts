@@ -48,6 +48,33 @@ async function world(t: ExecutionContext) {
   return { pool, utils, nameOf, as, denied };
 }
 
+test("a role that owns both schemas sets up and upgrades without a right on the database", async (t) => {
+  const database = await testDatabase(t, { migrated: false });
+  const { nameOf, as } = roles(t, database, ["app_worker"]);
+  const role = nameOf("app_worker");
+  await database.pool.query(`create role ${role} login;
+    create schema graphile_worker authorization ${role};
+    create schema dispatch_policy authorization ${role}`);
+  const owner = await as("app_worker");
+  // as Graphile Worker's documentation says for such a role
+  await owner.query(`create table graphile_worker.migrations (
+    id int primary key, ts timestamptz default now() not null, breaking boolean not null default false)`);
+  const at = new URL(database.url);
+  at.username = role;
+  const open = () => makePolicyUtils({ connectionString: at.href, policies: [policy], logger: silent });
+  const version = async () =>
+    (await owner.query("select routines_hash as hash from dispatch_policy._private_migrations")).rows[0].hash;
+  await (await open()).release();
+  const hash = await version();
+  await owner.query(
+    "update dispatch_policy._private_migrations set routines_hash = 'older', routines_version = '{0,0,1}'",
+  );
+  const utils = await open();
+  t.teardown(() => utils.release());
+  t.is(await version(), hash);
+  t.truthy(await utils.addJob(policy, { key: "a" }));
+});
+
 /** Tables, and views but for those named. */
 async function relations(pool: pg.Pool, except: readonly string[] = []): Promise<string[]> {
   const { rows } = await pool.query(
