@@ -29,13 +29,15 @@ comment on table :DISPATCH_POLICY_SCHEMA._private_policies is
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.id is 'Number of the policy in other tables.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.name is 'First argument of definePolicy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.version is
-  'Option version. A declaration of a lower version is ignored.';
+  'Option version of the definition in force.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.definition is
   'The whole declaration: tasks, gates with their numbers, key paths, options.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.definition_hash is
   'Hash of the definition. If it changes, the limits of all partitions are resolved anew.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.generation is
+  'How many other definitions were in force before. Limits that jobs of the one in force bring have this number, and count more than lower ones. Those of other versions have -1.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.declared_at is
-  'When the process that declared it started. At equal versions the latest process wins.';
+  'When the process that declared it started. At equal versions, while no worker has the policy, the latest process wins.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.half_life is
   'Seconds after which a past admission counts half against a partition. Null: no fairness.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.fair_by_work is
@@ -104,6 +106,8 @@ comment on table :DISPATCH_POLICY_SCHEMA._private_definitions is
 comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.policy_id is 'Number of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.hash is 'Hash of the definition, by which worker pools name it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.definition is 'The whole declaration.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.settings is
+  'The settings that processes with this definition have declared, as _declare_policy takes them.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.in_force_at is 'When it came into force. Null: it is not in force.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.declared_at is
   'When the process named here declared it. Of the one in force: the process that put it in force. Of another one: the last.';

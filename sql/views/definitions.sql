@@ -1,14 +1,23 @@
 -- The definitions of each policy: the one in force, and the others that processes have declared. Of those others, one that no
--- live worker pool has goes a day after its declaration.
+-- worker pool has goes a day after its declaration.
+--
+-- Which is in force, workers decide: the newest one that a live pool has, by version, then by the pool that started last. A
+-- pool that stops counts no more, although its last jobs still run. _declare_policy and _sweep_definitions see to it.
 create or replace view :DISPATCH_POLICY_SCHEMA.definitions as
 select p.name as policy, d.hash, (d.definition ->> 'version')::int as version, d.definition,
   d.hash = p.definition_hash as in_force, d.in_force_at, d.declared_at, d.host, d.pid,
   (select count(*)::int from :DISPATCH_POLICY_SCHEMA._private_workers w
     where w.stale_at > statement_timestamp() and w.definitions #>> array[p.name, 'hash'] = d.hash) as live_workers,
   case when d.hash = p.definition_hash then '[]'
-    else :DISPATCH_POLICY_SCHEMA._definition_differences(p.definition, d.definition) end as differs
+    else :DISPATCH_POLICY_SCHEMA._definition_differences(p.definition, d.definition) end as differs,
+  d.hash is not distinct from n.hash as newest_live
 from :DISPATCH_POLICY_SCHEMA._private_definitions d
-join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = d.policy_id;
+join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = d.policy_id
+left join lateral (
+  select x.hash from :DISPATCH_POLICY_SCHEMA._private_workers w
+  join :DISPATCH_POLICY_SCHEMA._private_definitions x on x.policy_id = p.id and x.hash = w.definitions #>> array[p.name, 'hash']
+  where w.stale_at > clock_timestamp() and w.slots > 0
+  order by (x.definition ->> 'version')::int desc, w.started_at desc limit 1) n on true;
 
 comment on column :DISPATCH_POLICY_SCHEMA.definitions.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.definitions.hash is 'Hash of the definition, by which workers name it.';
@@ -23,3 +32,5 @@ comment on column :DISPATCH_POLICY_SCHEMA.definitions.pid is 'Id of that process
 comment on column :DISPATCH_POLICY_SCHEMA.definitions.live_workers is 'How many live worker pools have this definition.';
 comment on column :DISPATCH_POLICY_SCHEMA.definitions.differs is
   'In what it differs from the one in force: a list of { option, now, here }. now is the value in force, and here this definition''s; null: it has none.';
+comment on column :DISPATCH_POLICY_SCHEMA.definitions.newest_live is
+  'Whether it is the newest that a live worker pool has which takes jobs. Then it is in force, or the next sweep puts it in force.';

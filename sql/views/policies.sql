@@ -26,12 +26,21 @@ select p.name as policy, p.version, p.definition, p.enabled, p.paused_until > st
   array(
     select distinct x.name from :DISPATCH_POLICY_SCHEMA._private_policy_tasks t
     join :DISPATCH_POLICY_SCHEMA._private_policies x on x.id = t.policy_id
-    where t.policy_id <> p.id and p.definition -> 'tasks' ? t.task_identifier order by x.name) as tasks_taken_by
+    where t.policy_id <> p.id and p.definition -> 'tasks' ? t.task_identifier order by x.name) as tasks_taken_by,
+  d.newest_version,
+  case
+    when d.lives and not d.has then 'no_sweep'
+    when d.newest_version = p.version then 'newest'
+    when d.lives then 'workers'
+    else 'no_worker' end as in_force_because
 from :DISPATCH_POLICY_SCHEMA._private_policies p
 left join (   -- once for all policies. A left join: who asks for names alone has no partition counted
   select x.policy_id, count(*)::int as partitions, sum(x.staged) as staged
   from :DISPATCH_POLICY_SCHEMA._private_partitions x group by x.policy_id
-) q on q.policy_id = p.id;
+) q on q.policy_id = p.id
+left join lateral (
+  select max(x.version) as newest_version, bool_or(x.newest_live) as lives, bool_or(x.newest_live and x.in_force) as has
+  from :DISPATCH_POLICY_SCHEMA.definitions x where x.policy = p.name) d on true;
 
 comment on column :DISPATCH_POLICY_SCHEMA.policies.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.version is 'Version of its declaration.';
@@ -57,3 +66,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_with_all is
   'Whether it is paused because all policies are.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.tasks_taken_by is
   'Policies that govern tasks of its definition now, as while it is renamed. They were declared later.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.newest_version is
+  'The highest version that a process has declared: of the definition in force, those that workers have, and those of the last day.';
+comment on column :DISPATCH_POLICY_SCHEMA.policies.in_force_because is
+  'Why its definition is in force. newest: no process has declared a higher version. workers: it is the newest that a live worker pool has. no_worker: no live worker pool has the policy, so it stays. no_sweep: live worker pools have another one, which the next sweep puts in force.';

@@ -8,6 +8,8 @@ export interface Notification {
   readonly shard?: string;
   /** The shard has no leader: its leader stepped down, or there was none. */
   readonly vacant?: boolean;
+  /** Another definition is in force, which live workers had before. */
+  readonly redefined?: boolean;
   /** Jobs of the policy that run were cancelled. */
   readonly cancelled?: boolean;
 }

@@ -89,10 +89,19 @@ function warningsOf({ policy, ...its }: PolicyStatus, live: readonly WorkerStatu
     its.tasksTakenBy.length > 0 && `${policy}: ${whoGoverns(policy, its.tasksTakenBy, live)}`,
     its.liveDefinitions > 1 &&
       `${policy}: live workers have ${its.liveDefinitions} definitions of version ${its.version}. Raise the newer one's version.`,
+    its.inForceBecause !== "newest" && `${policy}: ${whyInForce(its)}`,
     its.resolving && `${policy}: its limits are being worked out again, because the definition has changed.`,
     its.endedElsewhere > 0 &&
       `${policy}: ${some(its.endedElsewhere, "job")} ended in workers without this package.`,
   ].filter((warning) => warning !== false);
+}
+
+function whyInForce({ version, newestVersion, inForceBecause }: Omit<PolicyStatus, "policy">): string {
+  const is = `version ${version} is in force`;
+  if (inForceBecause === "no_sweep") return `${is}, and the next sweep puts that of live workers in force.`;
+  if (inForceBecause === "workers")
+    return `${is}, because it is the newest that a live worker has. Version ${newestVersion} was declared, and no live worker has it.`;
+  return `${is}, and stays until a worker starts. Version ${newestVersion} was declared.`;
 }
 
 /** Why a policy is orphaned: nobody has it, or those that have it run none of its tasks. */

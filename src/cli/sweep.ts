@@ -5,7 +5,7 @@ import { type DispatchPolicyOptions, readSettings } from "../settings.ts";
 import { defineCommand, EXIT } from "./command.ts";
 import { JSON_OPTION } from "./input/options.ts";
 import { inPlace, placeOf } from "./input/place.ts";
-import { say, sayJson } from "./output/say.ts";
+import { say, sayJson, tell } from "./output/say.ts";
 import { grouped } from "./output/words.ts";
 
 const WORDS: Readonly<Record<keyof Repaired, string>> = {
@@ -28,7 +28,7 @@ export const command = defineCommand({
   async run(values) {
     const place = await placeOf(values);
     const { repaired } = await inPlace(place, connected, (context) =>
-      sweepFully({ ...context, ages: agesOf(place.options), events: noEvents }),
+      sweepFully({ ...context, logger: { warn: tell }, ages: agesOf(place.options), events: noEvents }),
     );
     if (values.json) sayJson(repaired);
     else {

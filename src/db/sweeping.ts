@@ -59,6 +59,13 @@ export function sweeping({ schema, rows, first, count }: Statements) {
         [poolId],
       ),
 
+    /** Puts in force what live workers have. Returns the policies whose definition has changed by that. */
+    sweepDefinitions: (client: Queryable) =>
+      rows<{ policy: string; version: number; version_before: number }>(
+        client,
+        `select * from ${schema}._sweep_definitions()`,
+      ),
+
     /** The slots of jobs that run for longer than their `slotTimeout`, with the attempt that occupies each. */
     sweepOverdue: (client: Queryable) =>
       rows<OverdueSlot>(

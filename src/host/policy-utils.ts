@@ -318,7 +318,7 @@ function assemble(
     disable: (options) => switchPolicy(context, { ...options, enabled: false }),
     enable: (options) => switchPolicy(context, { ...options, enabled: true }),
     tick: (options) => tick(ticks, options),
-    sweep: () => sweepFully({ ...ticks, ages: settings }),
+    sweep: () => sweepFully({ ...ticks, logger, ages: settings }),
     // any other argument closes, as in Graphile Worker: `release` may be the callback of a promise
     releaseSlots: (options) => releaseSlots(context, options),
     release: ((options?: ReleaseSlotsOptions) =>

@@ -178,7 +178,7 @@ function tickTask(
     leadOf: (poolId) => pools.byId(poolId)?.lead,
     async afterwards(withPgClient, logger) {
       const poolId = pools.all()[0]?.poolId;
-      const { repaired } = await sweepFully({ withPgClient, engine, events, ages: settings, poolId });
+      const { repaired } = await sweepFully({ withPgClient, engine, events, logger, ages: settings, poolId });
       warnOfRepairs(repaired, logger);
     },
   });

@@ -34,6 +34,14 @@ export interface PolicyStatus {
   liveDefinitions: number;
   /** Limits are being worked out again for the partitions, because the definition has changed. */
   resolving: boolean;
+  /** The highest version that a process has declared. A definition is forgotten a day later, if no worker has it. */
+  newestVersion: number;
+  /**
+   * Why its definition is in force. `newest`: no process has declared a higher version. `workers`: it is the newest that a
+   * live worker has. `no_worker`: no live worker has the policy, so it stays. `no_sweep`: live workers have another one,
+   * which the next sweep puts in force.
+   */
+  inForceBecause: "newest" | "workers" | "no_worker" | "no_sweep";
   /**
    * Policies that govern tasks of its definition now, because they were declared later. So it is while a policy is renamed.
    * `policies` of {@link WorkerStatus} says which live workers have the one and which the other.
@@ -95,6 +103,8 @@ export async function status(
         live_definitions: number;
         paused_with_all: boolean;
         tasks_taken_by: string[];
+        newest_version: number;
+        in_force_because: PolicyStatus["inForceBecause"];
       }
     >(client, "policies", `where ${asked} is null or policy = ${asked} order by policy`, [
       options.policy ?? null,
@@ -108,7 +118,15 @@ export async function status(
           const { in_flight: inFlight, ended_elsewhere: endedElsewhere } = counts;
           const pausedWithAll = counts.paused_with_all;
           const live = { orphaned, endedElsewhere, liveDefinitions: counts.live_definitions, resolving };
-          const all = { paused, pausedWithAll, enabled, ...live, tasksTakenBy: counts.tasks_taken_by };
+          const why = { newestVersion: counts.newest_version, inForceBecause: counts.in_force_because };
+          const all = {
+            paused,
+            pausedWithAll,
+            enabled,
+            ...live,
+            ...why,
+            tasksTakenBy: counts.tasks_taken_by,
+          };
           return { policy, version, staged, inFlight, partitions, ...all };
         },
       ),

@@ -1,4 +1,4 @@
-import type { WithPgClient } from "graphile-worker";
+import type { Logger, WithPgClient } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
 import type { Engine } from "../db/engine.ts";
 import { inHalves } from "../db/halves.ts";
@@ -19,6 +19,7 @@ export interface SweepContext {
   readonly ages: Ages;
   /** The worker pool that sweeps. Only a pool that heartbeats itself may judge that others are dead. */
   readonly poolId?: string | undefined;
+  readonly logger: Pick<Logger, "warn">;
   /** Cuts the wait for late ends short. Slots that would have been found after it stay for the next sweep. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -64,6 +65,7 @@ export interface SweepFailure {
  * One repair pass.
  *
  * - Jobs of dead worker pools are unlocked.
+ * - The newest definition that a live worker has is put in force.
  * - Slots are given back of jobs that hang, that Graphile Worker no longer has, or that wait for a retry.
  * - Counters are counted again, and times that a wrong clock has set too far ahead are lowered.
  * - Partitions are woken that have jobs but no time to be claimed, or that wait for a limiter with room.
@@ -93,6 +95,7 @@ export async function sweepOnce(
       const { pools, jobs } = await unlockDead(context);
       Object.assign(repaired, { pools, unlocked: jobs });
     },
+    definitions: () => followWorkers(context),
     "jobs past their slotTimeout": async () => {
       repaired.overdue = await releaseOverdue(context, fails);
     },
@@ -190,6 +193,19 @@ type Fails = (step: string, error: unknown) => void;
 async function unlockDead({ engine, withPgClient, poolId }: SweepContext) {
   if (poolId === undefined) return { pools: 0, jobs: 0 };
   return withPgClient((client) => engine.sweepWorkers(client, poolId));
+}
+
+/** Puts the newest definition that a live worker has in force, also when the last worker of a newer one has ended. */
+export async function followWorkers({
+  engine,
+  withPgClient,
+  logger,
+}: Pick<SweepContext, "engine" | "withPgClient" | "logger">): Promise<void> {
+  for (const { policy, version, version_before } of await withPgClient(engine.sweepDefinitions))
+    logger.warn(
+      `Version ${version} of policy "${policy}" is in force now, because it is the newest that a live worker has. ` +
+        `Before it was version ${version_before}`,
+    );
 }
 
 /** Releases slots one by one, as an operator would, so that each is in the audit. */

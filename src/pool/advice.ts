@@ -19,7 +19,7 @@ export async function advise(context: PoolContext): Promise<void> {
     for (const policy of await withPgClient((client) => engine.otherDefinitions(client, poolId)))
       logger.warn(twoDefinitions(policy));
     for (const newer of await withPgClient((client) => engine.newerDefinitions(client, poolId)))
-      logger.warn(olderDefinition(newer));
+      logger.info(olderDefinition(newer));
     logger.debug("The set-up has been checked");
   } catch (error) {
     logger.debug(`No advice at the start: ${(error as Error).message}`, { error });
@@ -41,8 +41,8 @@ interface Newer {
 }
 
 const olderDefinition = ({ policy, own_version, in_force_version }: Newer) =>
-  `This worker has version ${own_version} of policy "${policy}", and version ${in_force_version} stays in force. If you ` +
-  `have rolled back, give the definition version ${in_force_version + 1}: a lower one changes nothing`;
+  `This worker has version ${own_version} of policy "${policy}", and version ${in_force_version} is in force, which another ` +
+  "worker has. If you roll back, nothing is to be done: the newest version that a live worker has comes into force";
 
 function withoutWorker({ settings }: PoolContext, task: string): string {
   const policy = settings.registry.ofTask(task)?.identifier;

@@ -46,10 +46,15 @@ export function makeSweeper(context: SweeperContext, life: PoolLife) {
     warnOfRepairs(repaired, logger);
   }
 
+  const resolve = () =>
+    attempt("Working out limits again", () =>
+      goOnResolving(context.withPgClient, context.engine, context, logger),
+    );
+
   async function sweep(): Promise<void> {
     const { withPgClient, engine } = context;
     await attempt("Sweep", repair);
-    await attempt("Working out limits again", () => goOnResolving(withPgClient, engine, context, logger));
+    await resolve();
     await attempt("Looking for policies without a worker", () => orphans.look(withPgClient, engine));
     await attempt("Looking for old snapshots", () => oldSnapshots.look(withPgClient, engine));
     context.onSwept();
@@ -62,6 +67,8 @@ export function makeSweeper(context: SweeperContext, life: PoolLife) {
       sweptAt = performance.now();
       void sweep();
     },
+    /** Works out the limits again of those policies whose definition in force has changed to one of this process. */
+    resolve,
     /** Milliseconds until the next sweep is due. */
     dueInMs: (): number => sweptAt + sweepIntervalMs - performance.now(),
   };

@@ -6,6 +6,7 @@ import type { TickContext } from "../admit/tick.ts";
 import { makeTickLoops } from "../admit/tick-loop.ts";
 import type { LeadFor } from "../admit/tick-task.ts";
 import { counted } from "../counted.ts";
+import { followWorkers } from "../operate/sweep.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { makeAdoption } from "../run/adoption.ts";
 import { makeCancellations } from "../run/cancellations.ts";
@@ -164,7 +165,10 @@ function makeParts(context: PoolContext) {
     life,
     introduce: heartbeat.introduce,
     declare,
-    sayEnded: () => connections.forBeats((client) => engine.workerEnded(client, poolId)),
+    async sayEnded() {
+      await connections.forBeats((client) => engine.workerEnded(client, poolId));
+      await followWorkers({ withPgClient: connections.forBeats, engine, logger });
+    },
     logger,
   });
   const keeps = (job: Job) => context.withPgClient((client) => engine.keepsJob(client, attemptOf(job)));
@@ -181,6 +185,7 @@ function makeParts(context: PoolContext) {
     elsewhere,
     bids,
     heartbeat,
+    sweeper,
     declare,
     registration,
     ownership,
@@ -277,11 +282,12 @@ function roleOf(leads: number, loop: boolean): string {
  * an adoption here.
  */
 function onNotification(
-  { policy, shard, vacant, cancelled }: Partial<Notification>,
+  { policy, shard, vacant, cancelled, redefined }: Partial<Notification>,
   pid: number | undefined,
   parts: Parts,
 ): void {
-  const { bids, heartbeat, connections, releases, loops, cancellations } = parts;
+  const { bids, heartbeat, connections, releases, loops, cancellations, sweeper } = parts;
+  if (redefined) void sweeper.resolve();
   if (cancelled) void cancellations.look();
   else if (policy === undefined) void cancellations.lookIfRunning();
   if (vacant && bids.mayLead(policy, shard)) heartbeat.within(spreadMs());

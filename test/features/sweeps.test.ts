@@ -42,6 +42,7 @@ function sweep(it: Engine, events: WorkerEvents = new EventEmitter()) {
     },
     engine: makeEngine("dispatch_policy"),
     events,
+    logger: silent,
     ages: { partitionInactiveAfterMs: 1e9, keepAuditForMs: 1e9, metricsRetentionMs: 6e8 },
   });
 }

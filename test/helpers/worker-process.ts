@@ -15,7 +15,7 @@ export interface WorkerProcess {
   says(what: string, times?: number): Promise<void>;
   /** How often it said this. */
   said(what: string): number;
-  signal(name: "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
+  signal(name: "SIGKILL" | "SIGSTOP" | "SIGCONT" | "SIGTERM"): void;
   readonly gone: Promise<unknown>;
 }
 

@@ -103,6 +103,7 @@ test("a sweep that waits for late ends goes on when the pool stops, and leaves t
     ...{ engine, withPgClient: ((act: (client: never) => unknown) => act({} as never)) as never },
     ...{
       events: { emit() {} } as never,
+      logger: silent,
       ages: { partitionInactiveAfterMs: 0, keepAuditForMs: 0, metricsRetentionMs: 6e8 },
       signal: life.onStop,
     },

@@ -85,7 +85,7 @@ begin
       order by s.partition_id, s.priority, s.run_at, s.id
     ) f on f.partition_id = w.partition_id
     cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
-      v_name, k.id, k.key, coalesce(v_definition ->> 'shard', 'default'), (p_policy).version, '{}',
+      v_name, k.id, k.key, coalesce(v_definition ->> 'shard', 'default'), (p_policy).generation, '{}',
       (v_definition ->> 'weight')::float8, v_limits, w.due_at, v_cost, f.id is not null, f.priority,
       f.run_at, f.id, f.id is not null and w.later, w.jobs) a
   ),

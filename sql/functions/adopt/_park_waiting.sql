@@ -27,7 +27,7 @@ begin
       unkeyed := unkeyed || v_job.id;
     else
       perform :DISPATCH_POLICY_SCHEMA._stage_parked(
-        (p_policy).name, (p_policy).version,
+        (p_policy).name, (p_policy).generation,
         nextval(pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id')),
         v_job.id, v_job.revision, p_task, v_job.payload, v_job.queue_name, v_job.run_at, v_job.priority,
         v_job.max_attempts, (p_policy).definition, v_job.partition_key);

@@ -13,7 +13,7 @@ declare
   v_state :DISPATCH_POLICY_SCHEMA._private_arrivals;
 begin
   if (v_definition ->> 'resolvesInSql')::boolean then
-    v_state.version := (p_policy).version;
+    v_state.version := (p_policy).generation;
     v_state.shard := v_definition ->> 'shard';
     v_state.weight := (v_definition ->> 'weight')::float8;
     v_state.limits := :DISPATCH_POLICY_SCHEMA._constant_limits(v_definition);

@@ -7,7 +7,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._lock_bucket(
 ) returns bigint language plpgsql as $$
 declare
   v_limit jsonb := :DISPATCH_POLICY_SCHEMA._bucket_limit(p_verb, p_policy, p_gate, p_key);
-  v_version int := (p_policy).version;
+  v_version int := (p_policy).generation;
   v_limiter :DISPATCH_POLICY_SCHEMA._private_limiters;
 begin
   loop

@@ -14,7 +14,7 @@ begin
   end if;
   select case when :DISPATCH_POLICY_SCHEMA._is_ours(g.flags, g.created_at, g.key)
       then :DISPATCH_POLICY_SCHEMA._staged_id_of((p_job).flags) end as staged_id, g.task_identifier, g.queue_name,
-    p.name as policy, p.version, p.definition, (p.definition ->> 'resolvesInSql')::boolean as resolves
+    p.name as policy, p.generation, p.definition, (p.definition ->> 'resolvesInSql')::boolean as resolves
   into v_job
   from :GRAPHILE_WORKER_SCHEMA.jobs g
   join :DISPATCH_POLICY_SCHEMA._private_policy_tasks t on t.task_identifier = g.task_identifier
@@ -32,7 +32,7 @@ begin
     return;
   end if;
   perform :DISPATCH_POLICY_SCHEMA._stage_parked(
-    v_job.policy, v_job.version,
+    v_job.policy, v_job.generation,
     -- An id that was never given comes from a forged flag, and would be another job's one day. An adopted job has the
     -- id that it had in Graphile Worker before. A flag that was copied names another job: under its id, this one would
     -- end it in its group.

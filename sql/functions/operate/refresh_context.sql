@@ -55,7 +55,7 @@ begin
   ),
   appended as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, version, context, weight, limits)
-    select v_policy.name, a.id, a.key, v_policy.version, a.refreshed, (v_policy.definition ->> 'weight')::float8,
+    select v_policy.name, a.id, a.key, v_policy.generation, a.refreshed, (v_policy.definition ->> 'weight')::float8,
       :DISPATCH_POLICY_SCHEMA._constant_limits(v_policy.definition)
     from asked a where a.refreshed <> a.context
     returning 1

@@ -1,5 +1,5 @@
--- The policies of a pool that go by a definition of a higher version than the pool's own. Either a deployment was rolled back,
--- or an old process has started again.
+-- The policies of a pool that go by a definition of a higher version than the pool's own. Either a deployment is being rolled
+-- back, or an old process has started again.
 create or replace function :DISPATCH_POLICY_SCHEMA._newer_definitions(p_pool_id text)
 returns table (policy text, own_version int, in_force_version int) language sql stable
 set search_path = pg_catalog, pg_temp as $$

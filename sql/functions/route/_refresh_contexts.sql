@@ -33,7 +33,7 @@ begin
   ),
   appended as (
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, version, context, weight, limits)
-    select p_policy, g.partition_id, g.key, v_policy.version, g.context, g.weight, g.limits
+    select p_policy, g.partition_id, g.key, v_policy.generation, g.context, g.weight, g.limits
     from given g join newest n on n.partition_id = g.partition_id and n.id = g.arrival_id
     where (g.context, g.limits, g.weight) is distinct from (n.context, n.limits, n.weight)
     returning 1

@@ -24,17 +24,17 @@ begin
     update :DISPATCH_POLICY_SCHEMA._private_resolutions r set after = p_last where r.policy = p_policy;
   end if;
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, version, context, weight, limits)
-  select p_policy, :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key'), k.value ->> 'key', p.version,
+  select p_policy, :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key'), k.value ->> 'key', p.generation,
     (k.value -> 'context')::jsonb, (k.value ->> 'weight')::float8, (k.value -> 'limits')::jsonb
   from json_array_elements(p_partitions) k
   cross join :DISPATCH_POLICY_SCHEMA._private_policies p
   where p.name = p_policy and not exists (
       select from :DISPATCH_POLICY_SCHEMA._private_partitions q
       where q.id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key')
-        and q.version >= p.version and q.arrival_id <> (k.value ->> 'arrivalId')::bigint)
+        and q.version >= p.generation and q.arrival_id <> (k.value ->> 'arrivalId')::bigint)
     and :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.value ->> 'key') not in (
       select a.partition_id from :DISPATCH_POLICY_SCHEMA._private_arrivals a
-      where a.policy = p_policy and a.version >= p.version and a.limits is not null);
+      where a.policy = p_policy and a.version >= p.generation and a.limits is not null);
   return true;
 end
 $$;

@@ -23,7 +23,8 @@ begin
   perform :DISPATCH_POLICY_SCHEMA._lock_turn((p_policy).id, 'route');
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
     policy, partition_id, key, shard, version, context, weight, limits)
-  values ((p_policy).name, v_id, v_state.key, v_state.shard, coalesce((p_batch ->> 'version')::int, 0), v_state.context,
+  values ((p_policy).name, v_id, v_state.key, v_state.shard, 
+    :DISPATCH_POLICY_SCHEMA._generation_of(p_policy, (p_batch ->> 'version')::int), v_state.context,
     v_state.weight, v_state.limits);
   perform from :DISPATCH_POLICY_SCHEMA._private_partitions p where p.id = v_id for no key update;
   with consumed as (

@@ -15,6 +15,9 @@ declare
   v_key text := p_batch #>> '{jobs,0,jobKey}';
   v_replaces boolean := exists (
     select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = v_key);
+  v_generation int := (
+    select :DISPATCH_POLICY_SCHEMA._generation_of(p, (p_batch ->> 'version')::int)
+    from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_batch ->> 'policy');
   v_copy_id bigint;
   v_staged_id bigint;   -- of the copy, or of the newer job
 begin
@@ -31,7 +34,7 @@ begin
   if v_staged_id is null then
     begin
       select s.id into v_copy_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
-        p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', p_batch -> 'jobs', 'take_over') s;
+        p_batch ->> 'policy', v_generation, p_batch -> 'partitions', p_batch -> 'jobs', 'take_over') s;
       if v_key is not null and not exists (
         select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id and j.key = v_key
       ) then
@@ -40,7 +43,7 @@ begin
     exception when sqlstate 'DPOUT' then   -- what the copy replaced is back
       v_replaces := false;
       select s.id into v_copy_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
-        p_batch ->> 'policy', (p_batch ->> 'version')::int, p_batch -> 'partitions', (
+        p_batch ->> 'policy', v_generation, p_batch -> 'partitions', (
           select json_build_array(json_object_agg(j.key, j.value))
           from json_each(p_batch #> '{jobs,0}') j where j.key <> 'jobKey'), 'take_over') s;
     end;

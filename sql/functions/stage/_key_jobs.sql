@@ -37,7 +37,9 @@ set search_path = pg_catalog, pg_temp as $$
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
   select a.* from keyed s join job j on j.id = s.id join partition k on k.key = j.key
   cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
-    p_policy, s.partition_id, k.key, k.partition ->> 'shard', p_version, (k.partition -> 'context')::jsonb,
+    p_policy, s.partition_id, k.key, k.partition ->> 'shard',
+    coalesce((select :DISPATCH_POLICY_SCHEMA._generation_of(p, p_version)
+      from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy), -1), (k.partition -> 'context')::jsonb,
     (k.partition ->> 'weight')::float8, (k.partition -> 'limits')::jsonb, s.run_at, s.cost, s.due, s.priority, s.run_at,
     s.id) a;
 $$;

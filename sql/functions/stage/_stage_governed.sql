@@ -14,6 +14,7 @@ security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
+  v_generation int;
   v_jobs json := p_jobs;
   v_kept json;
   v_remembered :DISPATCH_POLICY_SCHEMA._private_staging[];
@@ -22,6 +23,7 @@ declare
     select from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null) then 'replace' else p_mode end;
 begin
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  v_generation := :DISPATCH_POLICY_SCHEMA._generation_of(v_policy, p_version);
   -- Locks in the order of docs/engine.md: the turns of a strict backlog, job keys, staged jobs.
   if v_policy.enabled and v_policy.strict_pending and (v_mode = 'unsafe_dedupe' or v_policy.unique_for is not null) then
     perform :DISPATCH_POLICY_SCHEMA._lock_pending(v_policy, p_partitions);
@@ -69,16 +71,16 @@ begin
       and exists (select from :DISPATCH_POLICY_SCHEMA._private_leases l
         where l.policy = p_policy and l.expires_at > clock_timestamp())
       and not :DISPATCH_POLICY_SCHEMA._is_to_route(v_policy.id, p_policy) then
-      return query select s.* from :DISPATCH_POLICY_SCHEMA._admit_at_once(p_policy, p_version, p_partitions, p_jobs, null) s;
+      return query select s.* from :DISPATCH_POLICY_SCHEMA._admit_at_once(p_policy, v_generation, p_partitions, p_jobs, null) s;
       if found then
         return;
       end if;
     end if;
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_one(
-      p_policy, p_version, p_partitions, v_jobs,
+      p_policy, v_generation, p_partitions, v_jobs,
       :DISPATCH_POLICY_SCHEMA._is_droppable(v_policy.when_full, v_policy.max_pending_in_all)) s;
   elsif v_mode = 'unsafe_dedupe' then
-    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_deduped(p_policy, p_version, p_partitions, v_jobs) s;
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_deduped(p_policy, v_generation, p_partitions, v_jobs) s;
   else
     perform :DISPATCH_POLICY_SCHEMA._count_removed(array(   -- another policy's job may have the key
       select s.task_identifier from :DISPATCH_POLICY_SCHEMA._job_records(v_jobs) j
@@ -86,7 +88,7 @@ begin
       where :DISPATCH_POLICY_SCHEMA._is_of_another(v_policy, s.task_identifier)), '{}')
     from :DISPATCH_POLICY_SCHEMA._private_policies p where p.max_pending_in_all is not null limit 1;
     return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_batch(
-      p_policy, p_version, p_partitions, v_jobs, v_mode) s;
+      p_policy, v_generation, p_partitions, v_jobs, v_mode) s;
     perform :DISPATCH_POLICY_SCHEMA._know_handed_back(v_policy, v_jobs);
   end if;
   if v_policy.unique_for is not null then

@@ -1,5 +1,6 @@
 import { argument, COMMAND } from "../quoted.ts";
-import { ago, type Check } from "./finding.ts";
+import type { PolicyStatus } from "../status.ts";
+import { ago, type Check, type Finding } from "./finding.ts";
 import { HAS_WAITING, IN_FLIGHT, LIVE, RUNS_ELSEWHERE } from "./waiting.ts";
 
 /** Its jobs are admitted, and then wait in Graphile Worker. */
@@ -23,14 +24,14 @@ const noWorker: Check = async ({ ask }) => {
   }));
 };
 
-/** Hardly anybody admits its jobs: it was renamed or removed in the code. */
+/** Hardly anybody admits its jobs, or gives their slots back: it was renamed or removed in the code. */
 const orphaned: Check = async ({ ask }) => {
   const rows = await ask<{ policy: string; jobs: number; declared: boolean }>(
     `with ${LIVE}
      select p.name as policy, ${IN_FLIGHT} as jobs, true as declared
      from :DISPATCH_POLICY_SCHEMA._private_policies p
      where exists (select from live) and not exists (select from live w where w.definitions ? p.name)
-       and not ${RUNS_ELSEWHERE} and ${HAS_WAITING}
+       and not ${RUNS_ELSEWHERE} and (${IN_FLIGHT} > 0 or ${HAS_WAITING})
      union all
      select u.policy, u.staged, false from :DISPATCH_POLICY_SCHEMA.undeclared_policies u
      where not exists (select from live w where w.definitions ? u.policy)
@@ -98,22 +99,42 @@ const twoDefinitions: Check = async ({ ask }) => {
   }));
 };
 
-/** A deployment was rolled back: its lower version changes nothing, so jobs go on by the newer limits. */
+/** A deployment was rolled back or is under way: jobs go by what live workers have, not by the newest that was declared. */
 const olderDefinition: Check = async ({ ask }) => {
-  const rows = await ask<{ policy: string; version: number; in_force: number }>(
-    `with ${LIVE}
-     select p.name as policy, max((w.definitions #>> array[p.name, 'version'])::int) as version, p.version as in_force
-     from :DISPATCH_POLICY_SCHEMA._private_policies p
-     join live w on w.definitions ? p.name
-     group by p.name, p.version having max((w.definitions #>> array[p.name, 'version'])::int) < p.version
-     order by 1 limit 20`,
+  const rows = await ask<{
+    policy: string;
+    version: number;
+    newest: number;
+    host: string | null;
+    pid: number | null;
+    because: PolicyStatus["inForceBecause"];
+  }>(
+    `select p.policy, p.version, p.newest_version as newest, p.in_force_because as because, d.host, d.pid
+     from :DISPATCH_POLICY_SCHEMA.policies p
+     cross join lateral (
+       select x.host, x.pid from :DISPATCH_POLICY_SCHEMA.definitions x
+       where x.policy = p.policy and x.version = p.newest_version order by x.declared_at desc limit 1) d
+     where p.in_force_because in ('workers', 'no_sweep') order by 1 limit 20`,
   );
-  return rows.map(({ policy, version, in_force }) => ({
-    id: "older-definition",
-    severity: "warning",
-    sentence: `Live workers have version ${version} of policy "${policy}" at most, and jobs go by version ${in_force}.`,
-    mend: `definePolicy(${JSON.stringify(policy)}, { ..., version: ${in_force + 1} }) // in the code that the workers have`,
-  }));
+  return rows.map(
+    ({ policy, version, newest, host, pid, because }): Finding =>
+      because === "workers"
+        ? {
+            id: "older-definition",
+            severity: "info",
+            sentence:
+              `Jobs of policy "${policy}" go by version ${version}, the newest that a live worker has. ` +
+              `Version ${newest} was declared by process ${pid ?? "?"} on ${host ?? "?"}, and no live worker has it.`,
+            mend: `# rolled back: nothing
+# rolled out: start a worker that has version ${newest}`,
+          }
+        : {
+            id: "older-definition",
+            severity: "warning",
+            sentence: `Jobs of policy "${policy}" go by version ${version}, which no live worker has.`,
+            mend: "await utils.sweep(); // a live worker's leader does it by itself, every sweepInterval",
+          },
+  );
 };
 
 export const workerChecks: readonly Check[] = [

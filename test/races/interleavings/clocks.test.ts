@@ -13,6 +13,7 @@ import {
   until,
 } from "../../helpers/engine.ts";
 import { fetchJob, startJob } from "../../helpers/native.ts";
+import { silent } from "../../helpers/silent.ts";
 
 const SECOND = 1000;
 
@@ -202,7 +203,7 @@ async function sweep(world: Engine): Promise<void> {
 /** A leader's sweep, with all its steps. */
 async function sweepWhole(t: ExecutionContext, world: Engine): Promise<void> {
   const { failed } = await sweepOnce({
-    ...{ withPgClient: (callback) => callback(world.pool as never), events: noEvents },
+    ...{ withPgClient: (callback) => callback(world.pool as never), events: noEvents, logger: silent },
     ...{
       engine: makeEngine("dispatch_policy"),
       ages: { partitionInactiveAfterMs: 1e9, keepAuditForMs: 1e9, metricsRetentionMs: 6e8 },

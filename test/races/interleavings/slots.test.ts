@@ -6,6 +6,7 @@ import { noEvents } from "../../../src/events.ts";
 import { sweepOnce } from "../../../src/operate/sweep.ts";
 import { adaptive, concurrency, type Engine, engine, throttle } from "../../helpers/engine.ts";
 import { addPast, completeJob, type Fetched, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { silent } from "../../helpers/silent.ts";
 
 const ONE = { gates: [concurrency(1)] };
 
@@ -303,7 +304,7 @@ test("a slot that a sweep found overdue is not taken from the job's next attempt
   const sql = makeEngine("dispatch_policy");
   let found: unknown[] = [];
   const { repaired } = await sweepOnce({
-    ...{ withPgClient: (callback) => callback(it.pool as never), events: noEvents },
+    ...{ withPgClient: (callback) => callback(it.pool as never), events: noEvents, logger: silent },
     ages: { partitionInactiveAfterMs: 1e9, keepAuditForMs: 1e9, metricsRetentionMs: 6e8 },
     engine: {
       ...sql,

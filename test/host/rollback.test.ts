@@ -1,0 +1,212 @@
+// Which definition of a policy is in force: the newest that a live worker has. So a deployment that was rolled back goes by
+// its own limits.
+import test from "ava";
+import { type AnyPolicy, concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
+import { runCommand } from "../helpers/command.ts";
+import { lentDatabase } from "../helpers/lent.ts";
+import { silent } from "../helpers/silent.ts";
+import { until } from "../helpers/until.ts";
+import { isChecked, NO_HEARTBEAT, type Place, startWorker } from "../helpers/worker.ts";
+
+const tasks = { p: async () => {}, work: async () => {} };
+
+/** Version 2 has another gate, and lacks one of version 1. */
+const first = capped(1, 5);
+const second = definePolicy("p", {
+  version: 2,
+  context: (payload: unknown) => payload as { k: string },
+  partitionBy: (ctx) => ctx.k,
+  gates: [concurrency({ name: "cap", max: 7 }), throttle({ rate: 9, per: "1 second" })],
+});
+
+function capped(version: number, max: number) {
+  return definePolicy("p", {
+    version,
+    context: (payload: unknown) => payload as { k: string },
+    partitionBy: (ctx) => ctx.k,
+    gates: [concurrency({ max })],
+  });
+}
+
+type Test = Parameters<typeof startWorker>[0];
+
+/** A worker that has declared its policy, and sweeps only if a test does. */
+async function start(t: Test, database: Place, policy: AnyPolicy, preset: object = {}) {
+  const worker = await startWorker(t, {
+    database,
+    policies: [policy],
+    tasks,
+    preset: { ...NO_HEARTBEAT, ...preset },
+  });
+  await isChecked(worker.log);
+  return worker;
+}
+
+/** A process that only adds jobs. */
+async function app(t: Test, { pool }: Place, policy: AnyPolicy) {
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
+  t.teardown(() => utils.release());
+  return utils;
+}
+
+const statusOf = async ({ pool }: Place, name = "p") => {
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [], logger: silent });
+  try {
+    const { policies } = await utils.status();
+    const { version, newestVersion, inForceBecause } = policies.find((one) => one.policy === name)!;
+    return { version, newestVersion, inForceBecause };
+  } finally {
+    await utils.release();
+  }
+};
+
+/** The limits that partition `a` has. */
+async function limits({ pool }: Place): Promise<string[]> {
+  const { rows } = await pool.query(
+    `select l.gate || ' ' || coalesce((l.numbers).rate, (l.numbers).max) as text
+     from dispatch_policy._private_partitions q
+     join dispatch_policy._private_limiters l on l.id = any(q.limiter_ids) and l.kind <> 'ahead'
+     where q.key = 'a' order by 1`,
+  );
+  return rows.map(({ text }) => text);
+}
+
+const has = (database: Place, ...expected: string[]) =>
+  until(`limits are ${expected}`, async () => (await limits(database)).join() === expected.join());
+
+test("the last worker of a newer version ends: the gates of the older one are back at once", async (t) => {
+  const database = await lentDatabase(t);
+  const old = await start(t, database, first);
+  await old.utils.addJob("p", { k: "a" });
+  await has(database, "concurrency 5");
+  const other = await start(t, database, second);
+  const newer = await start(t, database, second);
+  await has(database, "cap 7", "throttle 9");
+  t.deepEqual(await statusOf(database), { version: 2, newestVersion: 2, inForceBecause: "newest" });
+
+  await other.stop();
+  t.deepEqual(await statusOf(database), { version: 2, newestVersion: 2, inForceBecause: "newest" });
+  await newer.stop();
+  t.deepEqual(await statusOf(database), { version: 1, newestVersion: 2, inForceBecause: "workers" });
+  await has(database, "concurrency 5");
+  const said = 'Version 1 of policy "p" is in force now, because it is the newest that a live worker has';
+  t.true(newer.log.some(({ level, message }) => level === "warning" && message.startsWith(said)));
+  t.regex(
+    (await runCommand(database.url, "status")).stderr.replace(/\s+/g, " "),
+    /p: version 1 is in force, because it is the newest that a live worker has\. Version 2 was declared, and no live worker has it\./,
+  );
+
+  // jobs of a process that is not rolled back yet change no limit
+  const producer = await app(t, database, second);
+  await producer.addJob("p", { k: "a" });
+  await producer.tick();
+  t.deepEqual(await limits(database), ["concurrency 5"]);
+
+  await start(t, database, second);
+  await has(database, "cap 7", "throttle 9");
+});
+
+test("of one version, the definition of the worker that is left is in force", async (t) => {
+  const database = await lentDatabase(t);
+  const old = await start(t, database, capped(0, 5));
+  await old.utils.addJob("p", { k: "a" });
+  await has(database, "concurrency 5");
+  const newer = await start(t, database, capped(0, 6));
+  await has(database, "concurrency 6");
+  await newer.stop();
+  await has(database, "concurrency 5");
+  t.deepEqual(await statusOf(database), { version: 0, newestVersion: 0, inForceBecause: "newest" });
+});
+
+test("a policy that was renamed has its task back, once no live worker has the new name", async (t) => {
+  const named = (name: string) => definePolicy(name, { tasks: ["work"], partitionBy: "k" });
+  const database = await lentDatabase(t);
+  await start(t, database, named("old"));
+  const newer = await start(t, database, named("new"));
+  const goesTo = async () =>
+    (await database.pool.query(`select policy from dispatch_policy.add_job('work', '{"k": "a"}')`)).rows[0]
+      .policy;
+  t.is(await goesTo(), "new");
+  await newer.stop();
+  t.is(await goesTo(), "old");
+});
+
+test("the settings of the preset come back with the definition", async (t) => {
+  const database = await lentDatabase(t);
+  const set = async () =>
+    (await database.pool.query("select batch_size, enabled from dispatch_policy._private_policies")).rows[0];
+  await start(t, database, first, { defaults: { admissionBatchSize: 11 } });
+  const newer = await start(t, database, second, { defaults: { admissionBatchSize: 22 }, enabled: false });
+  t.deepEqual(await set(), { batch_size: 22, enabled: false });
+  await newer.stop();
+  t.deepEqual(await set(), { batch_size: 11, enabled: true });
+});
+
+test("a worker that stops counts no more, although its last job still runs", async (t) => {
+  const database = await lentDatabase(t);
+  await start(t, database, first);
+  const ends = Promise.withResolvers<void>();
+  t.teardown(() => ends.resolve());
+  const newer = await startWorker(t, {
+    ...{ database, policies: [second], tasks: { p: () => ends.promise } },
+    preset: NO_HEARTBEAT,
+  });
+  await newer.utils.addJob("p", { k: "a" });
+  await until("a job runs or has run", () => newer.happened.length > 0);
+  const stopping = newer.stop();
+  await until("it takes no more jobs", async () => {
+    const { rows } = await database.pool.query(
+      "select count(*)::int as pools from dispatch_policy.workers where slots = 0",
+    );
+    return rows[0].pools === 1;
+  });
+  await newer.utils.sweep();
+  t.like(await statusOf(database), { version: 1, inForceBecause: "workers" });
+  ends.resolve();
+  await stopping;
+});
+
+test("while workers live, processes that only add jobs change nothing, in whatever order they are deployed", async (t) => {
+  const database = await lentDatabase(t);
+  const version = async () => (await statusOf(database)).version;
+  await app(t, database, first);
+  t.is(await version(), 1, "without a worker, whoever declares it puts it in force");
+  await app(t, database, second);
+  t.deepEqual(await statusOf(database), { version: 2, newestVersion: 2, inForceBecause: "newest" });
+  const old = await start(t, database, first);
+  t.deepEqual(await statusOf(database), { version: 1, newestVersion: 2, inForceBecause: "workers" });
+  await app(t, database, second);
+  t.is(await version(), 1);
+  const newer = await start(t, database, second);
+  t.is(await version(), 2);
+  await app(t, database, first);
+  t.is(await version(), 2);
+  await newer.stop();
+  t.is(await version(), 1);
+  await old.stop();
+  t.deepEqual(await statusOf(database), { version: 1, newestVersion: 2, inForceBecause: "no_worker" });
+  await app(t, database, first);
+  t.is(await version(), 1, "without a worker it stays");
+});
+
+test("while a pool is silent, a sweep changes nothing: it may only be cut off", async (t) => {
+  const database = await lentDatabase(t);
+  await start(t, database, first);
+  const newer = await start(t, database, second);
+  const set = (what: string) =>
+    database.pool.query(
+      `update dispatch_policy._private_workers set ${what} where definitions #>> '{p,version}' = '2'`,
+    );
+  await set("stale_at = clock_timestamp()");
+  await newer.utils.sweep();
+  t.deepEqual(await statusOf(database), { version: 2, newestVersion: 2, inForceBecause: "no_sweep" });
+  await set("stale_at = clock_timestamp() + interval '1 hour'");
+  await newer.utils.sweep();
+  t.like(await statusOf(database), { version: 2, inForceBecause: "newest" });
+  await set("stale_at = clock_timestamp(), buried_at = clock_timestamp()");
+  await newer.utils.sweep();
+  t.like(await statusOf(database), { version: 1, inForceBecause: "workers" });
+  await set("stale_at = clock_timestamp() + interval '1 hour', buried_at = null");
+  await newer.utils.sweep();
+  t.like(await statusOf(database), { version: 2, inForceBecause: "newest" }, "it was alive");
+});
