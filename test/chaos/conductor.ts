@@ -206,12 +206,12 @@ export class Conductor {
   };
 
   /**
-   * Replaces one process after the other by one with the other definition, of the same version or of a higher one. Meanwhile
+   * Replaces one process after the other by one with the other definition, of a higher version, the same or a lower one. Meanwhile
    * those that are killed may come back with the release before. The next deploy may begin before the last one is through.
    */
   readonly #deploy = async (): Promise<void> => {
     const { fleet, random, say } = this.#stage;
-    const release = nextRelease(fleet.release, random.chance(0.5));
+    const release = nextRelease(fleet.release, random.pick([1, 1, 0, -1]));
     const stepMs = random.between(SHORTEST_STEP_MS, LONGEST_STEP_MS);
     this.deeds.deploys++;
     say(`deploy the ${release.limits} definition, version ${release.version}`);

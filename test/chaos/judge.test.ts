@@ -631,7 +631,7 @@ test("leak: the judge reports a counter that a real sweep repaired", async (t) =
 
 test("stale: the judge knows what a real database had in force", async (t) => {
   const { pool, utils } = await world(t);
-  const release = nextRelease(FIRST_RELEASE, true);
+  const release = nextRelease(FIRST_RELEASE, 1);
   const next = DEFINITIONS[release.limits];
   t.deepEqual(await otherLimits(pool, next), ['work a0 has {"all":24,"region":10,"concurrency":4}']);
   const policies = Object.values(policiesOf(release));

@@ -24,7 +24,10 @@ export interface LimitChange {
   readonly at: number;
 }
 
-/** The gates of an account's partition from a time on, and the version that brought them. */
+/**
+ * The gates of an account's partition from a time on, and which definition brought them: `version` is its `generation`, which
+ * also rises when an older one comes into force again.
+ */
 export interface GatesChange {
   readonly task: TaskName;
   readonly account: string;
@@ -99,7 +102,7 @@ export async function logLimits(pool: pg.Pool): Promise<void> {
     create function chaos_log_resolved() returns trigger language plpgsql as $$
     begin
       insert into public.chaos_resolved (task, version)
-      select p.name, p.version from dispatch_policy._private_policies p
+      select p.name, p.generation from dispatch_policy._private_policies p
       where p.name = old.policy and p.definition_hash = old.definition_hash;
       return null;
     end $$;

@@ -184,7 +184,7 @@ async function calm(
   for (const { policy, gate, where } of await utils.limits())
     if (where !== null && where.region !== LIMITED.region) await utils.clearLimit({ policy, gate, where });
   // all that start from now on bring a last definition
-  fleet.deploys(nextRelease(fleet.release, true));
+  fleet.deploys(nextRelease(fleet.release, 1));
   fleet.deployed();
   say("all workers are killed");
   for (const worker of [...fleet.members]) fleet.kill(worker);

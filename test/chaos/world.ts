@@ -55,9 +55,9 @@ export interface Release {
 
 export const FIRST_RELEASE: Release = { limits: "first", version: 0 };
 
-/** One with the other definition. */
-export function nextRelease({ limits, version }: Release, raisesVersion: boolean): Release {
-  return { limits: limits === "first" ? "second" : "first", version: version + (raisesVersion ? 1 : 0) };
+/** One with the other definition. `by`: how much higher its version is; -1: a deployment is rolled back. */
+export function nextRelease({ limits, version }: Release, by: 1 | 0 | -1): Release {
+  return { limits: limits === "first" ? "second" : "first", version: Math.max(0, version + by) };
 }
 
 const ACCOUNTS = 12;
@@ -79,7 +79,7 @@ export const mostByOperator = (account: string) =>
   regionOf(account) === LIMITED.region ? LIMITED.max : DEFINITIONS.second.caps.account;
 
 /**
- * Of two definitions that processes have, that with the higher version is in force. Of equal versions it is the one whose
+ * Of the definitions that live workers have, that with the highest version is in force. Of equal versions it is the one whose
  * process started last.
  */
 export function policiesOf({ limits, version }: Release) {
