@@ -1,4 +1,5 @@
 import type pg from "pg";
+import { rowsOf } from "./answers.ts";
 import type { Queryable } from "./statements.ts";
 
 /** Every decision runs under READ COMMITTED: with a fixed snapshot it would miss what others have changed since. */
@@ -25,10 +26,9 @@ export async function limitStatements(client: Queryable, ms: number): Promise<vo
 export async function underReadCommitted<T>(client: Queryable, run: () => Promise<T>): Promise<T> {
   let isDefault = defaults.get(client);
   if (isDefault === undefined) {
-    const { rows } = await client.query(
-      "select pg_catalog.current_setting('default_transaction_isolation') as level",
-    );
-    isDefault = rows[0].level === "read committed";
+    const text = "select pg_catalog.current_setting('default_transaction_isolation') as level";
+    const [setting] = await rowsOf(client, text, []);
+    isDefault = setting.level === "read committed";
     defaults.set(client, isDefault);
   }
   return isDefault ? run() : inTransaction(client, run);

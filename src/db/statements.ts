@@ -1,4 +1,5 @@
 import pg from "pg";
+import { rowsOf } from "./answers.ts";
 import { underReadCommitted } from "./isolation.ts";
 import { rethrowPlainly } from "./rethrow-plainly.ts";
 import { asJson, asJsonLists, readLists, readRow } from "./rows.ts";
@@ -29,7 +30,7 @@ export function makeStatements(schemaName: string) {
   const schema = pg.escapeIdentifier(schemaName);
   const ask = async (client: Queryable, text: string, values: unknown[]) => {
     try {
-      return (await client.query(text, values)).rows;
+      return await rowsOf(client, text, values);
     } catch (error) {
       rethrowPlainly(error, schemaName, client);
     }

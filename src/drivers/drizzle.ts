@@ -1,3 +1,4 @@
+import { answersAsPg } from "../db/answers.ts";
 import type { Queryable } from "../db/engine.ts";
 
 /** What a database or a transaction of Drizzle has, with any of its PostgreSQL drivers. */
@@ -23,7 +24,7 @@ export interface DrizzleSql<Statement> {
  * });
  */
 export function fromDrizzle<Statement>(db: DrizzleLike<Statement>, sql: DrizzleSql<Statement>): Queryable {
-  return {
+  return answersAsPg({
     async query(text, values = []) {
       try {
         const result = (await db.execute(statementOf(sql, text, values))) as Row[] | { rows: Row[] };
@@ -32,7 +33,7 @@ export function fromDrizzle<Statement>(db: DrizzleLike<Statement>, sql: DrizzleS
         throw databaseErrorOf(error);
       }
     },
-  };
+  });
 }
 
 type Row = Record<string, unknown>;

@@ -1,3 +1,4 @@
+import { answersAsPg } from "../db/answers.ts";
 import type { Queryable } from "../db/engine.ts";
 
 /** What a `Kysely` or a `Transaction` of Kysely has. */
@@ -29,7 +30,7 @@ interface CompiledText {
  * });
  */
 export function fromKysely(db: KyselyLike): Queryable {
-  return {
+  return answersAsPg({
     query: (text, values = []) =>
       db.withoutPlugins().executeQuery({
         sql: text,
@@ -37,5 +38,5 @@ export function fromKysely(db: KyselyLike): Queryable {
         query: { kind: "RawNode", sqlFragments: [text], parameters: [] },
         queryId: { queryId: "dispatch_policy" },
       }),
-  };
+  });
 }

@@ -1,3 +1,4 @@
+import { answersAsPg } from "../db/answers.ts";
 import type { Queryable } from "../db/engine.ts";
 
 /** What the `sql` of postgres.js has, and the one that `sql.begin` passes on. */
@@ -16,5 +17,7 @@ export interface PostgresJsLike {
  * });
  */
 export function fromPostgresJs(sql: PostgresJsLike): Queryable {
-  return { query: async (text, values = []) => ({ rows: [...(await sql.unsafe(text, values))] }) };
+  return answersAsPg({
+    query: async (text, values = []) => ({ rows: [...(await sql.unsafe(text, values))] }),
+  });
 }

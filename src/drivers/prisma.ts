@@ -1,3 +1,4 @@
+import { answersAsPg } from "../db/answers.ts";
 import type { Queryable } from "../db/engine.ts";
 
 /** What a `PrismaClient` has, and the client of an interactive transaction. */
@@ -15,7 +16,7 @@ export interface PrismaLike {
  * });
  */
 export function fromPrisma(prisma: PrismaLike): Queryable {
-  return {
+  return answersAsPg({
     async query(text, values = []) {
       try {
         return { rows: (await prisma.$queryRawUnsafe(text, ...values)) as Record<string, unknown>[] };
@@ -23,7 +24,7 @@ export function fromPrisma(prisma: PrismaLike): Queryable {
         throw databaseErrorOf(error);
       }
     },
-  };
+  });
 }
 
 /** Prisma's `meta` of an error that a raw query got from the database: of driver adapters, and of the engine before. */

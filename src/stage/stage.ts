@@ -1,6 +1,7 @@
 import type { AddJobsJobSpec, TaskSpec } from "graphile-worker";
 import { check, checkOptions, type Rule } from "../checks/options.ts";
 import { flawOfPayload } from "../checks/payload-flaw.ts";
+import { hasAnswered, rowsOf } from "../db/answers.ts";
 import {
   type Engine,
   type JobKeyMode,
@@ -153,7 +154,7 @@ export interface JobToAdd {
  * @throws {PayloadError} if JSON cannot hold the payload, or it fails the policy's schema or one of its functions; nothing
  * is written
  * @throws {BacklogFullError} if the policy's `maxPending` is reached and it rejects
- * @throws {ArgumentError} if the client is none, or an option is unknown
+ * @throws {ArgumentError} if the client is none or does not answer with `{ rows }`, or an option is unknown
  * @throws {SchemaVersionError} if this package's schema is not set up
  * @example await addPolicyJob(client, fetchEndpoint, { endpointId: "ep1", accountId: "acme" }, { priority: 5 });
  */
@@ -272,6 +273,8 @@ export async function addJobs(
   // the mode keeps the policy's debounce away: SQL applies it when the callback is added
   const resolve = (job: JobToAdd) => batchesOf([job], traceparent, "preserve_run_at")[0]?.jobs[0] as StageJob;
   const callback = then && callbackOf(then, jobs.length, resolve);
+  // staging would be done by the time that the form of its answer is seen
+  if (!hasAnswered(client)) await rowsOf(client, "select 1 as one", []);
   const staging = callback
     ? engine.stageGroup(client, batches, mode, callback)
     : engine.stage(client, batches, mode, { ends });
