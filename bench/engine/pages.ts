@@ -59,8 +59,7 @@ const PAST = [
    select p.id, date_trunc('minute', now()) - n * interval '1 minute', 60, 0.6, now(), 900, 890, '{"concurrency_full": 500}', 0, 0, 0, 0,
      880, 9, b.counts, 100, b.counts, 1, b.counts, 10
    from dispatch_policy._private_policies p, generate_series(1, 7 * 24 * 60) n,
-     lateral (select array_agg(case when i between 4 and 12 then 100 else 0 end)::bigint[] as counts
-       from generate_series(1, cardinality(dispatch_policy._buckets()) + 1) i) b`,
+     lateral (select jsonb_object_agg(i, 40) as counts from generate_series(-30, -20) i) b`,
   `insert into dispatch_policy._private_audit (at, verb, policy, gate, scope_key, detail, reason, by, matched, changed)
    select now() - interval '2 days' + n * interval '10 seconds', case when n <= 2500 and n % 2 = 0 then 'clear_limit' else 'set_limit' end,
      p.name, 'own', 'p0-' || (n - 1) / case when n <= 2500 then 2 else 1 end,

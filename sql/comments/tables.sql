@@ -725,7 +725,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.delayed is 'How many 
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.succeeded is 'Runs that succeeded and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.failed is 'Runs that failed and were released.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.waits is
-  'How many admitted jobs had waited for how long, by bucket (see _buckets). Empty: none.';
+  'How many admitted jobs had waited for how long, by bucket (see _bucket). Empty: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.wait_seconds is 'How long they had waited together.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_minutes.lags is
   'How many runs had started how long after their admission, by bucket. Empty: none.';

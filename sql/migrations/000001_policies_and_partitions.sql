@@ -580,11 +580,11 @@ create table :DISPATCH_POLICY_SCHEMA._private_minutes (
   delayed bigint not null,
   succeeded bigint not null,
   failed bigint not null,
-  waits bigint[] not null,
+  waits jsonb not null,
   wait_seconds float8 not null,
-  lags bigint[] not null,
+  lags jsonb not null,
   lag_seconds float8 not null,
-  runs bigint[] not null,
+  runs jsonb not null,
   run_seconds float8 not null,
   primary key (policy_id, minute)
 ) with (fillfactor = 70);

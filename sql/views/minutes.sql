@@ -27,7 +27,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.minutes.dropped is 'Jobs that were dro
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.succeeded is 'Runs that succeeded and gave their slots back.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.failed is 'Runs that failed and gave their slots back, those that are tried again among them.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.wait_p50_seconds is
-  'How long half of the admitted jobs had waited at most, from when they were due to their admission. Estimated from counts by bucket.';
+  'How long half of the admitted jobs had waited at most, from when they were due to their admission. Within a tenth, from counts by bucket.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.wait_p95_seconds is 'The same of 95 of 100.';
 comment on column :DISPATCH_POLICY_SCHEMA.minutes.lag_p50_seconds is
   'Queue lag, from a job''s admission (or run_at, if later) to its start, of half of the runs that ended at most.';

@@ -17,8 +17,7 @@ export interface RecordedLoad {
   readonly from: string;
   readonly definition: PolicyDefinition;
   readonly settings: object;
-  /** The upper bounds of the buckets of `runs`, in seconds. */
-  readonly buckets: readonly number[];
+  /** Seconds that 101 runs took, from the shortest to the longest: quantiles. Empty: none ended. */
   readonly runs: readonly number[];
   readonly load: readonly LoadRow[];
   readonly partitions: readonly RecordedPartition[];
@@ -79,7 +78,7 @@ export function rollingUp({ schema, rows, rowsAsIs, first, count }: Statements) 
         )
       ).recorded,
 
-    /** What each policy did, in steps of so many minutes. Null: of all policies. */
+    /** What a policy did, in steps of so many minutes. Null: all policies together. */
     minutesInSteps: <Row>(client: Queryable, policy: string | null, since: Date, minutes: number) =>
       rowsAsIs<Row>(
         client,

@@ -3,11 +3,11 @@
 export const PREFIX = "dispatch_policy_";
 
 /** What Prometheus calls them. */
-export type MetricType = "gauge" | "counter" | "histogram" | "summary";
+export type MetricType = "gauge" | "counter" | "summary";
 
 const gauge = (help: string) => ({ type: "gauge", help }) as const;
 const counter = (help: string) => ({ type: "counter", help }) as const;
-const histogram = (help: string) => ({ type: "histogram", help }) as const;
+const summary = (help: string) => ({ type: "summary", help }) as const;
 
 /** In the order of the output. */
 export const METRICS: Readonly<Record<string, { readonly type: MetricType; readonly help: string }>> = {
@@ -41,10 +41,10 @@ export const METRICS: Readonly<Record<string, { readonly type: MetricType; reado
   expired_total: counter("Of these, jobs that expired before they were admitted."),
   delayed_total: counter("How many times a job was delayed, by whenBusy."),
   ended_elsewhere_total: counter("Jobs that ended in workers without this package."),
-  wait_seconds: histogram("From when a job was due to its admission."),
-  queue_lag_seconds: histogram("From a job's admission, or run_at if later, to its start."),
-  run_seconds: histogram("How long a run took."),
-  pass_duration_seconds: { type: "summary", help: "How long passes took that claimed a partition." },
+  wait_seconds: summary("From when a job was due to its admission."),
+  queue_lag_seconds: summary("From a job's admission, or run_at if later, to its start."),
+  run_seconds: summary("How long a run took."),
+  pass_duration_seconds: summary("How long passes took that claimed a partition."),
   workers: gauge("Live worker pools."),
   worker_slots: gauge("Jobs that live worker pools can run at once."),
   sweep_repairs_total: counter("What sweeps repaired, by kind. It stands still in a healthy run."),

@@ -17,9 +17,9 @@ export function asText(figures: readonly Figure[]): string {
     .join("");
 }
 
-/** A histogram's and a summary's figures have names of their own. */
+/** A summary's sum and count have names of their own. */
 function metricOf(name: string): string {
-  return METRICS[name] ? name : name.replace(/_(bucket|sum|count)$/, "");
+  return METRICS[name] ? name : name.replace(/_(sum|count)$/, "");
 }
 
 function lineOf({ name, labels, value }: Figure): string {

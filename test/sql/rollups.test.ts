@@ -1,6 +1,7 @@
 // What passes, the router and releases append, and how it is folded into minutes and totals.
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine, throttle } from "../helpers/engine.ts";
+import { random, seedOf } from "../helpers/random.ts";
 
 const fold = (it: Engine, most = 1000) =>
   it.number("select dispatch_policy._fold_activity($1)", [most]) as Promise<number>;
@@ -8,14 +9,12 @@ const totals = async (it: Engine) =>
   (await it.pool.query("select * from dispatch_policy._private_minutes where minute = '-infinity'")).rows[0];
 const minutes = async (it: Engine) =>
   (await it.pool.query("select * from dispatch_policy.minutes order by minute")).rows;
-const buckets = async (it: Engine): Promise<number[]> =>
-  (await it.pool.query("select dispatch_policy._buckets() as list")).rows[0].list;
-
 /** How many of the counted jobs lie in the bucket of so many seconds. */
-async function inBucketOf(it: Engine, seconds: number, counts: readonly string[]): Promise<number> {
-  const place = (await buckets(it)).findIndex((bound) => seconds < bound);
-  return Number(counts[place]);
-}
+const inBucketOf = (it: Engine, seconds: number, counts: object) =>
+  it.number("select coalesce(($2::jsonb ->> dispatch_policy._bucket($1)::text)::int, 0)", [seconds, counts]);
+
+const counted = (counts: Record<string, number>) =>
+  Object.values(counts).reduce((sum, jobs) => sum + jobs, 0);
 
 test("a minute has what was staged, admitted, denied and finished in it", async (t) => {
   const it = await engine(t, { gates: [concurrency(2)] });
@@ -69,10 +68,7 @@ test("a job that was always due is admitted, and its endless wait is not counted
   await fold(it);
   const { admitted, waits, wait_seconds } = await totals(it);
   t.is(admitted, "2");
-  t.is(
-    waits.reduce((sum: number, n: string) => sum + Number(n), 0),
-    1,
-  );
+  t.is(counted(waits), 1);
   t.true(wait_seconds < 60, `${wait_seconds}`);
 });
 
@@ -118,10 +114,7 @@ test("folding adds to the same minute and the same totals, in steps, and leaves 
   t.is(folded, rows);
   const all = await totals(it);
   t.like(all, { staged: "5", admitted: "5", passes: "5" });
-  t.is(
-    all.waits.reduce((sum: number, n: string) => sum + Number(n), 0),
-    5,
-  );
+  t.is(counted(all.waits), 5);
   t.is(
     (await minutes(it)).reduce((sum, { passes }) => sum + Number(passes), 0),
     5,
@@ -158,18 +151,77 @@ test("a pass that is rolled back counts nothing", async (t) => {
   t.like(await totals(it), { admitted: "0", passes: "0" });
 });
 
-test("quantiles are those of evenly spread buckets, as Prometheus has them", async (t) => {
-  const it = await engine(t, { gates: [] });
-  const bounds = await buckets(it);
-  const counts = bounds.map((bound) => (bound === 1 ? 10 : bound === 2.5 ? 30 : 0)).concat(0);
-  const quantile = (share: number, list: readonly number[]) =>
-    it.number("select dispatch_policy._quantile($1, $2)", [share, list]);
-  t.is(await quantile(0.25, counts), 1);
-  t.is(await quantile(0.5, counts), 1.5);
-  t.is(await quantile(1, counts), 2.5);
-  t.is(await quantile(0.5, []), null as never);
-  t.is(await quantile(0.5, [...bounds.map(() => 0), 3]), bounds.at(-1) as number);
-});
+const JOBS = 300;
+/** How long jobs waited, lagged or ran, in seconds, by a number between 0 and 1. */
+const DISTRIBUTIONS: Record<string, (unit: number, n: number) => number> = {
+  "milliseconds, all the same": () => 0.004,
+  "a second, all the same": () => 1,
+  "five hours, all the same": () => 18_000,
+  "evenly spread to a minute": (unit) => 60 * unit,
+  exponential: (unit) => -0.2 * Math.log(1 - unit),
+  "heavy in its tail": (unit) => 0.01 / (1 - unit) ** 1.5,
+  "fast ones, and six of a hundred slow": (_, n) => (n % 100 < 6 ? 900 : 0.02),
+  "fast ones, and four of a hundred slow": (_, n) => (n % 100 < 4 ? 900 : 0.02),
+  "from microseconds to days": (unit) => 10 ** (-6 + 11 * unit),
+};
+
+for (const [name, secondsOf] of Object.entries(DISTRIBUTIONS))
+  test(`quantiles are within a tenth of the history's: ${name}`, async (t) => {
+    const it = await engine(t, { gates: [], batchSize: JOBS });
+    await it.pool.query("update dispatch_policy._private_policies set history_kept_for = 1e7");
+    const { unit } = random(seedOf(t));
+    const admittedAt = new Date(Date.now() - 3 * 86_400_000);
+    const draw = () => Array.from({ length: JOBS }, (_, n) => secondsOf(unit(), n));
+    const batches = draw().map((seconds) =>
+      it.batch(["a"], { runAt: new Date(admittedAt.getTime() - Math.max(1, seconds * 1000)) }),
+    );
+    await it.pool.query("select from dispatch_policy._stage($1, 'replace')", [JSON.stringify(batches)]);
+    await it.route();
+    t.is((await it.admit({ now: admittedAt })).admitted, JOBS);
+    const [lags, runs, jobs] = [draw(), draw(), await it.inFlight()];
+    await it.pool.query("select graphile_worker.complete_jobs($1)", [jobs]);
+    await it.release(
+      jobs.map((job, n) => ({ job, attempt: 1, lagMs: lags[n]! * 1000, durationMs: runs[n]! * 1000 })),
+    );
+    while ((await fold(it)) > 0);
+    const { rows } = await it.pool.query(
+      `select q.share, percentile_disc(q.share) within group (order by extract(epoch from h.admitted_at - h.due_at)::float8) as wait,
+         percentile_disc(q.share) within group (order by extract(epoch from h.started_at - h.last_admitted_at)::float8) as lag,
+         percentile_disc(q.share) within group (order by extract(epoch from h.ended_at - h.started_at)::float8) as run
+       from unnest('{0.5, 0.95}'::float8[]) q (share) cross join dispatch_policy.history h group by q.share`,
+    );
+    const { rows: ofMetrics } = await it.pool.query(
+      "select name, labels ->> 'quantile' as share, value from dispatch_policy.metrics() where labels ? 'quantile'",
+    );
+    for (const { share, wait, lag, run } of rows) {
+      const p = `p${share * 100}_seconds`;
+      for (const from of [
+        "dispatch_policy.minutes",
+        "dispatch_policy.minutes_in_steps(null, now() - interval '4 days', '1 minute')",
+      ]) {
+        const { rows: shown } = await it.pool.query(`select * from ${from} m order by minute`);
+        const last = shown.at(-1);
+        near(
+          t,
+          shown.find(({ admitted }) => admitted === String(JOBS))[`wait_${p}`],
+          wait,
+          `${from} wait ${p}`,
+        );
+        near(t, last[`lag_${p}`], lag, `${from} lag ${p}`);
+        if (`run_${p}` in last) near(t, last[`run_${p}`], run, `${from} run ${p}`);
+      }
+      const metric = (kind: string) =>
+        ofMetrics.find((one) => one.name === `${kind}_seconds` && Number(one.share) === share)?.value;
+      near(t, metric("queue_lag"), lag, `metric queue_lag ${p}`);
+      near(t, metric("run"), run, `metric run ${p}`);
+      t.is(metric("wait"), undefined, "nothing was admitted in the last five minutes");
+    }
+  });
+
+/** Times are counted in whole microseconds. */
+function near(t: ExecutionContext, found: number, exact: number, what: string): void {
+  t.true(Math.abs(found - exact) <= exact / 10 + 2e-6, `${what}: ${found}, exactly ${exact}`);
+}
 
 test("old minutes are collected, and totals stay", async (t) => {
   const it = await engine(t, { gates: [] });

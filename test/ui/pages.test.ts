@@ -5,7 +5,7 @@ import { assets } from "../../src/ui/assets.ts";
 import { trendHint, trendOf } from "../../src/ui/pages/backlog.ts";
 import { charts, type Minute } from "../../src/ui/pages/minutes.ts";
 import { createUi } from "../../src/ui/ui.ts";
-import { HERE, paths, world } from "./world.ts";
+import { cellsOf, HERE, paths, world } from "./world.ts";
 
 test("every page answers, with no script or style of its own, and says so in its headers", async (t) => {
   const { get, first } = await world(t);
@@ -97,7 +97,7 @@ test("the overview lists the partitions that wait for longest, and why", async (
 function aMinute(back: number, numbers: Partial<Minute> = {}): Minute {
   const none = { staged: "0", admitted: "0", dropped: "0", succeeded: "0", failed: "0" };
   const minute = new Date((Math.floor(Date.now() / 60_000) - back) * 60_000);
-  return { policy: "p", minute, ...none, denied: {}, shadowDenied: {}, ...NO_TIMES, ...numbers };
+  return { minute, ...none, denied: {}, shadowDenied: {}, ...NO_TIMES, ...numbers };
 }
 
 test("charts say how many there were at most, and have the same as numbers", (t) => {
@@ -106,13 +106,12 @@ test("charts say how many there were at most, and have the same as numbers", (t)
   const page = drawn([
     aMinute(5, {
       staged: "7",
-      admitted: "1200",
+      admitted: "1234",
       succeeded: "30",
       failed: "2",
       denied: { batch: 2, held: 3 },
-      lagP95Seconds: 0.5,
+      lagP95Seconds: 2,
     }),
-    { ...aMinute(5, { admitted: "34", lagP95Seconds: 2 }), policy: "q" },
   ]);
   t.regex(page, /aria-label="Jobs admitted: at most 1,234 in a minute/);
   t.regex(page, /From due to admitted, 95 %<\/figcaption>/);
@@ -129,6 +128,30 @@ test("charts say how many there were at most, and have the same as numbers", (t)
     ["7", "1,234", "5", "32", "2", "–", "2 s"],
   );
 });
+
+for (const [fast, slow, most] of [
+  [90, 10, "1 min 44 s"],
+  [98, 2, "0.91 s"],
+] as const)
+  test(`the overview's times are those of all policies' jobs together: ${fast} fast ones, ${slow} slow`, async (t) => {
+    const { text, pool } = await world(t);
+    await pool.query(
+      `insert into dispatch_policy._private_minutes (policy_id, minute, passes, pass_seconds, staged, admitted, denied,
+         set_aside, dropped, expired, delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
+       select p.id, date_trunc('minute', now()), 1, 0, 0, 0, '{}', 0, 0, 0, 0, 0, 0, c.counts, 0, c.counts, 0, '{}', 0
+       from dispatch_policy._private_policies p
+       cross join lateral (select jsonb_build_object(dispatch_policy._bucket(1), $1::int) as counts
+         union all select jsonb_build_object(dispatch_policy._bucket(113), $2::int)) c
+       where (p.name = 'send_mail') = (c.counts ? '0') and p.name in ('send_mail', 'fetch_endpoint')
+       on conflict (policy_id, minute) do update set waits = excluded.waits, lags = excluded.lags`,
+      [fast, slow],
+    );
+    const page = await text("/");
+    for (const name of ["from due to admitted, 95\u00a0%", "from admitted to started, 95\u00a0%"])
+      t.true(page.includes(`<strong>${most}</strong><span>${name}</span><small>half of them: 0.91 s`), name);
+    const [[, , , , , , wait, lag] = []] = cellsOf(page, "The last hour");
+    t.deepEqual([wait, lag], [most, most]);
+  });
 
 test("a backlog that grows is a warning, and one that shrinks says when it is gone", (t) => {
   const minutes = (numbers: Partial<Minute>) => Array.from({ length: 15 }, (_, n) => aMinute(n + 1, numbers));

@@ -7,7 +7,7 @@ const WEEK = `insert into dispatch_policy._private_minutes
   (policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, shadow_denied, set_aside, dropped, expired,
    delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
 select p.id, date_trunc('minute', now()) - n * interval '10 minutes', 1, 0.1, now(), 2, 1, '{"throttle_empty": 3}', '{}', 0, 0, 0,
-  0, 1, 0, array[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1, '{}', 0, '{}', 0
+  0, 1, 0, jsonb_build_object(dispatch_policy._bucket(1), 1), 1, '{}', 0, '{}', 0
 from dispatch_policy._private_policies p, generate_series(1, 1005) n where p.name = 'send_mail'`;
 
 for (const [period, words, step] of [

@@ -10,9 +10,8 @@ const AN_HOUR = `insert into dispatch_policy._private_minutes
    failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
 select p.id, date_trunc('minute', now()) - n * interval '1 minute', 60, 0.6, now(), w.came, w.went,
   jsonb_build_object('concurrency_full', w.came / 8, 'throttle_empty', w.came / 20), 0, 0, 0, 0, w.went - 1, 1,
-  array[0, 0, 0, 0, 2, 5, 9, 20 + w.came / 9, 9, 5, w.came / 40, 2, 0, 0, 0, 0, 0, 0], 100,
-  array[0, 5, 20, 9, 5, 2, w.came / 50, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1,
-  array[0, 0, 0, 0, 5, 20, 9, 5, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0], 10
+  jsonb_build_object(-13, 2, -8, 5, -4, 9, -1, 20 + w.came / 9, 4, 9, 7, 5, 11, w.came / 40, 17, 2), 100,
+  jsonb_build_object(-26, 5, -22, 20, -17, 9, -13, 5, -8, 2, -4, w.came / 50), 1, '{"-13": 5, "-8": 20, "-4": 9, "-1": 5, "4": 2}', 10
 from dispatch_policy._private_policies p, generate_series(1, 58) n,
   lateral (select (90 + 70 * sin(n / 6.0 + p.id) + (n * 37) % 23)::int as came, (95 + 55 * sin(n / 6.0 + p.id + 0.4))::int as went) w
 on conflict do nothing -- the sweep before has written a minute that has ended meanwhile`;

@@ -10,7 +10,6 @@ set lock_timeout = '5s'
 set jit = off
 as $$
 declare
-  v_buckets float8[] := :DISPATCH_POLICY_SCHEMA._buckets();
   v_folded int;
   v_load :DISPATCH_POLICY_SCHEMA._private_load_change[];
   v_caps :DISPATCH_POLICY_SCHEMA._private_cap_change[];
@@ -22,7 +21,8 @@ begin
     returning a.*, date_trunc('minute', a.at) as minute
   ),
   counted as materialized (
-    select m.policy_id, m.minute, k.kind, width_bucket(u.seconds, v_buckets) as bucket,
+    select m.policy_id, m.minute, k.kind,
+      :DISPATCH_POLICY_SCHEMA._bucket(u.seconds) as bucket,
       count(*) as jobs, sum(u.seconds) as seconds
     from moved m
     cross join lateral (values ('waits', m.waits), ('lags', m.lags), ('runs', m.runs)) k (kind, list)
@@ -30,17 +30,13 @@ begin
     where u.seconds is not null group by 1, 2, 3, 4
   ),
   listed as materialized (
-    select c.policy_id, c.minute, c.kind, array(
-        select coalesce(sum(x.jobs), 0)::bigint from generate_series(0, cardinality(v_buckets)) b (bucket)
-        left join counted x on (x.policy_id, x.minute, x.kind, x.bucket) = (c.policy_id, c.minute, c.kind, b.bucket)
-        group by b.bucket order by b.bucket) as counts,
-      sum(c.seconds) as seconds
+    select c.policy_id, c.minute, c.kind, jsonb_object_agg(c.bucket, c.jobs) as counts, sum(c.seconds) as seconds
     from counted c group by c.policy_id, c.minute, c.kind
   ),
   summed as materialized (
     select m.policy_id, m.minute, sum(m.passes) as passes, sum(m.pass_seconds) as pass_seconds, sum(m.staged) as staged,
-      sum(m.admitted) as admitted, :DISPATCH_POLICY_SCHEMA._sum_of_denied(m.denied) as denied,
-      :DISPATCH_POLICY_SCHEMA._sum_of_denied(m.shadow_denied) filter (where m.shadow_denied <> '{}') as shadow_denied,
+      sum(m.admitted) as admitted, :DISPATCH_POLICY_SCHEMA._sum_of_counts(m.denied) as denied,
+      :DISPATCH_POLICY_SCHEMA._sum_of_counts(m.shadow_denied) filter (where m.shadow_denied <> '{}') as shadow_denied,
       sum(m.set_aside) as set_aside, sum(m.dropped) as dropped, sum(m.expired) as expired, sum(m.delayed) as delayed,
       sum(m.succeeded) as succeeded, sum(m.failed) as failed,
       max(m.at) filter (where m.passes > 0) as last_pass_at
@@ -62,8 +58,8 @@ begin
       policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, shadow_denied, set_aside, dropped,
       expired, delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
     select f.policy_id, coalesce(f.minute, '-infinity'), sum(f.passes), sum(f.pass_seconds), max(f.last_pass_at),
-      sum(f.staged), sum(f.admitted), :DISPATCH_POLICY_SCHEMA._sum_of_denied(f.denied),
-      :DISPATCH_POLICY_SCHEMA._sum_of_denied(f.shadow_denied), sum(f.set_aside), sum(f.dropped), sum(f.expired),
+      sum(f.staged), sum(f.admitted), :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.denied),
+      :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.shadow_denied), sum(f.set_aside), sum(f.dropped), sum(f.expired),
       sum(f.delayed), sum(f.succeeded), sum(f.failed),
       :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.waits), sum(f.wait_seconds),
       :DISPATCH_POLICY_SCHEMA._sum_of_counts(f.lags), sum(f.lag_seconds),
@@ -79,11 +75,11 @@ begin
       set_aside = m.set_aside + excluded.set_aside, dropped = m.dropped + excluded.dropped,
       expired = m.expired + excluded.expired, delayed = m.delayed + excluded.delayed,
       succeeded = m.succeeded + excluded.succeeded, failed = m.failed + excluded.failed,
-      waits = :DISPATCH_POLICY_SCHEMA._add_counts(m.waits, excluded.waits),
+      waits = :DISPATCH_POLICY_SCHEMA._sum_counts(m.waits, excluded.waits),
       wait_seconds = m.wait_seconds + excluded.wait_seconds,
-      lags = :DISPATCH_POLICY_SCHEMA._add_counts(m.lags, excluded.lags),
+      lags = :DISPATCH_POLICY_SCHEMA._sum_counts(m.lags, excluded.lags),
       lag_seconds = m.lag_seconds + excluded.lag_seconds,
-      runs = :DISPATCH_POLICY_SCHEMA._add_counts(m.runs, excluded.runs),
+      runs = :DISPATCH_POLICY_SCHEMA._sum_counts(m.runs, excluded.runs),
       run_seconds = m.run_seconds + excluded.run_seconds
   )
   select count(*), (select array_agg(u:::DISPATCH_POLICY_SCHEMA._private_load_change) from moved m cross join unnest(m.load) u),

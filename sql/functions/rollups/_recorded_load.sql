@@ -2,7 +2,7 @@
 -- Null if the policy records no load.
 --
 --   partitions   "waiting": jobs that are staged and due. "row": its row in `load`; the zero uuid has the others
---   runs         of the same time, how many runs took how long, by bucket; those of all partitions together
+--   runs         seconds that runs of the same time took, those of all partitions together: quantiles. Empty: none ended
 create or replace function :DISPATCH_POLICY_SCHEMA._recorded_load(p_policy text, p_seconds float8) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -18,10 +18,12 @@ begin
     'settings', jsonb_build_object(
       'halfLifeSeconds', v_policy.half_life, 'admissionBatchSize', v_policy.batch_size,
       'tickAdmissionBudget', v_policy.admission_budget),
-    'buckets', :DISPATCH_POLICY_SCHEMA._buckets(),
     'runs', (
-      select coalesce(:DISPATCH_POLICY_SCHEMA._sum_of_counts(m.runs), '{}') from :DISPATCH_POLICY_SCHEMA._private_minutes m
-      where m.policy_id = v_policy.id and m.minute >= v_from),
+      select coalesce(jsonb_agg(:DISPATCH_POLICY_SCHEMA._quantile((n - 0.5) / 101, r.counts) order by n), '[]')
+      from (
+        select :DISPATCH_POLICY_SCHEMA._sum_of_counts(m.runs) as counts from :DISPATCH_POLICY_SCHEMA._private_minutes m
+        where m.policy_id = v_policy.id and m.minute >= v_from
+      ) r cross join generate_series(1, 101) n where r.counts <> '{}'),
     'load', (
       select coalesce(jsonb_agg(jsonb_build_object(
         'minute', l.minute, 'row', l.partition_id, 'seconds', l.seconds, 'came', l.came, 'cost', l.cost,

@@ -1,6 +1,6 @@
--- Lists of counts, added place by place.
-create or replace aggregate :DISPATCH_POLICY_SCHEMA._sum_of_counts(bigint[]) (
-  sfunc = :DISPATCH_POLICY_SCHEMA._add_counts,
-  stype = bigint[],
+-- Objects of counts, added by key.
+create or replace aggregate :DISPATCH_POLICY_SCHEMA._sum_of_counts(jsonb) (
+  sfunc = :DISPATCH_POLICY_SCHEMA._sum_counts,
+  stype = jsonb,
   initcond = '{}'
 );

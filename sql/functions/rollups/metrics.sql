@@ -13,7 +13,7 @@ begin
   return query select * from :DISPATCH_POLICY_SCHEMA._policy_metrics(v_now, null);
   return query select * from :DISPATCH_POLICY_SCHEMA._partition_metrics(v_now, null);
   return query select * from :DISPATCH_POLICY_SCHEMA._limiter_metrics(v_now, null);
-  return query select * from :DISPATCH_POLICY_SCHEMA._histogram_metrics();
+  return query select * from :DISPATCH_POLICY_SCHEMA._time_metrics(v_now, null);
   return query
     select 'workers', '{}'::jsonb, count(*)::float8 from :DISPATCH_POLICY_SCHEMA._private_workers w
     where w.stale_at > v_now and not w.ended;

@@ -1,5 +1,4 @@
--- The figures of one policy, as metrics has them, but without its histograms. With many policies it reads a fraction of what
--- metrics reads.
+-- The figures of one policy, as metrics has them. With many policies it reads a fraction of what metrics reads.
 --
 --   select * from dispatch_policy.policy_metrics('fetch_endpoint') where name = 'admissible_jobs';
 create or replace function :DISPATCH_POLICY_SCHEMA.policy_metrics(policy text)
@@ -14,6 +13,7 @@ begin
   return query select * from :DISPATCH_POLICY_SCHEMA._policy_metrics(v_now, v_policy_id);
   return query select * from :DISPATCH_POLICY_SCHEMA._partition_metrics(v_now, v_policy_id);
   return query select * from :DISPATCH_POLICY_SCHEMA._limiter_metrics(v_now, v_policy_id);
+  return query select * from :DISPATCH_POLICY_SCHEMA._time_metrics(v_now, v_policy_id);
 end
 $$;
 revoke execute on function :DISPATCH_POLICY_SCHEMA.policy_metrics from public;

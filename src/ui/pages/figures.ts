@@ -2,7 +2,7 @@ import type { Figure } from "../../db/rolling-up.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { answered } from "../../operate/call.ts";
 
-/** The figures that pages show. The histograms, which they do not show, are most of all rows. */
+/** The figures that pages show. */
 const SHOWN = [
   "admissible_jobs",
   "last_pass_age_seconds",

@@ -1,6 +1,5 @@
 import type { OperateContext } from "../../operate/call.ts";
-import { rowsBy, rowsOf } from "../../operate/view-rows.ts";
-import { ifGiven } from "../if-given.ts";
+import { rowsBy } from "../../operate/view-rows.ts";
 import { bars } from "../parts/bars.ts";
 import { compared } from "../parts/gauge.ts";
 import { html, type Markup } from "../parts/markup.ts";
@@ -8,9 +7,8 @@ import { beginOf, HOUR, type Period, stepsOf } from "../parts/period.ts";
 import { table } from "../parts/table.ts";
 import { grouped, lasting, moment } from "../parts/words.ts";
 
-/** A row of the view `minutes`. */
+/** What a policy, or all of them together, did in a step of a period. */
 export interface Minute {
-  readonly policy: string;
   readonly minute: Date;
   readonly staged: string;
   readonly admitted: string;
@@ -30,24 +28,12 @@ export type Counted = "admitted" | "staged" | "dropped" | "succeeded" | "failed"
 
 const MINUTE_MS = 60_000;
 
-/** The minutes of the last hour, of all policies or of one. */
-export function lastHour(context: OperateContext, policy?: string): Promise<readonly Minute[]> {
-  const where = `where ${ifGiven(1, "policy")} and minute > now() - interval '1 hour' order by minute`;
-  return rowsOf<Minute>(context, "minutes", where, [policy ?? null]);
-}
-
-/**
- * What happened in a period, in its steps.
- *
- * @param minutes the last hour, which was read already
- */
-export async function stepsSince(
+/** What happened in a period, in its steps: of one policy, or of all together. */
+export function stepsSince(
   looking: OperateContext,
   period: Period,
-  minutes: readonly Minute[],
   policy?: string,
 ): Promise<readonly Minute[]> {
-  if (period === HOUR) return minutes;
   return rowsBy<Minute>(looking, (client) =>
     looking.engine.minutesInSteps(client, policy ?? null, beginOf(period), period.step),
   );
@@ -82,7 +68,7 @@ function sumsOf(
   return [...sums].toSorted(([, a], [, b]) => b - a);
 }
 
-/** One step over all policies. */
+/** A step of a chart. */
 interface Column {
   readonly at: Date;
   readonly staged: number;
@@ -94,25 +80,20 @@ interface Column {
   readonly lag: number | null;
 }
 
-/** A period step by step, those in which nothing happened among them. Of times the longest counts. */
+/** A period step by step, those in which nothing happened among them. */
 function columnsOf(minutes: readonly Minute[], period: Period): readonly Column[] {
-  const byTime = Map.groupBy(minutes, ({ minute }) => minute.getTime());
+  const byTime = new Map(minutes.map((one) => [one.minute.getTime(), one]));
   return stepsOf(period).map((at) => {
-    const found = byTime.get(at.getTime()) ?? [];
-    const sum = (of: (one: Minute) => number) => found.reduce((total, one) => total + of(one), 0);
-    const longest = (of: (one: Minute) => number | null) =>
-      found.map(of).reduce((most, one) => (one === null ? most : Math.max(most ?? 0, one)), null);
+    const it = byTime.get(at.getTime());
     return {
       at,
-      staged: sum((one) => Number(one.staged)),
-      admitted: sum((one) => Number(one.admitted)),
-      denied: sum((one) =>
-        Object.values(one.denied ?? {}).reduce((total, count) => total + Number(count), 0),
-      ),
-      ended: sum((one) => Number(one.succeeded) + Number(one.failed)),
-      failed: sum((one) => Number(one.failed)),
-      wait: longest((one) => one.waitP95Seconds),
-      lag: longest((one) => one.lagP95Seconds),
+      staged: Number(it?.staged ?? 0),
+      admitted: Number(it?.admitted ?? 0),
+      denied: Object.values(it?.denied ?? {}).reduce((total, count) => total + Number(count), 0),
+      ended: Number(it?.succeeded ?? 0) + Number(it?.failed ?? 0),
+      failed: Number(it?.failed ?? 0),
+      wait: it?.waitP95Seconds ?? null,
+      lag: it?.lagP95Seconds ?? null,
     };
   });
 }

@@ -10,7 +10,7 @@ import { type Card, cardList } from "../parts/cards.ts";
 import { compared } from "../parts/gauge.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
-import { periodLinks, periodOf } from "../parts/period.ts";
+import { HOUR, periodLinks, periodOf } from "../parts/period.ts";
 import { policyTable } from "../parts/policy-table.ts";
 import { stopTable } from "../parts/stop-table.ts";
 import { table } from "../parts/table.ts";
@@ -19,15 +19,7 @@ import { grouped, lasting, moment, roughly } from "../parts/words.ts";
 import { drainInWords, inWords, type Trend, trendHint, trendOf } from "./backlog.ts";
 import { type Figures, figuresNow } from "./figures.ts";
 import { findingsOf, UNASKED } from "./findings.ts";
-import {
-  type Counted,
-  charts,
-  eachMinute,
-  lastHour,
-  type Minute,
-  reasonTable,
-  stepsSince,
-} from "./minutes.ts";
+import { type Counted, charts, eachMinute, type Minute, reasonTable, stepsSince } from "./minutes.ts";
 import type { Page } from "./visit.ts";
 
 const HINTS = 5;
@@ -41,9 +33,9 @@ const SOON_MS = 60 * 60_000;
 export const overview: Page = async ({ looking, acting, base, query }) => {
   const { policies, undeclared, workers } = await status(looking);
   const figures = await figuresNow(looking);
-  const minutes = await lastHour(looking);
+  const minutes = await stepsSince(looking, HOUR);
   const period = periodOf(query);
-  const shown = await stepsSince(looking, period, minutes);
+  const shown = period === HOUR ? minutes : await stepsSince(looking, period);
   const inForce = await stops(looking);
   const ending = endingSoon(await limits(looking));
   const waiting = await longestWaiting(looking, WAITING);
@@ -58,7 +50,7 @@ ${cardList([...waitCards(staged, figures, trend, base), ...flightCards(policies,
 ${periodLinks(base, "/", {}, period)}
 ${charts(shown, period)}
 <h2>Policies</h2>
-${policyTable(policies, { figures, minutes, base })}
+${await policyTable(looking, policies, figures, base)}
 ${undeclaredTable(undeclared, base)}
 <h2 id="waiting">Waiting for longest</h2>
 ${waitingTable(waiting, base)}

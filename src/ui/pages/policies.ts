@@ -3,7 +3,6 @@ import { html } from "../parts/markup.ts";
 import { policyTable } from "../parts/policy-table.ts";
 import { undeclaredTable } from "../parts/undeclared-table.ts";
 import { figuresNow } from "./figures.ts";
-import { lastHour } from "./minutes.ts";
 import type { Page } from "./visit.ts";
 
 /** All policies, and the jobs of those that nobody declared. */
@@ -11,7 +10,7 @@ export const policies: Page = async ({ looking, base }) => {
   const { policies: found, undeclared } = await status(looking);
   return {
     title: "Policies",
-    body: html`${policyTable(found, { figures: await figuresNow(looking), minutes: await lastHour(looking), base })}
+    body: html`${await policyTable(looking, found, await figuresNow(looking), base)}
 ${undeclaredTable(undeclared, base)}`,
   };
 };

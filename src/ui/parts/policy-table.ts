@@ -1,6 +1,7 @@
+import type { OperateContext } from "../../operate/call.ts";
 import type { PolicyStatus } from "../../operate/status.ts";
+import { rowsOf } from "../../operate/view-rows.ts";
 import type { Figures, Shown } from "../pages/figures.ts";
-import type { Minute } from "../pages/minutes.ts";
 import { badge } from "./badge.ts";
 import { policyLink } from "./links.ts";
 import { html, type Markup } from "./markup.ts";
@@ -9,11 +10,21 @@ import { spark } from "./spark.ts";
 import { table } from "./table.ts";
 import { grouped, roughly } from "./words.ts";
 
+/** A row of the view `minutes`. */
+interface Admitted {
+  readonly policy: string;
+  readonly minute: Date;
+  readonly admitted: string;
+}
+
 /** Policies, each with what waits, what runs, and whether somebody looks after it. */
-export function policyTable(
+export async function policyTable(
+  looking: OperateContext,
   policies: readonly PolicyStatus[],
-  { figures, minutes, base }: { figures: Figures; minutes: readonly Minute[]; base: string },
-): Markup {
+  figures: Figures,
+  base: string,
+): Promise<Markup> {
+  const admitted = await rowsOf<Admitted>(looking, "minutes", "where minute > now() - interval '1 hour'");
   const age = (name: Shown, policy: string) => {
     const seconds = figures.sum(name, { policy });
     return seconds === null ? null : roughly(seconds);
@@ -41,7 +52,7 @@ export function policyTable(
           return before === null ? "none yet" : `${before} ago`;
         },
       },
-      { title: "Admitted, last hour", cell: ({ policy }) => admittedLately(minutes, policy) },
+      { title: "Admitted, last hour", cell: ({ policy }) => admittedLately(admitted, policy) },
       { title: "Version", isNumber: true, cell: ({ version }) => String(version) },
     ],
     html`No policy is declared. Start a worker with <code>dispatchPolicyPreset</code>.`,
@@ -49,7 +60,7 @@ export function policyTable(
 }
 
 /** What was admitted in each minute of the last hour. */
-function admittedLately(minutes: readonly Minute[], policy: string): Markup | null {
+function admittedLately(minutes: readonly Admitted[], policy: string): Markup | null {
   const its = new Map(
     minutes.filter((one) => one.policy === policy).map((one) => [one.minute.getTime(), Number(one.admitted)]),
   );
