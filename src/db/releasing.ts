@@ -9,7 +9,13 @@ export type Retry = {
   revision?: number;
 } & (
   | { /** It fails for good. */ giveUp: true }
-  | { /** Graphile Worker retries it, so many seconds from now. */ native: true; after: number }
+  | {
+      /** Graphile Worker retries it, so many seconds from now. */
+      native: true;
+      after: number;
+      giveBack?: true;
+      jobKey?: string | null;
+    }
   | {
       /** Seconds until it is due. */
       after: number;

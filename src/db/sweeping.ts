@@ -117,8 +117,8 @@ export function sweeping({ schema, rows, first, count }: Statements) {
         [policies, after, limit],
       ),
 
-    /** Gives lost slots back, and counts them. Returns the jobs that must wait for a later look. */
-    releaseLost: async (client: Queryable, slots: readonly LostSlot[]) => {
+    /** Gives lost slots back, and counts those that ended elsewhere. Returns the jobs that must wait for a later look. */
+    releaseLost: async (client: Queryable, slots: readonly (LostSlot & { elsewhere: boolean })[]) => {
       const row = await first<{ left_ids: readonly string[] }>(
         client,
         `select left_ids::text[] from ${schema}._release_lost(${parameters("json")})`,

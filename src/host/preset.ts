@@ -8,6 +8,7 @@ import { sweepFully } from "../operate/sweep.ts";
 import { warnOfRepairs } from "../pool/repairs.ts";
 import { makeRunningJobs } from "../run/running-jobs.ts";
 import { makeUnadmittedLog } from "../run/unadmitted.ts";
+import { UncountedRunError } from "../run/uncounted.ts";
 import { markHandled, type Observer } from "../run/wrap-task.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
 import { ownEvents } from "./own-events.ts";
@@ -153,6 +154,8 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     const running = jobs.ended(job);
     const pool = pools.byId(poolId);
     if (running) void pool?.release(job, running, error);
+    else if (error instanceof UncountedRunError)
+      void pool?.releaseUnstarted(job, settings.registry.ofTask(job.task_identifier));
     else if (job.key !== null && job.revision > 0) void pool?.releaseReplaced(job);
   }
 

@@ -12,7 +12,7 @@ import { ours, oursWithoutJob } from "../log.ts";
 import { TICK_TASK } from "../policy/job.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
 import { batchParts } from "../run/batch-parts.ts";
-import { finishedJob } from "../run/finished-job.ts";
+import { finishedJob, unstartedJob } from "../run/finished-job.ts";
 import { makeReleaseQueue, type ReleaseQueue } from "../run/release-queue.ts";
 import { makeUnadmittedLog } from "../run/unadmitted.ts";
 import { markHandled, type Observer, type Outcome, wrapTasks } from "../run/wrap-task.ts";
@@ -73,6 +73,9 @@ export function wrapTaskList<T extends TaskList>(
       // a failure is released after Graphile Worker has recorded it, and that happens after the task has rejected
       if (finished.retry === null) await flushed;
     },
+    // Graphile Worker records the failure after this, so nobody waits for the release
+    uncounted: (job, policy, helpers) =>
+      void queueOf(helpers).push(unstartedJob(job, policy), policy.identifier),
     unadmitted: (job, policy, helpers) => logUnadmitted(policy, job, ours(helpers.logger)),
   };
 

@@ -1,10 +1,10 @@
 import type { Logger, WithPgClient } from "graphile-worker";
 import type { Lead } from "../admit/tick-loop.ts";
-import type { Engine, LostSlot } from "../db/engine.ts";
+import type { Engine } from "../db/engine.ts";
 import { inHalves } from "../db/halves.ts";
 import { type EventSink, emit } from "../events.ts";
 import { makePulse } from "./pulse.ts";
-import { makeSuspects } from "./suspects.ts";
+import { type Lost, makeSuspects } from "./suspects.ts";
 
 /** The most jobs in flight that one look reads. Mostly none has ended elsewhere, and where many run, each look is felt. */
 const PAGE = 500;
@@ -25,8 +25,9 @@ export interface EndedElsewhereContext {
 }
 
 /**
- * Finds admitted jobs that ended in workers without this package. Such workers run beside others while a deployment goes
- * through. They end jobs and give no slots back, and until the next sweep their gates would stay full.
+ * Finds admitted jobs that have ended, and whose slots nobody gives back. Mostly they ended in workers without this package.
+ * Such workers run beside others while a deployment goes through, and until the next sweep their gates would stay full. That
+ * is said only of jobs that were seen there: a worker under the preset may be slow, or lack the policy.
  *
  * It looks at a policy from the time its loop starts, and while its gates are full. Looks become frequent, and the
  * grace short, only when such jobs are found. A slow process that has the preset must not lose the outcomes of its
@@ -40,6 +41,7 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
   let isSecondLook = false;
   let oftenUntil = 0;
   let found = 0;
+  let elsewhere = 0;
   const isOften = () => performance.now() < oftenUntil;
 
   const pulse = makePulse(async () => {
@@ -48,11 +50,19 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
       const slots = await look();
       if (slots.length > 0) {
         oftenUntil = performance.now() + OFTEN_FOR_MS; // before the release, which makes loops pass
-        found += await releaseLost(context, slots, found === 0);
+        const released = await releaseLost(context, slots);
+        const there = released.filter((slot) => slot.elsewhere);
+        const others = released.filter((slot) => !slot.elsewhere);
+        if (elsewhere === 0) tellElsewhere(there, logger);
+        if (found === elsewhere) tellLost(others, logger);
+        elsewhere += there.length;
+        found += released.length;
       }
       if (isOften()) return LOOK_OFTEN_MS;
-      if (found > 0) logger.info(`${found} jobs ended in workers without this package; now none does`);
+      if (elsewhere > 0)
+        logger.info(`${elsewhere} jobs ended in workers without this package; now none does`);
       found = 0;
+      elsewhere = 0;
     } catch (error) {
       logger.warn(`Looking for jobs that ended elsewhere failed: ${(error as Error).message}`, { error });
     }
@@ -60,7 +70,7 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
   });
 
   /** Reads a page. Returns the slots that were lost for longer than their grace. */
-  async function look(): Promise<LostSlot[]> {
+  async function look(): Promise<Lost[]> {
     const asked = [...watched];
     const policies = asked.map(([, { policy }]) => policy);
     const page = await withPgClient((client) =>
@@ -93,12 +103,11 @@ export function makeEndedElsewhere(context: EndedElsewhereContext) {
   };
 }
 
-/** Gives slots back. Returns how many. */
+/** Gives slots back. Returns which. */
 async function releaseLost(
   { withPgClient, engine, events, logger, onReleased }: EndedElsewhereContext,
-  slots: readonly LostSlot[],
-  first: boolean,
-): Promise<number> {
+  slots: readonly Lost[],
+): Promise<Lost[]> {
   const left = new Set<string>();
   await inHalves(
     slots,
@@ -110,19 +119,33 @@ async function releaseLost(
       logger.warn(`Policy "${policy}": cannot give back the slot of job ${job}: ${error.message}`, { error });
     },
   );
-  const counts = new Map<string, number>();
-  for (const { job, policy } of slots) if (!left.has(job)) counts.set(policy, (counts.get(policy) ?? 0) + 1);
-  const released = [...counts.values()].reduce((sum, count) => sum + count, 0);
-  if (first && released > 0) {
-    logger.warn(
-      `${released} admitted jobs ended in workers without this package (policies: ${[...counts.keys()].join(", ")}). ` +
-        "Such workers give no slots back, so this process does, a moment late. Add the preset to all workers that " +
-        "run these policies' tasks, or stop the others. status() counts such jobs as endedElsewhere",
-    );
-  }
-  for (const [policy, count] of counts) {
+  const released = slots.filter(({ job }) => !left.has(job));
+  for (const policy of policiesOf(released)) {
     onReleased(policy);
-    emit(events, "dispatchPolicy:endedElsewhere", { policy, count });
+    const count = released.filter((slot) => slot.policy === policy && slot.elsewhere).length;
+    if (count > 0) emit(events, "dispatchPolicy:endedElsewhere", { policy, count });
   }
   return released;
+}
+
+function policiesOf(slots: readonly Lost[]): Set<string> {
+  return new Set(slots.map(({ policy }) => policy));
+}
+
+function tellElsewhere(slots: readonly Lost[], logger: Logger): void {
+  if (slots.length === 0) return;
+  logger.warn(
+    `${slots.length} admitted jobs ended in workers without this package (policies: ${[...policiesOf(slots)].join(", ")}). ` +
+      "Such workers give no slots back, so this process does, a moment late. Add the preset to all workers that " +
+      "run these policies' tasks, or stop the others. status() counts such jobs as endedElsewhere",
+  );
+}
+
+function tellLost(slots: readonly Lost[], logger: Logger): void {
+  if (slots.length === 0) return;
+  logger.warn(
+    `${slots.length} admitted jobs ended, and their workers have not given the slots back (policies: ` +
+      `${[...policiesOf(slots)].join(", ")}), so this process has. Those workers are slow or lost their connection, or ` +
+      "they lack the policy or the preset",
+  );
 }

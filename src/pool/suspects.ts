@@ -1,5 +1,11 @@
 import type { LookedPage, LostSlot } from "../db/engine.ts";
 
+/** A slot that was lost. */
+export interface Lost extends LostSlot {
+  /** A look has seen the job run in a worker pool without this package. */
+  readonly elsewhere: boolean;
+}
+
 /** The process that ran a job releases it within moments, if it has this package. For so long the slot is left to it. */
 const GRACE_MS = 1000;
 /** The grace for a job that no look has seen running, while jobs keep ending in processes without this package. */
@@ -34,15 +40,16 @@ export function makeSuspects() {
      * @param often whether jobs keep ending elsewhere. Then a job that was seen running keeps the long grace if its pool
      *   is known, and has none if it is not.
      */
-    lost(page: LookedPage, now: number, often: boolean): LostSlot[] {
+    lost(page: LookedPage, now: number, often: boolean): Lost[] {
       const lost = new Map(page.lost.map((slot) => [`${slot.job} ${slot.admission} ${slot.attempt}`, slot]));
       forget(page, lost);
       for (const job of page.ours) isForeign.set(job, false);
       for (const job of page.foreign_ids) isForeign.set(job, true);
-      const over: LostSlot[] = [];
+      const over: Lost[] = [];
       for (const [key, slot] of lost) {
         const { at } = since.get(key) ?? { at: now };
-        if (now - at >= graceOf(slot, often)) over.push(slot);
+        if (now - at >= graceOf(slot, often))
+          over.push({ ...slot, elsewhere: isForeign.get(slot.job) === true });
         since.set(key, { slot, at });
       }
       return over;

@@ -14,6 +14,7 @@ import { attemptOf } from "../run/fetched-job.ts";
 import { makeJobEnds } from "../run/job-ends.ts";
 import { makeReleaseQueue } from "../run/release-queue.ts";
 import type { RunningJob } from "../run/running-jobs.ts";
+import { untilAnswered } from "../run/uncounted.ts";
 import { advise } from "./advice.ts";
 import { makeBids, spreadMs } from "./bids.ts";
 import { makeConnections } from "./connections.ts";
@@ -67,6 +68,7 @@ export function makeWorkerPool(context: PoolContext) {
       parts.cancellations.ended(job);
       return parts.ends.release(job, running, error);
     },
+    releaseUnstarted: parts.ends.releaseUnstarted,
     releaseReplaced: parts.ends.releaseReplaced,
     /** For a one-shot pool, before it looks for its next job. */
     catchUp: (): Promise<void> => catchUp(parts.ticks, parts.releases, parts.life.onStop),
@@ -171,7 +173,12 @@ function makeParts(context: PoolContext) {
     },
     logger,
   });
-  const keeps = (job: Job) => context.withPgClient((client) => engine.keepsJob(client, attemptOf(job)));
+  const keeps = (job: Job) =>
+    untilAnswered(
+      () => context.withPgClient((client) => engine.keepsJob(client, attemptOf(job))),
+      { job, logger },
+      life.onClose,
+    );
   const ownership = makeOwnership({ silence, life, beat: heartbeat.now, keeps });
   const { fetching } = context;
   const adoption = makeAdoption({ withPgClient: forSweeps, engine, events, logger, life, fetching });

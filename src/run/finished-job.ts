@@ -60,6 +60,31 @@ export function replacedJob(job: Job, admission: string): FinishedJob {
   return { job: String(job.id), admission, ok: null, lagMs: null, attempt: null, retry: null };
 }
 
+/**
+ * Describes a job whose task did not run, although Graphile Worker counts an attempt. It has spent no tokens. Perhaps only an
+ * answer was lost, so whichever admission has its slot gives it back.
+ */
+export function unstartedJob(job: Job, policy: AnyPolicy | undefined): FinishedJob {
+  return {
+    ...{ job: String(job.id), admission: null, ok: null, lagMs: null, attempt: job.attempts },
+    settled: { cost: 0 },
+    retry: uncountedRetry(job, policy),
+  };
+}
+
+/** Another worker may have the job at once. This one, if it could not ask the database, leaves it a moment. */
+const UNCOUNTED_AFTER_S = 3;
+
+/** The retry of a run that is no attempt. Without a policy, or past its gates, Graphile Worker has it. */
+function uncountedRetry(job: Job, policy: AnyPolicy | undefined): Retry {
+  const { id: _, task_identifier: task, priority, max_attempts: maxAttempts } = job;
+  const { attempts: attempt, revision, key: jobKey } = job;
+  const again = { attempt, revision, jobKey, giveBack: true, after: UNCOUNTED_AFTER_S } as const;
+  return policy && policyDefinition(policy).retries === "restage"
+    ? { ...again, task, priority, maxAttempts }
+    : { ...again, native: true };
+}
+
 /** Whether this run does not count as an attempt. */
 function givesBack(policy: AnyPolicy, error: unknown): boolean {
   return isRetryAfter(error) && policyDefinition(policy).giveBackAttempt;

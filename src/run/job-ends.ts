@@ -1,8 +1,9 @@
 import type { Job, Logger, WithPgClient } from "graphile-worker";
 import type { Engine } from "../db/engine.ts";
 import type { EventSink } from "../events.ts";
+import type { AnyPolicy } from "../policy/policy.ts";
 import { attemptOf } from "./fetched-job.ts";
-import { finishedJob, replacedJob } from "./finished-job.ts";
+import { finishedJob, replacedJob, unstartedJob } from "./finished-job.ts";
 import type { ReleaseQueue } from "./release-queue.ts";
 import type { RunningJob } from "./running-jobs.ts";
 
@@ -23,6 +24,10 @@ export function makeJobEnds(
     release(job: Job, running: RunningJob, error: unknown): Promise<void> {
       const finished = finishedJob(job, running, error, { logger, events });
       return releases.push({ ...finished, ends: true }, running.policy.identifier);
+    },
+    /** A job ended whose task did not run, which is no attempt. */
+    releaseUnstarted(job: Job, policy: AnyPolicy | undefined): Promise<void> {
+      return releases.push({ ...unstartedJob(job, policy), ends: true }, policy?.identifier ?? "");
     },
     /** A job without a slot ended. If it had replaced one with a slot under its key, that slot is given back. */
     async releaseReplaced(job: Job): Promise<void> {

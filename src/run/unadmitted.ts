@@ -1,6 +1,5 @@
 import type { Job, JobHelpers, Logger } from "graphile-worker";
 import type { CaughtJob, Engine } from "../db/engine.ts";
-import { isLockTimeout } from "../db/outage.ts";
 import { type EventSink, emit } from "../events.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { batchesOf, type JobSpec } from "../stage/stage.ts";
@@ -30,18 +29,12 @@ export async function catchUnadmitted(
     [{ policy, task: job.task_identifier, payload: job.payload, spec, hasStarted: job.attempts > 1 }],
     traceOf(job)?.traceparent,
   );
-  const ask = () =>
-    helpers.withPgClient((client) =>
-      engine.catchUnadmitted(client, attemptOf(job), {
-        batch: hasInexactIntegers(job.payload) ? { ...batch, inexact: true } : batch,
-        unmanaged: bypasses ? "run" : unmanaged,
-      }),
-    );
-  // a job must not fail, and lose an attempt, because a row is locked
-  const caught = await ask().catch((error) => {
-    if (!isLockTimeout(error)) throw error;
-    return ask();
-  });
+  const caught = await helpers.withPgClient((client) =>
+    engine.catchUnadmitted(client, attemptOf(job), {
+      batch: hasInexactIntegers(job.payload) ? { ...batch, inexact: true } : batch,
+      unmanaged: bypasses ? "run" : unmanaged,
+    }),
+  );
   if (caught.verdict === "taken_over") {
     Object.assign(job, { flags: { ...job.flags, [TAKEN_OVER]: true } });
     emit(events, "dispatchPolicy:takeOver", {

@@ -1,10 +1,12 @@
 import type { Job, JobHelpers } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
 import type { Engine, Share } from "../db/engine.ts";
+import { isOutage } from "../db/outage.ts";
 import { type EventSink, emit } from "../events.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
 import { attemptOf } from "./fetched-job.ts";
 import { hasInexactIntegers } from "./unadmitted.ts";
+import { UncountedRunError } from "./uncounted.ts";
 
 /** A flag on the event of a job that completed without running, because it is staged again. Logs show it. */
 const SENT_BACK = "dispatch_policy:sent_back";
@@ -59,12 +61,19 @@ export async function startInShare<S extends Starting>(
         payload: job.payload,
         isInexact: hasInexactIntegers(job.payload),
       }),
-    );
+    ).catch((error) => {
+      if (!isOutage(error)) throw error;
+      return false; // perhaps only the answer was lost: the next question tells
+    });
     if (sent) {
       tell(job, policy, full[0] as Share, events);
       return { start: { ...start, runs: false, admission: null }, leave: () => {} };
     }
-    await sleep(AGAIN_MS, undefined);
+    await sleep(AGAIN_MS, abortSignal);
+    if (abortSignal.aborted)
+      throw new UncountedRunError(
+        `Job ${job.id} did not start, and keeps its attempt: its worker shuts down`,
+      );
     await confirm(job); // others may have the job by now, and the next question would be about theirs
   }
 }

@@ -1,6 +1,5 @@
 import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
 import type { Engine, Share } from "../db/engine.ts";
-import { rethrowPlainly } from "../db/rethrow-plainly.ts";
 import { ArgumentError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
 import { ours } from "../log.ts";
@@ -28,6 +27,7 @@ import type { RunningJob } from "./running-jobs.ts";
 import { Settlement } from "./settlement.ts";
 import { type TracedRun, traceRun } from "./trace-run.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
+import { UncountedRunError, untilAnswered } from "./uncounted.ts";
 import { startInShare } from "./worker-share.ts";
 
 /** A fetched row counts as current for this long. Later, the job's slot may have been given back by hand. */
@@ -60,6 +60,8 @@ export interface Observer {
   started(job: Job, running: RunningJob): void;
   /** Its task returned or threw. The host learns that after the promise has resolved. */
   returned?(job: Job, running: RunningJob, helpers: JobHelpers, outcome: Outcome): Promise<void>;
+  /** Its task did not run, and that is no attempt. Not needed by a host that sees how Graphile Worker's jobs end. */
+  uncounted?(job: Job, policy: AnyPolicy, helpers: JobHelpers): void;
   /** A job starts without an admission, although its task has a policy. */
   unadmitted(job: Job, policy: AnyPolicy, helpers: JobHelpers): void;
 }
@@ -93,7 +95,12 @@ function wrapTask(identifier: string, task: Task, observerOf: ObserverOf): Task 
     makePolicyAware(helpers, observer);
     const policy = observer.registry.ofTask(identifier);
     const runs = () =>
-      policy ? runGoverned(policy, task, payload, helpers, observer) : task(payload as never, helpers);
+      policy
+        ? runGoverned(policy, task, payload, helpers, observer).catch((error) => {
+            if (error instanceof UncountedRunError) observer.uncounted?.(helpers.job, policy, helpers);
+            throw error;
+          })
+        : task(payload as never, helpers);
     const confirmed = observer.confirm(helpers.job);
     const prepared = observer.prepare?.(policy, helpers) ?? null;
     return recordably(payload, () =>
@@ -110,10 +117,7 @@ async function runGoverned(
   observer: Observer,
 ): Promise<Awaited<ReturnType<Task>>> {
   const { job } = helpers;
-  const ask = () =>
-    startAsRecorded(policy, helpers, observer).catch((error) => {
-      rethrowPlainly(error, observer.engine.schemaName);
-    });
+  const ask = () => startAsRecorded(policy, helpers, observer);
   if (policyDefinition(policy).perWorker) {
     const { start, leave } = await startInShare(ask, policy, helpers, observer);
     return runStarted(start, policy, task, payload, helpers, observer, leave).finally(leave);
@@ -233,7 +237,8 @@ function partitionOf(
 ): string | undefined | Promise<string | undefined> {
   if (partition !== undefined) return partition;
   const { job, withPgClient } = helpers;
-  const lookUp = async () => (await scopeOf(job, withPgClient, observer, null))?.partition;
+  const ask = () => scopeOf(job, withPgClient, observer, null);
+  const lookUp = async () => (await untilAnswered(ask, helpers, helpers.abortSignal))?.partition;
   return admittedPartition(policy, job, mark, lookUp);
 }
 
@@ -281,6 +286,16 @@ function startAsAdmitted(policy: AnyPolicy, job: Job, observer: Observer): Start
 
 /** The start of any other job, as the database has it. */
 async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
+  // as a whole: if the answer that let the job in was lost, it has a slot by now
+  const start = await untilAnswered(() => recorded(policy, helpers, observer), helpers, helpers.abortSignal);
+  if (start !== null) return start;
+  throw new Error(
+    `Job ${helpers.job.id} was unlocked before it started, or is another worker's: it will not run here`,
+  );
+}
+
+/** Null: the job is not this worker's any more. */
+async function recorded(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start | null> {
   const { job, withPgClient } = helpers;
   const { engine, events } = observer;
   const withShares = policyDefinition(policy).perWorker;
@@ -303,10 +318,7 @@ async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer:
     engine,
     events,
   });
-  if (verdict === "reassigned")
-    throw new Error(
-      `Job ${job.id} was unlocked before it started, or is another worker's: it will not run here`,
-    );
+  if (verdict === "reassigned") return null;
   // a policy that is switched off takes every job
   if (ticketOf(job) === null && verdict !== "ungoverned") observer.unadmitted(job, policy, helpers);
   const runs = verdict === "admitted" || verdict === "ungoverned";

@@ -1,10 +1,10 @@
 // A rolling deployment: workers without this package run admitted jobs, and give no slots back.
 import { EventEmitter } from "node:events";
 import test, { type ExecutionContext } from "ava";
-import { run, type TaskList, type WorkerEvents } from "graphile-worker";
+import { Logger, run, type TaskList, type WorkerEvents } from "graphile-worker";
 import type pg from "pg";
 import { makeEngine } from "../../src/db/engine.ts";
-import { concurrency, definePolicy, makePolicyUtils } from "../../src/index.ts";
+import { concurrency, definePolicy, makePolicyUtils, policyEvents } from "../../src/index.ts";
 import { makeEndedElsewhere } from "../../src/pool/ended-elsewhere.ts";
 import { engine } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
@@ -76,7 +76,11 @@ test("slots of jobs that end in workers without the preset are given back, and t
   t.true(old > 12, `${old} ran in the old worker, more than all slots`);
   t.true(most <= 3, `${most} at once`);
   const { policies } = await worker.utils.status();
-  t.is(policies[0]?.endedElsewhere, old);
+  const { endedElsewhere = 0 } = policies[0]!;
+  t.true(
+    endedElsewhere > 0 && endedElsewhere <= old,
+    `${endedElsewhere} of ${old}: those that a look saw there`,
+  );
   const told = worker.log.filter(({ message }) => message.includes("workers without this package"));
   t.deepEqual(
     told.map(({ level }) => level),
@@ -84,6 +88,50 @@ test("slots of jobs that end in workers without the preset are given back, and t
     "once",
   );
   t.regex(told[0]!.message, /^\d+ admitted jobs ended .*policies: work.* Add the preset/);
+});
+
+test("what ended in a worker with this package, or nobody knows where, is not said to have ended elsewhere", async (t) => {
+  const it = await engine(t, { gates: [] });
+  await it.stage(Array(3).fill("a"));
+  t.is(await it.passes(), 3);
+  const [ours, unknown, foreign] = await it.inFlight();
+  await it.pool.query("select dispatch_policy._worker_alive('known', 1, '{p}', 'host', 1, '1 hour', '0')");
+  const lock = `update graphile_worker._private_jobs set locked_at = now(), locked_by = $2 where id = $1`;
+  await it.pool.query(lock, [ours, "known"]);
+  await it.pool.query(lock, [foreign, "old"]);
+  const utils = await makePolicyUtils({ pgPool: it.pool, logger: silent });
+  t.teardown(() => utils.release());
+  const said: string[] = [];
+  const counts: unknown[] = [];
+  const events = new EventEmitter() as WorkerEvents;
+  policyEvents(events).on("dispatchPolicy:endedElsewhere", (event) => counts.push(event));
+  const logger = new Logger(() => (_, message) => void said.push(message));
+  let looks = 0;
+  const engineOf = makeEngine("dispatch_policy");
+  const lookForLost: typeof engineOf.lookForLost = async (...args) => {
+    const page = await engineOf.lookForLost(...args);
+    looks += 1;
+    return page;
+  };
+  const elsewhere = makeEndedElsewhere({
+    ...{ withPgClient: utils.withPgClient, engine: { ...engineOf, lookForLost }, logger, events },
+    onReleased: () => {},
+  });
+  t.teardown(() => elsewhere.stop());
+  elsewhere.watch({ policy: "p", shard: "default" }, true);
+  elsewhere.start();
+  await until("a look has seen them run", () => looks > 0);
+  await it.pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
+  await it.pool.query("select graphile_worker.complete_jobs($1)", [[ours, unknown, foreign]]);
+  await until("their slots are given back", async () => (await it.inFlight()).length === 0);
+  const { policies } = await utils.status();
+  t.is(policies[0]?.endedElsewhere, 1);
+  t.deepEqual(counts, [{ policy: "p", count: 1 }]);
+  t.is(said.filter((line) => /^1 admitted jobs ended in workers without this package/.test(line)).length, 1);
+  t.is(
+    said.filter((line) => /their workers have not given the slots back \(policies: p\)/.test(line)).length,
+    1,
+  );
 });
 
 test("looks read in-flight jobs by pages, and come back to the first", async (t) => {

@@ -1,6 +1,7 @@
 -- Ends failed jobs that are given up, with Graphile Worker's own message of the failure. That of a cancelled job also says
--- who cancelled it. Sets a retry that goes past the gates to a later time, by the policy's back-off. Returns the jobs that
--- another transaction has locked.
+-- who cancelled it. Sets a retry that goes past the gates to a later time, by the policy's back-off. If its run was no
+-- attempt, it gets the attempt back. So does a job without a slot, which was not parked. Returns the jobs that another
+-- transaction has locked.
 create or replace function :DISPATCH_POLICY_SCHEMA._end_or_put_off(
   p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[], p_now timestamptz
 ) returns bigint[] language plpgsql
@@ -11,6 +12,7 @@ declare
 begin
   for v_job in
     select j.id, j.revision, (f.retry)."giveUp" is true as gives_up, (f.retry).after as seconds,
+      j.attempts - case when (f.retry)."giveBack" then 1 else 0 end as attempts,
       case when h.cancelled_at is null then j.last_error
         else :DISPATCH_POLICY_SCHEMA._cancelled_error(h.cancelled_by, h.cancel_reason, j.last_error) end as error
     from unnest(p_jobs) f
@@ -22,7 +24,9 @@ begin
       -- the next job of its key may have got the row, and may have failed as well
       and :DISPATCH_POLICY_SCHEMA._is_row_of((f.retry).revision, h.staged_id, j.revision, j.flags)
       and j.attempts = (f.retry).attempt and (j.last_error is not null or h.cancelled_at is not null)
-      and ((f.retry)."giveUp" or ((f.retry).native and j.attempts < j.max_attempts))
+      and ((f.retry)."giveUp" or ((f.retry).native and j.attempts < j.max_attempts)
+        or ((f.retry)."giveBack" and ((f.retry).native or h.job_id is null) and j.run_at < 'infinity'
+          and j.key is not distinct from (f.retry)."jobKey"))
   loop
     begin
       continue when :DISPATCH_POLICY_SCHEMA._lock_in_revision(array[v_job.id], array[v_job.revision]) = '{}';
@@ -30,7 +34,7 @@ begin
         perform :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(array[v_job.id], v_job.error);
       else
         perform :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
-          array[v_job.id], run_at => p_now + :DISPATCH_POLICY_SCHEMA._wait(v_job.seconds));
+          array[v_job.id], run_at => p_now + :DISPATCH_POLICY_SCHEMA._wait(v_job.seconds), attempts => v_job.attempts);
       end if;
     exception when lock_not_available then
       v_left := v_left || v_job.id;
