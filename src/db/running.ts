@@ -45,9 +45,8 @@ export interface SentBackJob {
   readonly admission: string;
   /** The gates at which the pool is full. */
   readonly gates: readonly string[];
-  readonly payload: unknown;
-  /** The payload has integers that JavaScript has changed. */
-  readonly isInexact: boolean;
+  /** As JSON. Null: SQL reads the row, because JavaScript may have rounded a number. */
+  readonly payload: string | null;
 }
 
 /** A job in flight that an operator has cancelled. */
@@ -65,13 +64,14 @@ export interface CaughtJob {
   admission: string | null;
 }
 
-/** The job as it is staged. `inexact`: its payload has integers that JavaScript has changed. */
-export type CaughtBatch = Partial<StageBatch> & { readonly inexact?: true };
-
 const SLOT = `partition, staged_id::text as "stagedId", admission::text, admitted::text, resumed,
   cancelled_by as "cancelledBy", cancel_reason as "cancelReason"`;
 
 const ATTEMPT = ["id", "int", "int", "text", "time"] as const;
+
+function withoutPayloads({ jobs, ...batch }: StageBatch) {
+  return { ...batch, jobs: jobs.map(({ payload: _, ...job }) => job) };
+}
 
 function valuesOf({ jobId, revision, attempt, poolId, lockedAt }: Attempt) {
   return [jobId, revision, attempt, poolId, lockedAt];
@@ -110,7 +110,7 @@ export function running({ schema, first, rows }: Statements) {
         await first<{ sent: boolean }>(
           client,
           `select ${schema}._send_back(
-             ${parameters("id", "int", "int", "text", "id", "texts", "json", "boolean")}, null) as sent`,
+             ${parameters("id", "int", "int", "text", "id", "texts", "json")}, null) as sent`,
           [
             attempt.jobId,
             attempt.revision,
@@ -118,8 +118,7 @@ export function running({ schema, first, rows }: Statements) {
             attempt.poolId,
             job.admission,
             job.gates,
-            JSON.stringify(job.payload),
-            job.isInexact,
+            job.payload,
           ],
         )
       ).sent,
@@ -140,17 +139,17 @@ export function running({ schema, first, rows }: Statements) {
         )
       ).admission,
 
-    /** Decides about a job that starts without an admission. `batch` has this job alone. */
+    /** Decides about a job that starts without an admission. `batch` has this job alone; `payload` is as in `sendBack`. */
     catchUnadmitted: (
       client: Queryable,
       attempt: Attempt,
-      job: { batch: CaughtBatch | undefined; unmanaged: string },
+      job: { batch: StageBatch; payload: string | null; unmanaged: string },
     ) =>
       first<CaughtJob>(
         client,
         `select verdict, staged_id::text as "stagedId", admission::text
-         from ${schema}._catch_unadmitted(${parameters(...ATTEMPT, "json", "text")}, null)`,
-        [...valuesOf(attempt), JSON.stringify(job.batch), job.unmanaged],
+         from ${schema}._catch_unadmitted(${parameters(...ATTEMPT, "json", "json", "text")}, null)`,
+        [...valuesOf(attempt), JSON.stringify(withoutPayloads(job.batch)), job.payload, job.unmanaged],
       ),
 
     /** Whether an attempt still belongs to this pool, and at what time that was true. */

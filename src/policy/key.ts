@@ -65,13 +65,19 @@ function valueAt(payload: unknown, path: readonly string[]): unknown {
 
 function numberKey(what: string, value: number): string {
   const text = numberText(value);
-  const digits = text.replace(/[-.]/g, "").replace(/^0+/, "").length;
-  if (Number.isInteger(value) ? !Number.isSafeInteger(value) : digits > KEPT_DIGITS)
+  if (!isExact(value))
     throw new ArgumentError(
       `${what} must give an integer up to 2^53 - 1 or at most ${KEPT_DIGITS} digits, because JavaScript rounds others, got ${text}: ` +
         "make it a text",
     );
   return text;
+}
+
+/** Whether JavaScript keeps all digits of a number that reads like this. Otherwise another number may have been read. */
+export function isExact(value: number): boolean {
+  if (Number.isInteger(value)) return Number.isSafeInteger(value);
+  const digits = numberText(value).replace(/[-.]/g, "").replace(/^0+/, "");
+  return Number.isFinite(value) && digits.length <= KEPT_DIGITS;
 }
 
 /** A number as PostgreSQL's jsonb writes it: never with an exponent. JavaScript writes 1e-7 and 1e+21. */

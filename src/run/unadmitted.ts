@@ -1,6 +1,8 @@
 import type { Job, JobHelpers, Logger } from "graphile-worker";
 import type { CaughtJob, Engine } from "../db/engine.ts";
+import type { StageBatch } from "../db/staging.ts";
 import { type EventSink, emit } from "../events.ts";
+import { isExact } from "../policy/key.ts";
 import { type AnyPolicy, policyDefinition } from "../policy/policy.ts";
 import { batchesOf, type JobSpec } from "../stage/stage.ts";
 import { timeOf } from "../timestamp.ts";
@@ -28,10 +30,11 @@ export async function catchUnadmitted(
   const [batch] = batchesOf(
     [{ policy, task: job.task_identifier, payload: job.payload, spec, hasStarted: job.attempts > 1 }],
     traceOf(job)?.traceparent,
-  );
+  ) as [StageBatch];
   const caught = await helpers.withPgClient((client) =>
     engine.catchUnadmitted(client, attemptOf(job), {
-      batch: hasInexactIntegers(job.payload) ? { ...batch, inexact: true } : batch,
+      batch,
+      payload: exactPayload(job),
       unmanaged: bypasses ? "run" : unmanaged,
     }),
   );
@@ -44,13 +47,17 @@ export async function catchUnadmitted(
       setAside: unmanaged === "reject",
     });
   }
-  return { ...caught, partition: batch?.partitions[0]?.key };
+  return { ...caught, partition: batch.partitions[0]?.key };
 }
 
-/** Whether JavaScript may have read other integers than those that are stored: it is exact up to 2^53 only. */
-export function hasInexactIntegers(value: unknown): boolean {
-  if (typeof value === "number") return Number.isInteger(value) && !Number.isSafeInteger(value);
-  return typeof value === "object" && value !== null && Object.values(value).some(hasInexactIntegers);
+/** A job's payload as JSON. Null: JavaScript may have rounded a number in it, so SQL has to copy what is stored. */
+export function exactPayload({ payload }: Job): string | null {
+  return hasExactNumbers(payload) ? JSON.stringify(payload) : null;
+}
+
+function hasExactNumbers(value: unknown): boolean {
+  if (typeof value === "number") return isExact(value) && !Object.is(value, -0);
+  return typeof value !== "object" || value === null || Object.values(value).every(hasExactNumbers);
 }
 
 /** The options of the copy. It keeps the job's place, and the remaining attempts: fetching the original used one. */

@@ -5,7 +5,7 @@ import { isOutage } from "../db/outage.ts";
 import { type EventSink, emit } from "../events.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
 import { attemptOf } from "./fetched-job.ts";
-import { hasInexactIntegers } from "./unadmitted.ts";
+import { exactPayload } from "./unadmitted.ts";
 import { UncountedRunError } from "./uncounted.ts";
 
 /** A flag on the event of a job that completed without running, because it is staged again. Logs show it. */
@@ -58,8 +58,7 @@ export async function startInShare<S extends Starting>(
       engine.sendBack(client, attemptOf(job), {
         admission,
         gates: full.map(({ gate }) => gate),
-        payload: job.payload,
-        isInexact: hasInexactIntegers(job.payload),
+        payload: exactPayload(job),
       }),
     ).catch((error) => {
       if (!isOutage(error)) throw error;

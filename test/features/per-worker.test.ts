@@ -266,26 +266,30 @@ test("jobs that go past their gates run in a full pool as well, and count there"
   await endAll([pool], ["a"], 4);
 });
 
-test("a job that was added past its policy is sent back as any other", async (t) => {
-  const database = await lentDatabase(t);
-  const policy = one();
-  const pool = await startPool(t, database, { policies: [policy] });
-  await pool.worker.utils.addJob(policy, { key: "a", job: "first" });
-  await until("it runs one", () => pool.runs.running("a") === 1);
-  await idlePool(pool, "one");
-  await pool.worker.row(
-    `select graphile_worker.add_job('one', '{"key": "a", "job": "past", "n": 9007199254740993}')`,
-  );
-  await until("it was sent back", () => pool.sentBack() > 0);
-  const payload = await until(
-    "it is staged",
-    async () =>
-      (await pool.worker.row("select payload::text from dispatch_policy._private_staged_jobs"))?.payload,
-  );
-  t.regex(payload, /9007199254740993/, "with all its digits");
-  await endAll([pool], ["a"], 2);
-  t.deepEqual(pool.runs.ended, ["first", "past"]);
-});
+for (const past of [
+  '{"key": "a", "job": "past", "n": 9007199254740993}',
+  '{"key":"a","job":"past","x":"\\u0000"}',
+  '{"key": "a", "job": "past", "x": [1e400, -0.0, "\\ud800"]}',
+]) {
+  test(`a job that was added past its policy is sent back as any other: ${past}`, async (t) => {
+    const database = await lentDatabase(t);
+    const policy = one();
+    const pool = await startPool(t, database, { policies: [policy] });
+    await pool.worker.utils.addJob(policy, { key: "a", job: "first" });
+    await until("it runs one", () => pool.runs.running("a") === 1);
+    await idlePool(pool, "one");
+    await pool.worker.row("select graphile_worker.add_job('one', $1)", [past]);
+    await until("it was sent back", () => pool.sentBack() > 0);
+    const payload = await until(
+      "it is staged",
+      async () =>
+        (await pool.worker.row("select payload::text from dispatch_policy._private_staged_jobs"))?.payload,
+    );
+    t.is(payload, past);
+    await endAll([pool], ["a"], 2);
+    t.deepEqual(pool.runs.ended, ["first", "past"]);
+  });
+}
 
 test("a job that fails and one that is cancelled leave their share, and a group ends once", async (t) => {
   const database = await lentDatabase(t);

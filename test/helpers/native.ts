@@ -108,11 +108,10 @@ export async function startJob(
     [id, revision, attempts, poolId, locked_at],
   );
   if (known.rows[0]) return known.rows[0];
-  const batch = it.batch([partition], { task, ...(key !== null && { jobKey: key }) }) as { jobs: object[] };
-  const jobs = batch.jobs.map((job) => ({ ...job, payload }));
+  const batch = it.batch([partition], { task, ...(key !== null && { jobKey: key }) });
   const { rows } = await as.query(
-    "select * from dispatch_policy._catch_unadmitted($1, $2, $3, $4, $5, $6, $7, null)",
-    [id, revision, attempts, poolId, locked_at, JSON.stringify({ ...batch, jobs }), unmanaged],
+    "select * from dispatch_policy._catch_unadmitted($1, $2, $3, $4, $5, $6, $7, $8, null)",
+    [id, revision, attempts, poolId, locked_at, JSON.stringify(batch), JSON.stringify(payload), unmanaged],
   );
   return rows[0];
 }
@@ -157,7 +156,7 @@ export async function sendBack(
   }: { gates?: readonly string[]; poolId?: string; as?: Queryable; now?: Date | null } = {},
 ): Promise<boolean> {
   const { rows } = await as.query(
-    "select dispatch_policy._send_back($1, $2, $3, $4, $5, $6, '{}', false, $7) as sent",
+    "select dispatch_policy._send_back($1, $2, $3, $4, $5, $6, '{}', $7) as sent",
     [id, revision, attempts, poolId, admission, gates, now],
   );
   return rows[0].sent;

@@ -291,7 +291,7 @@ test("a retry that goes past the gates counts when it has ended", async (t) => {
   t.is(await sweep(), 0);
   await query(FETCH, [job]);
   const caught = await query(
-    "select verdict, staged_id from dispatch_policy._catch_unadmitted($1, 0, 2, 'w', null, $2, 'enforce', null)",
+    "select verdict, staged_id from dispatch_policy._catch_unadmitted($1, 0, 2, 'w', null, $2, '{}', 'enforce', null)",
     [job, JSON.stringify(it.batch(["a"]))],
   );
   t.is(caught.rows[0].verdict, "admitted");
@@ -346,7 +346,7 @@ test("a copy that is taken over counts in its original's place", async (t) => {
   await it.passes();
   await query(FETCH, [job]);
   const caught = await query(
-    "select verdict, staged_id from dispatch_policy._catch_unadmitted($1, 0, 1, 'w', null, $2, 'enforce', null)",
+    "select verdict, staged_id from dispatch_policy._catch_unadmitted($1, 0, 1, 'w', null, $2, '{}', 'enforce', null)",
     [job, JSON.stringify(it.batch(["a"]))],
   );
   t.is(caught.rows[0].verdict, "taken_over");

@@ -44,6 +44,8 @@ begin
     (p_job).priority, (p_job).max_attempts, v_job.definition,
     case when v_job.resolves
       then :DISPATCH_POLICY_SCHEMA._path_key(v_job.definition, (p_job).payload, v_job.task_identifier) end);
-exception when sqlstate 'DPKEY' then null;   -- its payload has no key: it fails at its start with the same message
+-- It has no key, and fails at its start with the same message. Or PostgreSQL cannot read a text in it, as in _key_or_null:
+-- then it goes by its gates when it starts.
+exception when sqlstate 'DPKEY' or data_exception then null;
 end
 $$;

@@ -25,7 +25,7 @@ begin
   v_ids := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids);   -- looked up now, because this may have waited for a job's admission
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.complete_jobs(v_ids) j
-  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(j) x;
   perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
   perform :DISPATCH_POLICY_SCHEMA._give_up_replaced(v_keys) where v_keys <> '{}';
   v_ids := :DISPATCH_POLICY_SCHEMA._adopted_ids(job_ids);

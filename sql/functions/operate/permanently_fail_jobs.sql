@@ -42,7 +42,7 @@ begin
   v_ids := :DISPATCH_POLICY_SCHEMA._graphile_ids(job_ids) || v_handed_ids;
   return query
   select x.* from :GRAPHILE_WORKER_SCHEMA.permanently_fail_jobs(v_ids, error_message) j
-  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(j) x;
   perform :DISPATCH_POLICY_SCHEMA._job_gone(v_ids);
   v_ids := :DISPATCH_POLICY_SCHEMA._adopted_ids(job_ids);
   if v_ids <> '{}' then

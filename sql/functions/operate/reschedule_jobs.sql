@@ -59,7 +59,7 @@ begin
     select x.* into v_job from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
       array[v_id], run_at => reschedule_jobs.run_at, priority => reschedule_jobs.priority,
       attempts => reschedule_jobs.attempts, max_attempts => reschedule_jobs.max_attempts) j
-    cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j)) x;
+    cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(j) x;
     if found then
       perform :DISPATCH_POLICY_SCHEMA._stage_again(v_job);
       return next v_job;
@@ -70,7 +70,7 @@ begin
   select x.* from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(
     v_parked_ids, attempts => reschedule_jobs.attempts, max_attempts => reschedule_jobs.max_attempts) j
   join :DISPATCH_POLICY_SCHEMA._private_staged_jobs m on m.parked_job_id = j.id and m.id = any(v_moved_ids)
-  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(to_json(j), m.run_at, m.priority) x;
+  cross join lateral :DISPATCH_POLICY_SCHEMA._as_job(j, m.run_at, m.priority) x;
   v_adopted_ids := :DISPATCH_POLICY_SCHEMA._adopted_ids(
     array(select unnest(job_ids) except select unnest(v_moved_ids)));
   if v_adopted_ids <> '{}' then

@@ -14,8 +14,9 @@
 --   p_job_id, p_revision   Graphile Worker's row, as it was fetched
 --   p_attempt, p_pool_id   which attempt starts, and where: see _start_attempt
 --   p_locked_at   see _keeps_job
---   p_batch       the job as _stage takes it, in a batch of one. With "inexact": true its payload has integers beyond 2^53,
---                 which JavaScript has changed; a copy gets the payload that Graphile Worker stores
+--   p_batch       the job as _stage takes it, in a batch of one, without its payload
+--   p_payload     its payload, apart: as a part of other JSON, PostgreSQL refuses some texts that it stores alone. Null: JavaScript
+--                 may have rounded a number in it, so a copy gets what Graphile Worker stores
 --   p_unmanaged   enforce: it runs at once if it overtakes nobody and every gate has room for it, else it is taken over
 --                   and admitted in its turn;
 --                 run: it runs at once, past the gates, and counts in flight;
@@ -36,19 +37,19 @@
 -- Locks: the router's turn, the partition, limiters ascending, in-flight rows, its own staged row, which it skips if that is
 -- locked. The turn is locked only if the partition is new, if its limits changed, or if its context changed while there are
 -- limits by context. Whatever did not let the job in is unlocked before _stored_payload locks rows of Graphile Worker, which
--- it unlocks again at once.
+-- it unlocks again at once. If it cannot, this raises lock_not_available, and the caller asks again.
 create or replace function :DISPATCH_POLICY_SCHEMA._catch_unadmitted(
-  p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_locked_at timestamptz, p_batch json, p_unmanaged text,
-  p_now timestamptz,
+  p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_locked_at timestamptz, p_batch json, p_payload json,
+  p_unmanaged text, p_now timestamptz,
   out verdict text, out staged_id bigint, out admission bigint
 ) language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  v_batch json := p_batch;
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_key text := p_batch #>> '{partitions,0,key}';
   v_rejects boolean;
+  v_payload json;
 begin
   -- a job that is taken over, or that no policy governs, occupies the slot of the job it replaced until it ends
   admission := (select f.admission from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = p_job_id);
@@ -111,14 +112,11 @@ begin
     end if;
   end if;
   verdict := 'taken_over';
-  if (p_batch ->> 'inexact')::boolean then
-    v_batch := :DISPATCH_POLICY_SCHEMA._with_payload(
-      p_batch, :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id, p_revision, p_pool_id));
-  end if;
   begin
-    staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_revision, v_batch, v_rejects);
+    v_payload := coalesce(p_payload, :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id, p_pool_id));
+    staged_id := :DISPATCH_POLICY_SCHEMA._take_over(p_job_id, p_revision, p_batch, v_payload, v_rejects);
     -- staging may wait for long, and whoever has the job by now may have found no copy
-    if not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
+    if v_payload is null or not :DISPATCH_POLICY_SCHEMA._keeps_job(p_job_id, p_attempt, p_pool_id, p_locked_at) then
       raise exception using errcode = 'DPOUT';
     end if;
   exception when sqlstate 'DPOUT' then

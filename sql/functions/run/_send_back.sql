@@ -6,14 +6,13 @@
 -- taken_over_jobs keeps it from running beside the staged one.
 --
 --   p_gates     the gates at which the pool is full
---   p_payload   as JavaScript has read it
---   p_inexact   it has integers beyond 2^53, which JavaScript has changed
+--   p_payload   as JavaScript has read it. Null: it may have rounded a number, so the row is read
 --
 -- Locks: limiters ascending, the staged row of its key, Graphile Worker's rows, the in-flight row. It waits for each only
 -- for a moment.
 create or replace function :DISPATCH_POLICY_SCHEMA._send_back(
   p_job_id bigint, p_revision int, p_attempt int, p_pool_id text, p_admission bigint, p_gates text[], p_payload json,
-  p_inexact boolean, p_now timestamptz
+  p_now timestamptz
 ) returns boolean language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '250ms' as $$
@@ -22,7 +21,7 @@ declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_job record;
   v_run_at timestamptz;
-  v_payload json := p_payload;
+  v_payload json;
   v_now timestamptz;
   v_left bigint[];
 begin
@@ -32,9 +31,7 @@ begin
   if not found then
     return false;
   end if;
-  if p_inexact then
-    v_payload := coalesce(:DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id, p_revision, p_pool_id), p_payload);
-  end if;
+  v_payload := coalesce(p_payload, :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id, p_pool_id));
   perform from :DISPATCH_POLICY_SCHEMA._private_limiters l
   where l.id = any(v_slot.limiter_ids || :DISPATCH_POLICY_SCHEMA._limiters_of(array[v_slot.partition_id]))
   order by l.id for no key update;

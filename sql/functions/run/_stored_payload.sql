@@ -1,12 +1,12 @@
--- The payload of a running job as Graphile Worker stores it, with all its digits. JavaScript reads integers beyond 2^53 as
--- other numbers.
+-- The payload of a running job as Graphile Worker stores it, with all its digits. JavaScript rounds some numbers.
 --
 -- Graphile Worker has no public function that shows the payload of a locked job. So this function unlocks the jobs of the
 -- pool, reads the row that reschedule_jobs returns, and undoes both. No other session ever sees a job unlocked.
 --
--- Null if another session has one of these rows locked for a while, or if the row is not this revision any more. The wait is
--- shorter than PostgreSQL takes to look for a deadlock: this call gives way, and never the end of another job.
-create or replace function :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id bigint, p_revision int, p_pool_id text)
+-- Null if the pool has the job no more. Raises lock_not_available if another session has one of these rows locked for a
+-- while. The wait is shorter than PostgreSQL takes to look for a deadlock: this call gives way, and never the end of another
+-- job.
+create or replace function :DISPATCH_POLICY_SCHEMA._stored_payload(p_job_id bigint, p_pool_id text)
 returns json language plpgsql
 set lock_timeout = '200ms' as $$
 declare
@@ -14,10 +14,9 @@ declare
 begin
   begin
     perform :GRAPHILE_WORKER_SCHEMA.force_unlock_workers(array[p_pool_id]);
-    select j.payload into v_payload from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[p_job_id]) j
-    where j.revision = p_revision;
+    select j.payload into v_payload from :GRAPHILE_WORKER_SCHEMA.reschedule_jobs(array[p_job_id]) j;
     raise exception using errcode = 'DPOUT';   -- the variable keeps its value
-  exception when lock_not_available or deadlock_detected or sqlstate 'DPOUT' then null;
+  exception when sqlstate 'DPOUT' then null;
   end;
   return v_payload;
 end

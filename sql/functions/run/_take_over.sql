@@ -9,7 +9,7 @@
 -- runs beside the newer one, as in Graphile Worker. Only a look after the copy is staged is sure. Whoever takes the key off
 -- deletes or stages a row of this key first.
 create or replace function :DISPATCH_POLICY_SCHEMA._take_over(
-  p_job_id bigint, p_revision int, p_batch json, p_set_aside boolean
+  p_job_id bigint, p_revision int, p_batch json, p_payload json, p_set_aside boolean
 ) returns bigint language plpgsql as $$
 declare
   v_key text := p_batch #>> '{jobs,0,jobKey}';
@@ -34,7 +34,7 @@ begin
   if v_staged_id is null then
     begin
       select s.id into v_copy_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
-        p_batch ->> 'policy', v_generation, p_batch -> 'partitions', p_batch -> 'jobs', 'take_over') s;
+        p_batch ->> 'policy', v_generation, p_batch -> 'partitions', p_batch -> 'jobs', 'take_over', p_payload) s;
       if v_key is not null and not exists (
         select from :GRAPHILE_WORKER_SCHEMA.jobs j where j.id = p_job_id and j.key = v_key
       ) then
@@ -45,7 +45,7 @@ begin
       select s.id into v_copy_id from :DISPATCH_POLICY_SCHEMA._stage_batch(
         p_batch ->> 'policy', v_generation, p_batch -> 'partitions', (
           select json_build_array(json_object_agg(j.key, j.value))
-          from json_each(p_batch #> '{jobs,0}') j where j.key <> 'jobKey'), 'take_over') s;
+          from json_each(p_batch #> '{jobs,0}') j where j.key <> 'jobKey'), 'take_over', p_payload) s;
     end;
     v_staged_id := coalesce(v_copy_id, (   -- no copy: the staged one is newer
       select s.id from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.job_key = v_key));

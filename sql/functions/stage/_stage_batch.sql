@@ -1,12 +1,14 @@
 -- Stages one policy's jobs of a call, if they are several or have keys.
 --
+--   p_payload   that of the only job, if it comes apart: see _catch_unadmitted
+--
 -- Values that are the same for every row are variables. When each partition asked the batch for its version, 5,000 jobs of
 -- 500 partitions took 2.2 s instead of 0.2.
 --
 -- It is longer than others, because its steps pass rows of jobs. To pass six of their columns as an array, as a function in
 -- between would need, took 4 % longer.
 create or replace function :DISPATCH_POLICY_SCHEMA._stage_batch(
-  p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text
+  p_policy text, p_version int, p_partitions json, p_jobs json, p_mode text, p_payload json default null
 ) returns setof :DISPATCH_POLICY_SCHEMA._private_staging language plpgsql
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_seqscan = off set jit = off   -- as _allocate
 as $$
@@ -30,7 +32,7 @@ begin
     from sent k left join sent l on l.p = k."like"
   ),
   job as materialized (
-    select j.id, j.n, j.task, coalesce(j.payload, '{}') as payload, j."queueName" as queue_name,
+    select j.id, j.n, j.task, coalesce(p_payload, j.payload, '{}') as payload, j."queueName" as queue_name,
       case when j."maxWait" is null then :DISPATCH_POLICY_SCHEMA._run_at(j."runAt")
         else v_now + make_interval(secs => j.wait) end as run_at, j."runAt" is not null as run_at_given,
       j."maxAttempts"::smallint as max_attempts, j."jobKey" as job_key, coalesce(j.priority, 0)::smallint as priority,

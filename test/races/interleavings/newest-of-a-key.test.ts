@@ -252,7 +252,7 @@ for (const [way, addNewer] of Object.entries(NEWER_WAYS)) {
 
 /** Stages the copy of a job, as its process does that has seen no room for it. */
 const takeOver = (it: Engine, as: Queryable, job: string) =>
-  as.query("select dispatch_policy._take_over($1, 0, $2, false)", [
+  as.query("select dispatch_policy._take_over($1, 0, $2, null, false)", [
     job,
     JSON.stringify(it.batch(["a"], { jobKey: "k" })),
   ]);

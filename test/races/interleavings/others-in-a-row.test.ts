@@ -227,7 +227,7 @@ for (const [what, gates] of Object.entries({ "": ONE.gates, ", its limits new": 
     await it.stage("c");
     t.is(await it.passes(2), 1, "the application's transaction alone keeps nobody waiting");
     const starting = worker.query(
-      "select * from dispatch_policy._catch_unadmitted($1, $2, 1, 'worker', null, $3, 'enforce', null)",
+      "select * from dispatch_policy._catch_unadmitted($1, $2, 1, 'worker', null, $3, '{}', 'enforce', null)",
       [job.id, job.revision, JSON.stringify(it.batch(["a"], { jobKey: "k", gates }))],
     );
     await it.waitsForLock(worker);
