@@ -25,7 +25,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_migrations.routines_version i
   'Of the last migration: the version that put the functions and views in, as {major,minor,patch}. An older version leaves them alone.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_policies is
-  'One row for each policy that a process has declared. _declare_policy writes it, pause, resume and switch_policy change it, remove_policy deletes it. A pass reads it once without a lock, so a pause or a switch takes effect in the next pass.';
+  'One row for each policy that a process has declared. _declare_policy makes it, _put_in_force writes it, pause, resume and switch_policy change it, remove_policy deletes it. A pass reads it once without a lock, so a pause or a switch takes effect in the next pass.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.id is 'Number of the policy in other tables.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.name is 'First argument of definePolicy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.version is
@@ -102,7 +102,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.crontab_ticked_at is
   'When the crontab''s tick last ticked it; -infinity: never.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_definitions is
-  'A definition of a policy that a process has declared: the one in force, and others. _record_definition writes it, and deletes others that no live worker pool has a day after their declaration.';
+  'A definition of a policy that a process has declared: the one in force, and others. _record_definition writes it, and deletes others that no worker pool has a day after their declaration. _put_in_force puts one in force.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.policy_id is 'Number of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.hash is 'Hash of the definition, by which worker pools name it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_definitions.definition is 'The whole declaration.';
@@ -132,7 +132,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_turns.busy is
   'Of the step admit: ids of limiters that passes found locked, and since when. Passes put off the partitions that use them.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_policy_tasks is
-  'One row for each task that a policy governs. _declare_policy writes it.';
+  'One row for each task that a policy governs. _put_in_force writes it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policy_tasks.task_identifier is
   'Graphile Worker''s identifier of the task. It belongs to one policy at most.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policy_tasks.policy_id is 'The policy that declared it last.';
@@ -204,8 +204,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.reserved_for is
   'The partition for which one slot is kept while it waits for another scope.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.reserved_until is 'End of this reservation.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.arrival_id is
-  'The arrival that the numbers come from. An earlier arrival of the same version does not change them.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.version is 'Version of the policy that the numbers come from.';
+  'The arrival that the numbers come from. An earlier arrival of the same generation does not change them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_limiters.version is 'The generation of the definition that the numbers come from; -1: it was not in force.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_partitions is
   'One row for each key of a policy: its times, limiters, next job and share. The router makes it and applies arrivals; _mark_partitions writes it in each pass; sweeps delete it if it is long unused.';
@@ -225,11 +225,11 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.min_cost is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.limiter_ids is
   'Its limiters from narrow to broad, then by the gate''s position, the ahead bound last. In another order two partitions would take reservations crosswise, and wait for each other.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.arrival_id is
-  'The arrival that context and limits come from. An earlier one of the same version does not change them.';
+  'The arrival that context and limits come from. An earlier one of the same generation does not change them.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.limits_since is
   'Since when it has had these limits. What jobs in flight paid under others is not known, so they get nothing back.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.version is
-  'Version of the policy that context and limits come from.';
+  'The generation of the definition that context and limits come from; -1: it was not in force.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.due_at is
   'When its next job is due; infinity: it has no work. While due jobs stay it is a time that has come, or 50 ms ahead if the next job is locked. _mark_partitions alone raises it; routing and sweeps lower it. Too high, a partition with work sleeps.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_until is
@@ -347,7 +347,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.partition_id is 'The
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.key is 'The partition''s key, to make its row with.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.shard is 'Counts only for the first job of a partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.version is
-  'Version of the policy in the process that resolved the limits. A lower one does not replace a higher one.';
+  'The generation of the definition that gave the limits; -1: that of its process was not in force. A lower one does not replace a higher one.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.context is 'The partition''s new context; null: as it is.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.weight is 'The partition''s new weight; null: as it is.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.limits is 'The partition''s new limits; null: as they are.';
@@ -923,7 +923,7 @@ comment on type :DISPATCH_POLICY_SCHEMA._private_known is 'A partition that exis
 comment on column :DISPATCH_POLICY_SCHEMA._private_known.id is 'The partition.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_known.limits is 'Its limits, as its newest arrival had them.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_known.arrival_id is 'The arrival whose context and limits count.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_known.version is 'Version of the definition that made them.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_known.version is 'The generation of the definition that gave them.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_known.weight is 'Its share is in proportion to this.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_known.head_priority is 'First part of the place of its next job.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_known.head_run_at is 'Second part of this place.';

@@ -59,7 +59,7 @@ comment on column :DISPATCH_POLICY_SCHEMA.policies.ended_elsewhere is
   'Jobs that ended in workers without this package. Their slots were given back late.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.ended_elsewhere_at is 'When the last of them was found; null: none was.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.live_definitions is
-  'Different definitions of this version that live worker pools have. With more than one, the one that was declared last is in force.';
+  'Different definitions of this version that live worker pools have. With more than one, that of the worker which started last is in force.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.resolving is
   'Limits are being worked out again, because the definition has changed.';
 comment on column :DISPATCH_POLICY_SCHEMA.policies.paused_with_all is

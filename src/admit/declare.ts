@@ -8,7 +8,7 @@ import { type AnyPolicy, definitionHash, policyDefinition } from "../policy/poli
 import { policySettings, type Settings } from "../settings.ts";
 import { goOnResolving } from "./resolve-again.ts";
 
-/** This process. Of equal versions, the definition of the process that started last is in force. */
+/** This process. While no worker lives, of equal versions the definition of the process that started last is in force. */
 const THIS_PROCESS = {
   startedAt: new Date(Date.now() - performance.now()),
   host: os.hostname(),

@@ -28,7 +28,7 @@ export interface PolicyStatus {
   /** Jobs that ended in workers without this package, since the first declaration. Their slots were given back late. */
   endedElsewhere: number;
   /**
-   * How many different definitions of this version live workers have. More than one: of the processes that have them, the
+   * How many different definitions of this version live workers have. More than one: of the workers that have them, the
    * one that started last decides. Give the newer definition a higher `version`.
    */
   liveDefinitions: number;

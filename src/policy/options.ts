@@ -369,8 +369,8 @@ export interface PolicyOptions<Id, S, C> {
    */
   giveBackAttempt?: boolean | undefined;
   /**
-   * Old and new processes may run side by side. Then the definition with the higher version is in force, and of equal
-   * versions that of the process that started last. A whole number, 0 or more.
+   * Old and new processes may run side by side. Then the highest version that a live worker has is in force, and of equal
+   * versions that of the worker that started last. A whole number, 0 or more.
    *
    * Raise it also if a function's result changes but not its text, for example because it reads a constant from another
    * module.

@@ -31,7 +31,7 @@ const POOLED =
   "poll. Connect workers directly, or through a pooler in session mode. Producers may keep using it";
 
 const twoDefinitions = (policy: string) =>
-  `Live workers have two definitions of policy "${policy}" with one version. That of the process which started last is in ` +
+  `Live workers have two definitions of policy "${policy}" with one version. That of the worker which started last is in ` +
   "force, and jobs that the others add bring the limits of theirs. Give the newer definition a higher version";
 
 interface Newer {

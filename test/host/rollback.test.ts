@@ -144,7 +144,8 @@ test("the settings of the preset come back with the definition", async (t) => {
 
 test("a worker that stops counts no more, although its last job still runs", async (t) => {
   const database = await lentDatabase(t);
-  await start(t, database, first);
+  const old = await startWorker(t, { database, policies: [first], preset: NO_HEARTBEAT }); // without the task
+  await isChecked(old.log);
   const ends = Promise.withResolvers<void>();
   t.teardown(() => ends.resolve());
   const newer = await startWorker(t, {
@@ -152,7 +153,7 @@ test("a worker that stops counts no more, although its last job still runs", asy
     preset: NO_HEARTBEAT,
   });
   await newer.utils.addJob("p", { k: "a" });
-  await until("a job runs or has run", () => newer.happened.length > 0);
+  await newer.sees("job:start");
   const stopping = newer.stop();
   await until("it takes no more jobs", async () => {
     const { rows } = await database.pool.query(
@@ -191,22 +192,20 @@ test("while workers live, processes that only add jobs change nothing, in whatev
 
 test("while a pool is silent, a sweep changes nothing: it may only be cut off", async (t) => {
   const database = await lentDatabase(t);
-  await start(t, database, first);
-  const newer = await start(t, database, second);
-  const set = (what: string) =>
-    database.pool.query(
-      `update dispatch_policy._private_workers set ${what} where definitions #>> '{p,version}' = '2'`,
+  const { utils } = await start(t, database, first);
+  await (await start(t, database, second)).stop(); // its row stays, and nobody but this test writes it
+  const sweeps = async (what: string) => {
+    await database.pool.query(
+      `update dispatch_policy._private_workers set slots = 4, ended = false, ${what}
+       where definitions #>> '{p,version}' = '2'`,
     );
-  await set("stale_at = clock_timestamp()");
-  await newer.utils.sweep();
-  t.deepEqual(await statusOf(database), { version: 2, newestVersion: 2, inForceBecause: "no_sweep" });
-  await set("stale_at = clock_timestamp() + interval '1 hour'");
-  await newer.utils.sweep();
-  t.like(await statusOf(database), { version: 2, inForceBecause: "newest" });
-  await set("stale_at = clock_timestamp(), buried_at = clock_timestamp()");
-  await newer.utils.sweep();
-  t.like(await statusOf(database), { version: 1, inForceBecause: "workers" });
-  await set("stale_at = clock_timestamp() + interval '1 hour', buried_at = null");
-  await newer.utils.sweep();
-  t.like(await statusOf(database), { version: 2, inForceBecause: "newest" }, "it was alive");
+    await utils.sweep();
+    const { version, inForceBecause } = await statusOf(database);
+    return [version, inForceBecause];
+  };
+  const alive = "stale_at = clock_timestamp() + interval '1 hour', buried_at = null";
+  t.deepEqual(await sweeps(alive), [2, "newest"]);
+  t.deepEqual(await sweeps("stale_at = clock_timestamp()"), [2, "no_sweep"]);
+  t.deepEqual(await sweeps("buried_at = clock_timestamp()"), [1, "workers"]);
+  t.deepEqual(await sweeps(alive), [2, "newest"], "it was not dead");
 });

@@ -94,7 +94,7 @@ test("with another key, jobs that wait stay in their partitions and keep their c
   t.deepEqual(rows, [{ cost: 1 }, { cost: 1 }]);
 });
 
-test("a rollback with a lower version changes nothing, an operator's number goes before it, and a higher version ends it", async (t) => {
+test("without workers a lower version changes nothing, an operator's number goes before it, and a higher version ends it", async (t) => {
   const { pool, deploy } = await world(t, { gates: [one] });
   const limit = { policy: "fetch_endpoint", gate: "concurrency" };
   const after = async (process: PolicyUtils) => {

@@ -12,7 +12,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._record_definition(
     policy_id, hash, definition, settings, declared_at, host, pid)
   values ((p_policy).id, p_hash, p_definition, p_settings, p_now, p_host, p_pid)
   on conflict (policy_id, hash) do update set
-    settings = d.settings || excluded.settings,
+    definition = excluded.definition, settings = d.settings || excluded.settings,
     declared_at = case when d.in_force_at is null then excluded.declared_at else d.declared_at end,
     host = case when d.in_force_at is null then excluded.host else d.host end,
     pid = case when d.in_force_at is null then excluded.pid else d.pid end;

@@ -67,7 +67,7 @@ export function differenceTables(definitions: readonly Definition[]): Markup {
   const others = definitions.filter((one) => !one.inForce);
   if (!inForce || others.length === 0) return html``;
   return html`<h2 id="definitions">Definitions that differ</h2>
-<p>Live workers have more than one definition. The highest version is in force. Of equal versions it is the one whose process started last. Jobs that other processes add bring the limits of theirs.</p>
+<p>Live workers have more than one definition. The highest version that one has is in force. Of equal versions it is the one whose worker started last. Jobs that other processes add bring the limits of theirs.</p>
 ${others.map((other) => differenceTable(inForce, other))}`;
 }
 
