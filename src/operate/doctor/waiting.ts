@@ -1,12 +1,14 @@
 /**
  * SQL: whether jobs of policy `p` wait in staging, by looks at indexes that mostly touch one entry each. Not those that wait
- * for a slot: while they do, others are in flight. A partition whose jobs were handed back keeps the times that they had, if
+ * for a slot: while they do, others are in flight. A paused partition is not eligible for as long as that lasts. A partition whose jobs were handed back keeps the times that they had, if
  * nobody ticks its policy. So its count is asked as well.
  */
 export const HAS_WAITING = `(
   exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.policy_id = p.id and q.eligible_at < 'infinity' and not q.ready and q.staged > 0)
   or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.policy_id = p.id and q.ready and q.staged > 0)
+  or exists (select from :DISPATCH_POLICY_SCHEMA._private_partitions q
+    where q.policy_id = p.id and q.paused_until > '-infinity' and q.staged > 0)
   or exists (select from :DISPATCH_POLICY_SCHEMA._private_arrivals a where a.policy = p.name and a.jobs > 0)
   or exists (select from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k where k.policy = p.name))`;
 

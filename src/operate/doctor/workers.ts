@@ -24,14 +24,14 @@ const noWorker: Check = async ({ ask }) => {
   }));
 };
 
-/** Hardly anybody admits its jobs: it was renamed or removed in the code. */
+/** Hardly anybody admits its jobs, or gives their slots back: it was renamed or removed in the code. */
 const orphaned: Check = async ({ ask }) => {
   const rows = await ask<{ policy: string; jobs: number; declared: boolean }>(
     `with ${LIVE}
      select p.name as policy, ${IN_FLIGHT} as jobs, true as declared
      from :DISPATCH_POLICY_SCHEMA._private_policies p
      where exists (select from live) and not exists (select from live w where w.definitions ? p.name)
-       and not ${RUNS_ELSEWHERE} and ${HAS_WAITING}
+       and not ${RUNS_ELSEWHERE} and (${IN_FLIGHT} > 0 or ${HAS_WAITING})
      union all
      select u.policy, u.staged, false from :DISPATCH_POLICY_SCHEMA.undeclared_policies u
      where not exists (select from live w where w.definitions ? u.policy)

@@ -204,3 +204,28 @@ test("a definition in force that no live worker has is found until a sweep repla
   await it.utils.sweep();
   t.like(await it.findings("older-definition"), [{ severity: "info" }]);
 });
+
+test("a policy that was removed from the code is found while its gates are full", async (t) => {
+  const it = await patient(t, [greet, other]);
+  await startWorker(t, { database: it, policies: [other], tasks: { other: () => {} } });
+  await it.utils.addJobs([1, 2].map(() => ({ identifier: "greet", payload: { name: "Ana" } as never })));
+  await it.utils.tick({ policy: "greet" });
+  // a host without worker pools may run it, until none has started or ended for five minutes
+  await it.pool.query(
+    "update dispatch_policy._private_limiters set sampled_at = sampled_at - interval '6 minutes' where kind = 'ahead'",
+  );
+  const found = async () =>
+    (await it.findings("orphaned")).map(({ severity, sentence }) => [severity, sentence]);
+  t.deepEqual(await found(), [
+    ["critical", 'Jobs wait for policy "greet", which no live worker has (1 in flight).'],
+  ]);
+});
+
+test("a policy that was removed from the code is found while its partition is paused", async (t) => {
+  const it = await patient(t, [greet, other]);
+  await startWorker(t, { database: it, policies: [other], tasks: { other: () => {} } });
+  await it.utils.pause({ policy: "greet", partition: "Ana" });
+  await it.utils.addJob("greet", { name: "Ana" } as never);
+  await it.utils.tick({ policy: "greet" });
+  t.like(await it.findings("orphaned"), [{ severity: "critical" }]);
+});
