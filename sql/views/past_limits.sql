@@ -4,7 +4,7 @@
 -- Which calls end a limit is the rule of _end_overrides and _hold_key. To read those that were set last, order by id: then
 -- it looks only at the calls after each, and for its key.
 create or replace view :DISPATCH_POLICY_SCHEMA.past_limits as
-select a.id, a.policy, a.gate, nullif(k.key, case when a.verb = 'hold' then '' end) as key, a.detail -> 'where' as "where",
+select a.id, a.policy, a.gate, a.scope_key as key, a.detail -> 'where' as "where",
   a.detail -> 'set' as set, a.verb = 'hold' as hold, t.from_at as "from", e.at as ended_at, e.verb as ended_by_verb,
   e.by as ended_by, e.reason as end_reason, e.at <= t.from_at as never_began, a.by, a.reason
 from :DISPATCH_POLICY_SCHEMA._private_audit a

@@ -1,4 +1,5 @@
 import { parameter } from "../db/engine.ts";
+import { keyInWords } from "../operate/gate-words.ts";
 import { type AuditRow, rowsOf } from "../operate/view-rows.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
@@ -56,5 +57,9 @@ function auditTable(rows: readonly AuditRow[]): string {
 }
 
 function targetOf({ policy, partition, gate, scopeKey }: AuditRow): string {
-  return [policy, partition, gate, scopeKey].filter((part) => part !== null).join("/");
+  const parts = [policy, partition, gate, scopeKey];
+  return parts
+    .filter((part) => part !== null)
+    .map(keyInWords)
+    .join("/");
 }

@@ -1,5 +1,5 @@
 import { type Answer, ask, type ExplainedGate, type SetBy } from "../operate/explain.ts";
-import { sharesInWords } from "../operate/gate-words.ts";
+import { keyInWords, sharesInWords } from "../operate/gate-words.ts";
 import type { PartitionTarget } from "../operate/targets.ts";
 import { defineCommand, EXIT, UsageError } from "./command.ts";
 import { LOOK } from "./input/options.ts";
@@ -57,7 +57,7 @@ function sayWith(it: Answer): void {
 function inLines(it: Answer): string[] {
   const what = it.state === "waiting" || it.id === undefined ? "" : ` ${it.id}`;
   const head = [
-    `${it.partition ? `${it.policy}/${it.partition}` : (it.policy ?? "")}${what}`.trim(),
+    `${typeof it.partition === "string" ? `${it.policy}/${keyInWords(it.partition)}` : (it.policy ?? "")}${what}`.trim(),
     it.state,
   ];
   if (it.reason) head.push(it.reason);
@@ -122,10 +122,10 @@ function linesOf(it: ExplainedGate, asOf: Date): string[] {
     nextAt && reason === "throttle_empty" ? `; enough in ${inWords(nextAt.getTime() - asOf.getTime())}` : "";
   const real = shadow ? `; shadow: ${wouldLack ? "would hold it back" : "would let it go"}` : "";
   return [
-    `  ${lacks ? "x" : wouldLack ? "~" : "-"} ${gate}${key === null ? "" : ` of ${key}`}: ${left}${next}${real}${set}`,
+    `  ${lacks ? "x" : wouldLack ? "~" : "-"} ${gate}${key === null ? "" : ` of ${keyInWords(key)}`}: ${left}${next}${real}${set}`,
     ...holders.map(
       ({ jobId, partition, admittedAt, workerId }) =>
-        `      job ${jobId} of ${partition} since ${atTime(admittedAt)}${workerId ? `, ${workerId}` : ""}`,
+        `      job ${jobId} of ${keyInWords(partition)} since ${atTime(admittedAt)}${workerId ? `, ${workerId}` : ""}`,
     ),
   ];
 }

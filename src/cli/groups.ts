@@ -1,3 +1,4 @@
+import { keyInWords } from "../operate/gate-words.ts";
 import { type GroupJob, groups, type OpenGroup } from "../operate/groups.ts";
 import { anId } from "../operate/targets.ts";
 import { defineCommand, UsageError } from "./command.ts";
@@ -71,7 +72,7 @@ function jobTable(rows: readonly GroupJob[]): string {
           policy ?? (taskIdentifier === null ? "" : `(${taskIdentifier})`),
         least: 8,
       },
-      { title: "PARTITION", value: ({ partition }) => partition ?? "", least: 10 },
+      { title: "PARTITION", value: ({ partition }) => keyInWords(partition), least: 10 },
       { title: "ATTEMPTS", isNumber: true, value: ({ attempts }) => grouped(attempts) },
       { title: "DUE", value: ({ state, runAt }) => (state === "failed" ? "never" : fromNow(runAt)) },
       { title: "ERROR", value: ({ lastError }) => lastError?.split("\n")[0] ?? "", least: 8 },

@@ -1,3 +1,4 @@
+import { keyInWords } from "../operate/gate-words.ts";
 import { history, type JobHistory } from "../operate/history.ts";
 import { OUTCOMES, type Outcome } from "../operate/outcomes.ts";
 import { defineCommand, UsageError } from "./command.ts";
@@ -58,7 +59,8 @@ function historyTable(rows: readonly JobHistory[], ofAll: boolean): string {
       { title: "ID", isNumber: true, value: ({ id }) => id },
       {
         ...where,
-        value: ({ policy, partition }) => (ofAll ? `${policy}/${partition ?? ""}` : (partition ?? "")),
+        value: ({ policy, partition }) =>
+          ofAll ? `${policy}/${keyInWords(partition)}` : keyInWords(partition),
       },
       { title: "WAITED", value: ({ waited }) => waitsInWords(waited, 1), least: 10 },
       { title: "ERROR", value: ({ error }) => error ?? "", least: 8 },

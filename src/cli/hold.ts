@@ -1,3 +1,4 @@
+import { keyInWords } from "../operate/gate-words.ts";
 import { hold } from "../operate/hold.ts";
 import type { HoldTarget } from "../operate/targets.ts";
 import type { Until } from "../policy/policy.ts";
@@ -45,7 +46,7 @@ export const command = defineCommand({
     const what =
       gate === undefined
         ? named({ policy, partition })
-        : `gate ${gate}${key === undefined ? "" : ` of ${key}`}`;
+        : `gate ${gate}${key === undefined ? "" : ` of ${keyInWords(key)}`}`;
     const length = until ? `until ${atTime(until)}` : `for ${inWords(forMs ?? 0)}`;
     const words = `${what} on hold ${length}`;
     if (dryRun) return answerReach(values, result, `Would put ${words}`);

@@ -1,4 +1,5 @@
 import { parameter } from "../db/engine.ts";
+import { keyInWords } from "../operate/gate-words.ts";
 import { JOB_STATES, type JobRow, rowsOf } from "../operate/view-rows.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { LOOK, page } from "./input/options.ts";
@@ -53,7 +54,7 @@ function jobTable(rows: readonly JobRow[]): string {
       { title: "ID", isNumber: true, value: ({ id }) => id },
       { title: "STATE", value: ({ state }) => state },
       { title: "POLICY", value: ({ policy, taskIdentifier }) => policy ?? `(${taskIdentifier})`, least: 8 },
-      { title: "PARTITION", value: ({ partition }) => partition ?? "", least: 10 },
+      { title: "PARTITION", value: ({ partition }) => keyInWords(partition), least: 10 },
       {
         title: "ATTEMPTS",
         isNumber: true,

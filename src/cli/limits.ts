@@ -1,4 +1,4 @@
-import { limitInWords } from "../operate/gate-words.ts";
+import { keyInWords, limitInWords } from "../operate/gate-words.ts";
 import { limits, type Override } from "../operate/limits.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, valuesOf } from "./input/options.ts";
@@ -38,5 +38,5 @@ function limitTable(rows: readonly Override[]): string {
 
 function keyOf({ key, where, seen }: Override): string {
   if (where !== null) return `(${valuesOf(where)})`;
-  return `${key ?? "(every key)"}${seen ? "" : " (no job yet)"}`;
+  return `${key === null ? "(every key)" : keyInWords(key)}${seen ? "" : " (no job yet)"}`;
 }

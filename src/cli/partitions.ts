@@ -1,4 +1,5 @@
 import type { OperateContext } from "../operate/call.ts";
+import { keyInWords } from "../operate/gate-words.ts";
 import { type PartitionStatus, partitions } from "../operate/look.ts";
 import { status } from "../operate/status.ts";
 import { defineCommand } from "./command.ts";
@@ -58,7 +59,7 @@ function partitionTable(rows: readonly PartitionStatus[]): string {
   return table(
     [
       ...(isOfOne ? [] : [{ title: "POLICY", value: ({ policy }: PartitionStatus) => policy, least: 8 }]),
-      { title: "PARTITION", value: ({ partition }) => partition, least: 10 },
+      { title: "PARTITION", value: ({ partition }) => keyInWords(partition), least: 10 },
       { title: "STAGED", isNumber: true, value: ({ staged }) => grouped(staged) },
       { title: "IN FLIGHT", isNumber: true, value: ({ inFlight }) => grouped(inFlight) },
       { title: "REASON", value: ({ reason }) => reason ?? "" },

@@ -1,3 +1,4 @@
+import { keyInWords } from "../operate/gate-words.ts";
 import { type StopInForce, stops } from "../operate/stops.ts";
 import { defineCommand } from "./command.ts";
 import { LOOK, ONLY_POLICY } from "./input/options.ts";
@@ -36,5 +37,5 @@ function stopTable(rows: readonly StopInForce[]): string {
 
 function partitionOf({ partition, seen }: StopInForce): string {
   if (partition === null) return "(all)";
-  return seen ? partition : `${partition} (no job yet)`;
+  return seen ? keyInWords(partition) : `${keyInWords(partition)} (no job yet)`;
 }

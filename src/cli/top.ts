@@ -1,5 +1,6 @@
 import type { OperateContext } from "../operate/call.ts";
 import type { Answer } from "../operate/explain.ts";
+import { keyInWords } from "../operate/gate-words.ts";
 import { longestWaiting } from "../operate/longest-waiting.ts";
 import { type PolicyStatus, status, type WorkerStatus } from "../operate/status.ts";
 import { rowsOf } from "../operate/view-rows.ts";
@@ -137,7 +138,7 @@ function waitingTable(waiting: readonly Answer[], now: number): string {
   return table(
     [
       { title: "POLICY", value: ({ policy }) => policy ?? "", least: 8 },
-      { title: "PARTITION", value: ({ partition }) => partition ?? "", least: 12 },
+      { title: "PARTITION", value: ({ partition }) => keyInWords(partition), least: 12 },
       { title: "DUE", value: ({ runAt }) => fromNow(runAt ?? null, now) },
       { title: "REASON", value: ({ reason }) => reason ?? "" },
       { title: "GATE", value: ({ gate }) => gate ?? "", least: 8 },

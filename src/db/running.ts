@@ -32,8 +32,8 @@ export interface OccupiedSlot {
 /** What a job needs of the share of its worker pool, at a gate with `perWorker`. */
 export interface Share {
   readonly gate: string;
-  /** The scope key; empty: all of the policy. */
-  readonly key: string;
+  /** The scope key; null: all of the policy. */
+  readonly key: string | null;
   /** How many jobs of the key the pool may run at once. */
   readonly max: number;
   /** The job was admitted past its gates: it runs all the same, and counts. */

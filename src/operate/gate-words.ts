@@ -20,6 +20,11 @@ export function limitInWords(set: object): string {
     .join(", ");
 }
 
+/** A key of a partition or of a gate, as it is shown: the empty text is a key as well. Null: there is none. */
+export function keyInWords(key: string | null | undefined): string {
+  return key === "" ? "(empty)" : (key ?? "");
+}
+
 /** What a gate counts over. */
 export const OVER = {
   partition: "the partition",

@@ -83,7 +83,7 @@ function tell(job: Job, policy: AnyPolicy, { gate, key, max }: Share, events: Ev
     policy: policy.identifier,
     jobId: String(job.id),
     gate,
-    key: key === "" ? null : key,
+    key,
     max,
   });
 }

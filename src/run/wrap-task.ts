@@ -386,7 +386,7 @@ function describe(
       const { gate, key, ...how } = options;
       const by = `job ${job.id}`;
       if (gate !== undefined) {
-        const scope = key ?? ((await scopeOf(job, withPgClient, observer, gate))?.scope_key || undefined);
+        const scope = key ?? (await scopeKeyOf(job, withPgClient, observer, gate));
         await hold(context, { ...how, policy: policy.identifier, gate, key: scope, by });
         return;
       }

@@ -15,7 +15,7 @@ begin
       'gate', n.gate,
       'kind', n.kind,
       'scope', (array['partition', 'key', 'policy', 'workers'])[n.breadth + 1],
-      'key', nullif(n.scope_key, ''),
+      'key', case when n.breadth < 2 then n.scope_key end,
       'limit', case when n.share is not null then jsonb_build_object('max', n.cap, 'share', n.share, 'pools', greatest(n.pools, 1))
         when k.tokens is null then jsonb_build_object('max', n.cap)
         else jsonb_build_object('rate', n.rate, 'per', n.per, 'capacity', n.capacity, 'sliding', n.spent is not null and n.calendar is null,

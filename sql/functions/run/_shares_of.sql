@@ -3,11 +3,12 @@
 -- A pool that runs none of a scope key has room for one, also at a limit of 0. The job was admitted, and nothing else would
 -- let it end.
 --
+--   key      what the gate counts over; null: the policy
 --   forced   it was admitted past its gates: it runs all the same, and counts
 create or replace function :DISPATCH_POLICY_SCHEMA._shares_of(p_job_id bigint)
 returns table (gate text, key text, max int, forced boolean) language sql stable
 set search_path = pg_catalog, pg_temp as $$
-  select l.gate, l.scope_key, greatest((n.numbers).max, 1), coalesce(f.paid ? 'forced' or f.paid ->> 'cost' = '0', false)
+  select l.gate, case when l.breadth < 2 then l.scope_key end, greatest((n.numbers).max, 1), coalesce(f.paid ? 'forced' or f.paid ->> 'cost' = '0', false)
   from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f
   join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = f.policy_id and p.enabled
   join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = any(f.limiter_ids) and (l.numbers).per_worker

@@ -1,5 +1,6 @@
 // Options that several commands take. One means the same in each.
 import os from "node:os";
+import { keyInWords } from "../../operate/gate-words.ts";
 import type { ContextValues, PolicyTarget, Target, Why } from "../../operate/targets.ts";
 import { type Options, UsageError } from "../command.ts";
 
@@ -97,7 +98,7 @@ export function limitedBy({
   key?: string | undefined;
   where?: ContextValues | undefined;
 }): string {
-  if (where === undefined) return key ?? "every key";
+  if (where === undefined) return key === undefined ? "every key" : keyInWords(key);
   return `every partition with ${valuesOf(where)}`;
 }
 
@@ -131,7 +132,9 @@ export function targetOf({
 export function named(target: Target): string {
   if ("all" in target) return "every policy";
   const { policy, partition } = target as PolicyTarget;
-  return partition === undefined ? `policy ${policy}` : `partition ${partition} of policy ${policy}`;
+  return partition === undefined
+    ? `policy ${policy}`
+    : `partition ${keyInWords(partition)} of policy ${policy}`;
 }
 
 export function whyOf({ reason, by }: Record<keyof Why, string | undefined>): Why {

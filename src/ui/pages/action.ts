@@ -1,4 +1,5 @@
 import { some } from "../../counted.ts";
+import { keyInWords } from "../../operate/gate-words.ts";
 import { ENDS } from "../parts/action-links.ts";
 import { type Fact, factList } from "../parts/facts.ts";
 import { jobLink, partitionLink, pathTo, policyLink } from "../parts/links.ts";
@@ -7,7 +8,17 @@ import { table } from "../parts/table.ts";
 import { grouped } from "../parts/words.ts";
 import { isSendersError, orSendersError } from "../senders-error.ts";
 import { ACTIONS } from "./actions.ts";
-import type { Action, ActionName, Counted, Field, Known, Result, Values } from "./form.ts";
+import {
+  type Action,
+  type ActionName,
+  type Counted,
+  type Field,
+  type Known,
+  keyAsWritten,
+  keyIn,
+  type Result,
+  type Values,
+} from "./form.ts";
 import type { Change } from "./limit-changes.ts";
 import { same } from "./same.ts";
 import type { Found, Page, Sent, Visit } from "./visit.ts";
@@ -123,7 +134,7 @@ function factOf(base: string, field: string, values: Values): Fact {
   if (field === "ids") return jobsFact(base, value.split(","));
   if (field === "policy") return [field, policyLink(base, value)];
   if (field === "partition" && policy !== undefined) return [field, partitionLink(base, policy, value)];
-  return [field, value];
+  return [field, field === "key" ? keyInWords(value) : value];
 }
 
 function jobsFact(base: string, ids: readonly string[]): Fact {
@@ -162,8 +173,9 @@ function changeTable(changes: readonly Change[]): Markup {
 const REPLAY = html` <button name="replay" value="1" formnovalidate>what would have happened?</button> <small>A replay of the recorded load. It takes some seconds, and changes nothing.</small>`;
 
 /** A field of the form. What was given stays, also if it is none of the choices: then the verb says what is wrong. */
-export function fieldInput(field: Field, given: string | undefined, known: Known = {}): Markup {
-  const { name, label, isRequired, hint } = field;
+export function fieldInput(field: Field, value: string | undefined, known: Known = {}): Markup {
+  const { name, label, isRequired, isKey, hint } = field;
+  const given = isKey ? keyAsWritten(value) : value;
   const choices = field.choices?.(known);
   const what = html`${label}${hint ? html` <small>${hint}</small>` : ""}`;
   const required = isRequired ? html` required` : "";
@@ -184,10 +196,13 @@ function countInWords({ matched, stored, partitions, staged = 0, inFlight = 0 }:
   return html`It concerns <strong>${some(partitions, "partition")}</strong>, with ${some(staged, "staged job")} and ${grouped(inFlight)} in flight.`;
 }
 
-/** A target may have the empty text as its key. A field that is empty was not filled in. */
+/** A target may have the empty text as its key, and an address says it so. */
 function valuesOf(given: URLSearchParams, { target, fields }: Action): Values {
   const own = target.map((name) => [name, given.get(name) ?? undefined]);
-  const filled = fields.map(({ name }) => [name, given.get(name) || undefined]);
+  const filled = fields.map(({ name, isKey }) => [
+    name,
+    isKey ? keyIn(given.get(name)) : given.get(name) || undefined,
+  ]);
   return Object.fromEntries([...own, ...filled]);
 }
 

@@ -22,6 +22,7 @@ import {
   FLAG,
   fromNow,
   HOW_LONG,
+  IF_EMPTY,
   need,
   numberIn,
   texts,
@@ -119,7 +120,10 @@ export const ACTIONS: Readonly<Record<ActionName, Action>> = {
       "Moves staged jobs to another partition, under its limits. Jobs in flight stay. To take it back, move them again.",
     target: ["policy", "partition"],
     fields: [
-      { name: "to-partition", label: "To the partition", hint: "empty: the other policy works it out" },
+      {
+        ...{ name: "to-partition", label: "To the partition", isKey: true },
+        hint: `empty: the other policy works it out; ${IF_EMPTY}`,
+      },
       { name: "to-policy", label: "Of the policy", hint: "empty: the same" },
     ],
     count: (context, { policy, partition, "to-partition": toPartition, "to-policy": toPolicy }) => {

@@ -1,4 +1,5 @@
 import { parameter } from "../../db/engine.ts";
+import { keyInWords } from "../../operate/gate-words.ts";
 import { type AuditRow, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
 import { partitionLink, pathTo, policyLink } from "../parts/links.ts";
@@ -41,7 +42,7 @@ ${table(
     {
       title: "For",
       cell: ({ policy: p, partition, gate, scopeKey }) => {
-        const rest = [gate, scopeKey].filter((part) => part !== null);
+        const rest = [gate, scopeKey].filter((part) => part !== null).map(keyInWords);
         const linked = [
           ...(p === null ? [] : [policyLink(base, p)]),
           ...(p === null || partition === null ? [] : [partitionLink(base, p, partition)]),

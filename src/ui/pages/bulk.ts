@@ -2,18 +2,19 @@ import { some } from "../../counted.ts";
 import { ArgumentError } from "../../errors.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { cancel } from "../../operate/cancel.ts";
+import { keyInWords } from "../../operate/gate-words.ts";
 import { move } from "../../operate/move.ts";
 import { remove } from "../../operate/remove.ts";
 import { retry } from "../../operate/retry.ts";
 import type { Changed } from "../../operate/targets.ts";
-import { factList } from "../parts/facts.ts";
+import { type Fact, factList } from "../parts/facts.ts";
 import { pathTo } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
 import { grouped } from "../parts/words.ts";
 import { orSendersError } from "../senders-error.ts";
 import { alert, FOR_OPERATORS, fieldInput, submit } from "./action.ts";
 import { ACTIONS, whitherOf } from "./actions.ts";
-import type { Field } from "./form.ts";
+import { type Field, keyIn } from "./form.ts";
 import {
   countJobs,
   FILTERS,
@@ -166,7 +167,7 @@ async function askFirst(visit: Visit, name: BulkName, verb: Bulk, given: URLSear
   return {
     title: `${name} all that match`,
     body: html`<p>${ACTIONS[name].about}</p>
-${factList(FILTERS.map((field) => [field, filter[field]]))}
+${factList(factsOf(filter))}
 <p><strong>${countInWords(of)}</strong> ${of === 1 ? "matches" : "match"} now. They are taken in steps of ${STEP}, and you can stop after each.</p>
 ${wrong ? alert(wrong) : ""}
 <form class="act" method="post" action="${base}/bulk/${name}">
@@ -179,10 +180,15 @@ ${verb.fields.map((field) => fieldInput(field, values[field.name]))}
   };
 }
 
+function factsOf({ partition, ...filter }: Filter): readonly Fact[] {
+  const shown = { ...filter, partition: partition === undefined ? undefined : keyInWords(partition) };
+  return FILTERS.map((field) => [field, shown[field]]);
+}
+
 function nothingMatches(base: string, name: BulkName, filter: Filter) {
   return {
     title: `${name} all that match`,
-    body: html`${factList(FILTERS.map((field) => [field, filter[field]]))}
+    body: html`${factList(factsOf(filter))}
 <p><strong>No job</strong> matches now in a state in which ${name} takes jobs.</p>
 <p><a href="${pathTo(base, "/jobs", filter)}">Back</a></p>`,
   };
@@ -250,7 +256,9 @@ function idFor(job: FoundJob, place: Place): string {
 }
 
 function valuesIn(form: URLSearchParams, { fields }: Bulk) {
-  return Object.fromEntries(fields.map(({ name }) => [name, asked(form, name)]));
+  return Object.fromEntries(
+    fields.map(({ name, isKey }) => [name, isKey ? keyIn(form.get(name)) : asked(form, name)]),
+  );
 }
 
 function hidden(values: Readonly<Record<string, string | number | null | undefined>>): readonly Markup[] {

@@ -7,13 +7,15 @@ import type { Changed, Reach, Stored } from "../../operate/targets.ts";
 import type { PolicyDefinition } from "../../policy/policy.ts";
 import type { Change } from "./limit-changes.ts";
 
-/** What a form gives, by its fields: texts, and none is empty. */
+/** What a form gives, by its fields: texts, of which only keys may be empty. */
 export type Values = Readonly<Record<string, string | undefined>>;
 
 export interface Field {
   readonly name: string;
   readonly label: string;
   readonly isRequired?: true;
+  /** It takes a key, which may be the empty text: see {@link keyIn}. */
+  readonly isKey?: true;
   /** It narrows what the page has counted. */
   readonly isFilter?: true;
   readonly hint?: string;
@@ -103,6 +105,20 @@ export function need(name: string, value: string | undefined): string {
   return value;
 }
 
+/** The key that somebody wrote in a field. One that is empty was not filled in, so two quotes stand for the empty key. */
+export function keyIn(given: string | null): string | undefined {
+  return given === EMPTY_KEY ? "" : given || undefined;
+}
+
+/** The same key as a field has it. */
+export function keyAsWritten(key: string | undefined): string | undefined {
+  return key === "" ? EMPTY_KEY : key;
+}
+
+const EMPTY_KEY = '""';
+
+export const IF_EMPTY = `${EMPTY_KEY}: the empty key`;
+
 export function durationIn(name: string, length: string): Duration {
   if (!isDuration(length))
     throw new ArgumentError(`${name} must be ${HOW_LONG}, got ${JSON.stringify(length)}`);
@@ -123,7 +139,9 @@ export function numberIn(name: string, value: string | undefined): number | unde
 
 /** Values as SQL writes texts. */
 export function texts(values: Values): Record<string, string | undefined> {
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value && literal(value)]));
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [name, value === undefined ? undefined : literal(value)]),
+  );
 }
 
 export function fromNow(length: string | undefined): string | undefined {

@@ -2,6 +2,7 @@ import { type Engine, parameter, type Queryable } from "../../db/engine.ts";
 import type { OperateContext } from "../../operate/call.ts";
 import { type JobRow, rowsBy, rowsOf } from "../../operate/view-rows.ts";
 import { ifGiven } from "../if-given.ts";
+import { keyIn } from "./form.ts";
 import { asked } from "./visit.ts";
 
 const [ERROR, QUEUE, KEY] = [parameter(4, "text"), parameter(5, "text"), parameter(6, "text")];
@@ -54,8 +55,12 @@ export interface Wanted {
   readonly most: number;
 }
 
+/** The field of the form in which somebody writes the key of a partition. In an address `partition` may be empty: that is a key. */
+export const WRITTEN = "in";
+
 export function filterOf(query: URLSearchParams): Filter {
-  return Object.fromEntries(FILTERS.map((name) => [name, asked(query, name)])) as Filter;
+  const given = Object.fromEntries(FILTERS.map((name) => [name, asked(query, name)])) as Filter;
+  return { ...given, partition: keyIn(query.get(WRITTEN)) ?? query.get("partition") ?? undefined };
 }
 
 export function placeOf({ id, stagedId }: FoundJob, place: Place): bigint {

@@ -8,9 +8,11 @@ import { html, type Markup, none } from "../parts/markup.ts";
 import { named } from "../parts/names.ts";
 import { table } from "../parts/table.ts";
 import { grouped, moment } from "../parts/words.ts";
+import { fieldInput } from "./action.ts";
 import { BULK, type BulkName, isOffered } from "./bulk.ts";
+import { IF_EMPTY } from "./form.ts";
 import { jobCounts } from "./job-counts.ts";
-import { BACK, type Filter, type FoundJob, filterOf, jobsOf } from "./job-filter.ts";
+import { BACK, type Filter, type FoundJob, filterOf, jobsOf, WRITTEN } from "./job-filter.ts";
 import { asked, type Page, type Visit } from "./visit.ts";
 
 const MOST = 50;
@@ -60,7 +62,7 @@ function filterForm(filter: Filter, base: string, names: Names): Markup {
   return html`<form method="get" action="${base}/jobs">
 ${choice("state", "State", JOB_STATES, filter.state)}
 ${named("policy", "Policy", names.policies, filter.policy)}
-${text("partition", "Partition")}
+${fieldInput({ name: WRITTEN, label: "Partition", isKey: true, hint: IF_EMPTY }, filter.partition)}
 ${named("task", "Task", names.tasks, filter.task)}
 ${text("queue", "Queue")}
 ${text("key", "Job key")}

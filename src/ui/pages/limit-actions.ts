@@ -19,6 +19,7 @@ import {
   fromNow,
   type Gate,
   HOW_LONG,
+  IF_EMPTY,
   type Known,
   need,
   numberIn,
@@ -59,7 +60,7 @@ export const SET_LIMIT: Action = {
   fields: [
     { name: "gate", label: "Gate", isRequired: true, choices: gatesOf },
     {
-      ...{ name: "key", label: "Key", hint: "empty: every key of the gate" },
+      ...{ name: "key", label: "Key", isKey: true, hint: `empty: every key of the gate; ${IF_EMPTY}` },
       isFor: ({ scope }) => scope !== "policy",
     },
     {

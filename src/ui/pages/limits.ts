@@ -1,4 +1,4 @@
-import { limitInWords } from "../../operate/gate-words.ts";
+import { keyInWords, limitInWords } from "../../operate/gate-words.ts";
 import { limits as limitsInForce, type Override } from "../../operate/limits.ts";
 import { stops } from "../../operate/stops.ts";
 import { badge } from "../parts/badge.ts";
@@ -53,5 +53,5 @@ ${await pastLimits(looking, base, asked(query, "before"))}`,
 function reachOf({ key, where, seen }: Override): string {
   if (where !== null) return `partitions with ${JSON.stringify(where)}`;
   if (key === null) return "every key";
-  return seen === false ? `${key} (no job yet)` : key;
+  return seen === false ? `${keyInWords(key)} (no job yet)` : keyInWords(key);
 }

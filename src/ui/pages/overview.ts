@@ -1,6 +1,7 @@
 import { some } from "../../counted.ts";
 import type { Finding } from "../../operate/doctor.ts";
 import type { Answer } from "../../operate/explain.ts";
+import { keyInWords } from "../../operate/gate-words.ts";
 import { limits, type Override } from "../../operate/limits.ts";
 import { longestWaiting } from "../../operate/longest-waiting.ts";
 import { type PolicyStatus, status, type UndeclaredPolicy, type WorkerStatus } from "../../operate/status.ts";
@@ -149,7 +150,8 @@ ${table(
     { title: "Gate", cell: ({ gate }) => gate },
     {
       title: "For",
-      cell: ({ key, where }) => (where === null ? (key ?? "every key") : JSON.stringify(where)),
+      cell: ({ key, where }) =>
+        where ? JSON.stringify(where) : key === null ? "every key" : keyInWords(key),
     },
     { title: "Until", cell: ({ until }) => moment(until) },
     { title: "By", cell: ({ by }) => by },

@@ -1,6 +1,6 @@
 import { parameter } from "../../db/engine.ts";
 import type { OperateContext } from "../../operate/call.ts";
-import { limitInWords } from "../../operate/gate-words.ts";
+import { keyInWords, limitInWords } from "../../operate/gate-words.ts";
 import { rowsOf } from "../../operate/view-rows.ts";
 import { pathTo, policyLink } from "../parts/links.ts";
 import { html, type Markup, none } from "../parts/markup.ts";
@@ -66,7 +66,7 @@ ${next === undefined ? none : html`<p><a href="${pathTo(base, "/limits", { befor
 
 function reachOf({ key, where }: PastLimit): string {
   if (where !== null) return `partitions with ${JSON.stringify(where)}`;
-  return key ?? "every key";
+  return key === null ? "every key" : keyInWords(key);
 }
 
 function endOf({ endedByVerb, endedBy, endReason }: PastLimit): string {

@@ -45,9 +45,9 @@ export function gateTable({ visit, name, figures, shared, set, gates }: Gates): 
       { title: "Set instead", cell: ({ name: gate }) => setInWords(set.filter((one) => one.gate === gate)) },
       {
         title: "In use",
-        cell: ({ name: gate }) =>
+        cell: ({ name: gate, scope }) =>
           useInWords(
-            shared.find((one) => one.gate === gate),
+            scope === "policy" ? shared.find((one) => one.gate === gate) : undefined,
             figure("limiter_utilization_ratio", gate),
           ),
       },

@@ -1,6 +1,7 @@
 import { calendarInWords } from "../../counted.ts";
 import type { Answer, Estimate, ExplainedGate, Explanation } from "../../operate/explain.ts";
-import { sharesInWords } from "../../operate/gate-words.ts";
+import { keyInWords, sharesInWords } from "../../operate/gate-words.ts";
+import { keyAsWritten } from "../pages/form.ts";
 import type { Visit } from "../pages/visit.ts";
 import { jobBadge } from "./badge.ts";
 import { gauge } from "./gauge.ts";
@@ -59,7 +60,7 @@ ${table(
     {
       title: "Gate",
       cell: ({ gate, key, shadow }) =>
-        `${gate}${key === null ? "" : ` of ${key}`}${shadow ? " (shadow)" : ""}`,
+        `${gate}${key === null ? "" : ` of ${keyInWords(key)}`}${shadow ? " (shadow)" : ""}`,
     },
     { title: "Left", cell: leftOf },
     { title: "Limit", cell: limitOf },
@@ -98,7 +99,7 @@ function change({ base, rights }: Visit, policy: string | undefined): readonly C
   const cell = ({ gate, key, scope }: ExplainedGate) =>
     scope === "workers"
       ? ""
-      : html`<a href="${pathTo(base, "/act/set-limit", { policy, gate, key })}" class="whole" aria-label="set-limit of ${gate}">set-limit</a>`;
+      : html`<a href="${pathTo(base, "/act/set-limit", { policy, gate, key: keyAsWritten(key ?? undefined) })}" class="whole" aria-label="set-limit of ${gate}">set-limit</a>`;
   return [{ title: "Change", cell }];
 }
 

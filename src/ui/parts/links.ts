@@ -1,3 +1,4 @@
+import { keyInWords } from "../../operate/gate-words.ts";
 import { html, type Markup } from "./markup.ts";
 
 /** A path of the pages with its query. Values that are undefined or null are left out. */
@@ -18,7 +19,7 @@ export function policyLink(base: string, policy: string): Markup {
 }
 
 export function partitionLink(base: string, policy: string, partition: string): Markup {
-  return html`<a href="${pathTo(base, "/partition", { policy, partition })}">${partition === "" ? "(empty)" : partition}</a>`;
+  return html`<a href="${pathTo(base, "/partition", { policy, partition })}">${keyInWords(partition)}</a>`;
 }
 
 export function groupLink(base: string, group: string): Markup {
