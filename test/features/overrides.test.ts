@@ -205,6 +205,27 @@ test("one of a key that nobody has had yet holds once somebody has; matched tell
   t.is((await it.tickNow()).admitted, 1);
 });
 
+for (const [whom, target] of [
+  ["its key", { key: "k" }],
+  ["its context", { where: { account: "acme" } }],
+  ["every key", {}],
+] as const)
+  test(`a limit of ${whom} that was raised before its first job fills its bucket`, async (t) => {
+    const it = await scenario(t, { gates: [throttle<Ctx>({ rate: 2, per: "1 hour" })] });
+    await it.utils.setLimit({ policy: "p", gate: "throttle", ...target, set: { rate: 5 }, until: it.at(60) });
+    await it.stage("9@k", { account: "acme" });
+    t.deepEqual(await admittedAt(it, 0), [5]);
+  });
+
+test("a halt takes nothing from a bucket that is made meanwhile, and a limit that is raised later adds nothing", async (t) => {
+  const it = await scenario(t, { gates: [throttle<Ctx>({ rate: 2, per: "1 hour" })] });
+  const limit = { policy: "p", gate: "throttle" };
+  await it.utils.setLimit({ ...limit, set: { rate: 0 }, until: it.at(60) });
+  await it.utils.setLimit({ ...limit, set: { rate: 5 }, from: it.at(60) });
+  await it.stage("9@k");
+  t.deepEqual(await admittedAt(it, 0, 60), [0, 2]);
+});
+
 test("one for a while leaves those that begin after it", async (t) => {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 10 })] });
   await it.stage("40@k");

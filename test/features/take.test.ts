@@ -32,6 +32,14 @@ for (const [gate, key] of [
   });
 }
 
+test("a limit that was raised before fills the bucket that take makes", async (t) => {
+  const it = await scenario(t, { gates });
+  const account = { policy: "p", gate: "account", key: "new" };
+  await it.utils.setLimit({ ...account, set: { rate: 5 } });
+  t.true((await it.utils.take({ ...account, cost: 5 })).taken);
+  t.false((await it.utils.take(account)).taken);
+});
+
 test("jobs that come later share the bucket that take has made", async (t) => {
   const it = await scenario(t, { gates: [hourly(3)] });
   t.true((await it.utils.take({ policy: "p", gate: "throttle", key: "a", cost: 2 })).taken);

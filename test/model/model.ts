@@ -205,6 +205,7 @@ export class Model {
         const turns = gate.scope === "partition" && this.#turns(partition, plan);
         wanted.set(limiterName(gate.name, key), { gate, key, turns });
       }
+    const made = [...wanted.keys()].filter((name) => !this.limiters.has(name));
     for (const [name, { gate, key, turns }] of wanted) this.#setNumbers(name, gate, key, turns, now);
     for (const { partition: key, weight, gates, plan } of newest.values()) {
       const partition = this.partitions.get(key) ?? newPartition(key, now);
@@ -219,6 +220,7 @@ export class Model {
       for (const note of notes)
         if (note.partition === key) partition.cheapest = Math.min(partition.cheapest, note.cheapest);
     }
+    for (const name of made) this.#fill(this.limiters.get(name)!, now);
     for (const { job, ok } of this.#probesEnded) {
       const partition = this.partitions.get(job.partition)!;
       if (partition.probe !== job.id) continue;
@@ -312,6 +314,12 @@ export class Model {
     limiter.numbers = gate.numbers;
     if (gate.kind === "adaptive_concurrency")
       limiter.learnt = between(limiter.learnt, gate.numbers.min ?? 0, gate.numbers.max);
+  }
+
+  /** A bucket starts full, by the numbers in force. A halt takes nothing. */
+  #fill(limiter: Limiter, now: number): void {
+    const numbers = this.numbersOf(limiter, now);
+    limiter.tokens = capacityOf(numbers.rate! > 0 ? numbers : limiter.numbers);
   }
 
   /** From its beginning it replaces the earlier one of the same target. */

@@ -101,6 +101,13 @@ export const MUTANTS = {
     to: "o.began_at <= p_now and p_now < o.until_at",
     shows: /tokens|jobs admitted|wait although they could go/,
   },
+  "a new bucket is as full as its gate's own numbers say": {
+    shownBy: 110,
+    of: "_first_tokens",
+    from: /v_numbers\.rate > 0/,
+    to: "false",
+    shows: /tokens: the engine says|jobs admitted|wait although they could go/,
+  },
   "an end that nobody saw moves an adaptive limit": {
     shownBy: 59,
     of: "_adapt_limiters",

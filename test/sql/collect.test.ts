@@ -46,6 +46,17 @@ test("a partition stays whose bucket is not full, or that has a job in flight", 
   t.deepEqual(await collect(it, new Date(Date.now() + 20 * DAY_MS)), { partitions: 1, limiters: 0 });
 });
 
+test("a bucket stays that has less than a limit in force would give it anew", async (t) => {
+  const it = await engine(t, { gates: [throttle(1, { per: (1000 * DAY_MS) / 1000 })] });
+  await it.pool.query("select dispatch_policy.set_limit('p', 'throttle', $1, key => 'a')", [{ rate: 10 }]);
+  await it.stage("a");
+  t.is(await it.passes(), 1);
+  await finishAll(it);
+  t.deepEqual(await collect(it), { partitions: 0, limiters: 0 });
+  await it.pool.query("select dispatch_policy.clear_limit('p', 'throttle', 'a')");
+  t.deepEqual(await collect(it), { partitions: 1, limiters: 0 });
+});
+
 test("a partition stays that an operator stopped", async (t) => {
   const it = await engine(t, { gates: [concurrency(1)] });
   await it.stage("a");

@@ -18,6 +18,8 @@ declare
     left join unnest(p_known) p on p.id = n.partition_id
     where (n.newest).limits is not null and (p.id is null
       or (((n.newest).version, (n.newest).id) > (p.version, p.arrival_id) and (n.newest).limits is distinct from p.limits)));
+  v_overridden boolean := exists (
+    select from :DISPATCH_POLICY_SCHEMA._private_overrides o where o.policy_id = p_policy_id);
   v_missed boolean;
 begin
   if v_changed = '{}' then
@@ -29,6 +31,7 @@ begin
       l.value ->> 'gate' as gate, l.value ->> 'kind' as kind, :DISPATCH_POLICY_SCHEMA._breadth(l.value ->> 'scope') as breadth,
       (l.value ->> 'position')::smallint as position,
       jsonb_populate_record(null:::DISPATCH_POLICY_SCHEMA._private_gate_numbers, l.value) as numbers,
+      case when l.value ->> 'scope' = 'partition' then c.context end as context,
       :DISPATCH_POLICY_SCHEMA._scope_key(l.value ->> 'scope', l.value ->> 'key', c.key) as scope_key
     from unnest(v_changed) c cross join lateral jsonb_array_elements(c.limits) l
   ),
@@ -48,7 +51,10 @@ begin
     insert into :DISPATCH_POLICY_SCHEMA._private_limiters (
       policy_id, gate, scope_key, kind, breadth, position, numbers, tokens, refilled_at, current_max, arrival_id, version)
     select p_policy_id, w.gate, w.scope_key, w.kind, w.breadth, w.position, w.numbers,
-      case when (w.numbers).rate is not null then :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.numbers) end,
+      case when (w.numbers).rate is null then null
+        when v_overridden
+          then :DISPATCH_POLICY_SCHEMA._first_tokens(p_policy_id, w.gate, w.scope_key, w.numbers, w.context, p_now)
+        else :DISPATCH_POLICY_SCHEMA._throttle_capacity(w.numbers) end,
       case when (w.numbers).rate is not null then p_now end, (w.numbers).initial_max, w.arrival_id, w.arrival_version
     from limiter w
     where not exists (select from there t where t.gate = w.gate and t.scope_key = w.scope_key)

@@ -9,7 +9,9 @@ create or replace function :DISPATCH_POLICY_SCHEMA._is_unused(
         and :DISPATCH_POLICY_SCHEMA._is_full(
           :DISPATCH_POLICY_SCHEMA._throttle_left(
             limiter, p_now, p_overridden, :DISPATCH_POLICY_SCHEMA._context_of(limiter)),
-          :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.numbers))
+          case when p_overridden then :DISPATCH_POLICY_SCHEMA._first_tokens(limiter.policy_id, limiter.gate,
+              limiter.scope_key, limiter.numbers, :DISPATCH_POLICY_SCHEMA._context_of(limiter), p_now)
+            else :DISPATCH_POLICY_SCHEMA._throttle_capacity(limiter.numbers) end)
         and (limiter.longest_until > p_now) is not true
       else (limiter.decreased_at >= p_now - p_inactive_after) is not true end;
 $$;
