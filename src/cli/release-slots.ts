@@ -45,7 +45,9 @@ export const command = defineCommand({
     const result = await changing(values, (context) =>
       releaseSlots(context, { jobId: id, ...whyOf(values) }),
     );
-    return answer(values, result, result.matched > 0 ? `Job ${id} has given its slots back.` : none(id));
+    const kept = `Job ${id} keeps its slots: another transaction has it, or a limit that it counts for, locked. Try again.`;
+    const given = result.changed > 0 ? `Job ${id} has given its slots back.` : kept;
+    return answer(values, result, result.matched > 0 ? given : none(id));
   },
 });
 

@@ -248,8 +248,9 @@ export interface Operate {
    * Graphile Worker's id or the staged one.
    *
    * The job is not stopped. If it runs on, it no longer counts, and its end gives nothing back. A job that has not started
-   * yet goes back into staging and passes its gates again. `matched` is 0 for a job without slots. A policy's
-   * `slotTimeout` does the same by itself.
+   * yet goes back into staging and passes its gates again. `matched` is 0 for a job without slots. If `changed` alone is 0,
+   * it keeps them, because another transaction has the job, or a limit that it counts for, locked: call it again. A
+   * policy's `slotTimeout` does the same by itself.
    *
    * @throws {ArgumentError} without a job id
    * @example await utils.releaseSlots({ jobId: "1234", reason: "hangs since the deploy" });

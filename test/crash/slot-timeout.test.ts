@@ -1,6 +1,8 @@
 // A job that hangs in a live process gives its slot back, by itself or by an operator.
 import test from "ava";
 import { ArgumentError, concurrency, definePolicy } from "../../src/index.ts";
+import { runCommand } from "../helpers/command.ts";
+import { quietPool } from "../helpers/database.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -191,6 +193,27 @@ test("releaseSlots: the job goes on, its slot is free, its end gives nothing bac
   for (const end of ends) end();
   await worker.sees("job:success", 2);
   await worker.everythingIsReleased();
+});
+
+test("releaseSlots: a job that another transaction has locked keeps its slots, and the answer says so", async (t) => {
+  const policy = definePolicy("work", options);
+  const { ends, task } = hands();
+  const worker = await startWorker(t, { policies: [policy], tasks: { work: task } });
+  t.teardown(() => ends.forEach((end) => void end()));
+  const { id: jobId } = await worker.utils.addJob(policy, account);
+  await worker.sees("job:start");
+  const other = quietPool(worker.database.url, { max: 1 });
+  t.teardown(() => other.end());
+  for (const table of ["in_flight_jobs", "limiters"]) {
+    await other.query(`begin; select from dispatch_policy._private_${table} for update`);
+    t.deepEqual(await worker.utils.releaseSlots({ jobId }), { matched: 1, changed: 0 }, table);
+    t.like(await runCommand(worker.database.url, "release-slots", jobId, "--yes"), {
+      stdout: `Job ${jobId} keeps its slots: another transaction has it, or a limit\nthat it counts for, locked. Try again.\n`,
+      code: 0,
+    });
+    await other.query("rollback");
+  }
+  t.deepEqual(await worker.utils.releaseSlots({ jobId }), { matched: 1, changed: 1 });
 });
 
 test("a failed job whose slot was given back meanwhile takes one again for its next attempt", async (t) => {

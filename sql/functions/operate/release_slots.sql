@@ -4,6 +4,9 @@
 -- A job that has not started yet would start past its limits. So it waits in staging again, and passes its gates once more.
 -- `job_id` is Graphile Worker's id or the staged one.
 --
+-- `matched` is 1 if it has slots. `changed` is then 0 if it keeps them, because another transaction has the job, or a limit
+-- that it counts for, locked. Call it again.
+--
 --   select * from dispatch_policy.release_slots(1234, reason => 'hangs since the deploy');
 create or replace function :DISPATCH_POLICY_SCHEMA.release_slots(
   job_id bigint, reason text default null, by text default null
