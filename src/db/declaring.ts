@@ -34,6 +34,15 @@ export function declaring({ schema, rowsAsIs, rows, first }: Statements) {
         await rowsAsIs<{ policy: string }>(client, `select policy from ${schema}.policies order by policy`)
       ).map((row) => row.policy),
 
+    /** The tasks of all policies that the database has. */
+    policyTasks: async (client: Queryable) =>
+      (
+        await rowsAsIs<{ task: string }>(
+          client,
+          `select task_identifier as task from ${schema}._private_policy_tasks`,
+        )
+      ).map((row) => row.task),
+
     partitionsToResolve: (client: Queryable, policy: string, after: string | null, limit: number) =>
       rowsAsIs<{ id: string; key: string; context: JsonObject; arrival_id: string }>(
         client,

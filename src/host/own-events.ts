@@ -13,6 +13,7 @@ const NAMES = [
   "localQueue:getJobs:complete",
   "worker:create",
   "worker:stop",
+  "worker:getJob:start",
   "worker:getJob:error",
   "job:complete",
 ] as const satisfies readonly (keyof WorkerEventMap)[];

@@ -286,7 +286,7 @@ function assemble(
       await worker.migrate();
       await install();
     },
-    ...jobFunctions(context, worker.cleanup, registry.policies),
+    ...jobFunctions(context, worker.cleanup),
     pause: (options) => pause(context, options),
     resume: (options) => resume(context, options),
     hold: (options) => hold(context, options),

@@ -18,8 +18,8 @@ import {
   beforeEachFetch,
   beforeLocalFetches,
   listen,
-  recoverFetches,
   refuseFirstFetch,
+  renewTaskIds,
   wrapTaskLists,
 } from "./worker-internals.ts";
 
@@ -161,7 +161,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
 
   wrapTaskLists(compiled, own, observer, tickTask(pools, { engine, settings, events }), logger);
   guardFetches(compiled, own, pools);
-  recoverFetches(own);
+  renewTaskIds(own, settings.sweepIntervalMs);
   listen(own, settings.schema, logger, (poolId, said, pid) => pools.byId(poolId)?.onNotification(said, pid));
   own.on("localQueue:getJobs:complete", (event) => jobs.fetched(event.jobs));
   own.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));

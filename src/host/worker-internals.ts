@@ -109,13 +109,38 @@ export function fetchingOf(workerPool: WorkerPool, tasks: TaskList, slots: numbe
 }
 
 /**
- * Graphile Worker reads the tasks' ids again when the keys of the list have changed. If that fails, it keeps the failure,
- * and every fetch fails until the keys change once more. So after a fetch that failed, they get another order.
+ * Graphile Worker reads the tasks' ids, and makes those that are missing, when the keys of the list have changed. So they get
+ * another order now and then: somebody's GC_TASK_IDENTIFIERS removes the ids of tasks whose jobs are staged, and their next
+ * jobs get others. If the reading fails, Graphile Worker keeps the failure, and every fetch fails until the keys change once
+ * more. So they do after a fetch that failed.
  */
-export function recoverFetches(own: WorkerEvents): void {
-  const lists = new WeakMap<WorkerPool, TaskList>();
-  own.on("worker:create", ({ worker, tasks }) => lists.set(worker.workerPool, tasks));
-  own.on("worker:getJob:error", ({ worker }) => reorder(lists.get(worker.workerPool) ?? {}));
+export function renewTaskIds(own: WorkerEvents, everyMs: number): void {
+  const lists = new WeakMap<WorkerPool, { readonly tasks: TaskList; readAt: number }>();
+  const renew = (workerPool: WorkerPool, afterMs: number) => {
+    const list = lists.get(workerPool);
+    if (!list || performance.now() - list.readAt < afterMs) return;
+    list.readAt = performance.now();
+    reorder(list.tasks);
+  };
+  own.on("worker:create", ({ worker: { workerPool }, tasks }) => {
+    if (!lists.has(workerPool)) lists.set(workerPool, { tasks, readAt: performance.now() });
+  });
+  own.on("worker:getJob:start", ({ worker }) => renew(worker.workerPool, everyMs));
+  // the workers of a local queue wait in it while it fetches again and again
+  own.on("localQueue:getJobs:complete", ({ localQueue }) =>
+    renew((localQueue as unknown as LocalQueue).workerPool, everyMs),
+  );
+  own.on("worker:getJob:error", ({ worker }) => renew(worker.workerPool, 0));
+}
+
+/** The same for a list that a host without the preset runs: its keys have another order each 30 seconds. */
+export function withNewTaskIds<T extends TaskList>(tasks: T): T {
+  return new Proxy(tasks, {
+    ownKeys(list) {
+      const keys = Reflect.ownKeys(list);
+      return Math.floor(performance.now() / 30_000) % 2 === 0 ? keys : keys.reverse();
+    },
+  });
 }
 
 function reorder(tasks: TaskList): void {
@@ -141,7 +166,7 @@ export function beforeLocalFetches(
       withRetries: ((callback) =>
         opened.then(() =>
           withPgClient.withRetries(callback).catch((error) => {
-            reorder(tasks); // see recoverFetches: a local queue emits no event for this
+            reorder(tasks); // see renewTaskIds: a local queue emits no event for this
             throw error;
           }),
         )) satisfies WithPgClient,

@@ -17,6 +17,7 @@ import { makeReleaseQueue, type ReleaseQueue } from "../run/release-queue.ts";
 import { makeUnadmittedLog } from "../run/unadmitted.ts";
 import { markHandled, type Observer, type Outcome, wrapTasks } from "../run/wrap-task.ts";
 import { readSettings } from "../settings.ts";
+import { withNewTaskIds } from "./worker-internals.ts";
 
 /**
  * Wraps tasks for hosts that take no preset. Where a preset can be given, write `run({ preset, taskList })` with
@@ -86,7 +87,7 @@ export function wrapTaskList<T extends TaskList>(
   };
   const wrapped: TaskList = { [TICK_TASK]: markHandled(declareAndTick), ...tasks };
   wrapTasks(wrapped, () => observer);
-  return wrapped as T;
+  return withNewTaskIds(wrapped as T);
 }
 
 /** There is one release queue for each pool of connections. */

@@ -1,7 +1,6 @@
 import type { CleanupOptions, DbJob, WorkerUtils } from "graphile-worker";
 import type { Arguments } from "../db/engine.ts";
 import { TICK_TASK } from "../policy/job.ts";
-import { type AnyPolicy, tasksOf } from "../policy/policy.ts";
 import type { OperateContext } from "./call.ts";
 import type { Operate } from "./operate.ts";
 import { rescheduleJobs } from "./reschedule-jobs.ts";
@@ -11,7 +10,6 @@ import { releaseMarked } from "./sweep.ts";
 export function jobFunctions(
   { withPgClient, engine }: OperateContext,
   cleanup: WorkerUtils["cleanup"],
-  policies: readonly AnyPolicy[],
 ): Pick<Operate, "completeJobs" | "permanentlyFailJobs" | "rescheduleJobs" | "cleanup"> {
   /** These verbs mark the slots of the jobs they end. A second transaction gives the slots back at once. */
   const jobsOf = async (verb: string, args: Arguments): Promise<DbJob[]> => {
@@ -24,12 +22,12 @@ export function jobFunctions(
     permanentlyFailJobs: (ids: string[], reason?: string) =>
       jobsOf("permanently_fail_jobs", { job_ids: ids, error_message: reason }),
     rescheduleJobs: (ids, options) => rescheduleJobs({ withPgClient, engine }, ids, options),
-    cleanup: (options: CleanupOptions = { tasks: ["GC_JOB_QUEUES"] }) =>
+    cleanup: async (options: CleanupOptions = { tasks: ["GC_JOB_QUEUES"] }) =>
       cleanup({
         ...options,
         taskIdentifiersToKeep: [
           ...(options.taskIdentifiersToKeep ?? []),
-          ...policies.flatMap((policy) => [...tasksOf(policy)]),
+          ...(await withPgClient(engine.policyTasks)),
           TICK_TASK,
         ],
       }),

@@ -548,7 +548,7 @@ export interface Operate {
   rescheduleJobs(ids: string[], options: RescheduleOptions): Promise<DbJob[]>;
 
   /**
-   * Graphile Worker's `cleanup`, which keeps the identifiers of these utils' policies and of `dispatch_policy_tick`.
+   * Graphile Worker's `cleanup`, which keeps the task identifiers of all policies that the database has, and of `dispatch_policy_tick`.
    * Default: `{ tasks: ["GC_JOB_QUEUES"] }`.
    *
    * @example await utils.cleanup({ tasks: ["GC_TASK_IDENTIFIERS", "GC_JOB_QUEUES"] });

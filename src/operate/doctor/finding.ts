@@ -17,6 +17,7 @@ export const FINDING_IDS = [
   "clock-off",
   "no-worker",
   "orphaned",
+  "not-fetched",
   "no-preset",
   "silent-worker",
   "two-definitions",
@@ -64,6 +65,8 @@ export interface DoctorThresholds {
   deadRows: number;
   /** How far a clock is from the database's, in milliseconds. Default 1 second. */
   clockMs: number;
+  /** How long a job that could start is not fetched, though workers have room, in milliseconds. Default 2 minutes. */
+  unfetchedMs: number;
   /** How long due work waits for a tick, in milliseconds. Default 2 minutes. */
   untickedMs: number;
   /** How long ago the crontab's tick came last, in milliseconds. Default 5 minutes. */
@@ -79,6 +82,7 @@ export const THRESHOLDS: DoctorThresholds = {
   idleTransactionMs: 60_000,
   deadRows: 100_000,
   clockMs: 1000,
+  unfetchedMs: 120_000,
   untickedMs: 120_000,
   crontabMs: 300_000,
   noPresetMs: 3_600_000,

@@ -23,5 +23,5 @@ export const RUNS_ELSEWHERE = `exists (
 
 /** SQL: the live worker pools. */
 export const LIVE = `live as materialized (
-  select w.tasks, w.definitions from :DISPATCH_POLICY_SCHEMA._private_workers w
+  select w.pool_id, w.slots, w.tasks, w.definitions from :DISPATCH_POLICY_SCHEMA._private_workers w
   where w.stale_at > clock_timestamp() and not w.ended)`;

@@ -51,6 +51,44 @@ const orphaned: Check = async ({ ask }) => {
   }));
 };
 
+/**
+ * Those that Graphile Worker should give to a worker that has room. Its rows are looked at only if a job waits for so long:
+ * PostgreSQL has no index by who locked a row.
+ */
+const notFetched: Check = async ({ ask, thresholds }) => {
+  const rows = await ask<{ policy: string; task: string; jobs: number; seconds: number }>(
+    `with ${LIVE},
+     waiting as materialized (
+       select p.name as policy, j.task_identifier as task, count(*)::int as jobs,
+         extract(epoch from clock_timestamp() - min(greatest(j.run_at, f.admitted_at)))::float8 as seconds
+       from :DISPATCH_POLICY_SCHEMA._private_policies p
+       join :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f on f.policy_id = p.id
+       cross join lateral (
+         select x.* from :GRAPHILE_WORKER_SCHEMA.jobs x where x.id = f.job_id limit 1) j
+       where f.admitted_at < clock_timestamp() - $1::text::interval
+         and j.run_at < clock_timestamp() - $1::text::interval
+         and j.locked_at is null and j.attempts < j.max_attempts
+         and (j.queue_name is null or not exists (
+           select from :GRAPHILE_WORKER_SCHEMA.jobs x where x.queue_name = j.queue_name and x.locked_at is not null))
+       group by 1, 2
+     )
+     select k.* from waiting k
+     where exists (
+       select from live w where k.task = any(w.tasks) and w.slots > (
+         select count(*) from :GRAPHILE_WORKER_SCHEMA.jobs x where x.locked_by = w.pool_id))
+     order by 1, 2 limit 20`,
+    [`${thresholds.unfetchedMs} milliseconds`],
+  );
+  return rows.map(({ policy, task, jobs, seconds }) => ({
+    id: "not-fetched",
+    severity: "critical",
+    sentence:
+      `No worker fetches ${jobs} admitted jobs of task "${task}" of policy "${policy}", the first for ${ago(seconds)}, ` +
+      "though workers that have the task have room.",
+    mend: "Restart these workers, so that they ask for the task's id again. Or let one of them take the jobs' flags: forbiddenFlags.",
+  }));
+};
+
 /** Their jobs give no slots back: looks do, a moment late. */
 const noPreset: Check = async ({ ask, thresholds }) => {
   const rows = await ask<{ policy: string; jobs: number; seconds: number }>(
@@ -140,6 +178,7 @@ const olderDefinition: Check = async ({ ask }) => {
 export const workerChecks: readonly Check[] = [
   noWorker,
   orphaned,
+  notFetched,
   noPreset,
   silentWorker,
   twoDefinitions,

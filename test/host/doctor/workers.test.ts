@@ -1,7 +1,7 @@
 // The doctor on worker pools: tasks and policies that nobody has, workers without the preset, silent ones.
 import os from "node:os";
 import test from "ava";
-import { run, type TaskList } from "graphile-worker";
+import { makeWorkerUtils, run, type TaskList } from "graphile-worker";
 import { makeEngine } from "../../../src/db/engine.ts";
 import { definePolicy } from "../../../src/index.ts";
 import { patient } from "../../helpers/doctor.ts";
@@ -228,4 +228,42 @@ test("a policy that was removed from the code is found while its partition is pa
   await it.utils.addJob("greet", { name: "Ana" } as never);
   await it.utils.tick({ policy: "greet" });
   t.like(await it.findings("orphaned"), [{ severity: "critical" }]);
+});
+
+test("admitted jobs that no worker fetches, though it has room, are found", async (t) => {
+  const it = await patient(t);
+  const ran: string[] = [];
+  const worker = await startWorker(t, {
+    ...{
+      database: it,
+      policies: [greet],
+      worker: { pollInterval: 200 },
+      preset: { sweepInterval: "1 hour" },
+    },
+    tasks: { greet: async (payload) => void ran.push((payload as { name: string }).name) },
+  });
+  await it.utils.addJob(greet, { name: "Ana" });
+  await until("the first ran", () => ran.length === 1);
+  await worker.everythingIsReleased();
+  // as Graphile Worker's GC_TASK_IDENTIFIERS: the next job's task has an id that the worker does not know
+  const plain = await makeWorkerUtils({ pgPool: it.pool, logger: silent });
+  await plain.cleanup({ tasks: ["GC_TASK_IDENTIFIERS"] });
+  await plain.release();
+  await it.utils.addJob(greet, { name: "Bo" });
+  await until("it is admitted", async () => {
+    return (await it.pool.query("select from dispatch_policy.in_flight_jobs")).rows.length === 1;
+  });
+  t.deepEqual(await it.findings("not-fetched"), []);
+  const [found] = await it.findings("not-fetched", { unfetchedMs: 0 });
+  t.is(found?.severity, "critical");
+  t.regex(
+    found?.sentence ?? "",
+    /^No worker fetches 1 admitted jobs of task "greet" of policy "greet", the first for \d+ s, though workers/,
+  );
+  await worker.stop();
+  t.deepEqual(
+    await it.findings("not-fetched", { unfetchedMs: 0 }),
+    [],
+    "without a worker it is another finding",
+  );
 });
