@@ -286,6 +286,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_staged_jobs (
 
 create index staged_jobs_for_admission on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
   (partition_id, priority, run_at, id) where due;
+-- the oldest due job of a task, also of one that nobody has routed
+create index staged_jobs_by_wait on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
+  (task_identifier, greatest(run_at, created_at));
 create index staged_jobs_for_promotion on :DISPATCH_POLICY_SCHEMA._private_staged_jobs
   (partition_id, (coalesce(retry_at, run_at))) where not due;
 -- jobs that go before the others of their partition; of most policies none does

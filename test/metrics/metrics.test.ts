@@ -1,7 +1,7 @@
 // Metrics: from SQL, through utils, the handler and the command, with a real worker.
 
 import test from "ava";
-import { definePolicy, makePolicyUtils, metricsHandler } from "../../src/index.ts";
+import { definePolicy, makePolicyUtils, metricsHandler, throttle } from "../../src/index.ts";
 import { METRICS, PREFIX } from "../../src/metrics/catalogue.ts";
 import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
@@ -58,6 +58,62 @@ test("figures of a waiting policy: by reason, what is admissible, and how full i
   t.is(found.get('policy_info{policy="odd \\"name\\"\\\\",version="0"}'), 1);
   t.true((found.get('last_pass_age_seconds{policy="work"}') ?? -1) >= 0);
   t.true((found.get('longest_wait_seconds{policy="work"}') ?? -1) >= 0);
+});
+
+test("the longest wait is the oldest due job's: whatever its priority, its partition and its router", async (t) => {
+  const { pool } = await testDatabase(t);
+  const tasks = ["work", "other"];
+  const policy = definePolicy("work", {
+    tasks,
+    partitionBy: "tenant",
+    gates: [throttle({ rate: 1, per: "1 hour" })],
+  });
+  const utils = await makePolicyUtils({ pgPool: pool, policies: [policy], logger: silent });
+  t.teardown(() => utils.release());
+  const longest = async () => {
+    const text = await utils.metrics();
+    const [{ rows: all }, { rows: one }] = await Promise.all([
+      pool.query("select value from dispatch_policy.metrics() where name = 'longest_wait_seconds'"),
+      pool.query(
+        "select value from dispatch_policy.policy_metrics('work') where name = 'longest_wait_seconds'",
+      ),
+    ]);
+    t.is(all.length, one.length);
+    return parsed(text).get('longest_wait_seconds{policy="work"}');
+  };
+  /** Makes a job so many seconds old. */
+  const add = async (age: number, { identifier = "work", priority = 0, dueAfter = 0 } = {}) => {
+    const [job] = await utils.addJobs([{ identifier, payload: { tenant: "a" }, priority }]);
+    await pool.query(
+      `update dispatch_policy._private_staged_jobs
+       set created_at = now() - $2 * interval '1 second', run_at = now() + ($3 - $2) * interval '1 second' where id = $1`,
+      [job!.id, age, dueAfter],
+    );
+    return job!.id;
+  };
+  const isAbout = async (age: number) => {
+    const found = await longest();
+    t.true(found !== undefined && found >= age && found < age + 60, `${found} s, expected ${age}`);
+  };
+  t.is(await longest(), undefined);
+  const later = await add(0, { dueAfter: 3600 });
+  t.is(await longest(), undefined, "none is due");
+  await add(500);
+  await isAbout(500); // nobody has routed it
+  await add(450);
+  const last = await add(9000, { priority: 5 });
+  await utils.tick();
+  t.is(await pool.query("select from dispatch_policy.staged_jobs").then(({ rowCount }) => rowCount), 3);
+  await isAbout(9000); // one was admitted, and another is next
+  await utils.remove({ ids: [last] });
+  const [left] = (await pool.query("select run_at from dispatch_policy.staged_jobs order by run_at")).rows;
+  await isAbout((Date.now() - left.run_at.getTime()) / 1000 - 30); // whichever the tick has left
+  await add(7200, { identifier: "other", dueAfter: 3600 });
+  await isAbout(3600);
+  await pool.query("update dispatch_policy._private_staged_jobs set run_at = '-infinity' where id = $1", [
+    later,
+  ]);
+  await isAbout(3600); // it is due since it was added
 });
 
 test("adaptive limits that are as low as they may be are counted by gate", async (t) => {

@@ -1,5 +1,4 @@
--- How many jobs wait for each reason, in how many partitions, and for how long the first of these has waited. It reads each
--- partition once, and no job.
+-- How many jobs wait for each reason, and in how many partitions. It reads each partition once, and no job.
 create or replace function :DISPATCH_POLICY_SCHEMA._partition_metrics(p_now timestamptz, p_policy_id int)
 returns table (name text, labels jsonb, value float8) language plpgsql stable as $$
 begin
@@ -9,13 +8,12 @@ begin
   with counted as materialized (
     select q.policy_id, :DISPATCH_POLICY_SCHEMA._shown_reason(
         '-infinity', q.paused_until, q.held_until, q.stopped_by, q.denied_reason) as reason, q.due_at > p_now as is_later,
-      count(*) as partitions, sum(q.staged) as jobs, min(q.waiting_since) as since
+      count(*) as partitions, sum(q.staged) as jobs
     from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.staged > 0 and (p_policy_id is null or q.policy_id = p_policy_id) group by 1, 2, 3
   ),
   waiting as materialized (
-    select c.policy_id, r.reason, sum(c.partitions) as partitions, sum(c.jobs) as jobs,
-      min(c.since) filter (where not c.is_later) as since
+    select c.policy_id, r.reason, sum(c.partitions) as partitions, sum(c.jobs) as jobs
     from counted c join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = c.policy_id
     cross join lateral (
       select coalesce(:DISPATCH_POLICY_SCHEMA._shown_reason(p.paused_until, '-infinity', '-infinity', null, c.reason),
@@ -37,9 +35,6 @@ begin
     select u.policy_id, 'staged_jobs', '{"reason": "unrouted"}', greatest(u.jobs, 0) from unrouted u
     union all
     select w.policy_id, 'waiting_partitions', jsonb_build_object('reason', w.reason), w.partitions from waiting w
-    union all
-    select w.policy_id, 'longest_wait_seconds', '{}', extract(epoch from p_now - min(w.since)) from waiting w
-    group by w.policy_id having min(w.since) is not null
   ) x (policy_id, name, labels, value)
   join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = x.policy_id;
 end

@@ -14,6 +14,12 @@ begin
       ('policy_has_worker', '{}', case when exists (
         select from :DISPATCH_POLICY_SCHEMA._private_workers w
         where w.stale_at > p_now and not w.ended and w.definitions ? p.name) then 1 else 0 end),
+      ('longest_wait_seconds', '{}', (
+        select extract(epoch from p_now - min(o.at)) from :DISPATCH_POLICY_SCHEMA._private_policy_tasks k
+        cross join lateral (   -- the oldest of each task, by the index staged_jobs_by_wait
+          select greatest(s.run_at, s.created_at) as at from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
+          where s.task_identifier = k.task_identifier order by greatest(s.run_at, s.created_at) limit 1) o
+        where k.policy_id = p.id and o.at <= p_now)),
       ('in_flight_jobs', '{}', (
         select l.in_flight from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = p.ahead_limiter_id)),
       ('admissible_jobs', '{}', :DISPATCH_POLICY_SCHEMA._admissible_jobs(p, p_now)),

@@ -81,7 +81,7 @@ function waitCards(staged: number, figures: Figures, trend: Trend, base: string)
     {
       value: longest === undefined ? "–" : roughly(longest),
       name: "longest wait",
-      more: "of a partition with due jobs",
+      more: "of the oldest due job",
       to: "#waiting",
     },
     {
