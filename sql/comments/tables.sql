@@ -1058,6 +1058,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.settled is
   'What its run cost: by gate in gates, cost at all others. Null: nobody said.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.staged_id is
   'Its id in staging, if it succeeded and uniqueFor remembers its key.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_finished_job.says_nothing is
+  'It failed, and that says nothing of the partner: no breaker, adaptive limit or probe counts it.';
 comment on type :DISPATCH_POLICY_SCHEMA._private_settlement is
   'What a job still has to pay at a throttle, see _settle.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_settlement.job_id is 'Graphile Worker''s id.';

@@ -807,7 +807,7 @@ create type :DISPATCH_POLICY_SCHEMA._private_retry as (
 create type :DISPATCH_POLICY_SCHEMA._private_finished_job as (
   job bigint, task text, admission bigint, ok boolean, lag_ms float8, duration_ms float8, attempt int, ends boolean,
   retries boolean, retry :DISPATCH_POLICY_SCHEMA._private_retry, ordinality bigint, error text, settled jsonb,
-  staged_id bigint
+  staged_id bigint, says_nothing boolean
 );
 
 create type :DISPATCH_POLICY_SCHEMA._private_settlement as (

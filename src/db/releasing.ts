@@ -53,6 +53,8 @@ export interface FinishedJob {
   admission: string | null;
   /** Null: nobody saw its end. It counts as neither success nor failure. */
   ok: boolean | null;
+  /** It failed, and that says nothing of the partner: no breaker, adaptive limit or probe counts it. */
+  saysNothing?: true;
   lagMs: number | null;
   /** Its task identifier. */
   task?: string;
@@ -109,7 +111,8 @@ export function asSent(jobs: readonly FinishedJob[]): object[] {
 }
 
 function endedAlike(a: FinishedJob, b: FinishedJob): boolean {
-  const same = a.ok === b.ok && a.ends === b.ends && a.attempt === b.attempt;
+  const same =
+    a.ok === b.ok && a.saysNothing === b.saysNothing && a.ends === b.ends && a.attempt === b.attempt;
   return (
     same &&
     a.admission === b.admission &&
@@ -129,9 +132,9 @@ function asObject({ retry, ...sent }: FinishedJob): object {
 }
 
 function asLists(alike: readonly FinishedJob[]): object {
-  const { ok, ends, attempt, admission, task, error, stagedId } = alike[0] as FinishedJob;
+  const { ok, saysNothing, ends, attempt, admission, task, error, stagedId } = alike[0] as FinishedJob;
   return {
-    ...{ ok, ends, attempt, admission, task, error },
+    ...{ ok, saysNothing, ends, attempt, admission, task, error },
     jobs: arrayOf(alike.map(({ job }) => job)),
     lagsMs: arrayOf(alike.map(({ lagMs }) => milliseconds(lagMs))),
     durationsMs: arrayOf(alike.map(({ durationMs }) => milliseconds(durationMs))),

@@ -80,7 +80,7 @@ function makePlugin(settings: Settings): GraphileConfig.Plugin {
             const part = next();
             const result = await (host?.shutdowns.graphileWorker(event.workerPool, part) ?? part);
             for (const job of (result as { forceFailedJobs?: Job[] } | undefined)?.forceFailedJobs ?? []) {
-              host?.ended(event.workerPool.id, job, new Error(event.message));
+              host?.forceFailed(event.workerPool.id, job, event.message);
             }
             return result as never;
           } finally {
@@ -120,7 +120,8 @@ interface Host {
   readonly logger: Logger;
   readonly pools: Pools;
   readonly shutdowns: ReturnType<typeof makeShutdowns>;
-  ended(poolId: string, job: Job, error: unknown): void;
+  /** A forceful shutdown has failed the job. */
+  forceFailed(poolId: string, job: Job, message: string): void;
 }
 
 /** Wires the package to one compiled set of options: wraps its tasks and listens to its events. */
@@ -166,7 +167,13 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
   own.on("localQueue:getJobs:complete", (event) => jobs.fetched(event.jobs));
   own.on("job:complete", ({ worker, job, error }) => ended(worker.workerPool.id, job, error));
   own.on("pool:release", ({ workerPool }) => pools.release(workerPool.id));
-  return { logger, pools, shutdowns: makeShutdowns(compiled, own, logger), ended };
+  return {
+    ...{ logger, pools, shutdowns: makeShutdowns(compiled, own, logger) },
+    forceFailed(poolId, job, message) {
+      const hasPolicy = settings.registry.ofTask(job.task_identifier) !== undefined;
+      ended(poolId, job, hasPolicy ? new UncountedRunError(message) : new Error(message));
+    },
+  };
 }
 
 /** The task that the crontab starts. It ticks, and then sweeps. */

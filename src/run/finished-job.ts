@@ -2,6 +2,7 @@ import type { Job, Logger } from "graphile-worker";
 import { storableText } from "../checks/options.ts";
 import type { FinishedJob, Move, Retry } from "../db/engine.ts";
 import { errorText } from "../error-text.ts";
+import { DispatchPolicyError, RunTimeoutError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
 import {
   type AnyPolicy,
@@ -11,8 +12,10 @@ import {
   resolveJob,
 } from "../policy/policy.ts";
 import { specificationOf } from "./fetched-job.ts";
+import { isOfOwnDatabase } from "./own-database.ts";
 import { isRetryAfter } from "./retry-after.ts";
 import type { RunningJob } from "./running-jobs.ts";
+import { UncountedRunError } from "./uncounted.ts";
 
 /** Describes a job that ended, for its release. `error` is null if it succeeded. */
 export function finishedJob(
@@ -24,12 +27,13 @@ export function finishedJob(
   if (!running.ownsSlot) return replacedJob(job, running.admission);
   const { policy } = running;
   const failed = error != null;
+  const uncounted = failed && isUncounted(running, error);
   const again = failed && (job.attempts < job.max_attempts || givesBack(policy, error));
-  const retry = again ? retryOf(job, running, error, context) : null;
   return {
     job: String(job.id), // the application's pg may read a bigint as a BigInt, which JSON refuses
     admission: running.admission,
     ok: !failed,
+    ...(failed && (uncounted || saysNothing(error)) && { saysNothing: true }),
     lagMs: running.lagMs,
     task: job.task_identifier,
     durationMs: performance.now() - running.startedAt,
@@ -37,8 +41,32 @@ export function finishedJob(
     ...(running.settlement.settled && { settled: running.settlement.settled }),
     ...(isRemembered(job, running, failed) && { stagedId: running.stagedId as string }),
     ...(failed && policyDefinition(policy).history && { error: firstLineOf(error) }),
-    retry,
+    retry: uncounted ? uncountedRetry(job, policy) : again ? retryOf(job, running, error, context) : null,
   };
+}
+
+/**
+ * Whether the worker's shutdown has ended the run. What a run throws after it was told to end, it mostly throws because of
+ * that. But with `RetryAfter` the task itself says when it is tried again.
+ */
+function isUncounted({ signal }: RunningJob, error: unknown): boolean {
+  if (signal.cancelled || isRetryAfter(error)) return false;
+  return signal.stopped || isOf(UncountedRunError, error);
+}
+
+/** Whether a failure says nothing of the partner: it opens no breaker, shrinks no adaptive limit and fails no probe. */
+function saysNothing(error: unknown): boolean {
+  if (isOfOwnDatabase(error)) return true;
+  return isOf(DispatchPolicyError, error) && !isOf(RunTimeoutError, error);
+}
+
+/** A proxy may throw when it is asked what it is: it is none. */
+function isOf(kind: new (...args: never[]) => Error, thrown: unknown): boolean {
+  try {
+    return thrown instanceof kind;
+  } catch {
+    return false;
+  }
 }
 
 /** Whether `uniqueFor` remembers the job's key. Its slot may be gone by then, and with it the id that the key names. */

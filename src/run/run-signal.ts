@@ -14,6 +14,8 @@ const GRACE_MS = 10_000;
 export class RunSignal {
   /** Why an operator has cancelled the job. Undefined: nobody has. */
   cancelled: CancelledError | undefined;
+  /** The worker pool, which is shutting down, has told the run to end. */
+  stopped = false;
   readonly #helpers: JobHelpers;
   readonly #runsOfPool: Set<RunSignal>;
   readonly #controller = new AbortController();
@@ -44,6 +46,7 @@ export class RunSignal {
 
   /** The pool's signal has aborted. */
   follow(pool: AbortSignal): void {
+    this.stopped = true;
     this.#tell(pool.reason);
   }
 

@@ -18,7 +18,7 @@ export interface RunningJob {
   readonly startedAt: number;
   /** What the run has said of its cost. */
   readonly settlement: Pick<Settlement, "settled">;
-  readonly signal: Pick<RunSignal, "cancelled" | "abort">;
+  readonly signal: Pick<RunSignal, "cancelled" | "stopped" | "abort">;
 }
 
 /** A local queue fetched jobs together, ahead of their starts. */

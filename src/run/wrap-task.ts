@@ -19,6 +19,7 @@ import { admittedPartition } from "./admitted-partition.ts";
 import { batchParts } from "./batch-parts.ts";
 import { type Cancellation, cancelRun } from "./cancellations.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
+import { remembering } from "./own-database.ts";
 import { recordably } from "./recordable.ts";
 import { isRetryAfter, type RetryAfter } from "./retry-after.ts";
 import { RunSignal } from "./run-signal.ts";
@@ -411,20 +412,22 @@ function describe(
 
 /** Changes a job's helpers so that they stage the jobs of tasks with a policy. Each job has helpers of its own. */
 function makePolicyAware(helpers: JobHelpers, observer: Observer): void {
-  const adder = adderOf(observer, helpers.withPgClient);
-  helpers.addJob = adder.addJob as JobHelpers["addJob"];
-  helpers.addJobs = adder.addJobs as JobHelpers["addJobs"];
+  Object.assign(helpers, ownHelpersOf(observer, helpers));
 }
 
-type Adder = ReturnType<typeof makeAdder>;
-const adders = new WeakMap<Observer, WeakMap<WithPgClient, Adder>>();
+type OwnHelpers = Pick<JobHelpers, "withPgClient" | "query" | "addJob" | "addJobs">;
+const ownHelpers = new WeakMap<Observer, WeakMap<WithPgClient, OwnHelpers>>();
 
-/** The jobs of a pool share `withPgClient`, so they share an adder. */
-function adderOf(observer: Observer, withPgClient: WithPgClient): Adder {
+/** The jobs of a pool share `withPgClient`, so they share these. */
+function ownHelpersOf(observer: Observer, helpers: JobHelpers): OwnHelpers {
   const { engine, registry, events } = observer;
-  const known = adders.get(observer) ?? new WeakMap<WithPgClient, Adder>();
-  adders.set(observer, known);
-  const adder = known.get(withPgClient) ?? makeAdder(engine, registry, withPgClient, events);
-  known.set(withPgClient, adder);
-  return adder;
+  const known = ownHelpers.get(observer) ?? new WeakMap<WithPgClient, OwnHelpers>();
+  ownHelpers.set(observer, known);
+  const those = known.get(helpers.withPgClient);
+  if (those) return those;
+  const connected = remembering(helpers);
+  const adder = makeAdder(engine, registry, connected.withPgClient, events);
+  const own = { ...connected, addJob: adder.addJob, addJobs: adder.addJobs } as OwnHelpers;
+  known.set(helpers.withPgClient, own);
+  return own;
 }

@@ -300,7 +300,7 @@ test("a worker pool passes on what its ticks say of single shards, to their loop
   const ended = {
     ...{ policy: noGates, admission: "0", ownsSlot: true, stagedId: null, lagMs: null, startedAt: 0 },
     settlement: { settled: undefined },
-    signal: { cancelled: undefined, abort() {} },
+    signal: { cancelled: undefined, stopped: false, abort() {} },
   };
   await runtime.release({ id: "1", attempts: 1, max_attempts: 25 } as Job, ended, null);
   // The beat that starts the loops nudges them as well, and a loop that is nudged may wait for a connection before it

@@ -29,6 +29,7 @@ function world() {
   const run = (name: string, admission: string, ownsSlot = true): RunningJob => {
     const signal = {
       cancelled: undefined as CancelledError | undefined,
+      stopped: false,
       abort(reason: unknown) {
         signal.cancelled = reason as CancelledError;
         told.push(`${name} ${signal.cancelled.by}`);

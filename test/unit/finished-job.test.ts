@@ -47,7 +47,7 @@ const running = {
     lagMs: 0,
     startedAt: 0,
     settlement: { settled: undefined },
-    signal: { cancelled: undefined, abort() {} },
+    signal: { cancelled: undefined, stopped: false, abort() {} },
   },
 };
 

@@ -14,7 +14,7 @@ begin
     where l.id = any(p_limiter_ids) and l.current_max is not null
   ),
   gone as materialized (
-    select a.id, g.job_id, g.admission, g.attempt, g.admitted_at, g.cancelled_at, count(*) over (partition by a.id) as jobs
+    select a.id, g.job_id, g.admission, g.attempt, g.admitted_at, count(*) over (partition by a.id) as jobs
     from unnest(p_gone) g
     cross join unnest(g.limiter_ids) u (id)
     join adaptive a on a.id = u.id
@@ -26,7 +26,7 @@ begin
     join adaptive a on a.id = g.id
     join unnest(p_jobs) f on f.job = g.job_id and f.ok is not null
       and :DISPATCH_POLICY_SCHEMA._is_end_of(f.admission, f.attempt, g.admission, g.attempt)
-      and (f.ok or g.cancelled_at is null)   -- an operator ended it: that says nothing of the load
+      and not f.says_nothing
     group by a.id
   ),
   changed as (

@@ -1,5 +1,6 @@
 -- Lets failed jobs end for good that an operator has cancelled, whatever is said of their retry. Their own process may not
--- know yet, or has died, and a sweep releases them.
+-- know yet, or has died, and a sweep releases them. Such a failure says nothing of the partner: else a cancel of a tenant's
+-- jobs would open the breaker for those that come next.
 --
 -- The danger: a cancel marks a row after somebody has looked at it, and before that row is deleted. Then the job would be
 -- staged again. The cure: the rows are locked, so that a cancel waits, and finds the staged job.
@@ -32,7 +33,7 @@ begin
         row(j.job, j.task, j.admission, j.ok, j.lag_ms, j.duration_ms, j.attempt, j.ends, true,
           row(coalesce((j.retry).attempt, nullif(j.attempt, 0), g.attempts), coalesce((j.retry).revision, g.revision), true,
             null, null, null, null, null, null, null, null):::DISPATCH_POLICY_SCHEMA._private_retry,
-          j.ordinality, j.error, j.settled, j.staged_id):::DISPATCH_POLICY_SCHEMA._private_finished_job
+          j.ordinality, j.error, j.settled, j.staged_id, true):::DISPATCH_POLICY_SCHEMA._private_finished_job
       else j end
     from unnest(p_jobs) j
     left join :GRAPHILE_WORKER_SCHEMA.jobs g on g.id = j.job and g.id = any(v_cancelled)

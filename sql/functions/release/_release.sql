@@ -4,6 +4,7 @@
 --     { "job": Graphile Worker's id,
 --     "admission": the owner of the slot (null: whichever),
 --     "ok": boolean (null: nobody saw its end, and it counts as neither), "lagMs": number | null,
+--     "saysNothing": true if its failure says nothing of the partner,
 --     "task": its task identifier,
 --     "durationMs": how long it ran; null: not known,
 --     "attempt": the attempt that ended (null: whichever has the slot),

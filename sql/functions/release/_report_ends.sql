@@ -1,8 +1,7 @@
 -- Reports ends to the router: how a probe ended, failures for a breaker, how long jobs ran. It locks no partition. It leaves
 -- an arrival, and the router changes the partition. Returns whether a breaker or a probe waits for it.
 --
--- A run that an operator has cancelled fails because of that. It counts as an end that nobody saw: else a cancel of a
--- tenant's jobs would open the breaker for those that come next.
+-- A failure that says nothing of the partner counts as an end that nobody saw: its probe is followed by another one.
 create or replace function :DISPATCH_POLICY_SCHEMA._report_ends(
   p_gone :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs[], p_jobs :DISPATCH_POLICY_SCHEMA._private_finished_job[]
 ) returns boolean language plpgsql volatile as $$
@@ -19,9 +18,9 @@ begin
       select x.*, x.probe is not null or (x.failures > 0 and x.breaks) as counts
       from (
         select p.name as policy, p.breaker_failures is not null as breaks, g.partition_id, x.key,
-          count(*) filter (where not f.ok and g.cancelled_at is null) as failures,
+          count(*) filter (where not f.ok and not f.says_nothing) as failures,
           max(g.job_id) filter (where g.job_id = x.probe_job_id) as probe,
-          bool_and(f.ok) filter (where g.job_id = x.probe_job_id and (f.ok or g.cancelled_at is null)) as passed,
+          bool_and(f.ok) filter (where g.job_id = x.probe_job_id and not f.says_nothing) as passed,
           count(f.duration_ms) filter (where p.fair_by_work) as ended,
           sum(f.duration_ms) / 1000 as worked, coalesce(sum(g.work) filter (where f.duration_ms is not null), 0) as charged
         from unnest(p_gone) g
