@@ -1,6 +1,7 @@
+import { parameter } from "../db/engine.ts";
 import { type AdoptOptions, adopt } from "../operate/adopt.ts";
-import type { Changed } from "../operate/targets.ts";
-import { defineCommand, EXIT, type Exit } from "./command.ts";
+import type { OperateContext } from "../operate/call.ts";
+import { defineCommand, EXIT } from "./command.ts";
 import { DRY_RUN, WHY, whyOf } from "./input/options.ts";
 import { changing } from "./input/place.ts";
 import { answer } from "./output/say.ts";
@@ -20,26 +21,38 @@ export const command = defineCommand({
   about: "It is safe while workers run, and safe to repeat. hand-back is the way back.",
   async run(values) {
     return changing(values, async (context) => {
-      const exits = [];
-      for (const task of values.task) {
-        const options = { task, dryRun: values["dry-run"], ...whyOf(values) };
-        exits.push(await adoptTask((one) => adopt(context, one), values, options));
-      }
-      return exits.includes(EXIT.done) ? EXIT.done : EXIT.nothing;
+      for (const task of values.task)
+        await adoptTask(context, values, { task, dryRun: values["dry-run"], ...whyOf(values) });
+      return EXIT.done;
     });
   },
 });
 
-/** Adopts the waiting jobs of a task, and says how many. */
+/** Adopts the waiting jobs of a task, and says how many. If none is left, workers may have been faster: it says that too. */
 export async function adoptTask(
-  adopts: (options: AdoptOptions) => Promise<Changed>,
+  context: OperateContext,
   values: { readonly json: boolean },
   options: AdoptOptions,
-): Promise<Exit> {
+): Promise<void> {
   const { task, dryRun } = options;
-  const { matched, changed } = await adopts(options);
+  const { matched, changed } = await adopt(context, options);
+  if (matched === 0) {
+    const byWorkers = await adoptedByWorkers(context, task);
+    const already = byWorkers > 0 ? `; workers have adopted ${some(byWorkers, "job")} already` : "";
+    answer(values, { task, matched, changed, byWorkers }, `${task}: no job is left to adopt${already}.`);
+    return;
+  }
   const words = dryRun
     ? `${some(matched, "job")} to adopt`
     : `adopted ${grouped(changed)} of ${some(matched, "job")}`;
-  return answer(values, { task, matched, changed }, `${task}: ${words}.`);
+  answer(values, { task, matched, changed }, `${task}: ${words}.`);
+}
+
+/** As far back as the audit goes. */
+async function adoptedByWorkers({ engine, withPgClient }: OperateContext, task: string): Promise<number> {
+  const where = `where verb = 'adopt' and by = 'worker' and detail ->> 'task' = ${parameter(1, "text")}`;
+  const steps = await withPgClient((client) =>
+    engine.view<{ readonly changed: number }>(client, "audit", where, [task]),
+  );
+  return steps.reduce((sum, { changed: jobs }) => sum + jobs, 0);
 }

@@ -1,7 +1,8 @@
+import { connected } from "../db/looking.ts";
 import { adoptTask } from "./adopt.ts";
 import { defineCommand, EXIT, type Exit } from "./command.ts";
 import { WHY, whyOf } from "./input/options.ts";
-import { placeOf } from "./input/place.ts";
+import { inPlace, placeOf } from "./input/place.ts";
 import { openUtils } from "./input/utils.ts";
 import { say } from "./output/say.ts";
 
@@ -21,9 +22,14 @@ export const command = defineCommand({
   ],
   about: "It is safe while workers run, and safe to repeat.",
   async run(values): Promise<Exit> {
-    await using utils = await openUtils(await placeOf(values));
+    const place = await placeOf(values);
+    await (await openUtils(place)).release();
     if (!values.json) say("Schemas are up to date.");
-    for (const task of values.adopt ?? []) await adoptTask(utils.adopt, values, { task, ...whyOf(values) });
+    const { adopt: tasks = [] } = values;
+    if (tasks.length > 0)
+      await inPlace(place, connected, async (context) => {
+        for (const task of tasks) await adoptTask(context, values, { task, ...whyOf(values) });
+      });
     return EXIT.done;
   },
 });

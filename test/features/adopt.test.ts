@@ -13,6 +13,7 @@ import {
   makePolicyUtils,
   policyEvents,
 } from "../../src/index.ts";
+import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { WRONGLY_STAGED } from "../helpers/engine.ts";
 import { holdCalls } from "../helpers/held-calls.ts";
@@ -425,6 +426,11 @@ test("a worker that catches many jobs adopts the others by itself", async (t) =>
   t.true(worker.log.some(({ message }) => /^Adopted \d+ jobs of work that waited/.test(message)));
   t.is((await pool.query("select from graphile_worker.jobs")).rows.length, 0);
   t.is(ran, jobs);
+  for (const more of [[], ["--dry-run"]])
+    t.like(await runCommand(database.url, "adopt", "--task", "work", ...more), {
+      stdout: `work: no job is left to adopt; workers have adopted ${adopted} jobs already.\n`,
+      code: 0,
+    });
 });
 
 const open = definePolicy("work", { partitionBy: "account" });

@@ -24,6 +24,10 @@ begin
   if not busy then
     select a.matched, a.changed, a.last_id into matched, changed, last_id
     from :DISPATCH_POLICY_SCHEMA._adopt(v_policy, p_task, p_after, p_limit) a;
+    if changed > 0 then
+      perform :DISPATCH_POLICY_SCHEMA._audit('adopt', v_policy.name, null, null, null,
+        jsonb_build_object('task', p_task, 'after', p_after, 'last_id', last_id), null, 'worker', matched, changed);
+    end if;
   end if;
   return next;
 end
