@@ -1,5 +1,5 @@
 import type { EventEmitter } from "node:events";
-import type { Job, JobHelpers, Task, TaskList, WorkerEvents } from "graphile-worker";
+import type { JobHelpers, Task, TaskList, WorkerEvents } from "graphile-worker";
 import { consoleLogFactory, Logger } from "graphile-worker";
 import { declareOnce } from "../admit/declare.ts";
 import { makeTickTask } from "../admit/tick-task.ts";
@@ -11,11 +11,10 @@ import { type EventSink, safely } from "../events.ts";
 import { ours, oursWithoutJob } from "../log.ts";
 import { TICK_TASK } from "../policy/job.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
-import { batchParts } from "../run/batch-parts.ts";
 import { finishedJob, unstartedJob } from "../run/finished-job.ts";
 import { makeReleaseQueue, type ReleaseQueue } from "../run/release-queue.ts";
 import { makeUnadmittedLog } from "../run/unadmitted.ts";
-import { markHandled, type Observer, type Outcome, wrapTasks } from "../run/wrap-task.ts";
+import { markHandled, type Observer, wrapTasks } from "../run/wrap-task.ts";
 import { readSettings } from "../settings.ts";
 import { withNewTaskIds } from "./worker-internals.ts";
 
@@ -68,7 +67,8 @@ export function wrapTaskList<T extends TaskList>(
     },
     started: () => {},
     async returned(job, running, helpers, outcome) {
-      const error = await failureOf(job, outcome);
+      // a batch has its parts' errors in `running`
+      const error = "error" in outcome ? (outcome.error ?? new Error(errorText(outcome.error))) : null;
       const finished = finishedJob(job, running, error, { logger: ours(helpers.logger), events });
       const flushed = queueOf(helpers).push(finished, running.policy.identifier);
       // a failure is released after Graphile Worker has recorded it, and that happens after the task has rejected
@@ -113,15 +113,4 @@ function queuesOf(engine: Engine, events: EventSink): (helpers: JobHelpers) => R
 function cannotDeclare(logger: Logger) {
   return (error: Error): void =>
     logger.warn(`Cannot declare the policies, trying again at the next job: ${error.message}`, { error });
-}
-
-/** The error that Graphile Worker will record, or null. A batch fails if one of its parts was rejected. */
-async function failureOf({ payload }: Job, outcome: Outcome): Promise<unknown> {
-  if ("error" in outcome) return outcome.error ?? new Error(errorText(outcome.error));
-  const results = batchParts(payload, outcome);
-  if (results === null) return null;
-  const parts = await Promise.allSettled(results);
-  const errors = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
-  if (errors.length === 0) return null;
-  return new Error(`Batch failures:\n${errors.map(errorText).join("\n")}`);
 }

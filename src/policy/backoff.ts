@@ -21,7 +21,10 @@ export type Backoff =
   | false
   | { after: Duration; priority?: number | undefined; partition?: string | undefined };
 
-/** Called after each failed run. `attempt` is that run's `job.attempts`: 1 after the first. */
+/**
+ * Called after each failed run. `attempt` is that run's `job.attempts`: 1 after the first. Of a batch, `error` is an
+ * `AggregateError` with the errors of the parts that failed.
+ */
 export type BackoffFunction = (error: unknown, attempt: number, job: Job) => Backoff;
 
 /** About 31 years: longer than any sensible wait, and within the range of PostgreSQL's timestamps. */

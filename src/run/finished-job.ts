@@ -11,19 +11,21 @@ import {
   resolveBackoff,
   resolveJob,
 } from "../policy/policy.ts";
+import { BatchError } from "./batch-parts.ts";
 import { specificationOf } from "./fetched-job.ts";
 import { isOfOwnDatabase } from "./own-database.ts";
-import { isRetryAfter } from "./retry-after.ts";
+import { retryAfterIn } from "./retry-after.ts";
 import type { RunningJob } from "./running-jobs.ts";
 import { UncountedRunError } from "./uncounted.ts";
 
-/** Describes a job that ended, for its release. `error` is null if it succeeded. */
+/** Describes a job that ended, for its release. `hostsError` is null if it succeeded. */
 export function finishedJob(
   job: Job,
   running: RunningJob,
-  error: unknown,
+  hostsError: unknown,
   context: { logger: Logger; events: EventSink },
 ): FinishedJob {
+  const error = running.failed ?? hostsError;
   if (!running.ownsSlot) return replacedJob(job, running.admission);
   const { policy } = running;
   const failed = error != null;
@@ -50,12 +52,13 @@ export function finishedJob(
  * that. But with `RetryAfter` the task itself says when it is tried again.
  */
 function isUncounted({ signal }: RunningJob, error: unknown): boolean {
-  if (signal.cancelled || isRetryAfter(error)) return false;
+  if (signal.cancelled || retryAfterIn(error)) return false;
   return signal.stopped || isOf(UncountedRunError, error);
 }
 
-/** Whether a failure says nothing of the partner: it opens no breaker, shrinks no adaptive limit and fails no probe. */
+/** Whether a failure, of a batch each of them, says nothing of the partner: it opens no breaker, shrinks no adaptive limit and fails no probe. */
 function saysNothing(error: unknown): boolean {
+  if (error instanceof BatchError) return error.errors.every(saysNothing);
   if (isOfOwnDatabase(error)) return true;
   return isOf(DispatchPolicyError, error) && !isOf(RunTimeoutError, error);
 }
@@ -113,9 +116,10 @@ function uncountedRetry(job: Job, policy: AnyPolicy | undefined): Retry {
     : { ...again, native: true };
 }
 
-/** Whether this run does not count as an attempt. */
+/** Whether this run does not count as an attempt. Of a batch, each part that failed must have said so. */
 function givesBack(policy: AnyPolicy, error: unknown): boolean {
-  return isRetryAfter(error) && policyDefinition(policy).giveBackAttempt;
+  if (!policyDefinition(policy).giveBackAttempt) return false;
+  return error instanceof BatchError ? error.errors.every(retryAfterIn) : retryAfterIn(error) !== undefined;
 }
 
 /** How a failed job is tried again. Null leaves it to Graphile Worker. */
@@ -157,8 +161,9 @@ interface Answer {
 
 /** If the back-off throws, the policy is wrong, not the job. The job is retried as Graphile Worker would do it. */
 function backoffOf(policy: AnyPolicy, error: unknown, job: Job, logger: Logger): Answer {
-  if (isRetryAfter(error)) {
-    return { backoff: { afterMs: Math.max(error.until.getTime() - Date.now(), 0) } };
+  const retryAfter = retryAfterIn(error);
+  if (retryAfter) {
+    return { backoff: { afterMs: Math.max(retryAfter.until.getTime() - Date.now(), 0) } };
   }
   try {
     const backoff = resolveBackoff(policy, error, job.attempts, job);

@@ -7,6 +7,9 @@ const aWait: Rule = { expects: `a Date, or ${DURATION_EXPECTED}`, accepts: isDur
  * A task throws this if it must try again later, for example because a server answered 429. The job's partition is held
  * until then, and the job is retried then. After the hold one job goes first, also if the time has passed already.
  *
+ * It may be the `cause` of another error, one of the errors of an `AggregateError`, or the error of a part of a batch. Of several
+ * the latest time counts.
+ *
  * @throws {ArgumentError} if the time is neither a duration nor a valid Date
  * @example if (response.status === 429) throw new RetryAfter("30 seconds", { reason: "429 from the server" });
  */
@@ -32,11 +35,25 @@ export class RetryAfter extends Error {
   }
 }
 
-/** Whether a task threw one. A proxy may throw when it is asked what it is: it is none. */
-export function isRetryAfter(thrown: unknown): thrown is RetryAfter {
+/**
+ * The RetryAfter that a task threw, or that its error wraps: as its cause, or among the errors of an AggregateError. Of several
+ * the latest. A proxy may throw when it is asked what it is: it is none.
+ */
+export function retryAfterIn(thrown: unknown): RetryAfter | undefined {
   try {
-    return thrown instanceof RetryAfter;
+    return latestIn(thrown, new Set());
   } catch {
-    return false;
+    return undefined;
   }
+}
+
+function latestIn(thrown: unknown, seen: Set<Error>): RetryAfter | undefined {
+  if (thrown instanceof RetryAfter) return thrown;
+  if (!(thrown instanceof Error) || seen.has(thrown)) return undefined;
+  seen.add(thrown);
+  const wrapped: unknown[] =
+    thrown instanceof AggregateError ? [thrown.cause, ...thrown.errors] : [thrown.cause];
+  return wrapped
+    .map((inner) => latestIn(inner, seen))
+    .reduce((latest, one) => (one && !(latest && latest.until > one.until) ? one : latest), undefined);
 }

@@ -1,7 +1,7 @@
 import type { JobHelpers } from "graphile-worker";
 import { RunTimeoutError } from "../errors.ts";
 import { batchParts } from "./batch-parts.ts";
-import { isRetryAfter } from "./retry-after.ts";
+import { retryAfterIn } from "./retry-after.ts";
 import type { RunSignal } from "./run-signal.ts";
 import type { Outcome } from "./wrap-task.ts";
 
@@ -63,7 +63,7 @@ function afterTime(outcome: Outcome, reason: RunTimeoutError | undefined): Outco
   if (reason === undefined) return outcome;
   if (!("error" in outcome)) return { error: reason };
   const { error } = outcome;
-  if (error === reason || isRetryAfter(error)) return outcome;
+  if (error === reason || retryAfterIn(error)) return outcome;
   reason.cause ??= error;
   return { error: reason };
 }

@@ -1,5 +1,6 @@
 import type { Job } from "graphile-worker";
 import type { AnyPolicy } from "../policy/policy.ts";
+import type { BatchError } from "./batch-parts.ts";
 import type { RunSignal } from "./run-signal.ts";
 import type { Settlement } from "./settlement.ts";
 
@@ -19,6 +20,8 @@ export interface RunningJob {
   /** What the run has said of its cost. */
   readonly settlement: Pick<Settlement, "settled">;
   readonly signal: Pick<RunSignal, "cancelled" | "stopped" | "abort">;
+  /** Of a batch that has ended: the errors of its parts. The host has one error without them. */
+  failed?: BatchError | undefined;
 }
 
 /** A local queue fetched jobs together, ahead of their starts. */

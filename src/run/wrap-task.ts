@@ -16,12 +16,12 @@ import type { Registry } from "../policy/registry.ts";
 import { makeAdder } from "../stage/adder.ts";
 import { timeOf } from "../timestamp.ts";
 import { admittedPartition } from "./admitted-partition.ts";
-import { batchParts } from "./batch-parts.ts";
+import { type BatchError, batchParts, failureOf } from "./batch-parts.ts";
 import { type Cancellation, cancelRun } from "./cancellations.ts";
 import { attemptOf, isAsAdmitted, specificationOf, ticketOf } from "./fetched-job.ts";
 import { remembering } from "./own-database.ts";
 import { recordably } from "./recordable.ts";
-import { isRetryAfter, type RetryAfter } from "./retry-after.ts";
+import { retryAfterIn } from "./retry-after.ts";
 import { RunSignal } from "./run-signal.ts";
 import { watchRun } from "./run-timeout.ts";
 import type { RunningJob } from "./running-jobs.ts";
@@ -35,7 +35,10 @@ import { startInShare } from "./worker-share.ts";
 const BELIEVED_FOR_MS = 1000;
 const HANDLED = Symbol("handled by graphile-worker-dispatch-policy");
 
-export type Outcome = { readonly result: Awaited<ReturnType<Task>> } | { readonly error: unknown };
+export type Outcome =
+  /** `failed`: of a batch, the errors of its parts. */
+  | { readonly result: Awaited<ReturnType<Task>>; readonly failed?: BatchError | undefined }
+  | { readonly error: unknown };
 
 /** What the wrapper asks and reports. The preset and wrapTaskList each have their own. */
 export interface Observer {
@@ -149,7 +152,7 @@ async function runStarted(
   const signal = new RunSignal(helpers);
   const { admission, stagedId, ownsSlot, cancelled } = start;
   const startedAt = performance.now();
-  const running =
+  const running: RunningJob | null =
     admission === null
       ? null
       : { policy, admission, stagedId, ownsSlot, lagMs, startedAt, settlement, signal };
@@ -166,6 +169,7 @@ async function runStarted(
     settlement.end();
     leave();
   }
+  if (running && "result" in outcome) running.failed = outcome.failed;
   if (running && observer.returned) await observer.returned(job, running, helpers, outcome);
   if ("error" in outcome) throw outcome.error;
   return outcome.result;
@@ -189,7 +193,8 @@ async function runToItsEnd(run: Run): Promise<Outcome> {
   const { runTimeoutMs } = run.policy["~policy"].declaration;
   const outcome = await (runTimeoutMs === null ? runTask(run) : runInTime(run, runTimeoutMs));
   const parts = batchParts(run.payload, outcome);
-  if (parts) await Promise.allSettled(parts);
+  if (parts && "result" in outcome)
+    return { ...outcome, failed: await failureOf(parts, (error) => holdIfAsked(error, run)) };
   const { cancelled } = run.signal;
   if (cancelled === undefined || !("error" in outcome) || outcome.error === cancelled) return outcome;
   cancelled.cause ??= outcome.error;
@@ -210,11 +215,12 @@ function runInTime(run: Run, timeoutMs: number): Promise<Outcome> {
   return watch(() => runTask(run));
 }
 
-async function runTask({ task, payload, helpers, own }: Run): Promise<Outcome> {
+async function runTask(run: Run): Promise<Outcome> {
+  const { task, payload, helpers } = run;
   try {
     return { result: await task(payload as never, helpers) };
   } catch (error) {
-    if (isRetryAfter(error)) await holdFor(error, own, helpers);
+    await holdIfAsked(error, run);
     return { error };
   }
 }
@@ -331,10 +337,12 @@ async function recorded(policy: AnyPolicy, helpers: JobHelpers, observer: Observ
 }
 
 /**
- * Holds the partition. If the time has passed already, one job goes first all the same, as after a hold. If that fails, the
+ * Holds the partition if the error says so. If the time has passed already, one job goes first all the same, as after a hold. If that fails, the
  * host still gets the task's own error.
  */
-async function holdFor(retry: RetryAfter, own: DispatchPolicyHelpers, helpers: JobHelpers): Promise<void> {
+async function holdIfAsked(error: unknown, { own, helpers }: Pick<Run, "own" | "helpers">): Promise<void> {
+  const retry = retryAfterIn(error);
+  if (retry === undefined) return;
   try {
     const { forMs, until, reason } = retry;
     await own.hold({ ...(forMs === undefined ? { until } : { forMs }), reason }).catch((error) => {

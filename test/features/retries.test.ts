@@ -285,6 +285,79 @@ test("RetryAfter holds the partition, and retries the job then", async (t) => {
   t.is(worker.happened.filter(({ event }) => event === "job:success").length, 1);
 });
 
+const LATER = new RetryAfter("1 hour", { reason: "429" });
+const SAID: Record<string, (error: unknown) => unknown> = {
+  "as the cause of another error": () => new Error("the partner refused", { cause: LATER }),
+  "deep within errors": () =>
+    new AggregateError([new Error("one"), new Error("two", { cause: LATER })], "all"),
+  "as the later of two": () =>
+    new AggregateError([new RetryAfter("1 second"), LATER, new RetryAfter("1 minute")]),
+};
+
+for (const [what, wrapped] of Object.entries(SAID))
+  test(`RetryAfter holds the partition ${what}`, async (t) => {
+    const { worker, state } = await failOnce(t, fixed("10 ms"), { errors: [wrapped(LATER)] });
+    t.true(state.due_in > HOUR - 60 && state.due_in <= HOUR, `${state.due_in}`);
+    const held = "select held_until > now() + interval '59 minutes' as held from dispatch_policy.partitions";
+    t.true((await worker.row(held)).held);
+  });
+
+test("RetryAfter of a part of a batch holds the partition, while the others of its parts go on", async (t) => {
+  const others = Promise.withResolvers<void>();
+  const policy = definePolicy("work", { partitionBy: "0.account", backoff: fixed("10 ms") });
+  const tasks = {
+    work: async (payload: unknown) =>
+      (payload as { n: number }[]).map(async ({ n }) => {
+        if (n === 2) throw LATER;
+        await others.promise;
+      }),
+  };
+  const worker = await startWorker(t, { policies: [policy], tasks });
+  await worker.utils.addJob(
+    "work",
+    [1, 2, 3].map((n) => ({ account: "a", n })),
+  );
+  const partition = `select stop_reason, held_until > now() + interval '59 minutes' as held
+    from dispatch_policy.partitions where partition = 'a'`;
+  await until("its partition is held", async () => (await worker.row(partition))?.held);
+  t.deepEqual(
+    worker.happened.map(({ event }) => event),
+    ["job:start"],
+    "the batch still runs",
+  );
+  others.resolve();
+  const { id } = (await worker.sees("job:error"))[0]!;
+  const state = await until("it waits for its retry", async () => {
+    const now = await stateOf(worker, id);
+    return now.parked && now.due_in !== null && !now.in_flight && now;
+  });
+  t.true(state.due_in > HOUR - 60 && state.due_in <= HOUR, `${state.due_in}`);
+});
+
+test("backoff gets the errors of a batch's parts", async (t) => {
+  const seen: unknown[] = [];
+  const backoff = (error: unknown) => {
+    seen.push(error);
+    return false;
+  };
+  const policy = definePolicy("work", { partitionBy: "0.account", backoff: backoff as never });
+  const failures = [new Error("part 1"), "no error", undefined];
+  const tasks = {
+    work: async () => [...failures.map((failure) => Promise.reject(failure)), Promise.resolve()],
+  };
+  const worker = await startWorker(t, { policies: [policy], tasks });
+  await worker.utils.addJob(
+    "work",
+    [1, 2, 3, 4].map((n) => ({ account: "a", n })),
+  );
+  await worker.everythingIsReleased();
+  await until("backoff was asked", () => seen.length > 0);
+  const [error] = seen as [AggregateError];
+  t.true(error instanceof AggregateError);
+  t.deepEqual(error.errors, failures);
+  t.regex(error.message, /^Batch failures:\npart 1\nno error\n/);
+});
+
 test("a batch whose parts failed is retried with those", async (t) => {
   const policy = definePolicy("work", { partitionBy: "0.account", backoff: fixed("10 ms") });
   const tasks = {

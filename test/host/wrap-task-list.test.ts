@@ -7,6 +7,7 @@ import {
   concurrency,
   definePolicy,
   makePolicyUtils,
+  RetryAfter,
   wrapTaskList,
 } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
@@ -156,4 +157,34 @@ test("a cancelled job whose run was cut short does not start again", async (t) =
     "select last_error, attempts >= max_attempts as ended from graphile_worker.jobs where last_error is not null",
   );
   t.deepEqual([rows, ran], [[{ last_error: "job 1 was cancelled by ana", ended: true }], []]);
+});
+
+test("backoff gets the errors of a batch's parts, and RetryAfter of one holds the partition", async (t) => {
+  const seen: unknown[] = [];
+  const batch = definePolicy("batch", {
+    partitionBy: "0.name",
+    backoff: (error) => {
+      seen.push(error);
+      return "1 hour";
+    },
+  });
+  const refusal = new RetryAfter("1 hour", { reason: "429" });
+  const parts = async (payload: unknown) => {
+    const [{ name }] = payload as [{ name: string }];
+    return [Promise.reject(name === "Ana" ? new Error("its own fault") : refusal)];
+  };
+  const { pool, start, tick } = await world(t, [batch], { batch: parts });
+  for (const name of ["Ana", "Bo"]) await addPolicyJob(pool, batch, [{ name }]);
+  start();
+  await tick();
+  const held = "select partition from dispatch_policy.partitions where held_until > now()";
+  await until("both wait for their retries", async () => {
+    const { rows } = await pool.query("select from dispatch_policy.staged_jobs where job_id is not null");
+    return rows.length === 2;
+  });
+  t.deepEqual((await pool.query(held)).rows, [{ partition: "Bo" }]);
+  t.deepEqual(
+    (seen as AggregateError[]).map(({ errors }) => errors[0].message),
+    ["its own fault"],
+  );
 });

@@ -4,8 +4,9 @@ import type { Job, Logger } from "graphile-worker";
 import { errorText } from "../../src/error-text.ts";
 import { noEvents } from "../../src/events.ts";
 import { definePolicy } from "../../src/policy/policy.ts";
+import { BatchError } from "../../src/run/batch-parts.ts";
 import { finishedJob } from "../../src/run/finished-job.ts";
-import { RetryAfter } from "../../src/run/retry-after.ts";
+import { RetryAfter, retryAfterIn } from "../../src/run/retry-after.ts";
 
 const NO_TEXT = "Non error or error without message thrown.";
 const fails = () => {
@@ -89,6 +90,31 @@ test("the history keeps the first line, in letters that PostgreSQL can store, an
   t.is((finished(new Error("one\ntwo")) as { error?: string }).error, "one");
   t.is((finished(new Error("a\0b\ud800")) as { error?: string }).error, "a\ufffdb\ufffd");
   t.is((finished(new Error("x".repeat(5000))) as { error?: string }).error?.length, 1000);
+});
+
+test("a batch gets its attempt back if each part that failed says RetryAfter", (t) => {
+  const policy = definePolicy("p", { partitionBy: "key", giveBackAttempt: true });
+  const logger = { error: () => t.fail() } as unknown as Logger;
+  const ended = (...errors: unknown[]) => {
+    const failed = new BatchError(errors);
+    const of = { ...running, policy, failed };
+    return finishedJob(job, of, new Error(failed.message), { logger, events: noEvents }).retry;
+  };
+  const later = new RetryAfter("1 hour");
+  t.like(ended(later, new Error("refused", { cause: later })), { giveBack: true });
+  t.is(ended(later, new Error("its own fault")), null, "it was its last attempt");
+});
+
+test("an error that is its own cause, and a proxy that throws, are no RetryAfter", (t) => {
+  const itself = new Error("itself");
+  itself.cause = itself;
+  const proxy = new Proxy(new Error("proxy"), {
+    getPrototypeOf: () => {
+      throw new Error("not yours");
+    },
+  });
+  for (const thrown of [itself, proxy, undefined, { cause: new RetryAfter("1 hour") }])
+    t.is(retryAfterIn(thrown), undefined);
 });
 
 test("a job without an error has succeeded, and RetryAfter says when to come back", (t) => {
