@@ -88,6 +88,8 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_policies.operator_enabled is
   'What switch_policy, or utils.enable and utils.disable, set. Null: as declared.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.per_worker is
   'Whether it has a gate with perWorker.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_policies.keyed_scopes is
+  'Whether it has a gate over a key of its own.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.enabled is
   'False: jobs are added past the policy, and ticks admit its staged jobs without gates.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_policies.paused_until is
@@ -287,6 +289,12 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.dropped_total is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.staged is
   'Its staged jobs, but for what its arrivals add. Routing and passes keep it; nobody counts.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.created_at is 'When the row was made.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.mixed_keys is
+  'A gate at which its jobs named different keys, an earlier key and the newest: { "gate", "before", "after" }. Null: none did.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.mixed_at is
+  'When they did so last, give or take an hour.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.mixed_told is
+  'Whether a process has told of that. Null: there is nothing to tell.';
 
 comment on sequence :DISPATCH_POLICY_SCHEMA._private_ticks is 'Numbers the passes; partitions keep it as visited.';
 

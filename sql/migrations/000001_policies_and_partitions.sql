@@ -51,6 +51,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_policies (
   paused_with_all boolean not null default false,
   per_worker boolean not null
     generated always as (coalesce((definition ->> 'perWorker')::boolean, false)) stored,
+  keyed_scopes boolean not null generated always as (definition @? '$.gates[*] ? (@.scope == "key")') stored,
   handed_back_at timestamptz not null default '-infinity',
   crontab_ticked_at timestamptz not null default '-infinity',
   check (ahead is null or ahead_seconds is null),
@@ -217,6 +218,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   admitted_at timestamptz not null default '-infinity',
   dropped_total bigint not null default 0,
   created_at timestamptz not null default clock_timestamp(),
+  mixed_keys jsonb,
+  mixed_at timestamptz,
+  mixed_told boolean,
   check (blocked_on is null
     or (due_at < 'infinity' and held_until = '-infinity' and paused_until = '-infinity'))
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
@@ -249,6 +253,9 @@ create index partitions_held on :DISPATCH_POLICY_SCHEMA._private_partitions (pol
 
 create index partitions_paused on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, paused_until)
   where paused_until > '-infinity';
+
+create index partitions_with_mixed_keys on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, mixed_told, mixed_at)
+  where mixed_told is not null;
 
 create sequence :DISPATCH_POLICY_SCHEMA._private_ticks;
 

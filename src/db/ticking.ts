@@ -16,7 +16,7 @@ export interface Admission {
   to_route: boolean;
   /** Jobs wait whose partitions a process that has the policy works out. */
   to_key: boolean;
-  /** Drops wait for somebody who counts them and tells of them. */
+  /** Drops wait for somebody who counts them and tells of them, or partitions with mixed keys. */
   to_tell: boolean;
 }
 
@@ -25,6 +25,16 @@ export interface Drop {
   partition: string | null;
   reason: "max_pending" | "busy" | "expired" | "unique";
   jobs: number;
+}
+
+/** A partition whose jobs name different keys at a gate over a key of their own. */
+export interface MixedKeys {
+  partition: string;
+  gate: string;
+  /** An earlier job's key. */
+  before: string;
+  /** The newest job's key, which all that wait are charged to. */
+  after: string;
 }
 
 /** The steps of a pass. */
@@ -65,5 +75,9 @@ export function ticking({ schema, rows, first }: Statements) {
     /** Jobs that were dropped since the last call. It also counts them for their partitions. */
     consumeDrops: (client: Queryable, policy: string) =>
       rows<Drop>(client, `select * from ${schema}._consume_drops(${parameters("text")})`, [policy]),
+
+    /** Those of which nobody has told yet. The caller tells. */
+    tellMixedKeys: (client: Queryable, policy: string) =>
+      rows<MixedKeys>(client, `select * from ${schema}._tell_mixed_keys(${parameters("text")})`, [policy]),
   };
 }

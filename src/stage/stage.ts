@@ -17,6 +17,7 @@ import { type Duration, durationSeconds } from "../duration.ts";
 import { ArgumentError, BacklogFullError, PayloadError } from "../errors.ts";
 import type { Debounce } from "../policy/debounce.ts";
 import type { GivenSpecification } from "../policy/job.ts";
+import type { ResolvedLimit } from "../policy/limits.ts";
 import {
   type AnyPolicy,
   isPolicy,
@@ -377,6 +378,7 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
     const resolved = resolveJob(policy, payload, { ...spec, task });
     let place = batch.places.get(resolved.partition);
     const { partitions } = batch;
+    const before = partitions[place ?? -1];
     if (place === undefined) {
       place = partitions.length;
       batch.places.set(resolved.partition, place);
@@ -384,10 +386,11 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
     // the last job of a partition in the call has the newest context
     partitions[place] = {
       key: resolved.partition,
-      shard: partitions[place]?.shard ?? resolved.shard,
+      shard: before?.shard ?? resolved.shard,
       context: resolved.context,
       weight: resolved.weight,
       limits: resolved.limits,
+      ...(before && earlierThan(resolved.limits, before)),
     };
     staged.p = place;
     if (resolved.cost !== 1) staged.cost = resolved.cost;
@@ -396,6 +399,18 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
   }
   if (traceparent !== undefined) staged.traceparent = traceparent;
   batch.jobs.push(staged);
+}
+
+/** Of a partition's earlier jobs in a call, what one says that names other scope keys. */
+function earlierThan(
+  limits: readonly ResolvedLimit[],
+  before: PartitionState,
+): Pick<PartitionState, "earlier"> {
+  const { earlier, context } = before;
+  const differs = (those: readonly ResolvedLimit[]) =>
+    those.some(({ key }, place) => key !== limits[place]?.key);
+  if (differs(before.limits)) return { earlier: { context, limits: before.limits } };
+  return earlier && differs(earlier.limits) ? { earlier } : {};
 }
 
 /** A job's own, else the policy's if nothing else says when the job is due. */

@@ -16,7 +16,8 @@ const request = { policy: "p", shard: null, now: null, bounded: true };
 
 function contextOf(steps: Partial<Record<"route" | "admit", () => Promise<unknown>>>): TickContext {
   const consumeDrops = async () => [{ partition: "a", reason: "expired", jobs: 2 }];
-  const engine = { route: async () => 0, admit: async () => nothing, consumeDrops, ...steps };
+  const tellMixedKeys = async () => [];
+  const engine = { route: async () => 0, admit: async () => nothing, consumeDrops, tellMixedKeys, ...steps };
   return {
     withPgClient: ((callback: (client: object) => unknown) => callback({})) as WithPgClient,
     engine: engine as unknown as Engine,

@@ -7,9 +7,17 @@ create or replace function :DISPATCH_POLICY_SCHEMA._apply_arrivals(
 declare
   v_made record;
   v_contexts jsonb := :DISPATCH_POLICY_SCHEMA._contexts_before(p_policy, p_arrivals);
+  v_mixed jsonb := case when (p_policy).keyed_scopes
+    then :DISPATCH_POLICY_SCHEMA._mixed_keys(p_policy, p_arrivals, p_known) end;
   v_staged int := (select sum(a.jobs) from unnest(p_arrivals) a where a.jobs > 0);
 begin
   v_made := :DISPATCH_POLICY_SCHEMA._route_partitions(p_policy, p_arrivals, p_known, p_now);
+  if v_mixed is not null then
+    update :DISPATCH_POLICY_SCHEMA._private_partitions q set
+      mixed_keys = v_mixed -> q.id::text, mixed_at = clock_timestamp(), mixed_told = coalesce(q.mixed_told, false)
+    where q.id = any(array(select k::uuid from jsonb_object_keys(v_mixed) k))
+      and (q.mixed_at > clock_timestamp() - interval '1 hour') is not true;   -- in a busy partition they change all the time
+  end if;
   perform :DISPATCH_POLICY_SCHEMA._route_limits(
     p_policy, p_arrivals, p_known, v_made.made_gates, v_made.made_keys, v_contexts, p_now);
   if exists (select from unnest(p_arrivals) a where a.outcome is not null) then

@@ -30,16 +30,14 @@ set search_path = pg_catalog, pg_temp as $$
     update :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k set
       failures = r.failures, retry_at = clock_timestamp() + :DISPATCH_POLICY_SCHEMA._aside_for(r.failures)
     from refused r where k.staged_id = r.id
-  ),
-  partition as (
-    select distinct on (j.key) j.key, j.partition from job j where j.error is null order by j.key, j.id desc
   )
   insert into :DISPATCH_POLICY_SCHEMA._private_arrivals overriding user value
-  select a.* from keyed s join job j on j.id = s.id join partition k on k.key = j.key
+  select a.* from keyed s join job j on j.id = s.id
   cross join lateral :DISPATCH_POLICY_SCHEMA._work_arrival(
-    p_policy, s.partition_id, k.key, k.partition ->> 'shard',
+    p_policy, s.partition_id, j.key, j.partition ->> 'shard',
     coalesce((select :DISPATCH_POLICY_SCHEMA._generation_of(p, p_version)
-      from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy), -1), (k.partition -> 'context')::jsonb,
-    (k.partition ->> 'weight')::float8, (k.partition -> 'limits')::jsonb, s.run_at, s.cost, s.due, s.priority, s.run_at,
-    s.id) a;
+      from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy), -1), (j.partition -> 'context')::jsonb,
+    (j.partition ->> 'weight')::float8, (j.partition -> 'limits')::jsonb, s.run_at, s.cost, s.due, s.priority, s.run_at,
+    s.id) a
+  order by s.id;   -- the newest job's is the newest arrival
 $$;

@@ -15,11 +15,21 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
-  v_droppable boolean := coalesce((
-    select :DISPATCH_POLICY_SCHEMA._is_droppable(p.when_full, p.max_pending_in_all)
-    from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy), false);
+  v_droppable boolean;
+  v_keyed boolean;
   v_ids regclass := pg_get_serial_sequence(format('%I._private_staged_jobs', :'DISPATCH_POLICY_SCHEMA'), 'id');
 begin
+  select :DISPATCH_POLICY_SCHEMA._is_droppable(p.when_full, p.max_pending_in_all), p.keyed_scopes
+  into v_droppable, v_keyed from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  v_droppable := coalesce(v_droppable, false);
+  if v_keyed then   -- what an earlier job of the call says of a partition, for _mixed_keys
+    insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (
+      policy, partition_id, key, shard, version, context, weight, limits)
+    select p_policy, :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, k.key), k.key, coalesce(k.shard, 'default'), coalesce(p_version, 0),
+      k.earlier -> 'context', k.weight, k.earlier -> 'limits'
+    from json_to_recordset(p_partitions) as k (key text, shard text, weight float8, earlier jsonb)
+    where k.earlier is not null;
+  end if;
   return query
   with sent as materialized (
     select (k.ordinality - 1)::int as p, k.*

@@ -29,6 +29,7 @@ export const FINDING_IDS = [
   "policy-paused",
   "everything-paused",
   "breaker-open",
+  "mixed-keys",
   "set-aside",
   "lost-slots",
   "not-checked",
