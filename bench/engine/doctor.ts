@@ -11,8 +11,9 @@ const world = await makeCrowd();
 await world.query(
   "update dispatch_policy._private_policies set breaker_failures = 1, breaker_within = 1, breaker_cooldown = 1",
 );
-await world.query(`update dispatch_policy._private_partitions set held_until = now() + interval '1 hour', blocked_on = null,
-    stopped_by = case when id::text < '8' then 'breaker' else 'ana' end
+await world.query(`update dispatch_policy._private_partitions set blocked_on = null, stopped_by = 'ana',
+    held_until = case when id::text < '8' then '-infinity' else now() + interval '1 hour' end,
+    breaker_until = case when id::text < '8' then now() + interval '1 hour' else '-infinity' end
   where id in (select id from dispatch_policy._private_partitions limit 20000)`);
 await world.query(`update dispatch_policy._private_staged_jobs set due = false, retry_at = now() + interval '1 hour', failures = 3
   where id in (select id from dispatch_policy._private_staged_jobs limit 5000)`);

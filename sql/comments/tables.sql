@@ -237,17 +237,21 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.due_at is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_until is
   'Until when its limiters or its probe deny it; -infinity: they do not. Only _mark_partitions, _put_off and _wait_in_order raise it. A function that has locked the partition may lower it. Too high, it sleeps although it could go.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.held_until is
-  'End of a hold; -infinity: none. Set by operators, RetryAfter and the breaker. Then one job goes as a probe.';
+  'End of a hold; -infinity: none. Set by operators and RetryAfter. Of two holds the later end counts. Then one job goes as a probe.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.breaker_until is
+  'End of the breaker''s cooldown; -infinity: it is closed. Then one job goes as a probe.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.stopped_until is
+  'When the last of its stops ends; -infinity: none.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.paused_until is
   'End of a pause; -infinity: none. Operators alone set it.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.eligible_at is
-  'When a pass may claim it: the latest of due_at, denied_until, held_until and paused_until.';
+  'When a pass may claim it: the latest of due_at, denied_until and stopped_until.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.looked_at is
   'When routing or a pass looked at it last.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.ready is
   'It was eligible when somebody looked at it last. Passes claim those that are ready in fair order, by an index.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.blocked_on is
-  'The limiter it waits for: the first one without room, narrow scopes first; of several buckets of its own, the one that is ready last. A waiter has work and is neither held nor paused, which a CHECK ensures.';
+  'The limiter it waits for: the first one without room, narrow scopes first; of several buckets of its own, the one that is ready last. A waiter has work and nothing stops it, which a CHECK ensures.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.denied_reason is
   'Why the last pass left it due jobs; null: it left none. A reason that a limiter gives is that of blocked_on. docs/reasons.md explains the reasons.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.waiting_since is
@@ -263,8 +267,10 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.probe_job_id is
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.failures is
   'Failed jobs that the breaker counts since failures_since.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.failures_since is 'When the first of them failed.';
-comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.stopped_by is 'Who paused or held it last.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.stopped_by is
+  'Who paused or held it. Of two holds it is who set the one that ends later.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.stop_reason is 'Why they did.';
+comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.breaker_reason is 'What opened its breaker last.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.visited is
   'Number of the pass that looked at it last, from _private_ticks. Of two partitions that are eligible since the same time, the lower number goes first.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_partitions.head_priority is

@@ -1,7 +1,7 @@
 -- The tables of dispatch_policy: what is declared, what waits, what runs.
 --
 -- Three facts decide when a pass may claim a partition: `due_at` (it has work), `denied_until` with `blocked_on` (its
--- limiters), and `held_until` and `paused_until` (a stop). `eligible_at` is generated from them. A stop also clears the
+-- limiters), and `stopped_until` (a hold, a breaker or a pause). `eligible_at` is generated from them. A stop also clears the
 -- verdict of the last pass. docs/engine.md says who writes each.
 --
 -- Tables that every job touches have no foreign keys between them. The functions keep them consistent under their own
@@ -177,7 +177,9 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   staged int not null default 0,
   due_at timestamptz not null default 'infinity',
   held_until timestamptz not null default '-infinity',
+  breaker_until timestamptz not null default '-infinity',
   paused_until timestamptz not null default '-infinity',
+  stopped_until timestamptz not null generated always as (greatest(held_until, breaker_until, paused_until)) stored,
   waiting_since timestamptz,
   blocked_on bigint,
   denied_reason text,
@@ -194,10 +196,10 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   version int not null default 0,
   denied_until timestamptz not null default '-infinity',
   eligible_at timestamptz not null
-    generated always as (greatest(due_at, denied_until, held_until, paused_until)) stored,
+    generated always as (greatest(due_at, denied_until, held_until, breaker_until, paused_until)) stored,
   looked_at timestamptz not null,
   ready boolean not null
-    generated always as (greatest(due_at, denied_until, held_until, paused_until) <= looked_at) stored,
+    generated always as (greatest(due_at, denied_until, held_until, breaker_until, paused_until) <= looked_at) stored,
   in_line_since timestamptz,
   goes_first boolean not null default false,
   probing boolean not null default false,
@@ -205,6 +207,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   failures int not null default 0,
   failures_since timestamptz,
   stop_reason text,
+  breaker_reason text,
   visited bigint not null default 0,
   head_priority smallint not null default 32767,
   head_run_at timestamptz not null default 'infinity',
@@ -222,7 +225,7 @@ create table :DISPATCH_POLICY_SCHEMA._private_partitions (
   mixed_at timestamptz,
   mixed_told boolean,
   check (blocked_on is null
-    or (due_at < 'infinity' and held_until = '-infinity' and paused_until = '-infinity'))
+    or (due_at < 'infinity' and stopped_until = '-infinity'))
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 
 -- What waits for a time, what is ready, and what waits for a limiter.
@@ -250,6 +253,9 @@ create index partitions_for_probe on :DISPATCH_POLICY_SCHEMA._private_partitions
 
 create index partitions_held on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, held_until)
   where held_until > '-infinity';
+
+create index partitions_broken on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, breaker_until)
+  where breaker_until > '-infinity';
 
 create index partitions_paused on :DISPATCH_POLICY_SCHEMA._private_partitions (policy_id, paused_until)
   where paused_until > '-infinity';

@@ -5,10 +5,11 @@ select p.name as policy, q.key as partition, q.shard, q.context, q.weight,
   coalesce(f.jobs, 0) as in_flight,
   q.eligible_at, case when p.paused_until <= statement_timestamp() then l.gate end as blocked_on, q.denied_reason, q.denied_until, q.paused_until > statement_timestamp() as paused,
   nullif(q.paused_until, '-infinity') as paused_until, nullif(q.held_until, '-infinity') as held_until,
+  nullif(q.breaker_until, '-infinity') as breaker_until, q.breaker_reason,
   q.probing, q.stopped_by, q.stop_reason, q.decayed_admits, q.decayed_at, q.mean_work, q.admitted_total,
   q.dropped_total, q.created_at, q.id,
   :DISPATCH_POLICY_SCHEMA._shown_reason(
-    p.paused_until, q.paused_until, q.held_until, q.stopped_by, q.denied_reason) as reason
+    p.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) as reason
 from :DISPATCH_POLICY_SCHEMA._private_partitions q
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
 left join :DISPATCH_POLICY_SCHEMA._private_limiters l on l.id = q.blocked_on
@@ -41,9 +42,13 @@ comment on column :DISPATCH_POLICY_SCHEMA.partitions.paused is 'Whether it is pa
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.paused_until is
   'End of its own pause, which may be over; null: none.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.held_until is 'End of its hold, which may be over; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.breaker_until is
+  'End of its breaker''s cooldown, which may be over; null: none.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.breaker_reason is 'What opened its breaker last.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.probing is
   'True after a hold: one job goes at a time, until one has succeeded.';
-comment on column :DISPATCH_POLICY_SCHEMA.partitions.stopped_by is 'Who paused or held it last.';
+comment on column :DISPATCH_POLICY_SCHEMA.partitions.stopped_by is
+  'Who paused or held it. Of two holds it is who set the one that ends later.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.stop_reason is 'Why they did.';
 comment on column :DISPATCH_POLICY_SCHEMA.partitions.decayed_admits is
   'What counts against its share as of decayed_at: jobs, or if fairness is by work seconds that they ran.';

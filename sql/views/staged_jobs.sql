@@ -7,7 +7,7 @@ select s.id, coalesce(p.name, a.policy, t.name) as policy, coalesce(q.key, a.key
   case when s.partition_id is null then 'waiting_key' when s.retry_at is not null then 'set_aside'
     when not s.due and s.run_at > statement_timestamp() then 'not_due'
     else :DISPATCH_POLICY_SCHEMA._shown_reason(
-      p.paused_until, q.paused_until, q.held_until, q.stopped_by, q.denied_reason) end as reason,
+      p.paused_until, q.paused_until, q.held_until, q.breaker_until, q.denied_reason) end as reason,
   s.expires_at, s.debounced_until, s.partition_id
 from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s
 left join :DISPATCH_POLICY_SCHEMA._private_partitions q on q.id = s.partition_id

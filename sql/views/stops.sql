@@ -12,11 +12,15 @@ from :DISPATCH_POLICY_SCHEMA._private_partitions q
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
 where q.paused_until > '-infinity' and q.paused_until > statement_timestamp()   -- the first lets it use the index
 union all
-select p.name, q.key, case when q.stopped_by = 'breaker' then 'breaker' else 'hold' end, q.held_until, q.stopped_by,
-  q.stop_reason, q.arrival_id > 0
+select p.name, q.key, 'hold', q.held_until, q.stopped_by, q.stop_reason, q.arrival_id > 0
 from :DISPATCH_POLICY_SCHEMA._private_partitions q
 join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
 where q.held_until > '-infinity' and q.held_until > statement_timestamp()
+union all
+select p.name, q.key, 'breaker', q.breaker_until, 'breaker', q.breaker_reason, true
+from :DISPATCH_POLICY_SCHEMA._private_partitions q
+join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = q.policy_id
+where q.breaker_until > '-infinity' and q.breaker_until > statement_timestamp()
 union all
 -- those that the router has not applied yet
 select a.policy, a.key, case when a.pause ->> 'until' is not null then 'pause' else 'hold' end,

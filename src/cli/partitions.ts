@@ -73,14 +73,18 @@ function partitionTable(rows: readonly PartitionStatus[]): string {
 const STOPS = new Set(["paused", "held", "breaker_open"]);
 
 /** The gate it waits for, or who stopped it and why. */
-function gateOrBy({ reason, blockedOn, stoppedBy, stopReason, paused }: PartitionStatus): string {
+function gateOrBy(it: PartitionStatus): string {
+  const { reason, blockedOn, stoppedBy, stopReason, breakerReason, paused } = it;
   if (reason === null || !STOPS.has(reason)) return reason === null ? "" : (blockedOn ?? "");
   if (reason === "paused" && !paused) return "its policy";
+  if (reason === "breaker_open") return ["breaker", breakerReason].filter((text) => text !== null).join(": ");
   return [stoppedBy, stopReason].filter((text) => text !== null).join(": ");
 }
 
-function untilOf({ reason, paused, pausedUntil, heldUntil, deniedUntil }: PartitionStatus): string {
+function untilOf(it: PartitionStatus): string {
+  const { reason, paused, pausedUntil, heldUntil, breakerUntil, deniedUntil } = it;
   if (reason === null) return "";
   if (reason === "paused") return paused ? fromNow(pausedUntil) : "";
-  return fromNow(STOPS.has(reason) ? heldUntil : deniedUntil);
+  if (reason === "breaker_open") return fromNow(breakerUntil);
+  return fromNow(reason === "held" ? heldUntil : deniedUntil);
 }

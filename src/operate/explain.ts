@@ -14,6 +14,13 @@ export interface Stop {
   reason: string | null;
   /** Its end; null: until `resume`. */
   until: Date | null;
+  /** The hold, or the breaker, that stops the partition as well and ends sooner; null: none. */
+  besides: {
+    kind: "hold" | "breaker";
+    by: string | null;
+    reason: string | null;
+    until: Date;
+  } | null;
 }
 
 /** What a gate says to a job. It is read without a lock, and may be different at the next pass. */

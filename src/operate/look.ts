@@ -64,9 +64,13 @@ export interface PartitionStatus {
   pausedUntil: Date | null;
   /** The end of its hold, which may be over; null: it was never held. */
   heldUntil: Date | null;
+  /** The end of its breaker's cooldown, which may be over; null: it never opened. */
+  breakerUntil: Date | null;
+  /** What opened its breaker last. */
+  breakerReason: string | null;
   /** After a hold one job goes at a time, until one has succeeded. */
   probing: boolean;
-  /** Who paused or held it last. */
+  /** Who paused or held it. Of two holds it is who set the one that ends later. */
   stoppedBy: string | null;
   /** The reason that they gave. */
   stopReason: string | null;

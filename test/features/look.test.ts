@@ -108,7 +108,15 @@ const keysOf = (row: object) => Object.keys(row).toSorted();
 const PARTITION = fieldsOf<PartitionStatus>({
   ...{ policy: true, partition: true, id: true, shard: true, context: true, weight: true, staged: true },
   ...{ inFlight: true, reason: true, eligibleAt: true, blockedOn: true, deniedReason: true },
-  ...{ deniedUntil: true, paused: true, pausedUntil: true, heldUntil: true, probing: true },
+  ...{
+    deniedUntil: true,
+    paused: true,
+    pausedUntil: true,
+    heldUntil: true,
+    breakerUntil: true,
+    breakerReason: true,
+    probing: true,
+  },
   ...{ stoppedBy: true, stopReason: true, decayedAdmits: true, decayedAt: true, meanWork: true },
   ...{ admittedTotal: true, droppedTotal: true, createdAt: true },
 });

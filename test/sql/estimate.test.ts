@@ -256,7 +256,9 @@ test("after a hold one job goes first, at its end; when it ends is not known", a
   t.true(seconds(t, paused)[0] > 990, "the hold lasts longer");
   await world.pool.query("select dispatch_policy.resume('p')");
   await world.pool.query("select dispatch_policy.hold('p', 'a', \"for\" => '1000 s')");
-  await world.pool.query("update dispatch_policy._private_partitions set stopped_by = 'breaker'");
+  await world.pool.query(
+    "update dispatch_policy._private_partitions set breaker_until = held_until, held_until = '-infinity'",
+  );
   t.is((await explain(world, ids[11]!)).reason, "breaker_open");
   unknown(t, await explain(world, ids[11]!), AFTER_HOLD);
 });

@@ -228,7 +228,7 @@ test("paused, and by whom: the policy, or the partition", async (t) => {
   await world.route();
   const partition = await agreed(t, world, id!);
   t.like(partition, { reason: "paused", gate: null, next_at: null });
-  t.deepEqual(partition.stop, { what: "partition", by: "bo", reason: "invoice", until: null });
+  t.deepEqual(partition.stop, { what: "partition", by: "bo", reason: "invoice", until: null, besides: null });
   t.regex(partition.sentence, /^The partition was paused by bo \(invoice\)\./);
   await world.pool.query("select dispatch_policy.pause('p', until => '2100-01-01T00:00Z', by => 'ana')");
   const policy = await explain(world, id!);

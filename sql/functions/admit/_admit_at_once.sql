@@ -49,7 +49,7 @@ begin
     where p.id = :DISPATCH_POLICY_SCHEMA._partition_id(p_policy, v_given.key)
       and p.version = p_version and p.limits = v_given.limits and p.context = v_given.context
       and p.weight = coalesce(v_given.weight, 1)
-      and p.held_until = '-infinity' and p.paused_until = '-infinity' and not p.probing
+      and p.stopped_until = '-infinity' and not p.probing
       and :DISPATCH_POLICY_SCHEMA._is_led(p_policy, p.shard, v_now)
       -- again under the locks: here it is asked because in a busy policy most calls end here
       and p.due_at > v_now and not exists (

@@ -29,7 +29,7 @@ create or replace function :DISPATCH_POLICY_SCHEMA._limiter_left(
     -- A reservation counts while its partition waits, or is about to be looked at. If it lasts for longer than the
     -- partition has waited, a clock was ahead.
     (select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
-      where q.id = e.reserved_for and q.due_at < 'infinity' and q.held_until <= p_now and q.paused_until <= p_now
+      where q.id = e.reserved_for and q.due_at < 'infinity' and q.stopped_until <= p_now
         and e.reserved_until <= p_now + greatest(p_now - q.waiting_since, '1 second') + interval '1 second'),
     e.reserved_until, e.ending, e.measured,
     (e.numbers).calendar, case when e.is_window then :DISPATCH_POLICY_SCHEMA._window_seconds(e.numbers, p_now) end,

@@ -39,11 +39,12 @@ begin
     head_run_at = coalesce(s.head_run_at, n.run_at),
     head_id = coalesce(s.head_id, n.id),
     head_cost = coalesce(s.head_cost, 1),
-    -- a paused or held partition waits for no limiter
-    denied_until = case when p.held_until <= p_now and p.paused_until <= p_now
+    -- a partition that is stopped waits for no limiter
+    denied_until = case when p.stopped_until <= p_now
       then coalesce(v.denied_until, '-infinity') else '-infinity' end,
-    blocked_on = case when p.held_until <= p_now and p.paused_until <= p_now then v.blocked_on end,
+    blocked_on = case when p.stopped_until <= p_now then v.blocked_on end,
     held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
+    breaker_until = case when p.breaker_until <= p_now then '-infinity' else p.breaker_until end,
     paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
     denied_reason = case when p.held_until <= p_now and p.paused_until <= p_now then v.reason end,
     waiting_since = case when s.head_id is null then null when s.admitted > 0 then p_now

@@ -19,6 +19,7 @@ begin
         p.mean_work, p.weight, p_now),
       visited = nextval(format('%I._private_ticks', :'DISPATCH_POLICY_SCHEMA')),
       held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
+      breaker_until = case when p.breaker_until <= p_now then '-infinity' else p.breaker_until end,
       paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end
     from waiting w where p.id = w.partition_id and p.id = any(p_partition_ids)
     returning p.id

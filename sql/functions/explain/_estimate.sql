@@ -10,7 +10,8 @@ create or replace function :DISPATCH_POLICY_SCHEMA._estimate(
 ) returns jsonb language plpgsql stable as $$
 declare
   -- from then on jobs go; a pause shows, a hold behind it may last longer
-  v_goes_at timestamptz := greatest(p_now, (p_stop ->> 'until')::timestamptz, (p_partition).held_until);
+  v_goes_at timestamptz := greatest(
+    p_now, (p_stop ->> 'until')::timestamptz, (p_partition).held_until, (p_partition).breaker_until);
   v_jobs int := p_ahead.jobs + p_ahead.later_jobs;
   v_why text := :DISPATCH_POLICY_SCHEMA._no_estimate(p_it, p_stop, p_policy, p_partition, p_job, v_jobs = 0, p_now);
   v_wait record;
@@ -33,7 +34,7 @@ begin
   end if;
   v_until_s := v_wait.most_s;
   v_basis := case when v_goes_at = p_now then ''
-      when v_goes_at = (p_partition).held_until then 'the end of the hold, and ' else 'the end of the pause, and ' end
+      when v_goes_at in ((p_partition).held_until, (p_partition).breaker_until) then 'the end of the hold, and ' else 'the end of the pause, and ' end
     || v_wait.basis;
   if (p_job).run_at > v_goes_at and extract(epoch from (p_job).run_at - v_goes_at) + v_then.most_s >= v_until_s then
     v_until_s := extract(epoch from (p_job).run_at - v_goes_at) + v_then.most_s;

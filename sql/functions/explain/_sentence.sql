@@ -7,6 +7,11 @@ declare
   v_of text := 'gate "' || (p_it ->> 'gate') || '"' || coalesce(' of ' || (v_gate ->> 'key'), '');
   v_until text := coalesce(' until ' || :DISPATCH_POLICY_SCHEMA._to_the_second(p_it #>> '{stop,until}'), '');
   v_because text := coalesce(' by ' || (p_it #>> '{stop,by}'), '') || coalesce(' (' || (p_it #>> '{stop,reason}') || ')', '');
+  v_besides text := case p_it #>> '{stop,besides,kind}'
+    when 'breaker' then '. Its breaker is open besides'
+    when 'hold' then '. It is on hold besides' || coalesce(' by ' || (p_it #>> '{stop,besides,by}'), '') end
+    || coalesce(' (' || (p_it #>> '{stop,besides,reason}') || ')', '')
+    || ', until ' || :DISPATCH_POLICY_SCHEMA._to_the_second(p_it #>> '{stop,besides,until}');
   v_cancelled text := coalesce(p_it #>> '{cancelled,by}', 'Somebody') || ' cancelled it '
     || :DISPATCH_POLICY_SCHEMA._in_words(extract(epoch from p_now - (p_it #>> '{cancelled,at}')::timestamptz)::float8) || ' ago'
     || coalesce(' (' || (p_it #>> '{cancelled,reason}') || ')', '');
@@ -30,8 +35,8 @@ begin
       || coalesce(p_it ->> 'error', 'its row was locked')
     when 'not_due' then 'It is due at ' || :DISPATCH_POLICY_SCHEMA._to_the_second(p_it ->> 'next_at')
     when 'paused' then 'The ' || (p_it #>> '{stop,what}') || ' was paused' || v_because || v_until
-    when 'held' then 'The partition is on hold' || v_because || v_until
-    when 'breaker_open' then 'The breaker has stopped the partition, because its jobs kept failing,' || v_until
+    when 'held' then 'The partition is on hold' || v_because || v_until || coalesce(v_besides, '')
+    when 'breaker_open' then 'The breaker has stopped the partition, because its jobs kept failing,' || v_until || coalesce(v_besides, '')
     when 'probing' then 'After a hold one job went first, and the others wait for its end'
     when 'strict_order' then 'The policy keeps strict order: the partition waits for a job that failed or was refused, which is '
       || 'tried again at ' || coalesce(:DISPATCH_POLICY_SCHEMA._to_the_second(p_it ->> 'next_at'), 'a later time')

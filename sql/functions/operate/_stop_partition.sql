@@ -16,11 +16,12 @@ begin
     paused_until = coalesce(p_paused_until, q.paused_until), held_until = greatest(q.held_until, p_held_until),
     probing = q.probing or p_held_until is not null, denied_until = '-infinity', blocked_on = null, denied_reason = null,
     waiting_since = null,
-    -- a hold, which may be a job's, does not replace the reason of an operator's pause
-    stopped_by = case when p_held_until is not null and q.paused_until > clock_timestamp() then q.stopped_by
-      else coalesce(p_by, session_user) end,
-    stop_reason = case when p_held_until is not null and q.paused_until > clock_timestamp() then q.stop_reason
-      else p_reason end
+    stopped_by = case
+      when :DISPATCH_POLICY_SCHEMA._tells_of_stop(q.held_until, q.paused_until, p_held_until, clock_timestamp())
+      then coalesce(p_by, session_user) else q.stopped_by end,
+    stop_reason = case
+      when :DISPATCH_POLICY_SCHEMA._tells_of_stop(q.held_until, q.paused_until, p_held_until, clock_timestamp())
+      then p_reason else q.stop_reason end
   where q.id = v_id returning q.limiter_ids, (q.arrival_id > 0)::int into v_limiter_ids, matched;
   if not found then
     insert into :DISPATCH_POLICY_SCHEMA._private_arrivals (policy, partition_id, key, pause)

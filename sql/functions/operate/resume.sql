@@ -39,12 +39,13 @@ begin
       perform from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id for no key update;
     end if;
     with target as materialized (
-      select q.id, q.paused_until > '-infinity' or q.held_until > '-infinity' or q.probing as stopped
+      select q.id, q.stopped_until > '-infinity' or q.probing as stopped
       from :DISPATCH_POLICY_SCHEMA._private_partitions q where q.id = v_id
     ),
     resumed as (
       update :DISPATCH_POLICY_SCHEMA._private_partitions q set
-        paused_until = '-infinity', held_until = '-infinity', stopped_by = null, stop_reason = null,
+        paused_until = '-infinity', held_until = '-infinity', breaker_until = '-infinity',
+        stopped_by = null, stop_reason = null, breaker_reason = null,
         denied_until = case when q.probe_job_id is null then q.denied_until else '-infinity' end,
         denied_reason = case when q.probe_job_id is null then q.denied_reason end,
         probing = false, probe_job_id = null, failures = 0, failures_since = null

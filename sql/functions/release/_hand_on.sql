@@ -49,7 +49,7 @@ begin
       v_partition_ids := array(
         select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
         where q.policy_id = v_policy.id and q.blocked_on = any(p_limiter_ids)
-          and q.held_until <= v_now and q.paused_until <= v_now and not q.probing
+          and q.stopped_until <= v_now and not q.probing
           and not exists (
             select from :DISPATCH_POLICY_SCHEMA._private_partitions w
             where w.blocked_on = any(q.limiter_ids) and w.id <> q.id)

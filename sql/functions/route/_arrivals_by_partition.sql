@@ -14,7 +14,8 @@ begin
         (array_agg(a.shard order by a.id) filter (where a.shard is not null))[1] as shard,
         bool_or(a.head_changed) as head_changed, sum(a.jobs)::int as jobs,
         min(a.due_at) filter (where a.head_id = h.id) as later_at,
-        array_agg(a.pause order by a.id desc) filter (where a.pause is not null) as pauses,
+        -- the words of the stop that counts: the last pause, or the hold that ends last
+        array_agg(a.pause order by a.pause -> 'held' <> 'null', (a.pause ->> 'held')::timestamptz desc, a.id desc) filter (where a.pause is not null) as pauses,
         max((a.pause ->> 'until')::timestamptz) as paused_until, max((a.pause ->> 'held')::timestamptz) as held_until
       from unnest(p_arrivals) a cross join :DISPATCH_POLICY_SCHEMA._no_head() h group by a.partition_id
     ) w

@@ -2,8 +2,8 @@
 --
 -- The end of a probe lets the next job go: all of them if it succeeded, else the next probe. That is so as well if nobody
 -- saw its end, because its slot was given back. A breaker opens at `breaker_failures` failures within `breaker_within`,
--- counted from the first of them, and if a probe fails. It holds the partition for `breaker_cooldown`; then the partition
--- is probed. If the policy has a history, that has the breaker's time.
+-- counted from the first of them, and if a probe fails. It stops the partition for `breaker_cooldown`, beside any hold;
+-- then the partition is probed. If the policy has a history, that has the breaker's time.
 create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
   p_policy :DISPATCH_POLICY_SCHEMA._private_policies, p_arrivals :DISPATCH_POLICY_SCHEMA._private_arrivals[],
   p_now timestamptz
@@ -33,20 +33,19 @@ create or replace function :DISPATCH_POLICY_SCHEMA._route_outcomes(
       probing = v.opens or (q.probing and not v.passed),
       failures = case when v.opens then 0 else v.failures end,
       failures_since = case when not v.opens then v.since end,
-      held_until = case when v.opens
-        then greatest(q.held_until, p_now + make_interval(secs => (p_policy).breaker_cooldown)) else q.held_until end,
+      breaker_until = case when v.opens
+        then greatest(q.breaker_until, p_now + make_interval(secs => (p_policy).breaker_cooldown)) else q.breaker_until end,
       denied_until = case when v.opens or v.ended then '-infinity' else q.denied_until end,
       blocked_on = case when not v.opens then q.blocked_on end,
       waiting_since = case when not v.opens then q.waiting_since end,
       denied_reason = case when not v.opens and not v.ended then q.denied_reason end,
-      stopped_by = case when v.opens then 'breaker' else q.stopped_by end,
-      stop_reason = case when v.opens then case when v.ended then 'a probe failed'
-        else format('%s failures within %s s', v.failures, (p_policy).breaker_within) end else q.stop_reason end
+      breaker_reason = case when v.opens then case when v.ended then 'a probe failed'
+        else format('%s failures within %s s', v.failures, (p_policy).breaker_within) end else q.breaker_reason end
     from verdict v where q.id = v.id
-    returning q.id, q.limiter_ids, q.held_until, v.opens
+    returning q.id, q.limiter_ids, q.breaker_until, v.opens
   )
   select :DISPATCH_POLICY_SCHEMA._leave_lines((p_policy).id, u.id, u.limiter_ids),
     case when (p_policy).history_kept_for is not null then
-      :DISPATCH_POLICY_SCHEMA._record_stop((p_policy).id, u.id, 'breaker_open', u.held_until, p_now) end
+      :DISPATCH_POLICY_SCHEMA._record_stop((p_policy).id, u.id, 'breaker_open', u.breaker_until, p_now) end
   from updated u where u.opens;
 $$;

@@ -42,8 +42,12 @@ begin
     paused_until = coalesce(n.paused_until, p.paused_until),
     held_until = greatest(p.held_until, n.held_until),
     probing = p.probing or n.held_until is not null,
-    stopped_by = case when n.pause is null then p.stopped_by else n.pause ->> 'by' end,
-    stop_reason = case when n.pause is null then p.stop_reason else n.pause ->> 'reason' end,
+    stopped_by = case
+      when n.pause is not null and :DISPATCH_POLICY_SCHEMA._tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
+      then n.pause ->> 'by' else p.stopped_by end,
+    stop_reason = case
+      when n.pause is not null and :DISPATCH_POLICY_SCHEMA._tells_of_stop(p.held_until, p.paused_until, (n.pause ->> 'held')::timestamptz, p_now)
+      then n.pause ->> 'reason' else p.stop_reason end,
     denied_until = case when n.pause is null and not m.looks_now
       then least(p.denied_until, m.looks_at) else '-infinity' end,
     blocked_on = case when n.pause is null and not m.looks_now then p.blocked_on end,

@@ -28,7 +28,7 @@ begin
     select l from :DISPATCH_POLICY_SCHEMA._limiters_now((p_policy).id, v_limiter_ids, v_now, false) l);
   v_occupied_ids := (   -- under these limiters' locks nobody gives them back
     select f.limiter_ids from :DISPATCH_POLICY_SCHEMA._private_in_flight_jobs f where f.job_id = p_job_id);
-  if greatest((p_policy).paused_until, v_partition.paused_until, v_partition.held_until) > v_now
+  if greatest((p_policy).paused_until, v_partition.stopped_until) > v_now
     or v_partition.probing or v_partition.head_id < (select h.id from :DISPATCH_POLICY_SCHEMA._no_head() h)
     or :DISPATCH_POLICY_SCHEMA._known_outcomes(p_policy, array[v_partition.id]) = '{}'
     -- in strict order also a job counts that is not routed yet, or that waits for its retry

@@ -22,7 +22,7 @@ begin
     and not exists (
       select from :DISPATCH_POLICY_SCHEMA._private_limiters l where l.id = any(p.limiter_ids) and l.by_tokens
         and (l.numbers).shadow is not true)
-    and not p.probing and (greatest((p_policy).paused_until, p.paused_until, p.held_until) > p_now) is not true;
+    and not p.probing and (greatest((p_policy).paused_until, p.stopped_until) > p_now) is not true;
   return found;
 end
 $$;

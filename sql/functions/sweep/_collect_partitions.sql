@@ -17,7 +17,7 @@ begin
     select q.id from :DISPATCH_POLICY_SCHEMA._private_partitions q
     where q.due_at = 'infinity' and q.decayed_at < p_now - p_inactive_after
       and q.created_at < p_now - p_inactive_after
-      and q.held_until = '-infinity' and q.paused_until = '-infinity'
+      and q.stopped_until = '-infinity'
       -- each half has an index
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id and s.due)
       and not exists (select from :DISPATCH_POLICY_SCHEMA._private_staged_jobs s where s.partition_id = q.id and not s.due)

@@ -12,12 +12,11 @@ as $$
     select x.id from :DISPATCH_POLICY_SCHEMA._private_partitions x
     where (x.blocked_on is not null or x.ready) and x.looked_at > p_now + interval '1 second'
     order by x.id limit 10000 for no key update skip locked));
-  update :DISPATCH_POLICY_SCHEMA._private_partitions q set held_until = p_now
+  update :DISPATCH_POLICY_SCHEMA._private_partitions q set breaker_until = p_now
   where q.id = any(array(
     select x.id from :DISPATCH_POLICY_SCHEMA._private_partitions x
     join :DISPATCH_POLICY_SCHEMA._private_policies p on p.id = x.policy_id
-    where x.stopped_by = 'breaker' and x.held_until < 'infinity'
-      and x.held_until > p_now + make_interval(secs => p.breaker_cooldown) + interval '1 second' order by x.id
+    where x.breaker_until > '-infinity' and x.breaker_until > p_now + make_interval(secs => p.breaker_cooldown) + interval '1 second' order by x.id
     for no key update of x skip locked));
   -- an override that began or ended by that clock does so again, and waiters would not be woken
   update :DISPATCH_POLICY_SCHEMA._private_overrides o

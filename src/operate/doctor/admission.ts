@@ -67,8 +67,7 @@ const breakerOpen: Check = async ({ ask, schema }) => {
      from :DISPATCH_POLICY_SCHEMA._private_policies p
      cross join lateral (
        select x.key from :DISPATCH_POLICY_SCHEMA._private_partitions x
-       where x.policy_id = p.id and x.held_until > clock_timestamp() and x.held_until > '-infinity'
-         and x.stopped_by = 'breaker'
+       where x.policy_id = p.id and x.breaker_until > clock_timestamp() and x.breaker_until > '-infinity'
        limit ${MOST}) q
      where p.breaker_failures is not null group by 1 order by 1 limit 20`,
   );

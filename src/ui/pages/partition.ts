@@ -43,8 +43,13 @@ ${ownWaits(waits, period, periodLinks(base, "/partition", target, period))}`;
     ["paused", it.paused ? (it.pausedUntil ? html`until ${moment(it.pausedUntil)}` : "until resume") : "no"],
     ["on hold", it.heldUntil && it.heldUntil > it.asOf ? html`until ${moment(it.heldUntil)}` : null],
     ["probing", it.probing ? "one job goes first, and has to succeed" : null],
-    ["stopped last by", it.stoppedBy === "breaker" ? "its breaker" : it.stoppedBy],
+    ["paused or held by", it.stoppedBy],
     ["because", it.stopReason],
+    [
+      "breaker",
+      it.breakerUntil && it.breakerUntil > it.asOf ? html`open until ${moment(it.breakerUntil)}` : null,
+    ],
+    ["opened by", it.breakerReason],
     ["dropped since it was made", grouped(it.droppedTotal)],
     ["made", moment(it.createdAt)],
   ];

@@ -338,7 +338,7 @@ test("failures of when the clock was ahead do not open a breaker an hour later",
   await sweep(world);
   t.is(await world.passes(2), 1);
   await oneFails(world);
-  t.is((await world.partition("a")).stopped_by, null);
+  t.is((await world.partition("a")).breaker_reason, null);
 });
 
 test("an override that a pass an hour ahead has come to is announced again, once a whole sweep has been", async (t) => {
@@ -440,7 +440,7 @@ test("a breaker that is open when the clock goes ahead lets its probe go, and ol
   await oneFails(world);
   await clockGoesAhead(world);
   await oneFails(world);
-  t.true((await world.partition("a")).held_until < new Date());
+  t.true((await world.partition("a")).breaker_until < new Date());
 });
 
 /** Heartbeats of worker pools, and what the one named "leader" finds. */

@@ -106,7 +106,7 @@ test("a sweep does not count the failure of a plain job in an admitted one's row
   t.is(found.length, 1);
   await it.release(found as never);
   await it.route();
-  t.is((await it.partition("a")).stopped_by, null);
+  t.is((await it.partition("a")).breaker_reason, null);
 });
 
 /** A job of key k that is parked without an error: it was put off before it ran. */

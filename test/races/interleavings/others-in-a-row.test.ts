@@ -172,7 +172,7 @@ test("the failure of an attempt that no longer has the slot opens no breaker", a
     { job: id, attempt: 2, admission, ok: true } as never,
   ]);
   await it.route();
-  t.is((await it.partition("a")).stopped_by, null);
+  t.is((await it.partition("a")).breaker_reason, null);
 });
 
 // the retry names the revision that the row had as the job that failed was fetched

@@ -181,7 +181,7 @@ test("a slot kept for a partition goes to a rival at once if its breaker opens",
   await world.pool.query("select graphile_worker.complete_jobs($1)", [[fails]]);
   await world.release([{ job: fails, ok: false }]);
   await route();
-  t.is((await world.partition("p")).stopped_by, "breaker");
+  t.is((await world.partition("p")).breaker_reason, "1 failures within 60 s");
   t.is((await world.admit({ now })).admitted, 1, "the rival's");
 });
 

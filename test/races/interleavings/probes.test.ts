@@ -169,13 +169,13 @@ test("a breaker opens at the given failures, holds, and then lets one in", async
   await it.stage(["a", "a", "a", "b"]);
   await ended(it, jobs.slice(0, 2), false);
   await it.route();
-  t.is((await it.partition("a")).stopped_by, null);
+  t.is((await it.partition("a")).breaker_reason, null);
   await it.stage("a");
   await ended(it, jobs.slice(2, 3), false);
   t.is(await it.passes(3), 1, "only b's");
-  const { stopped_by, stop_reason, held_until } = await it.partition("a");
-  t.deepEqual([stopped_by, stop_reason], ["breaker", "3 failures within 60 s"]);
-  const later = new Date(held_until.getTime() + 1000);
+  const { stopped_by, breaker_reason, breaker_until } = await it.partition("a");
+  t.deepEqual([stopped_by, breaker_reason], [null, "3 failures within 60 s"]);
+  const later = new Date(breaker_until.getTime() + 1000);
   t.is((await it.admit({ now: later })).admitted, 1, "after the cooldown, one");
 });
 
@@ -187,7 +187,7 @@ test("failures further apart than the breaker's window do not add up", async (t)
     await it.pool.query("select pg_sleep(0.005)");
     await it.route();
   }
-  t.is((await it.partition("a")).stopped_by, null);
+  t.is((await it.partition("a")).breaker_reason, null);
 });
 
 test("a failed probe opens the breaker again at once", async (t) => {
@@ -196,7 +196,7 @@ test("a failed probe opens the breaker again at once", async (t) => {
   t.is(await it.passes(3), 1);
   await ended(it, await it.inFlight(), false);
   t.is(await it.passes(3), 0);
-  t.is((await it.partition("a")).stop_reason, "a probe failed");
+  t.is((await it.partition("a")).breaker_reason, "a probe failed");
 });
 
 /** A cap of one and a breaker of three failures; two of a's jobs have failed, and its third is in flight. */
@@ -222,7 +222,7 @@ test("a breaker opens before the next job goes, though the last failure comes af
   t.is((await it.admit()).admitted, 1, "b's goes in the same pass");
   t.deepEqual(await it.inFlight("a"), []);
   t.is(await it.passes(3), 0);
-  t.is((await it.partition("a")).stopped_by, "breaker");
+  t.is((await it.partition("a")).breaker_reason, "3 failures within 60 s");
 });
 
 test("a breaker opens before the next job goes, though the last failure comes while a pass routes", async (t) => {
@@ -245,5 +245,5 @@ test("a breaker opens before the next job goes, though the last failure comes wh
   t.deepEqual(await it.inFlight("a"), []);
   await it.passes(3);
   t.deepEqual(await it.inFlight("a"), []);
-  t.is((await it.partition("a")).stopped_by, "breaker");
+  t.is((await it.partition("a")).breaker_reason, "3 failures within 60 s");
 });
