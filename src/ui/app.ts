@@ -153,10 +153,9 @@ function oldestFor(c: Context<Env>): number {
 async function answer(c: Context<Env>, settings: AppSettings, make: () => Promise<Found>): Promise<Response> {
   const viewer = c.get("viewer");
   const path = pathOf(c, settings);
-  const { status, ...page } = await make().then(
-    (found) => (found ? { status: 200 as const, ...found } : notFound()),
-    (error: Error) => failed(error, viewer),
-  );
+  const found = await make().catch((error: Error) => failed(error, viewer));
+  if (found !== null && "seeOther" in found) return c.redirect(found.seeOther, 303);
+  const { status, ...page } = found === null ? notFound() : { status: 200 as const, ...found };
   const isLive = c.req.method !== "POST";
   const { base, environment } = settings;
   const text = String(await layout({ base, environment, viewer, path, isLive, ...page }));

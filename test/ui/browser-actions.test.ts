@@ -157,7 +157,9 @@ for (const [n, row] of ROWS.entries())
       await isFilledIn(t, page, row, key);
       await confirm(page, row.verb);
       const after = { ...FRESH, ...row.after };
-      t.deepEqual(await stateOf(key), after, "by the page");
+      await page.reload();
+      await titled(page, `${row.verb}: done`);
+      t.deepEqual(await stateOf(key), after, "by the page, once");
 
       const [command = "", sql = ""] = await page.locator("pre").allTextContents();
       await it.pool.query(textFor(sql, n, "sql"));

@@ -35,7 +35,8 @@ async function asked(t: ExecutionContext) {
   await page.getByLabel("Reason, for the audit").fill("left us");
   const staged = async () => (await pool.query("select from dispatch_policy.staged_jobs")).rowCount;
   const start = () => page.getByRole("button", { name: "remove", exact: true }).click();
-  return { page, messages, staged, start };
+  const add = () => utils.addJob("work", job.payload, { queueName: job.queueName });
+  return { page, messages, staged, start, add };
 }
 
 async function says(page: Page, text: string): Promise<void> {
@@ -43,11 +44,16 @@ async function says(page: Page, text: string): Promise<void> {
 }
 
 inBrowser("with JavaScript the steps go on by themselves, to the end", async (t) => {
-  const { page, messages, staged, start } = await asked(t);
+  const { page, messages, staged, start, add } = await asked(t);
   await start();
   await titled(page, "remove: done");
   await says(page, "1,100 of 1,100 jobs were taken, and 1,100 changed.");
   t.is(await staged(), 1);
+  await add();
+  await page.reload();
+  await titled(page, "remove: done");
+  await says(page, "1,100 of 1,100 jobs were taken, and 1,100 changed.");
+  t.is(await staged(), 2, "one that came since");
   t.deepEqual(messages, []);
 });
 
@@ -78,6 +84,8 @@ inBrowser(
     await page.getByRole("button", { name: "go on" }).click();
     await says(page, "1,000 of 1,100 jobs were taken, and 1,000 changed.");
     await page.getByRole("button", { name: "stop" }).click();
+    await titled(page, "remove: stopped");
+    await page.reload();
     await titled(page, "remove: stopped");
     t.is(await staged(), 101);
     await page.getByRole("link", { name: "Back" }).click();

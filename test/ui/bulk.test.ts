@@ -4,7 +4,7 @@ import { definePolicy, makePolicyUtils } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
-import { HERE } from "./world.ts";
+import { HERE, sent } from "./world.ts";
 
 const work = definePolicy("work", {
   partitionBy: "k",
@@ -19,9 +19,7 @@ async function world(t: ExecutionContext) {
   t.teardown(() => utils.release());
   const ui = createUi({ pool, authorize: () => ({ name: "ana", role: "operator" }) });
   const send = async (path: string, form: Readonly<Record<string, string>>) => {
-    const headers = { "sec-fetch-site": "same-origin" };
-    const init = { method: "POST", body: new URLSearchParams(form), headers };
-    const answer = await ui(new Request(HERE + path, init));
+    const answer = await sent(ui, HERE + path, new URLSearchParams(form));
     return { status: answer.status, text: await answer.text() };
   };
   const get = async (path: string) => (await ui(new Request(HERE + path))).text();

@@ -1,7 +1,7 @@
 // What a form says that was not done: a wrong value, something that is gone meanwhile, a sender who may not.
 import test from "ava";
-import type { Staff } from "../../src/ui/ui.ts";
-import { world } from "./world.ts";
+import { createUi, type Staff } from "../../src/ui/ui.ts";
+import { HERE, world } from "./world.ts";
 
 const EP1 = { policy: "fetch_endpoint", partition: "ep1" };
 const R = { reason: "incident 12" };
@@ -139,11 +139,33 @@ test("a verb after which jobs do not run has a button of its own colour", async 
   t.regex(await it.text(`/act/pause?${target}`), /<button>pause</);
 });
 
-test("the answer to a form is not read again: its address shows another page", async (t) => {
+for (const [path, form] of [
+  ["/act/pause", { ...EP1, ...R }],
+  ["/act/release-slots", { ids: "1", ...R }],
+  ["/bulk/remove", { policy: "send_mail", "as-of": new Date().toISOString(), ...R }],
+  ["/bulk/remove", { policy: "send_mail", "as-of": new Date().toISOString(), stop: "1", ...R }],
+] as const)
+  test(`what a form has done has an address, which does nothing: ${path} ${Object.keys(form)}`, async (t) => {
+    const it = await world(t);
+    const headers = { "sec-fetch-site": "same-origin" };
+    const body = new URLSearchParams(form);
+    const answer = await it.ui(new Request(HERE + path, { method: "POST", body, headers }));
+    t.is(answer.status, 303);
+    const done = (await it.audit()).length;
+    const page = await it.text(answer.headers.get("location")!);
+    t.regex(page, /<h1>[\w-]+: (?:done|nothing changed|stopped)</);
+    t.is(await it.text(answer.headers.get("location")!), page);
+    t.is((await it.audit()).length, done);
+    const viewers = createUi({ pool: it.pool, authorize: () => ({ name: "eve", role: "viewer" }) });
+    const shown = await viewers(new Request(HERE + answer.headers.get("location")));
+    t.regex(await shown.text(), /A viewer changes nothing/);
+  });
+
+test("the answer to a form that does nothing is not read again: its address shows another page", async (t) => {
   const it = await world(t);
   const isLive = (page: string) => page.includes("data-live");
   t.true(isLive(await it.text("/act/pause?policy=send_mail")));
-  for (const form of [{ ...EP1, ...R }, { ...EP1, ...R, for: "soon" }, EP1, { policy: "nobody", ...R }])
+  for (const form of [{ ...EP1, ...R, for: "soon" }, EP1, { policy: "nobody", ...R }])
     t.false(isLive(await (await it.send("/act/pause", form)).text()), JSON.stringify(form));
 });
 

@@ -3,7 +3,7 @@ import test, { type ExecutionContext } from "ava";
 import { addPolicyJob, definePolicy } from "../../src/index.ts";
 import { createUi, type Staff } from "../../src/ui/ui.ts";
 import { startWorker } from "../helpers/worker.ts";
-import { world as database, HERE } from "./world.ts";
+import { world as database, HERE, sent } from "./world.ts";
 
 const work = definePolicy("work", { partitionBy: "k", backoff: () => "1 hour" });
 
@@ -53,15 +53,13 @@ async function world(t: ExecutionContext) {
         /<input type="hidden" name="([^"]*)" value="([^"]*)"/g,
       ))
         body.set(name, value);
-      const headers = { "sec-fetch-site": "same-origin" };
-      return (await ui(new Request(HERE + action, { method: "POST", body, headers }))).text();
+      return (await sent(ui, HERE + action, body)).text();
     },
     /** Sends the form of an address that was followed. */
     async send(path: string) {
       const { pathname, searchParams } = new URL(HERE + path);
       searchParams.set("reason", "the partner is back");
-      const headers = { "sec-fetch-site": "same-origin" };
-      return (await ui(new Request(HERE + pathname, { method: "POST", body: searchParams, headers }))).text();
+      return (await sent(ui, HERE + pathname, searchParams)).text();
     },
   };
 }

@@ -5,7 +5,7 @@ import { ArgumentError, definePolicy, dispatchPolicyPreset, makePolicyUtils } fr
 import { createUi } from "../../src/ui/ui.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
-import { HERE } from "./world.ts";
+import { HERE, sent } from "./world.ts";
 
 const send = definePolicy("send", { partitionBy: "to" });
 const authorize = () => ({ name: "ana", role: "operator" }) as const;
@@ -52,9 +52,7 @@ test.serial("the pages connect as the workers do, and read the preset's schema",
     await using ui = createUi({ preset, authorize });
     t.regex(await (await ui(new Request(`${HERE}/policies`))).text(), />send<\/a>/);
     const form = new URLSearchParams({ policy: "send", reason: "deploy" });
-    const headers = { "sec-fetch-site": "same-origin" };
-    const sent = await ui(new Request(`${HERE}/act/pause`, { method: "POST", body: form, headers }));
-    const done = await sent.text();
+    const done = await (await sent(ui, `${HERE}/act/pause`, form)).text();
     t.regex(done, /of 1 changed/);
     t.regex(done, /--by ana --policy-schema limits</);
     t.regex(done, /select \* from limits\.pause\(/);

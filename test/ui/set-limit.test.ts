@@ -15,7 +15,7 @@ import { runInTurn } from "../helpers/command.ts";
 import { lentDatabase } from "../helpers/lent.ts";
 import { sampled } from "../helpers/sampled.ts";
 import { silent } from "../helpers/silent.ts";
-import { HERE } from "./world.ts";
+import { HERE, sent } from "./world.ts";
 
 type Ctx = { plan: string };
 const GATES = [
@@ -40,7 +40,6 @@ async function world(t: ExecutionContext) {
   ]);
   await utils.tick();
   const ui = createUi({ pool, authorize: () => ({ name: "ana", role: "operator" }) });
-  const sent = { method: "POST", headers: { "sec-fetch-site": "same-origin" } };
   return {
     ...{ pool, url, utils },
     page: async (verb: string, asked: Record<string, string>) => {
@@ -49,7 +48,7 @@ async function world(t: ExecutionContext) {
     },
     send: async (verb: string, form: Record<string, string>) => {
       const body = new URLSearchParams({ policy: "work", reason: "it's -odd", ...form });
-      const answer = await ui(new Request(`${HERE}/act/${verb}`, { ...sent, body }));
+      const answer = await sent(ui, `${HERE}/act/${verb}`, body);
       return { status: answer.status, text: await answer.text() };
     },
     /** What the view says of a gate and a key. */

@@ -21,6 +21,17 @@ export function paths(job: string): readonly string[] {
   ];
 }
 
+/** Sends a form as a browser does from a page of the same origin, and goes on to the page that says what was done. */
+export async function sent(
+  ui: (request: Request) => Promise<Response>,
+  to: string,
+  body: URLSearchParams,
+  headers: Record<string, string> = { "sec-fetch-site": "same-origin" },
+): Promise<Response> {
+  const answer = await ui(new Request(to, { method: "POST", body, headers }));
+  return answer.status === 303 ? ui(new Request(HERE + answer.headers.get("location"), { headers })) : answer;
+}
+
 export async function world(t: ExecutionContext, options: Options & { viewer?: Viewer } = {}) {
   const it = await database(t);
   const { viewer = { name: "ana", role: "operator" }, ...rest } = options;
@@ -35,7 +46,7 @@ export async function world(t: ExecutionContext, options: Options & { viewer?: V
       path: string,
       form: Record<string, string>,
       headers: Record<string, string> = { "sec-fetch-site": "same-origin" },
-    ) => ui(new Request(HERE + path, { method: "POST", body: new URLSearchParams(form), headers })),
+    ) => sent(ui, HERE + path, new URLSearchParams(form), headers),
     audit: async () =>
       (
         await it.pool.query(

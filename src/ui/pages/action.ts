@@ -30,7 +30,10 @@ const MOST_NAMED = 5;
 export const ACTION_PAGES: Readonly<Record<string, Page>> = Object.fromEntries(
   Object.entries(ACTIONS).map(([name, action]) => [
     `/act/${name}`,
-    (visit: Visit) => askFirst(visit, name as ActionName, action),
+    async (visit: Visit) =>
+      visit.query.has("changed")
+        ? resultOf(visit, name as ActionName, action)
+        : askFirst(visit, name as ActionName, action),
   ]),
 );
 
@@ -52,14 +55,26 @@ export function actOn(name: string): (sent: Sent) => Promise<Found> {
     if (!reason) return again("Say why: the audit keeps it.");
     const result = await orSendersError(() => action.run(acting, { ...values, reason, by }));
     if (result instanceof Error) return { status: 400, ...(await again(result.message)) };
-    const isDone = result.changed > 0 || result.stored === true;
-    return {
-      title: `${name}: ${isDone ? "done" : "nothing changed"}`,
-      body: html`<p class="${isDone ? "good" : ""}">${inWords(result)}</p>
+    const { matched, changed, stored } = result;
+    const says = { ...values, reason, by, matched, changed, ...(stored ? { stored: 1 } : {}) };
+    return { seeOther: pathTo(base, `/act/${name}`, says) };
+  };
+}
+
+/** What a verb has done. The address has all of it. */
+function resultOf({ base, query, acting, rights }: Visit, name: ActionName, action: Action) {
+  if (rights.role !== "operator") return { title: name, body: FOR_OPERATORS };
+  const values = valuesOf(query, action);
+  const [matched, changed] = [Number(query.get("matched")), Number(query.get("changed"))];
+  const stored = query.has("stored");
+  const isDone = changed > 0 || stored;
+  const [reason, by] = [query.get("reason") ?? "", query.get("by") ?? ""];
+  return {
+    title: `${name}: ${isDone ? "done" : "nothing changed"}`,
+    body: html`<p class="${isDone ? "good" : ""}">${inWords({ matched, changed, stored })}</p>
 ${isDone ? undo(base, action, values) : none}
 <p><a href="${backTo(base, values)}">Back</a></p>
-${same(name as ActionName, { values, reason, by, schema: acting.engine.schemaName })}`,
-    };
+${same(name, { values, reason, by, schema: acting.engine.schemaName })}`,
   };
 }
 

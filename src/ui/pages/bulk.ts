@@ -95,7 +95,10 @@ function missingIn({ needs }: Bulk, filter: Filter): readonly string[] {
 export const BULK_PAGES: Readonly<Record<string, Page>> = Object.fromEntries(
   Object.entries(BULK).map(([name, verb]) => [
     `/bulk/${name}`,
-    (visit: Visit) => askFirst(visit, name as BulkName, verb, visit.query),
+    async (visit: Visit) =>
+      visit.query.has("ended")
+        ? resultOf(visit, name as BulkName, verb)
+        : askFirst(visit, name as BulkName, verb, visit.query),
   ]),
 );
 
@@ -109,7 +112,7 @@ export function stepOn(name: string): (sent: Sent) => Promise<Found> {
     if (!reason) return askFirst(sent, name as BulkName, verb, form, "Say why: the audit keeps it.");
     const filter = checked(name, verb, filterOf(form));
     const before = progressOf(form);
-    if (form.has("stop")) return ended(sent, `${name}: stopped`, before);
+    if (form.has("stop")) return ended(sent, name, verb, before, "stopped");
     const { place } = verb;
     const wanted = { states: statesOf(verb, filter), place, after: before.after, most: STEP };
     const jobs = await jobsOf(looking, filter, wanted);
@@ -125,11 +128,7 @@ export function stepOn(name: string): (sent: Sent) => Promise<Found> {
       seen: before.seen + jobs.length,
       changed: before.changed + done.changed,
     };
-    if (jobs.length < STEP) {
-      const { schemaName: schema } = acting.engine;
-      const known = { values: { ...wordsOf(filter), ...asks.values }, reason, by, schema };
-      return ended(sent, `${name}: done`, now, isKnown(verb, filter) ? same(name as BulkName, known) : none);
-    }
+    if (jobs.length < STEP) return ended(sent, name, verb, now, "done");
     return { title: `${name}: going on`, body: goingOn(sent, name, verb, now) };
   };
 }
@@ -206,12 +205,25 @@ ${hidden(filterOf(form))}${hidden({ ...rest, "as-of": asOf.toISOString() })}
 </form>`;
 }
 
-function ended({ base, form }: Sent, title: string, now: Progress, words = none): Found {
+function ended({ base, form, by }: Sent, name: string, verb: Bulk, now: Progress, how: string): Found {
+  const { seen, changed, of, asOf } = now;
+  const says = { reason: form.get("reason"), by, seen, changed, of, "as-of": asOf.toISOString(), ended: how };
+  return { seeOther: pathTo(base, `/bulk/${name}`, { ...filterOf(form), ...valuesIn(form, verb), ...says }) };
+}
+
+/** What the steps have done. The address has all of it. */
+function resultOf({ base, query, acting, rights }: Visit, name: BulkName, verb: Bulk) {
+  if (rights.role !== "operator") return { title: name, body: FOR_OPERATORS };
+  const filter = filterOf(query);
+  const now = progressOf(query);
+  const how = query.get("ended") ?? "";
+  const values = { ...wordsOf(filter), ...valuesIn(query, verb) };
+  const [reason, by] = [query.get("reason") ?? "", query.get("by") ?? ""];
   return {
-    title,
+    title: `${name}: ${how}`,
     body: html`<p class="${now.changed > 0 ? "good" : ""}">${inWords(now)}</p>
-<p><a href="${pathTo(base, "/jobs", filterOf(form))}">Back</a></p>
-${words}`,
+<p><a href="${pathTo(base, "/jobs", filter)}">Back</a></p>
+${how === "done" && isKnown(verb, filter) ? same(name, { values, reason, by, schema: acting.engine.schemaName }) : none}`,
   };
 }
 

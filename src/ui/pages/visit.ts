@@ -28,15 +28,22 @@ export interface Sent extends Visit {
   readonly form: URLSearchParams;
 }
 
+/** Where the page is that says what a form has done. Loading it again does nothing. */
+export interface SeeOther {
+  readonly seeOther: string;
+}
+
 /** A page without its frame. Null: there is no such policy, partition or job. */
-export type Found = {
+export type Found = SeeOther | Content | null;
+
+interface Content {
   readonly title: string;
   readonly body: Markup;
   /** Default: 200. */
   readonly status?: 400 | 403;
   /** The pages above it, the outermost first. Default: none. */
   readonly trail?: Trail;
-} | null;
+}
 
 /** Makes a page. */
 export type Page = (visit: Visit) => Promise<Found>;
