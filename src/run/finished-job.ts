@@ -58,13 +58,13 @@ function isUncounted({ signal }: RunningJob, error: unknown): boolean {
 
 /** Whether a failure, of a batch each of them, says nothing of the partner: it opens no breaker, shrinks no adaptive limit and fails no probe. */
 function saysNothing(error: unknown): boolean {
-  if (error instanceof BatchError) return error.errors.every(saysNothing);
+  if (isOf(BatchError, error)) return error.errors.every(saysNothing);
   if (isOfOwnDatabase(error)) return true;
   return isOf(DispatchPolicyError, error) && !isOf(RunTimeoutError, error);
 }
 
 /** A proxy may throw when it is asked what it is: it is none. */
-function isOf(kind: new (...args: never[]) => Error, thrown: unknown): boolean {
+function isOf<E extends Error>(kind: new (...args: never[]) => E, thrown: unknown): thrown is E {
   try {
     return thrown instanceof kind;
   } catch {
@@ -119,7 +119,7 @@ function uncountedRetry(job: Job, policy: AnyPolicy | undefined): Retry {
 /** Whether this run does not count as an attempt. Of a batch, each part that failed must have said so. */
 function givesBack(policy: AnyPolicy, error: unknown): boolean {
   if (!policyDefinition(policy).giveBackAttempt) return false;
-  return error instanceof BatchError ? error.errors.every(retryAfterIn) : retryAfterIn(error) !== undefined;
+  return isOf(BatchError, error) ? error.errors.every(retryAfterIn) : retryAfterIn(error) !== undefined;
 }
 
 /** How a failed job is tried again. Null leaves it to Graphile Worker. */
