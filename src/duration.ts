@@ -66,6 +66,9 @@ export function durationSeconds(duration: Duration): number {
   return durationMs(duration) / 1000;
 }
 
+/** The longest time that a timer can run, some 24 days. Node ends a longer one after 1 ms. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 function parse(value: unknown): number | undefined {
   if (typeof value !== "string") return undefined;
   const [, amount, unit, plural] = FORM.exec(value) ?? [];

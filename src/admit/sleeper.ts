@@ -1,16 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { LONGEST_TIMER_MS } from "../duration.ts";
 
-/** Sleeps for so long, or until the signal aborts. The caller checks which it was. */
+/** Sleeps for so long, 24 days at most, or until the signal aborts. The caller checks which it was. */
 export function sleep(
   ms: number,
   signal: AbortSignal | undefined,
   { keepsAlive = true }: SleeperOptions = {},
 ): Promise<void> {
-  return delay(ms, undefined, { signal, ref: keepsAlive }).catch(() => {});
+  return delay(Math.min(ms, LONGEST_TIMER_MS), undefined, { signal, ref: keepsAlive }).catch(() => {});
 }
-
-/** The longest time that a timer can run: Node ends a longer one after 1 ms. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** `keepsAlive`: whether a sleep keeps the process alive. Default true. */
 export interface SleeperOptions {

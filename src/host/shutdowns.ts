@@ -1,4 +1,5 @@
 import type { CompiledSharedOptions, Logger, Worker, WorkerEvents, WorkerPool } from "graphile-worker";
+import { LONGEST_TIMER_MS } from "../duration.ts";
 
 /** How long Graphile Worker may take to end a pool after the last of its workers, beside its batch delays. */
 const ENDS_WITHIN_MS = 5000;
@@ -60,7 +61,7 @@ function makePoolEnd(poolId: string, endsWithinMs: number, logger: Logger) {
   function look(): void {
     clearTimeout(timer);
     if (workers.size === 0 && unrecorded !== undefined && waiting.size > 0)
-      timer = setTimeout(goOn, endsWithinMs);
+      timer = setTimeout(goOn, Math.min(endsWithinMs, LONGEST_TIMER_MS));
   }
 
   function goOn(): void {

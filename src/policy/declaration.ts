@@ -15,7 +15,14 @@ import {
   text,
   wholeNumber,
 } from "../checks/options.ts";
-import { DURATION_EXPECTED, type Duration, durationMs, durationSeconds, isDuration } from "../duration.ts";
+import {
+  DURATION_EXPECTED,
+  type Duration,
+  durationMs,
+  durationSeconds,
+  isDuration,
+  LONGEST_TIMER_MS,
+} from "../duration.ts";
 import { ArgumentError } from "../errors.ts";
 import { concurrency, type Gate, gateFactories } from "../gates/index.ts";
 import { type Ahead, readAhead } from "./ahead.ts";
@@ -380,9 +387,6 @@ function readUniqueFor({ uniqueFor, retries }: Record<string, unknown>): number 
     );
   return seconds;
 }
-
-/** Node's timers fire at once if their time is longer. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 function readRunTimeout({ runTimeout, slotTimeout }: Record<string, unknown>): number | null {
   if (runTimeout === undefined) return null;

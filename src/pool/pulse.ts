@@ -1,6 +1,8 @@
+import { LONGEST_TIMER_MS } from "../duration.ts";
+
 /**
- * Repeats one action, never twice at the same time. `beat` returns the milliseconds until the next one, and must not
- * reject.
+ * Repeats one action, never twice at the same time. `beat` returns the milliseconds until the next one, which
+ * comes after 24 days at the latest, and must not reject.
  */
 export function makePulse(beat: () => Promise<number>) {
   let beating: Promise<void> = Promise.resolve();
@@ -12,7 +14,7 @@ export function makePulse(beat: () => Promise<number>) {
     if (stopped) return;
     clearTimeout(timer);
     dueAt = performance.now() + ms;
-    timer = setTimeout(() => void now(), ms);
+    timer = setTimeout(() => void now(), Math.min(ms, LONGEST_TIMER_MS));
   }
 
   /** Beats, after the beat under way. */
