@@ -18,6 +18,7 @@ await utils.addJob("send_mail", { customer: "ana" });
 await utils.release();
 
 const pool = new pg.Pool({ connectionString, max: 4 });
+pool.on("error", console.error);
 const signIn = makeSignIn(password);
 const ui = createUi({ pool, basePath: BASE, authorize: signIn.authorize });
 for (const [name, listen] of Object.entries({ node, express, fastify })) {

@@ -34,6 +34,7 @@ const ADMIN = "/admin";
 export function serveStorms({ signal, ...serving }: Serving): Promise<void> {
   return withWorld("governed", signal, async (world) => {
     const pool = new pg.Pool({ connectionString: world.url, max: 4 });
+    pool.on("error", console.error);
     const pages = toNodeHandler(
       createUi({ pool, basePath: ADMIN, authorize: () => ({ name: "you", role: "operator" }) }),
     );

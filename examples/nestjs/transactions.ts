@@ -48,7 +48,10 @@ export class Transactions implements OnApplicationShutdown {
   providers: [
     {
       provide: pg.Pool,
-      useFactory: () => new pg.Pool({ connectionString: process.env.DATABASE_URL ?? "postgres:///app" }),
+      useFactory: () => {
+        const connectionString = process.env.DATABASE_URL ?? "postgres:///app";
+        return new pg.Pool({ connectionString }).on("error", console.error);
+      },
     },
     Transactions,
   ],

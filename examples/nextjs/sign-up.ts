@@ -6,7 +6,8 @@ const UNIQUE_VIOLATION = "23505";
 
 /** A module is loaded anew after each change in development, and its pool would stay. So the pool is kept outside. */
 const kept = globalThis as { pool?: pg.Pool };
-kept.pool ??= new pg.Pool({ connectionString: process.env.DATABASE_URL ?? "postgres:///app" });
+const connectionString = process.env.DATABASE_URL ?? "postgres:///app";
+kept.pool ??= new pg.Pool({ connectionString }).on("error", console.error);
 const { pool } = kept;
 
 /**

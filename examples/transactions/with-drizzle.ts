@@ -9,6 +9,7 @@ const signUps = pgTable("sign_ups", { customer: text().notNull() });
 
 export async function signUp(connectionString: string, customer: string, last: () => void): Promise<void> {
   const pool = new pg.Pool({ connectionString });
+  pool.on("error", console.error);
   try {
     await drizzle(pool).transaction(async (tx) => {
       await tx.insert(signUps).values({ customer });

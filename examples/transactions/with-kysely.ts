@@ -8,8 +8,9 @@ interface Tables {
 }
 
 export async function signUp(connectionString: string, customer: string, last: () => void): Promise<void> {
-  const dialect = new PostgresDialect({ pool: new pg.Pool({ connectionString }) });
-  const db = new Kysely<Tables>({ dialect });
+  const pool = new pg.Pool({ connectionString });
+  pool.on("error", console.error);
+  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
   try {
     await db.transaction().execute(async (trx) => {
       await trx.insertInto("sign_ups").values({ customer }).execute();

@@ -3,7 +3,7 @@
  *
  * The worker alone, as in production:
  *
- *   npx graphile-worker --config graphile.config.ts
+ *   node_modules/.bin/graphile-worker --config graphile.config.ts
  */
 import { Logger, run } from "graphile-worker";
 import { makePolicyUtils, policyEvents } from "graphile-worker-dispatch-policy";

@@ -38,7 +38,9 @@ export const command = defineCommand({
       for (const step of steps) say(step);
     }
     if (files.length > 0 && only) return unlessYes(values);
-    tell("Then start the worker: npx graphile-worker. The command doctor says whether all is well.");
+    tell(
+      "Then start the worker: node_modules/.bin/graphile-worker. The command doctor says whether all is well.",
+    );
     return EXIT.done;
   },
 });

@@ -16,6 +16,13 @@ test("the README's five-minute start runs, and so do its other blocks", async (t
     promisify(execFile)(process.execPath, args, { cwd: project, env: { ...process.env, DATABASE_URL: url } });
   const work = () => node("node_modules/graphile-worker/dist/cli.js", "--once");
 
+  const early = await t.throwsAsync(node("add.ts"));
+  const { stderr, code } = early as unknown as { stderr: string; code: number };
+  t.regex(
+    stderr,
+    /^database schema "dispatch_policy" has not been set up .*: run "[^"]* migrate", start a worker .*\n$/,
+  );
+  t.is(code, 1);
   await work();
   const added = await node("add.ts");
   t.regex(added.stdout, /^10{14}\d ep1$/m);

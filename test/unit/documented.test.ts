@@ -28,6 +28,24 @@ test("each export that is a value is on a page", (t) => {
   t.deepEqual(missing(names), []);
 });
 
+test("each pool in a sample has an error handler, and no sample starts a worker by npx", (t) => {
+  const files = [
+    "README.md",
+    ...PAGES,
+    ...globSync("examples/**/*.{ts,md}", { cwd: ROOT }),
+    "src/cli/init.ts",
+  ];
+  const count = (file: string, what: RegExp) => read(file).match(what)?.length ?? 0;
+  t.deepEqual(
+    files.filter((file) => count(file, /new pg\.Pool\(/g) > count(file, /\.on\("error", console\.error\)/g)),
+    [],
+  );
+  t.deepEqual(
+    files.filter((file) => count(file, /npx graphile-worker(?!-)/g) > 0),
+    [],
+  );
+});
+
 test("each method of the utils is on a page", (t) => {
   const [, body = ""] =
     /^export interface Operate \{\n(.*?)^\}$/ms.exec(read("src/operate/operate.ts")) ?? [];
