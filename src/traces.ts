@@ -1,6 +1,7 @@
 // OpenTelemetry's API, if the application has it.
 import { createRequire } from "node:module";
 import type * as OpenTelemetry from "@opentelemetry/api";
+import { ownFile } from "./own-files.ts";
 
 let found: typeof OpenTelemetry | null | undefined;
 
@@ -17,7 +18,7 @@ export function openTelemetry(): typeof OpenTelemetry | null {
 
 function load(): typeof OpenTelemetry | null {
   try {
-    return createRequire(import.meta.url)("@opentelemetry/api");
+    return createRequire(ownFile("package.json"))("@opentelemetry/api");
   } catch {
     return null;
   }

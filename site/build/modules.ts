@@ -11,6 +11,7 @@ const IN_BROWSERS: Readonly<Record<string, string>> = {
   "node:os": "site/browser/os.ts",
   "node:util": "site/browser/util.ts",
   "src/db/sql-files.ts": "site/browser/sql-files.ts",
+  "src/own-files.ts": "site/browser/own-files.ts",
 };
 const AS_WRITTEN = {
   target: ts.ScriptTarget.ES2024,

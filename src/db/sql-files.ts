@@ -1,7 +1,7 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import pg from "pg";
+import { ownFile, VERSION } from "../own-files.ts";
 
 /** The two PostgreSQL schemas that a statement may name, unquoted. */
 export interface Schemas {
@@ -27,7 +27,7 @@ export function sqlFiles(folder: Folder): readonly SqlFile[] {
 }
 
 function readFolder(folder: Folder): readonly SqlFile[] {
-  const root = path.join(sqlFolder(), folder);
+  const root = ownFile(`sql/${folder}`);
   return readdirSync(root, { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".sql"))
     .sort()
@@ -112,20 +112,5 @@ export function withSchemas(text: string, schemas: Schemas): string {
 
 /** This package's version, as [major, minor, patch]. */
 export function packageVersion(): readonly number[] {
-  const text = readFileSync(path.join(sqlFolder(), "..", "package.json"), "utf8");
-  const { version } = JSON.parse(text) as { version: string };
-  return version.split(/[.-]/).slice(0, 3).map(Number);
-}
-
-/** sql/ lies beside package.json: two folders above the sources, three above the built files. */
-function sqlFolder(): string {
-  let folder = path.dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(path.join(folder, "sql", "migrations"))) {
-    const parent = path.dirname(folder);
-    if (parent === folder) {
-      throw new Error("The package's sql folder is missing; reinstall graphile-worker-dispatch-policy.");
-    }
-    folder = parent;
-  }
-  return path.join(folder, "sql");
+  return VERSION.split(/[.-]/).slice(0, 3).map(Number);
 }

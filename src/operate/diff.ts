@@ -3,6 +3,7 @@ import { Worker } from "node:worker_threads";
 import type { RecordedLoad } from "../db/engine.ts";
 import { BAD_ARGUMENT } from "../db/sqlstates.ts";
 import { ArgumentError, MissingPackageError } from "../errors.ts";
+import { ownFile } from "../own-files.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
 import { asOurs, type OperateContext } from "./call.ts";
 import { columnsOf, type LimitValues } from "./limits.ts";
@@ -141,7 +142,7 @@ function limitOf({ gate, key, where, set }: LimitTarget & { set: LimitValues }) 
 /** @throws {MissingPackageError} if PGlite is not installed */
 function checkInstalled(): void {
   try {
-    createRequire(import.meta.url).resolve(PGLITE);
+    createRequire(ownFile("package.json")).resolve(PGLITE);
   } catch (cause) {
     throw new MissingPackageError(
       `diff replays in a PGlite, which is not installed: npm install --save-dev ${PGLITE}@0.5.16`,
@@ -174,7 +175,10 @@ type Message = { diff: Answer } | { error: { message: string; code?: string } };
 
 /** A thread of its own, because a replay moves the clock. */
 function inThread(replay: Replay): Promise<Answer> {
-  const file = new URL(`../replay/thread${import.meta.url.slice(-3)}`, import.meta.url);
+  // sources are run as they are, and a bundle has no place of its own
+  const file = ownFile(
+    import.meta.url?.endsWith(".ts") ? "src/replay/thread.ts" : "dist/src/replay/thread.js",
+  );
   const thread = new Worker(file, { workerData: replay });
   return new Promise<Answer>((resolve, reject) => {
     thread.once("message", (message: Message) => {

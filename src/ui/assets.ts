@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
-import { fileURLToPath } from "node:url";
+import { createRequire } from "node:module";
+import { ownFile } from "../own-files.ts";
 
 interface Asset {
   readonly type: string;
@@ -8,14 +9,12 @@ interface Asset {
 
 /** What browsers load beside the pages. Each is read once. */
 export function assets(): Readonly<Record<string, Asset>> {
-  const own = (name: string) => fileURLToPath(new URL(`./assets/${name}`, import.meta.url));
+  const own = (name: string) => ownFile(`src/ui/assets/${name}`);
+  const resolve = createRequire(ownFile("package.json")).resolve;
   return {
     "style.css": asset("text/css; charset=utf-8", own("style.css")),
     "live.js": asset("text/javascript; charset=utf-8", own("live.js")),
-    "idiomorph.js": asset(
-      "text/javascript; charset=utf-8",
-      fileURLToPath(import.meta.resolve("idiomorph/dist/idiomorph.esm.js")),
-    ),
+    "idiomorph.js": asset("text/javascript; charset=utf-8", resolve("idiomorph/dist/idiomorph.esm.js")),
   };
 }
 

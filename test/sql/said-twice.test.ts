@@ -1,8 +1,10 @@
 // What SQL and TypeScript, or a table and a function, both have to say: they say the same.
+import { readFileSync } from "node:fs";
 import test from "ava";
 import fc from "fast-check";
 import { parameters } from "../../src/db/parameters.ts";
 import type { Retry } from "../../src/db/releasing.ts";
+import { VERSION } from "../../src/own-files.ts";
 import { TICK_TASK } from "../../src/policy/job.ts";
 import { keyText } from "../../src/policy/key.ts";
 import { readSettings } from "../../src/settings.ts";
@@ -157,4 +159,9 @@ test("the crontab's task has one name", async (t) => {
   const { pool } = await testDatabase(t);
   const { rows } = await pool.query("select dispatch_policy._tick_task() as task");
   t.is(rows[0].task, TICK_TASK);
+});
+
+test("the code has the version of package.json", (t) => {
+  const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
+  t.is(VERSION, version);
 });

@@ -5,7 +5,7 @@ import test from "ava";
 
 const ROOT = new URL("../../", import.meta.url);
 /** Also what browsers load: a file of a package that is served as it is. */
-const IMPORT = /^(?:import|export)\b[^;]*?\bfrom "([^".][^"]*)"|(?<=import\.meta\.resolve\()"([^".][^"]*)"/gm;
+const IMPORT = /^(?:import|export)\b[^;]*?\bfrom "([^".][^"]*)"|(?<=\bresolve\()"([^".][^"]*)"/gm;
 
 function packageOf(specifier: string): string {
   return specifier
