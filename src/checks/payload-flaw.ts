@@ -17,6 +17,23 @@ export function flawOfPayload(payload: unknown, root = "payload"): string | unde
   return `${root}${path.length > LONGEST_PATH ? `${path.slice(0, LONGEST_PATH)}…` : path} ${flaw.what}`;
 }
 
+/** A payload as its job will get it: as JSON stores it. The same value if JSON changes nothing, which is cheaper to see. */
+export function asStored(payload: unknown): unknown {
+  if (isJson(payload, 0)) return payload;
+  const json = JSON.stringify(payload);
+  return json === undefined ? undefined : JSON.parse(json);
+}
+
+function isJson(value: unknown, depth: number): boolean {
+  if (typeof value === "number") return Number.isFinite(value) && !Object.is(value, -0);
+  if (typeof value !== "object") return typeof value === "string" || typeof value === "boolean";
+  if (value === null) return true;
+  const prototype = Object.getPrototypeOf(value);
+  const isArray = prototype === Array.prototype && Object.keys(value).length === (value as unknown[]).length;
+  if (depth > DEEPEST || (!isArray && prototype !== Object.prototype)) return false;
+  return Object.values(value).every((inner) => isJson(inner, depth + 1));
+}
+
 interface Flaw {
   readonly what: string;
   /** From the value to the payload. */

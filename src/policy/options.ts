@@ -48,7 +48,8 @@ export interface PolicyOptions<Id, S, C> {
    * The payload's schema: any synchronous Standard Schema (zod 3.24+, zod 4, valibot, arktype). A job whose payload
    * fails it is refused when it is added.
    *
-   * The payload is stored as it was given. `context` and `policy.task` get the schema's output.
+   * The payload is stored as it was given. `context` and `policy.task` get the schema's output. The schema sees what JSON
+   * stores: a Date is a text, for which `z.coerce.date()` is right, and not `z.date()`.
    * @default none: payloads are not checked
    */
   payload?: S;

@@ -9,9 +9,15 @@ const ISSUES_IN_MESSAGE = 5;
 /**
  * The payload as its schema returns it, with defaults and coercions.
  *
+ * @param asGiven whether JSON has changed nothing in it
  * @throws {PayloadError} if the schema refuses it, throws, or is asynchronous
  */
-export function parsePayload(policy: string, schema: StandardSchema, payload: unknown): unknown {
+export function parsePayload(
+  policy: string,
+  schema: StandardSchema,
+  payload: unknown,
+  asGiven = true,
+): unknown {
   const result = validate(policy, schema, payload);
   if (isThenable(result))
     throw new PayloadError(
@@ -21,7 +27,11 @@ export function parsePayload(policy: string, schema: StandardSchema, payload: un
   const { value, issues } = result as SchemaResult;
   if (issues === undefined) return value;
   const plain = issues.map(plainIssue);
-  throw new PayloadError(policy, `the payload fails its schema: ${summary(plain)}`, { issues: plain });
+  throw new PayloadError(
+    policy,
+    `the payload${asGiven ? "" : ", as JSON stores it,"} fails its schema: ${summary(plain)}`,
+    { issues: plain },
+  );
 }
 
 function validate(policy: string, schema: StandardSchema, payload: unknown): unknown {

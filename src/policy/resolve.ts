@@ -8,6 +8,7 @@ import {
   type Rule,
   text,
 } from "../checks/options.ts";
+import { asStored } from "../checks/payload-flaw.ts";
 import { ArgumentError, PayloadError } from "../errors.ts";
 import type { ContextFunction, Declaration } from "./declaration.ts";
 import { checkFlags, type JobSpecification, jobInfo } from "./job.ts";
@@ -52,9 +53,10 @@ export function compileResolver(declaration: Declaration): Resolver {
 
   const resolve = (payload: unknown, spec: JobSpecification): ResolvedJob => {
     if (spec.flags !== undefined) checkFlags("flags", spec.flags);
-    const parsed = schema === undefined ? payload : parsePayload(name, schema, payload);
+    const stored = asStored(payload);
+    const parsed = schema === undefined ? stored : parsePayload(name, schema, stored, stored === payload);
     const context = contextOf(declaration, parsed, spec);
-    const partition = partitionOf(context, payload);
+    const partition = partitionOf(context, stored);
     const { limits, weight, shard } = ofContext(context);
     const cost = costOf(context);
     const resolved = { policy: name, version, partition, shard, context, weight, cost, limits };

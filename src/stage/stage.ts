@@ -375,7 +375,7 @@ function addToBatch(batch: OpenBatch, job: JobToAdd, n: number, traceparent: str
   const debounced = debounceOf(batch, read);
   if (debounced) Object.assign(staged, { wait: debounced.waitSeconds, maxWait: debounced.maxWaitSeconds });
   if (policy) {
-    const resolved = resolveJob(policy, payload, { ...spec, task });
+    const resolved = resolveJob(policy, staged.payload, { ...spec, task });
     let place = batch.places.get(resolved.partition);
     const { partitions } = batch;
     const before = partitions[place ?? -1];
