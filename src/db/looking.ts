@@ -1,12 +1,12 @@
 import type { WithPgClient } from "graphile-worker";
 import pg from "pg";
-import { readCommittedByDefault } from "./isolation.ts";
+import { isDirect, prepareSession } from "./own-session.ts";
 
 type Use<T> = (withPgClient: WithPgClient) => Promise<T>;
 
 /** Runs a callback with one connection of its own, and sets nothing up. */
 export function connected<T>(connectionString: string, use: Use<T>): Promise<T> {
-  return withClient(connectionString, readCommittedByDefault, use);
+  return withClient(connectionString, prepareSession, use);
 }
 
 /** The same with a connection that cannot write, unless a pooler stands before the server. */
@@ -16,7 +16,10 @@ export function looking<T>(connectionString: string, use: Use<T>): Promise<T> {
 
 /** A few connections for pages. A lost one is reported by the statement that is next. Without a string, PG* says where. */
 export function openPool(connectionString: string | undefined): pg.Pool {
-  const pool = new pg.Pool({ connectionString, max: 4, fallback_application_name: "dispatch_policy" });
+  const pool = new pg.Pool({
+    ...{ connectionString, max: 4, fallback_application_name: "dispatch_policy" },
+    verify: (client, done) => void prepareSession(client).then(() => done(), done),
+  });
   pool.on("error", () => {});
   pool.on("connect", (client) => client.on("error", () => {}));
   return pool;
@@ -24,9 +27,8 @@ export function openPool(connectionString: string | undefined): pg.Pool {
 
 /** Behind a pooler the setting would stay in a session that others get. */
 async function readOnlyByDefault(client: pg.Client): Promise<void> {
-  const { rows } = await client.query("select pg_catalog.pg_backend_pid() as pid");
-  const isDirect = rows[0].pid === (client as unknown as { processID: number | null }).processID;
-  if (isDirect) await client.query("set default_transaction_read_only = on");
+  await prepareSession(client);
+  if (await isDirect(client)) await client.query("set default_transaction_read_only = on");
 }
 
 async function withClient<T>(

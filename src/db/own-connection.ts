@@ -1,5 +1,6 @@
 import pg from "pg";
 import { type HostConnections, settingsOf } from "./connection-settings.ts";
+import { prepareSession } from "./own-session.ts";
 
 /**
  * Runs a callback with a connection beside the host's pool, for work that keeps one for long: a pool of one would have
@@ -15,6 +16,7 @@ export async function withOwnClient<T>(
   client.on("error", () => {});
   try {
     await client.connect();
+    await prepareSession(client);
     return await callback(client);
   } finally {
     await client.end().catch(() => {}); // the callback has its answer, and the server ends a lost connection

@@ -1,7 +1,8 @@
 import pg from "pg";
 import { type HostConnections, settingsOf } from "./connection-settings.ts";
 import { NoAnswerError, withDeadline, within } from "./deadline.ts";
-import { limitStatements, readCommittedByDefault } from "./isolation.ts";
+import { limitStatements } from "./isolation.ts";
+import { prepareSession } from "./own-session.ts";
 import { parameter } from "./parameters.ts";
 import type { Patience } from "./patience.ts";
 
@@ -155,12 +156,13 @@ function makeBackends() {
     async prepare(client: pg.PoolClient, limitMs: number): Promise<void> {
       let it = known.get(client);
       if (it?.limitMs !== limitMs) {
+        const backend = it ? it.backend : await backendOf(client);
         if (!it) {
-          await readCommittedByDefault(client);
+          await prepareSession(client, backend !== null);
           client.once("end", () => known.delete(client));
         }
         await limitStatements(client, limitMs);
-        it = { backend: it ? it.backend : await backendOf(client), limitMs };
+        it = { backend, limitMs };
         known.set(client, it);
       }
       await endGivenUp(client);

@@ -1,7 +1,12 @@
 // Databases, roles and connections with settings of their own.
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { Logger, runOnce, runTaskList, WorkerPreset } from "graphile-worker";
 import pg from "pg";
+import type { HostConnections } from "../../src/db/connection-settings.ts";
+import { connected, looking, openPool } from "../../src/db/looking.ts";
+import { withOwnClient } from "../../src/db/own-connection.ts";
+import { makeOwnPool } from "../../src/db/own-pool.ts";
+import { makePatience } from "../../src/db/patience.ts";
 import {
   addPolicyJob,
   concurrency,
@@ -12,6 +17,7 @@ import {
   wrapTaskList,
 } from "../../src/index.ts";
 import { quietPool, type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { roles } from "../helpers/roles.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { goTheWholeWay } from "../helpers/whole-way.ts";
@@ -51,6 +57,12 @@ for (const settings of [
   { DateStyle: "Postgres, MDY", TimeZone: "America/St_Johns" },
   { IntervalStyle: "sql_standard", extra_float_digits: "0", bytea_output: "escape" },
   { TimeZone: "Asia/Kathmandu", IntervalStyle: "postgres_verbose", extra_float_digits: "-15" },
+  {
+    plan_cache_mode: "force_custom_plan",
+    enable_nestloop: "off",
+    jit: "on",
+    idle_in_transaction_session_timeout: "9s",
+  },
 ] as Settings[]) {
   const what = Object.entries(settings).map(([setting, value]) => `${setting} ${value}`);
   test(`a worker runs where sessions have ${what.join(", ")}`, async (t) => {
@@ -168,4 +180,71 @@ test("a connection is asked once which level it has, and takes no transaction wh
   asked.length = 0;
   await utils.tick({ policy: "p" });
   t.is(asked.length, 2, asked.join("\n"));
+});
+
+/** What a role may set, and what an own connection has all the same. */
+const HOSTILE: Readonly<Record<string, readonly [set: string, has: string]>> = {
+  default_transaction_isolation: ["serializable", "read committed"],
+  default_transaction_read_only: ["on", "off"],
+  statement_timeout: ["20s", "0"],
+  lock_timeout: ["20s", "0"],
+  idle_in_transaction_session_timeout: ["20s", "0"],
+  idle_session_timeout: ["20s", "0"],
+  search_path: ["elsewhere, public", "pg_catalog, pg_temp"],
+  DateStyle: ["German", "ISO, MDY"],
+  IntervalStyle: ["sql_standard", "postgres"],
+  extra_float_digits: ["-15", "1"],
+  bytea_output: ["escape", "hex"],
+  jit: ["on", "off"],
+  plan_cache_mode: ["force_custom_plan", "auto"],
+  join_collapse_limit: ["1", "8"],
+  enable_indexscan: ["off", "on"],
+  enable_nestloop: ["off", "on"],
+};
+
+/** A role with all of these settings. */
+async function hostileRole(t: ExecutionContext) {
+  const database = await testDatabase(t);
+  const role = roles(t, database, ["app_hostile"]).nameOf("app_hostile");
+  await database.pool.query(`create role ${role} login superuser`);
+  for (const [name, [value]] of Object.entries(HOSTILE))
+    await database.pool.query(
+      `alter role ${role} set ${name} = ${name === "search_path" ? value : pg.escapeLiteral(value)}`,
+    );
+  const at = new URL(database.url);
+  at.username = role;
+  const pool = quietPool(at.href);
+  t.teardown(() => pool.end());
+  return { ...database, url: at.href, pool };
+}
+
+async function settingsIn(client: pg.ClientBase): Promise<Record<string, string>> {
+  const { rows } = await client.query(
+    "select name, setting from pg_catalog.pg_settings where name = any($1)",
+    [Object.keys(HOSTILE)],
+  );
+  return Object.fromEntries(rows.map(({ name, setting }) => [name, setting]));
+}
+
+const WANTED = Object.fromEntries(Object.entries(HOSTILE).map(([name, [, has]]) => [name, has]));
+
+test("each connection of this package's own has its settings, whatever the role sets", async (t) => {
+  const { url, pool } = await hostileRole(t);
+  const host: HostConnections = { withPgClient: async () => t.fail() as never, pgPool: pool };
+  const own = makeOwnPool({ ...host, max: 1, patience: makePatience(10_000, 10_000) });
+  t.teardown(own.close);
+  const limited = { ...WANTED, statement_timeout: "8000", lock_timeout: "8000" };
+  t.deepEqual(await own.run(settingsIn), limited, "for ticks, releases, sweeps and heartbeats");
+  t.deepEqual(await withOwnClient(host, settingsIn), WANTED, "for listening");
+  t.deepEqual(await connected(url, (withPgClient) => withPgClient(settingsIn)), WANTED, "for commands");
+  t.deepEqual(
+    await looking(url, (withPgClient) => withPgClient(settingsIn)),
+    { ...WANTED, default_transaction_read_only: "on" },
+    "for looks",
+  );
+  const pages = openPool(url);
+  t.teardown(() => pages.end());
+  const client = await pages.connect();
+  t.deepEqual(await settingsIn(client), WANTED, "for pages");
+  client.release();
 });
