@@ -60,6 +60,7 @@ export type { StopInForce } from "./operate/stops.ts";
 export type { Repaired } from "./operate/sweep.ts";
 export type { Remaining, Synced } from "./operate/sync.ts";
 export type {
+  ByPolicy,
   Changed,
   ContextValues,
   DryRun,

@@ -39,10 +39,10 @@ import { sweepFully } from "../operate/sweep.ts";
 import { switchPolicy } from "../operate/switch.ts";
 import { sync } from "../operate/sync.ts";
 import { take } from "../operate/take.ts";
-import type { Changed } from "../operate/targets.ts";
+import type { ByPolicy, Changed } from "../operate/targets.ts";
 import { tick } from "../operate/tick.ts";
 import { uninstall } from "../operate/uninstall.ts";
-import type { AnyPolicy, TaskIdentifier } from "../policy/policy.ts";
+import { type AnyPolicy, isPolicy, type TaskIdentifier } from "../policy/policy.ts";
 import { type DispatchPolicyOptions, readSettings, type Settings } from "../settings.ts";
 import { makeAdder } from "../stage/adder.ts";
 import type { AddJob, AddJobs, JobSpec } from "../stage/stage.ts";
@@ -287,37 +287,37 @@ function assemble(
       await install();
     },
     ...jobFunctions(context, worker.cleanup),
-    pause: (options) => pause(context, options),
-    resume: (options) => resume(context, options),
-    hold: (options) => hold(context, options),
-    admit: (options) => admit(context, options),
-    move: (options) => move(context, options),
-    export: (options) => exportJobs(context, options),
-    remove: (options) => remove(context, options),
-    cancel: (options) => cancel(context, options),
-    retry: (options) => retry(context, options),
+    pause: (options) => pause(context, named(options)),
+    resume: (options) => resume(context, named(options)),
+    hold: (options) => hold(context, named(options)),
+    admit: (options) => admit(context, named(options)),
+    move: (options) => move(context, named(options)),
+    export: (options) => exportJobs(context, named(options)),
+    remove: (options) => remove(context, named(options)),
+    cancel: (options) => cancel(context, named(options)),
+    retry: (options) => retry(context, named(options)),
     adopt: (options) => adopt(context, options),
-    handBack: (options) => handBack(context, options),
-    removePolicy: (options) => removePolicy(context, options),
+    handBack: (options) => handBack(context, named(options)),
+    removePolicy: (options) => removePolicy(context, named(options)),
     uninstall: (options) => uninstall(context, options),
-    setLimit: (options) => setLimit(context, options),
-    clearLimit: (options) => clearLimit(context, options),
-    limits: (options) => limits(context, options),
-    diff: (options) => diff(context, options),
-    stops: (options) => stops(context, options),
-    refreshContext: (options) => refreshContext({ ...context, registry }, options),
-    take: (options) => take(context, options),
-    sync: (options) => sync(context, options),
-    explain: (options) => explain(context, options),
-    history: (query) => history(context, query),
+    setLimit: (options) => setLimit(context, named(options)),
+    clearLimit: (options) => clearLimit(context, named(options)),
+    limits: (options) => limits(context, named(options)),
+    diff: (options) => diff(context, named(options)),
+    stops: (options) => stops(context, named(options)),
+    refreshContext: (options) => refreshContext({ ...context, registry }, named(options)),
+    take: (options) => take(context, named(options)),
+    sync: (options) => sync(context, named(options)),
+    explain: (options) => explain(context, named(options)),
+    history: (query) => history(context, named(query)),
     groups: (query) => groups(context, query),
     doctor: (options) => doctor(context, options),
     metrics: () => metrics(context),
-    status: (options) => status(context, options),
-    partitions: (query) => partitions(context, query),
-    disable: (options) => switchPolicy(context, { ...options, enabled: false }),
-    enable: (options) => switchPolicy(context, { ...options, enabled: true }),
-    tick: (options) => tick(ticks, options),
+    status: (options) => status(context, named(options)),
+    partitions: (query) => partitions(context, named(query)),
+    disable: (options) => switchPolicy(context, { ...named(options), enabled: false }),
+    enable: (options) => switchPolicy(context, { ...named(options), enabled: true }),
+    tick: (options) => tick(ticks, named(options)),
     sweep: () => sweepFully({ ...ticks, logger, ages: settings }),
     // any other argument closes, as in Graphile Worker: `release` may be the callback of a promise
     releaseSlots: (options) => releaseSlots(context, options),
@@ -326,6 +326,20 @@ function assemble(
         ? releaseSlots(context, options)
         : close()) as PolicyUtils["release"],
     [Symbol.asyncDispose]: close,
+  };
+}
+
+/** The options with the name of each policy that stands in the place of one. Verbs know policies by their names. */
+function named<Options>(options: ByPolicy<Options>): Options;
+function named<Options>(options: ByPolicy<Options> | undefined): Options | undefined;
+function named(options: unknown): unknown {
+  const given = Object.entries(isObject(options) ? options : {}).filter(
+    ([option, value]) => ["policy", "toPolicy", "into"].includes(option) && isPolicy(value),
+  );
+  if (given.length === 0) return options;
+  return {
+    ...(options as object),
+    ...Object.fromEntries(given.map(([option, { identifier }]) => [option, identifier])),
   };
 }
 

@@ -27,6 +27,7 @@ import type { StopInForce } from "./stops.ts";
 import type { Repaired } from "./sweep.ts";
 import type { Remaining, Synced } from "./sync.ts";
 import type {
+  ByPolicy,
   Changed,
   DryRun,
   HoldTarget,
@@ -71,7 +72,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.pause({ policy: "fetch_endpoint", partition: "ep1", reason: "incident 12", by: "ana" });
    */
-  pause(options: PauseOptions): Promise<Stored & Reach>;
+  pause(options: ByPolicy<PauseOptions>): Promise<Stored & Reach>;
 
   /**
    * Lifts a pause. For a partition it also lifts a hold, and the rule that after a hold one job goes first.
@@ -84,7 +85,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.resume({ policy: "fetch_endpoint", partition: "ep1" });
    */
-  resume(options: Target & Why & DryRun): Promise<Changed & Reach>;
+  resume(options: ByPolicy<Target & Why & DryRun>): Promise<Changed & Reach>;
 
   /**
    * Stops one partition for some time, say after a server answered 429. Unlike a pause it always ends by itself. Jobs in
@@ -102,7 +103,7 @@ export interface Operate {
    * @example await utils.hold({ policy: "fetch_endpoint", partition: "ep1", forMs: 30_000, reason: "429" });
    * @example await utils.hold({ policy: "fetch_endpoint", gate: "account", key: "acme", forMs: 30_000, reason: "429" });
    */
-  hold(options: HoldTarget & Until & Why & DryRun): Promise<Stored & Reach>;
+  hold(options: ByPolicy<HoldTarget & Until & Why & DryRun>): Promise<Stored & Reach>;
 
   /**
    * Admits due jobs past their gates, pauses and holds. It still charges the gates: tokens stop at 0, and more jobs than
@@ -118,7 +119,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const { changed, notDue } = await utils.admit({ policy: "fetch_endpoint", partition: "ep1", count: 5 });
    */
-  admit(options: AdmitOptions): Promise<Changed & { notDue: number }>;
+  admit(options: ByPolicy<AdmitOptions>): Promise<Changed & { notDue: number }>;
 
   /**
    * Moves the staged jobs of a partition to another partition, to another policy, or to both, say because a tenant has
@@ -140,7 +141,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.move({ policy: "fetch_endpoint", partition: "acme", toPartition: "acme-eu", by: "ana" });
    */
-  move(options: MoveOptions): Promise<Changed>;
+  move(options: ByPolicy<MoveOptions>): Promise<Changed>;
 
   /**
    * Reads staged jobs with their payloads, in the order of their ids: by `ids`, or all of a policy or of one of its
@@ -156,7 +157,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example for await (const { spec } of utils.export({ policy: "fetch_endpoint", partition: "ep1" })) console.log(spec);
    */
-  export(options: ExportOptions): AsyncIterable<ExportedJob>;
+  export(options: ByPolicy<ExportOptions>): AsyncIterable<ExportedJob>;
 
   /**
    * Removes staged jobs: by `ids`, by `jobKey`, or all of a policy or of one of its partitions. If several are given, a job
@@ -170,7 +171,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const { matched } = await utils.remove({ policy: "fetch_endpoint", partition: "ep1", dryRun: true });
    */
-  remove(options: RemoveOptions): Promise<Changed>;
+  remove(options: ByPolicy<RemoveOptions>): Promise<Changed>;
 
   /**
    * Cancels jobs: by `ids`, or all of a policy or of one of its partitions.
@@ -190,7 +191,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.cancel({ policy: "fetch_endpoint", partition: "ep1", reason: "left us", by: "ana" });
    */
-  cancel(options: CancelOptions): Promise<Cancelled>;
+  cancel(options: ByPolicy<CancelOptions>): Promise<Cancelled>;
 
   /**
    * Brings jobs back that have failed for good, with all their attempts: by `ids`, or those of a policy or of one of its
@@ -206,7 +207,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.retry({ policy: "fetch_endpoint", error: "502", since: new Date("2026-11-24T22:00Z"), by: "ana" });
    */
-  retry(options: RetryOptions): Promise<Changed>;
+  retry(options: ByPolicy<RetryOptions>): Promise<Changed>;
 
   /**
    * Moves the jobs of a task that wait in Graphile Worker into staging, say because its policy is new. Jobs that run stay.
@@ -241,7 +242,7 @@ export interface Operate {
    * await utils.disable({ policy: "fetch_endpoint" });
    * const { changed, refused } = await utils.handBack({ policy: "fetch_endpoint", reason: "no limits any more" });
    */
-  handBack(options: HandBackOptions): Promise<HandedBack>;
+  handBack(options: ByPolicy<HandBackOptions>): Promise<HandedBack>;
 
   /**
    * Gives back the slots of a job in flight that has not ended, because it hangs or is known to be lost. `jobId` is
@@ -288,7 +289,7 @@ export interface Operate {
    * const { partitions, staged } = await utils.setLimit({ ...acme, dryRun: true });
    * await utils.setLimit(acme);
    */
-  setLimit(options: SetLimitOptions): Promise<Stored & Reach>;
+  setLimit(options: ByPolicy<SetLimitOptions>): Promise<Stored & Reach>;
 
   /**
    * Ends the limits that {@link setLimit} set for the same target: the one in force, and future ones. Without `key` and
@@ -298,7 +299,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.clearLimit({ policy: "fetch_endpoint", gate: "account", key: "acme" });
    */
-  clearLimit(options: LimitTarget & Why & DryRun): Promise<Changed & Reach>;
+  clearLimit(options: ByPolicy<LimitTarget & Why & DryRun>): Promise<Changed & Reach>;
 
   /**
    * What would have happened under another limit. It replays the recorded load of a policy with the option `load`: once
@@ -324,7 +325,7 @@ export interface Operate {
    * @example
    * const { partitions } = await utils.diff({ policy: "fetch_endpoint", gate: "account", key: "acme", set: { max: 80 } });
    */
-  diff(options: DiffOptions): Promise<Diff>;
+  diff(options: ByPolicy<DiffOptions>): Promise<Diff>;
 
   /**
    * The limits that {@link setLimit} set, of all policies or of one: those in force and future ones.
@@ -332,7 +333,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example for (const { gate, key, override, until } of await utils.limits()) console.log(gate, key, override, until);
    */
-  limits(options?: { policy?: string | undefined }): Promise<readonly Override[]>;
+  limits(options?: ByPolicy<{ policy?: string | undefined }>): Promise<readonly Override[]>;
 
   /**
    * Changes what the context of partitions holds, and works their limits, weights and scope keys out anew. Without it a
@@ -354,7 +355,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.refreshContext({ policy: "fetch_endpoint", where: { account: "acme" }, context: { plan: "pro" } });
    */
-  refreshContext<C extends JsonOf<C>>(options: RefreshContextOptions<C>): Promise<Changed & Reach>;
+  refreshContext<C extends JsonOf<C>>(options: ByPolicy<RefreshContextOptions<C>>): Promise<Changed & Reach>;
 
   /**
    * What is stopped now, of all policies or of one: pauses, holds and open breakers, with who stopped it, why, and until
@@ -363,7 +364,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example for (const { policy, partition, kind, until, by } of await utils.stops()) console.log(policy, partition, kind, until, by);
    */
-  stops(options?: { policy?: string | undefined }): Promise<readonly StopInForce[]>;
+  stops(options?: ByPolicy<{ policy?: string | undefined }>): Promise<readonly StopInForce[]>;
 
   /**
    * Takes `cost` tokens (0 to 1e12, default 1) from a throttle, for work that is no job. It waits for no tokens:
@@ -380,7 +381,7 @@ export interface Operate {
    * @example const { taken, retryAt } = await utils.take({ policy: "fetch_endpoint", gate: "all" });
    */
   take(
-    options: LimiterTarget & { cost?: number | undefined },
+    options: ByPolicy<LimiterTarget & { cost?: number | undefined }>,
   ): Promise<{ taken: boolean; retryAt: Date | null }>;
 
   /**
@@ -399,7 +400,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const { lowered, tokens } = await utils.sync({ policy: "fetch_endpoint", gate: "all", remaining: 3 });
    */
-  sync(options: LimiterTarget & Remaining): Promise<Synced>;
+  sync(options: ByPolicy<LimiterTarget & Remaining>): Promise<Synced>;
 
   /**
    * Why a job, or a partition's next job, waits: the reason and its gate, and when that ends. It also says what each gate
@@ -413,7 +414,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example console.log((await utils.explain({ policy: "fetch_endpoint", partition: "ep1" })).sentence);
    */
-  explain(options: { id: string } | PartitionTarget): Promise<Explanation>;
+  explain(options: ByPolicy<{ id: string } | PartitionTarget>): Promise<Explanation>;
 
   /**
    * What happened to jobs, of policies with the option `history`: when each was added, due, admitted, started and ended, and
@@ -426,7 +427,7 @@ export interface Operate {
    * const jobs = await utils.history({ policy: "fetch_endpoint", outcome: "failed", since: new Date(Date.now() - 3_600_000) });
    * for (const { id, endedAt, error, waited } of jobs) console.log(id, endedAt, error, waited.throttle_empty);
    */
-  history(query?: HistoryQuery): Promise<readonly JobHistory[]>;
+  history(query?: ByPolicy<HistoryQuery>): Promise<readonly JobHistory[]>;
 
   /**
    * The job groups whose callback has not been added yet, in the order of their ids: how many of their jobs have ended, and
@@ -470,7 +471,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const { policies, workers } = await utils.status();
    */
-  status(options?: { policy?: string | undefined }): Promise<Status>;
+  status(options?: ByPolicy<{ policy?: string | undefined }>): Promise<Status>;
 
   /**
    * The state of partitions, in the order of their keys, 100 unless `limit` says otherwise. For the next page give the last
@@ -480,7 +481,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const page = await utils.partitions({ policy: "fetch_endpoint", search: "ep", limit: 20 });
    */
-  partitions(query?: PartitionsQuery): Promise<readonly PartitionStatus[]>;
+  partitions(query?: ByPolicy<PartitionsQuery>): Promise<readonly PartitionStatus[]>;
 
   /**
    * Switches a policy off, whatever its declaration says: jobs are added past it, and ticks admit its staged jobs past its
@@ -489,7 +490,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.disable({ policy: "fetch_endpoint", reason: "partner has no limits today", by: "ana" });
    */
-  disable(options: { policy: string } & Why & DryRun): Promise<Changed & Reach>;
+  disable(options: ByPolicy<{ policy: string } & Why & DryRun>): Promise<Changed & Reach>;
 
   /**
    * Switches a policy on, whatever its declaration says: its gates apply again. `changed` is 0 if it was on.
@@ -497,7 +498,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example await utils.enable({ policy: "fetch_endpoint" });
    */
-  enable(options: { policy: string } & Why & DryRun): Promise<Changed & Reach>;
+  enable(options: ByPolicy<{ policy: string } & Why & DryRun>): Promise<Changed & Reach>;
 
   /**
    * One admission pass for one policy, or for each, one after the other. Each policy has a budget of its own. Workers tick
@@ -510,7 +511,7 @@ export interface Operate {
    * @throws {UnknownPolicyError} for a policy nobody declared
    * @example const { admitted, denied, nextEligibleAt } = await utils.tick({ policy: "fetch_endpoint" });
    */
-  tick(options?: TickOptions): Promise<TickResult>;
+  tick(options?: ByPolicy<TickOptions>): Promise<TickResult>;
 
   /**
    * One repair pass, as workers make every `sweepInterval`. Every count of `repaired` is zero in a healthy run. Dead worker
@@ -573,7 +574,7 @@ export interface Operate {
    * const { matched } = await utils.removePolicy({ policy: "fetch_endpoint", dryRun: true });
    * console.log(`${matched} jobs wait`);
    */
-  removePolicy(options: RemovePolicyOptions): Promise<Changed & { removed: boolean }>;
+  removePolicy(options: ByPolicy<RemovePolicyOptions>): Promise<Changed & { removed: boolean }>;
 
   /**
    * Removes this package from the database. It switches every policy off, and hands all waiting jobs back to Graphile Worker

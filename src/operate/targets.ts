@@ -13,8 +13,13 @@ import {
   wholeNumber,
 } from "../checks/options.ts";
 import { ArgumentError } from "../errors.ts";
-import { isPolicy, type Until } from "../policy/policy.ts";
+import { type AnyPolicy, isPolicy, type Until } from "../policy/policy.ts";
 import { OUTCOMES } from "./outcomes.ts";
+
+/** The same options, in which the policy itself may stand in the place of its name. */
+export type ByPolicy<Options> = Options extends unknown
+  ? { [K in keyof Options]: K extends "policy" | "toPolicy" | "into" ? Options[K] | AnyPolicy : Options[K] }
+  : never;
 
 /** A policy, or one of its partitions. */
 export type PolicyTarget = {

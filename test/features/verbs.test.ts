@@ -10,8 +10,47 @@ import {
   UnknownPolicyError,
 } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
-import { type Ctx, type Scenario, scenario } from "../helpers/scenario.ts";
+import { type Ctx, policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
+
+test("each verb takes the policy itself in the place of its name", async (t) => {
+  const policy = policyOf("p", { gates: [throttle<Ctx>({ scope: "policy", rate: 100, per: "1 hour" })] });
+  const other = policyOf("q", { tasks: ["task_of_q"] });
+  const it = await scenario(t, policy, { others: [other] });
+  await it.stage("3@a");
+  await it.tickNow();
+  await it.stage("1@a");
+  const { utils } = it;
+  const gate = "throttle";
+  t.like(await utils.pause({ policy }), { changed: 1 });
+  t.is((await utils.stops({ policy })).length, 1);
+  t.like(await utils.resume({ policy }), { changed: 1 });
+  t.like(await utils.admit({ policy, count: 1, dryRun: true }), { matched: 1 });
+  t.like(await utils.move({ policy, partition: "a", toPartition: "b", toPolicy: policy, dryRun: true }), {
+    matched: 1,
+  });
+  for await (const job of utils.export({ policy })) t.is(job.policy, "p");
+  t.like(await utils.remove({ policy, dryRun: true }), { matched: 1 });
+  t.like(await utils.cancel({ policy, dryRun: true }), { matched: 4 });
+  t.like(await utils.retry({ policy, dryRun: true }), { matched: 0 });
+  t.like(await utils.setLimit({ policy, gate, set: { rate: 50 } }), { changed: 1 });
+  t.is((await utils.limits({ policy })).length, 1);
+  t.like(await utils.clearLimit({ policy, gate }), { changed: 1 });
+  await t.throwsAsync(utils.diff({ policy, gate, set: { rate: 1 } }), { message: /"p" records no load/ });
+  t.like(await utils.refreshContext({ policy, context: { max: 2 } }), { matched: 1 });
+  t.true((await utils.take({ policy, gate })).taken);
+  t.true((await utils.sync({ policy, gate, remaining: 1 })).lowered);
+  t.is((await utils.explain({ policy, partition: "a" })).state, "waiting");
+  t.deepEqual(await utils.history({ policy }), []);
+  t.is((await utils.status({ policy })).policies.length, 1);
+  t.is((await utils.partitions({ policy })).length, 1);
+  t.is((await utils.tick({ policy })).admitted, 1);
+  t.like(await utils.hold({ policy, partition: "a", forMs: 1 }), { changed: 1 });
+  t.like(await utils.disable({ policy }), { changed: 1 });
+  t.like(await utils.handBack({ policy, dryRun: true }), { matched: 0 });
+  t.like(await utils.enable({ policy }), { changed: 1 });
+  t.like(await utils.removePolicy({ policy: other, into: policy, dryRun: true }), { matched: 0 });
+});
 
 test("a later, shorter hold does not shorten the one in force", async (t) => {
   const it = await scenario(t);

@@ -100,7 +100,10 @@ export const t2: Task<"send_email"> = async (payload, helpers: JobHelpers) => {
 const list: TaskList = { fetch_endpoint: t1, send_email: t2 }; void list;
 
 // --- operate
-await utils.pause({ policy: "fetch_endpoint", reason: "incident 12", by: "ana" });
+await utils.pause({ policy: "fetch_endpoint", reason: "incident 12", by: "ana" }); await utils.pause({ policy: fetchEndpoint, partition: "acct:1" });
+await utils.limits({ policy: fetchEndpoint }); await utils.move({ policy: fetchEndpoint, partition: "a", toPolicy: sendEmail }); await utils.tick({ policy: fetchEndpoint });
+// @ts-expect-error neither a policy nor its name
+await utils.pause({ policy: { identifier: "fetch_endpoint" } });
 await utils.pause({ policy: "fetch_endpoint", partition: "acct:1", until: new Date() });
 await utils.pause({ all: true, reason: "deploy" });
 await utils.resume({ policy: "fetch_endpoint", partition: "acct:1" });
