@@ -14,6 +14,7 @@ const NAMES = [
   "worker:create",
   "worker:stop",
   "worker:getJob:start",
+  "worker:getJob:empty",
   "worker:getJob:error",
   "job:complete",
 ] as const satisfies readonly (keyof WorkerEventMap)[];

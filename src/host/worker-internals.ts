@@ -110,28 +110,40 @@ export function fetchingOf(workerPool: WorkerPool, tasks: TaskList, slots: numbe
 
 /**
  * Graphile Worker reads the tasks' ids, and makes those that are missing, when the keys of the list have changed. So they get
- * another order now and then: somebody's GC_TASK_IDENTIFIERS removes the ids of tasks whose jobs are staged, and their next
- * jobs get others. If the reading fails, Graphile Worker keeps the failure, and every fetch fails until the keys change once
- * more. So they do after a fetch that failed.
+ * another order now and then, and soon if jobs came and none was found: somebody's GC_TASK_IDENTIFIERS removes the ids of tasks
+ * whose jobs are staged, and their next jobs get others. If the reading fails, Graphile Worker keeps the failure, and every fetch
+ * fails until the keys change once more. So they do after a fetch that failed.
  */
 export function renewTaskIds(own: WorkerEvents, everyMs: number): void {
-  const lists = new WeakMap<WorkerPool, { readonly tasks: TaskList; readAt: number }>();
+  const lists = new WeakMap<WorkerPool, { readonly tasks: TaskList; readAt: number; jobsCame: boolean }>();
   const renew = (workerPool: WorkerPool, afterMs: number) => {
     const list = lists.get(workerPool);
     if (!list || performance.now() - list.readAt < afterMs) return;
-    list.readAt = performance.now();
+    Object.assign(list, { readAt: performance.now(), jobsCame: false });
     reorder(list.tasks);
   };
+  const foundNone = (workerPool: WorkerPool) => {
+    if (lists.get(workerPool)?.jobsCame) renew(workerPool, Math.min(SOON_MS, everyMs));
+  };
   own.on("worker:create", ({ worker: { workerPool }, tasks }) => {
-    if (!lists.has(workerPool)) lists.set(workerPool, { tasks, readAt: performance.now() });
+    if (!lists.has(workerPool)) lists.set(workerPool, { tasks, readAt: performance.now(), jobsCame: false });
+  });
+  own.on("pool:listen:notification", ({ workerPool, message }) => {
+    const list = lists.get(workerPool);
+    if (list && message.channel === "jobs:insert") list.jobsCame = true;
   });
   own.on("worker:getJob:start", ({ worker }) => renew(worker.workerPool, everyMs));
+  own.on("worker:getJob:empty", ({ worker }) => foundNone(worker.workerPool));
   // the workers of a local queue wait in it while it fetches again and again
-  own.on("localQueue:getJobs:complete", ({ localQueue }) =>
-    renew((localQueue as unknown as LocalQueue).workerPool, everyMs),
-  );
+  own.on("localQueue:getJobs:complete", ({ localQueue, jobs }) => {
+    const { workerPool } = localQueue as unknown as LocalQueue;
+    renew(workerPool, everyMs);
+    if (jobs.length === 0) foundNone(workerPool);
+  });
   own.on("worker:getJob:error", ({ worker }) => renew(worker.workerPool, 0));
 }
+
+const SOON_MS = 5000;
 
 /** The same for a list that a host without the preset runs: its keys have another order each 30 seconds. */
 export function withNewTaskIds<T extends TaskList>(tasks: T): T {
