@@ -135,7 +135,7 @@ async function flushGroup(
   const estimated = failure ? 0 : stopSettling(again);
   if (estimated > 0)
     context.logger.warn(
-      `Stopped settling ${estimated} finished jobs, to free their slots: another transaction has a throttle or a job locked`,
+      `Stopped settling ${estimated} finished jobs, to free their slots: a throttle or one of the jobs is still locked`,
     );
   report(flushed, performance.now() - rest.flushedAt(), context);
   if (!isPoolEnded(failure?.error)) unreleased.putBack(again);

@@ -1,13 +1,11 @@
 import type { Job, Logger } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
-import { isOfEntries } from "../db/halves.ts";
-import { isOutage } from "../db/outage.ts";
+import { classOf, codeOf, isOutage } from "../db/outage.ts";
 import { errorText } from "../error-text.ts";
 import { PayloadError } from "../errors.ts";
 import { ours } from "../log.ts";
 
-/** A question about a start is asked again for so long, at first after this, and then less often. */
-const ASKS_FOR_MS = 30_000;
+/** A question about a start is asked again after this, and then less often. */
 const FIRST_SLEEP_MS = 50;
 const LONGEST_SLEEP_MS = 1000;
 
@@ -16,9 +14,15 @@ export class UncountedRunError extends Error {
   override readonly name = "UncountedRunError";
 }
 
+/** Classes of what PostgreSQL refuses because of the data it was given, and this package's own refusals. */
+const OF_DATA = new Set(["22", "23", "54", "DP"]);
+/** See _check_isolation. It reads as an outage, but stays as it is. */
+const WRONG_ISOLATION = "25000";
+
 /**
  * Asks the database about a job that starts, again and again while it does not answer: a cut connection or a time-out is no
- * failure of the job. The question must be one that may be asked twice, because only its answer may have been lost.
+ * failure of the job. There is no other end: while the database is away, Graphile Worker could not record a failure either,
+ * and the job would stay locked. The question must be one that may be asked twice, because only its answer may have been lost.
  *
  * @param signal ends the questions, as when the worker pool shuts down
  * @throws {UncountedRunError} if there is no answer to be had
@@ -28,20 +32,27 @@ export async function untilAnswered<T>(
   { job, logger }: { readonly job: Job; readonly logger: Logger },
   signal: AbortSignal,
 ): Promise<T> {
-  const asksUntil = performance.now() + ASKS_FOR_MS;
   for (let sleepMs = FIRST_SLEEP_MS; ; sleepMs = Math.min(sleepMs * 2, LONGEST_SLEEP_MS)) {
     try {
       return await question();
     } catch (error) {
-      // what the database or the policy refuses about this very job is its own failure
-      if (error instanceof PayloadError || isOfEntries(error)) throw error;
+      throwUnlessAway(error, job);
       if (sleepMs === FIRST_SLEEP_MS)
         ours(logger).warn(`Job ${job.id} cannot start yet: ${errorText(error)}`, { error });
-      if (isOutage(error) && performance.now() + sleepMs < asksUntil) await sleep(sleepMs, signal);
-      else throw notStarted(job, error);
+      await sleep(sleepMs, signal);
       if (signal.aborted) throw notStarted(job, error);
     }
   }
+}
+
+/**
+ * Throws why a question about a start failed, unless the next try may succeed. What is refused about this very job is its
+ * own failure. Nothing else is: the run does not count, and the job is tried again later.
+ */
+export function throwUnlessAway(error: unknown, job: Job): void {
+  const code = codeOf(error);
+  if (error instanceof PayloadError || (code !== null && OF_DATA.has(classOf(code)))) throw error;
+  if (!isOutage(error) || code === WRONG_ISOLATION) throw notStarted(job, error);
 }
 
 function notStarted(job: Job, cause: unknown): UncountedRunError {

@@ -1,12 +1,11 @@
 import type { Job, JobHelpers } from "graphile-worker";
 import { sleep } from "../admit/sleeper.ts";
 import type { Engine, Share } from "../db/engine.ts";
-import { isOutage } from "../db/outage.ts";
 import { type EventSink, emit } from "../events.ts";
 import type { AnyPolicy } from "../policy/policy.ts";
 import { attemptOf } from "./fetched-job.ts";
 import { exactPayload } from "./unadmitted.ts";
-import { UncountedRunError } from "./uncounted.ts";
+import { throwUnlessAway, UncountedRunError } from "./uncounted.ts";
 
 /** A flag on the event of a job that completed without running, because it is staged again. Logs show it. */
 const SENT_BACK = "dispatch_policy:sent_back";
@@ -61,7 +60,7 @@ export async function startInShare<S extends Starting>(
         payload: exactPayload(job),
       }),
     ).catch((error) => {
-      if (!isOutage(error)) throw error;
+      throwUnlessAway(error, job);
       return false; // perhaps only the answer was lost: the next question tells
     });
     if (sent) {

@@ -192,7 +192,7 @@ test("a settled job whose throttle stays locked is released after a second, and 
   await releases.idle();
   t.deepEqual(await it.inFlight(), []);
   t.deepEqual(warnings, [
-    "Stopped settling 2 finished jobs, to free their slots: another transaction has a throttle or a job locked",
+    "Stopped settling 2 finished jobs, to free their slots: a throttle or one of the jobs is still locked",
   ]);
   await app.query("rollback");
   t.is(Math.round((await it.limiter("throttle")).tokens), 2);

@@ -1,7 +1,7 @@
 // A job starts, and the database cannot be asked about it: that is no failure of the job. Each has one attempt.
 import net from "node:net";
 import test, { type ExecutionContext } from "ava";
-import { Logger, runOnce, runTaskListOnce } from "graphile-worker";
+import { Logger, runOnce, runTaskListOnce, type Task } from "graphile-worker";
 import type pg from "pg";
 import {
   addPolicyJob,
@@ -151,6 +151,122 @@ test("a job is sent back, and the answer is lost: it does not run there, and run
   await worker.everythingIsReleased(1);
   t.deepEqual(ran, [1, 1]);
   t.is(worker.happened.filter(({ event }) => event === "job:error").length, 0);
+});
+
+// before the others of this file and beside none of them, because it moves the clock of the process
+test.serial("an outage may last: the job is asked about until the database answers, and runs", async (t) => {
+  const { now } = performance;
+  t.teardown(() => Object.assign(performance, { now }));
+  const { url, pool } = await testDatabase(t);
+  const cut = await cuttable(t, url);
+  const policy = definePolicy("p", { partitionBy: "key", ...gates, slotTimeout: "1 hour" });
+  const ran: number[] = [];
+  const worker = await startWorker(t, {
+    database: { url, pool: cut.pool },
+    policies: [policy],
+    tasks: { p: async (_, { job }) => void ran.push(job.attempts) },
+  });
+  cut.cutAt("._start_attempt(", { times: Number.POSITIVE_INFINITY });
+  await byTick(pool, policy);
+  await until("it was cut", () => cut.cuts() > 0);
+  Object.assign(performance, { now: () => now.call(performance) + 3_600_000 });
+  await until("it is asked about an hour later", () => cut.cuts() > 3);
+  cut.cutAt("._start_attempt(", { times: 0 });
+  await worker.sees("job:success");
+  await worker.everythingIsReleased();
+  t.deepEqual(ran, [1]);
+  t.is(worker.happened.filter(({ event }) => event === "job:error").length, 0);
+  t.is(worker.log.filter(({ message }) => message.includes("cannot start yet")).length, 1);
+});
+
+/** The question about a start is refused with this code, until the function that is returned is called. */
+async function refusesStarts(pool: pg.Pool, code: string): Promise<() => Promise<unknown>> {
+  await pool.query(`alter function dispatch_policy._start_attempt rename to _start_attempt_away;
+    create function dispatch_policy._start_attempt(bigint, int, int, text, timestamptz) returns table (
+      partition text, staged_id bigint, admission bigint, admitted bigint, resumed boolean, cancelled_by text,
+      cancel_reason text) language plpgsql as $$ begin raise 'not now' using errcode = '${code}'; end $$`);
+  return () =>
+    pool.query(`drop function dispatch_policy._start_attempt;
+      alter function dispatch_policy._start_attempt_away rename to _start_attempt`);
+}
+
+// a relation that is rebuilt, a plan of before an upgrade, a trigger of the application, a wrong isolation level
+for (const code of ["XX000", "0A000", "P0001", "25000"]) {
+  test(`a start that the database refuses with ${code} is no attempt, and occupies no slot`, async (t) => {
+    const policy = definePolicy("p", { partitionBy: "key", ...gates, slotTimeout: "1 hour" });
+    const ran: number[] = [];
+    const worker = await startWorker(t, {
+      policies: [policy],
+      tasks: { p: async (_, { job }) => void ran.push(job.attempts) },
+    });
+    const answers = await refusesStarts(worker.pool, code);
+    await byTick(worker.pool, policy);
+    const [failed] = await worker.sees("job:error");
+    t.regex(failed?.error ?? "", /^Job \d+ did not start, and keeps its attempt: .*\(not now\)$/);
+    await until("it has its attempt again, and is tried later", async () => {
+      const { n } = await worker.row(
+        "select count(*)::int as n from graphile_worker.jobs where attempts = 0 and run_at > now()",
+      );
+      return n === 1;
+    });
+    await worker.everythingIsReleased();
+    await answers();
+    await worker.sees("job:success");
+    t.deepEqual(ran, [1]);
+  });
+}
+
+for (const code of ["22P02", "23514", "DPKEY"]) {
+  test(`a start that the database refuses with ${code}, because of the job's data, is its failure`, async (t) => {
+    const policy = definePolicy("p", { partitionBy: "key", ...gates });
+    const worker = await startWorker(t, { policies: [policy], tasks: { p: async () => {} } });
+    await refusesStarts(worker.pool, code);
+    await native(worker.pool);
+    const [failed] = await worker.sees("job:failed");
+    t.is(failed?.attempt, 1);
+    t.regex(failed?.error ?? "", /^not now/);
+  });
+}
+
+test("a job cannot be sent back: that is no attempt, and it occupies no slot", async (t) => {
+  const policy = definePolicy("p", {
+    partitionBy: "key",
+    ahead: 50,
+    gates: [concurrency({ max: 1, perWorker: true })],
+  });
+  const { promise: goesOn, resolve: goOn } = Promise.withResolvers<void>();
+  const ran: number[] = [];
+  const p: Task = async (_, { job }) => {
+    ran.push(job.attempts);
+    await goesOn;
+  };
+  const busy = await startWorker(t, {
+    policies: [policy],
+    tasks: { p, busy: () => goesOn },
+    worker: { concurrentJobs: 1 },
+  });
+  const { pool, database } = busy;
+  await busy.utils.addJob("busy", {});
+  await busy.sees("job:start");
+  const worker = await startWorker(t, { database, policies: [policy], tasks: { p } });
+  t.teardown(goOn);
+  await pool.query("alter function dispatch_policy._send_back rename to _send_back_away");
+  await byTick(pool, policy);
+  await byTick(pool, policy);
+  const [failed] = await worker.sees("job:error");
+  t.regex(failed?.error ?? "", /^Job \d+ did not start, and keeps its attempt: /);
+  await until("its slot is free", async () => {
+    const { n } = await worker.row(
+      "select count(*)::int as n from dispatch_policy._private_in_flight_jobs where job_id = $1",
+      [failed?.id],
+    );
+    return n === 0;
+  });
+  await pool.query("alter function dispatch_policy._send_back_away rename to _send_back");
+  goOn();
+  await until("both have run", () => ran.length === 2);
+  await worker.everythingIsReleased();
+  t.deepEqual(ran, [1, 1]);
 });
 
 test("where nobody can be asked, the attempt and the slot are given back, also without a slot", async (t) => {
