@@ -219,9 +219,9 @@ async function orBusy<T>(step: Promise<T>): Promise<T | null> {
 
 /** Works out the partitions of jobs that have none yet. */
 async function keyJobs(context: TickContext, policy: AnyPolicy): Promise<number> {
-  const name = policy.identifier;
+  const { name, version } = policyDefinition(policy);
   // usually there are none, and one round trip shows that
-  const [any] = await context.withPgClient((client) => context.engine.keylessJobs(client, name, 1));
+  const [any] = await context.withPgClient((client) => context.engine.keylessJobs(client, name, version, 1));
   if (!any) return 0;
   const { read, refused } = await keyBatch(context, policy, storeKeys).catch((error) => {
     if (!isOfEntries(error)) throw error;
@@ -251,9 +251,10 @@ type StoreKeys = (
 ) => Promise<readonly KeyedJob[]>;
 
 function keyBatch({ withPgClient, engine }: TickContext, policy: AnyPolicy, store: StoreKeys) {
+  const { name, version } = policyDefinition(policy);
   return withPgClient((client) =>
     engine.inTransaction(client, async () => {
-      const jobs = await engine.keylessJobs(client, policy.identifier, KEY_BATCH);
+      const jobs = await engine.keylessJobs(client, name, version, KEY_BATCH);
       const keyed = jobs.map((job) => keyedJob(policy, job));
       const refused = keyed.length > 0 ? await store(engine, client, policy, keyed) : [];
       return { read: jobs.length, refused };

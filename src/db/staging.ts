@@ -103,7 +103,7 @@ export interface StagedRow {
 }
 
 /** The columns of a row whose values were not sent with the job. */
-const NEW = ["n", "staged", "id", "run_at", "created_at", "job", "admitted"] as const;
+const NEW = ["n", "staged", "id", "run_at", "created_at", "partition", "job", "admitted"] as const;
 type NewRow = Pick<StagedRow, (typeof NEW)[number]>;
 
 /** Completes a row, if the call has one batch, from the job that was sent. */
@@ -119,8 +119,8 @@ function asSent({ policy, partitions, jobs }: StageBatch, row: NewRow): StagedRo
     priority: sent.priority ?? 0,
     flags: sent.flags ?? null,
     policy,
-    partition: partition?.key ?? null,
-    shard: partition?.shard ?? null,
+    // without a partition: one that has the version in force works it out
+    shard: row.partition === null ? null : (partition?.shard ?? null),
   };
 }
 
@@ -196,11 +196,12 @@ export function staging({ schema, rowsAsIs, manyAsIs, first }: Statements) {
         [JSON.stringify(batches.map(asMessage)), mode, payloadsApart(batches), JSON.stringify(then)],
       ),
 
-    keylessJobs: (client: Queryable, policy: string, limit: number) =>
-      rowsAsIs<KeylessJob>(client, `select * from ${schema}._keyless_jobs(${parameters("text", "int")})`, [
-        policy,
-        limit,
-      ]),
+    keylessJobs: (client: Queryable, policy: string, version: number, limit: number) =>
+      rowsAsIs<KeylessJob>(
+        client,
+        `select * from ${schema}._keyless_jobs(${parameters("text", "int", "int")})`,
+        [policy, version, limit],
+      ),
 
     keyJobs: (client: Queryable, policy: string, version: number, jobs: readonly object[]) =>
       rowsAsIs(client, `select ${schema}._key_jobs(${parameters("text", "int", "json")})`, [

@@ -170,7 +170,7 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
       const client = await pool.connect();
       try {
         await client.query("begin");
-        const { rows } = await client.query("select * from dispatch_policy._keyless_jobs('p', 100)");
+        const { rows } = await client.query("select * from dispatch_policy._keyless_jobs('p', 0, 100)");
         const jobs = rows.map(({ staged_id: id, payload }) => ({
           id,
           cost: 1,

@@ -2,6 +2,7 @@
 // its own limits.
 import test from "ava";
 import { type AnyPolicy, concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
+import { policyDefinition } from "../../src/policy/policy.ts";
 import { runCommand } from "../helpers/command.ts";
 import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
@@ -208,4 +209,148 @@ test("while a pool is silent, a sweep changes nothing: it may only be cut off", 
   t.deepEqual(await sweeps("stale_at = clock_timestamp()"), [2, "no_sweep"]);
   t.deepEqual(await sweeps("buried_at = clock_timestamp()"), [1, "workers"]);
   t.deepEqual(await sweeps(alive), [2, "newest"], "it was not dead");
+});
+
+const of = (options: object) => (version: number, max: number) =>
+  definePolicy("p", { version, gates: [concurrency({ max })], ...options } as never) as unknown as AnyPolicy;
+const context = (payload: unknown) => payload as { k: string; n: number };
+
+/** Two versions of a policy, by how they say their limits and partitions. */
+const KINDS: Record<string, (version: number, max: number) => AnyPolicy> = {
+  "constant gates, which SQL can work out": of({ partitionBy: "k" }),
+  "constant gates beside a context": of({ context, partitionBy: (ctx: { k: string }) => ctx.k }),
+  "gates by context": (version, max) =>
+    of({ context, partitionBy: "k", gates: [concurrency({ max: () => max })] })(version, max),
+  "another partitionBy function": (version, max) =>
+    of({
+      context,
+      partitionBy: (ctx: { k: string; n: number }) => (version === 1 ? ctx.k : `${ctx.k}-${ctx.n % 2}`),
+    })(version, max),
+};
+
+/** A worker whose jobs wait until they may end, and the most that ran at once. */
+async function blocking(t: Test, database: Place, policy: AnyPolicy) {
+  const ends = Promise.withResolvers<void>();
+  t.teardown(() => ends.resolve());
+  let running = 0;
+  let peak = 0;
+  const p = async () => {
+    running += 1;
+    peak = Math.max(peak, running);
+    await ends.promise;
+    running -= 1;
+  };
+  const options = { database, policies: [policy], tasks: { p }, worker: { concurrentJobs: 8 } };
+  const worker = await startWorker(t, { ...options, preset: NO_HEARTBEAT });
+  await isChecked(worker.log);
+  await leads(database, policy);
+  return { ...worker, ends, peak: () => peak };
+}
+
+/** A pool that has this version runs the tick loop. */
+const leads = ({ pool }: Place, policy: AnyPolicy) =>
+  until("a pool with the version in force leads", async () => {
+    const { rows } = await pool.query(
+      `select w.definitions #>> '{p,version}' as version from dispatch_policy._private_leases l
+       join dispatch_policy._private_workers w on w.pool_id = l.holder where l.expires_at > clock_timestamp()`,
+    );
+    return rows[0]?.version === String(versionOf(policy));
+  });
+
+const versionOf = (policy: AnyPolicy) => policyDefinition(policy).version;
+
+const inFlight = async ({ pool }: Place): Promise<number> =>
+  (await pool.query("select count(*)::int as n from dispatch_policy.in_flight_jobs")).rows[0].n;
+
+/** Nothing waits for its partition or for the router. */
+const areRouted = ({ pool }: Place) =>
+  until("all are routed", async () => {
+    const { rows } = await pool.query(
+      `select (select count(*) from dispatch_policy._private_keyless_jobs)
+         + (select count(*) from dispatch_policy._private_arrivals) as n`,
+    );
+    return rows[0].n === "0";
+  });
+
+/** Jobs of `other` go strictly by the worker's `max`, whatever their own version says. */
+async function isStrict(
+  t: Test,
+  worker: Awaited<ReturnType<typeof blocking>>,
+  other: AnyPolicy,
+  max: number,
+) {
+  const { database } = worker;
+  const producer = await app(t, database, other);
+  const added = await producer.addJob("p", { k: "a", n: 0 });
+  t.like(added, { staged: true, partition: null, shard: null }, "its partition is not known yet");
+  const jobs = [1, 2, 3, 4].map((n) => ({ identifier: "p", payload: { k: "a", n }, jobKey: `key ${n}` }));
+  await producer.addJobs(jobs);
+  await producer.addJob("p", { k: "a", n: 5 }, { jobKey: "other", jobKeyMode: "unsafe_dedupe" });
+  await producer.tick(); // a tick of the other version says nothing either
+  await areRouted(database);
+  await until("a pass has admitted what may go", async () => (await inFlight(database)) >= max);
+  await worker.utils.tick();
+  t.is(await inFlight(database), max);
+  worker.ends.resolve();
+  await worker.everythingIsReleased();
+  await until("all have run", async () => {
+    const { rows } = await database.pool.query("select count(*)::int as n from dispatch_policy.staged_jobs");
+    return rows[0].n === 0;
+  });
+  await worker.everythingIsReleased();
+  t.is(worker.peak(), max);
+}
+
+for (const [what, version] of Object.entries(KINDS)) {
+  test(`jobs of a newer producer go by the version in force: ${what}`, async (t) => {
+    const worker = await blocking(t, await lentDatabase(t), version(1, 1));
+    await isStrict(t, worker, version(2, 6), 1);
+  });
+
+  test(`jobs of an older producer go by the version in force: ${what}`, async (t) => {
+    const database = await lentDatabase(t);
+    const old = await startWorker(t, { database, policies: [version(1, 6)], preset: NO_HEARTBEAT });
+    await isChecked(old.log);
+    await leads(database, version(1, 6));
+    // a pool that starts with the newer version leads at once
+    const worker = await blocking(t, database, version(2, 1));
+    await isStrict(t, worker, version(1, 6), what.startsWith("another") ? 2 : 1);
+  });
+}
+
+test("a job that the version in force cannot place waits, and goes as soon as a newer one is in force", async (t) => {
+  const database = await lentDatabase(t);
+  const keyed = (version: number, name: "k" | "tenant") =>
+    definePolicy("p", { version, partitionBy: name, gates: [concurrency({ max: 1 })] });
+  const old = await start(t, database, keyed(1, "k"));
+  await leads(database, keyed(1, "k"));
+  const producer = await app(t, database, keyed(2, "tenant"));
+  await producer.addJob("p", { tenant: "a" });
+  await until("it is set aside", async () => {
+    const { rows } = await database.pool.query("select error from dispatch_policy.staged_jobs");
+    return /partitionBy/.test(rows[0]?.error);
+  });
+  t.deepEqual(old.happened, []);
+  const newer = await start(t, database, keyed(2, "tenant"));
+  await until("it has run", () =>
+    [...old.happened, ...newer.happened].some(({ event }) => event === "job:success"),
+  );
+});
+
+test("a job added past the policy is not placed by a pool of another version", async (t) => {
+  const database = await lentDatabase(t);
+  const version = KINDS["gates by context"]!;
+  const old = await start(t, database, version(1, 6));
+  await leads(database, version(1, 6));
+  const newer = await start(t, database, version(2, 1));
+  await leads(database, version(2, 1));
+  await database.pool.query(`select graphile_worker.add_job('p', '{"k": "a"}') from generate_series(1, 4)`);
+  await until("all have run", async () => {
+    const { rows } = await database.pool.query(
+      `select (select count(*) from dispatch_policy.staged_jobs) + (select count(*) from graphile_worker.jobs) as n`,
+    );
+    return rows[0].n === "0";
+  });
+  t.true(old.happened.length + newer.happened.length >= 4);
+  t.deepEqual(await limits(database), ["concurrency 1"]);
 });

@@ -60,6 +60,10 @@ begin
   if (p_policy).definition_hash <> p_hash then
     insert into :DISPATCH_POLICY_SCHEMA._private_resolutions as r (policy, definition_hash) values ((p_policy).name, p_hash)
     on conflict (policy) do update set definition_hash = excluded.definition_hash, after = null;
+    update :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k set retry_at = '-infinity'   -- the one before could not work them out
+    where k.staged_id in (
+      select x.staged_id from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs x
+      where x.policy = (p_policy).name and x.retry_at > clock_timestamp() for update skip locked);
   end if;
 end
 $$;

@@ -4,6 +4,8 @@
 --
 -- It is one statement, so that an idle process costs little. It is part of a heartbeat, so it does not wait for a lease
 -- that another session has locked. A lease that runs for longer than any lease does is void: a clock was ahead.
+--
+-- A pool that has the definition in force takes the leases of pools that have another one: see _leader_keys.
 create or replace function :DISPATCH_POLICY_SCHEMA._lease(
   p_holder text, p_policies text[], p_shards text[], p_ttl interval, p_bid boolean
 ) returns table (
@@ -15,20 +17,26 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
+  v_takes text[] := case when p_bid then array(   -- those whose definition in force this pool has, and no leader
+    select p.name from :DISPATCH_POLICY_SCHEMA._private_workers w
+    join :DISPATCH_POLICY_SCHEMA._private_policies p
+      on p.name = any(p_policies) and w.definitions #>> array[p.name, 'hash'] = p.definition_hash
+    where w.pool_id = p_holder and not :DISPATCH_POLICY_SCHEMA._leader_keys(p)) end;
 begin
   if p_bid then
     begin
       insert into :DISPATCH_POLICY_SCHEMA._private_leases as l (policy, shard, holder, expires_at)
       select w.policy, w.shard, p_holder, v_now + p_ttl
       from :DISPATCH_POLICY_SCHEMA._led_shards(p_policies, p_shards, true) w
-      where not exists (
+      where w.policy = any(v_takes) or not exists (
         select from :DISPATCH_POLICY_SCHEMA._private_leases x
         where x.policy = w.policy and x.shard = w.shard and x.holder <> p_holder
           and x.expires_at > v_now and x.expires_at <= v_now + greatest(p_ttl, '30 seconds'))
       order by w.policy, w.shard
       on conflict on constraint _private_leases_pkey do update
       set holder = excluded.holder, expires_at = excluded.expires_at
-      where l.holder = excluded.holder or l.expires_at <= v_now or l.expires_at > v_now + greatest(p_ttl, '30 seconds');
+      where l.holder = excluded.holder or l.expires_at <= v_now or l.expires_at > v_now + greatest(p_ttl, '30 seconds')
+        or l.policy = any(v_takes);
     exception when lock_not_available then null;   -- then it stays as it is
     end;
   end if;

@@ -27,6 +27,9 @@
 -- slot, unless its partition is stopped or a token is missing. If they differ, it needs room there as well, and occupies
 -- both.
 --
+-- If another version is in force than the one that this pool has, a pool with that one works out where the copy belongs
+-- (_leader_keys).
+--
 -- A job is taken over only once, by whoever comes first. Its row in taken_over_jobs stays until Graphile Worker does not
 -- have the original any more. A crash may bring the original back after the copy has run. The row has the revision,
 -- because the next job of the key may get the original's row.
@@ -49,6 +52,7 @@ declare
   v_policy :DISPATCH_POLICY_SCHEMA._private_policies;
   v_key text := p_batch #>> '{partitions,0,key}';
   v_rejects boolean;
+  v_elsewhere boolean;   -- whether a process that has the version in force says where it belongs
   v_payload json;
 begin
   -- a job that is taken over, or that no policy governs, occupies the slot of the job it replaced until it ends
@@ -74,8 +78,13 @@ begin
   v_rejects := p_unmanaged = 'reject' and not exists (
     select from :GRAPHILE_WORKER_SCHEMA.jobs j
     where j.id = p_job_id and :DISPATCH_POLICY_SCHEMA._is_ours(j.flags, j.created_at, j.key));
+  v_elsewhere := p_unmanaged <> 'run' and (p_batch ->> 'version')::int <> v_policy.version
+    and :DISPATCH_POLICY_SCHEMA._leader_keys(v_policy);
+  if v_elsewhere then
+    p_batch := (p_batch::jsonb || '{"partitions": []}')::json;
+  end if;
   -- a policy that nobody has declared yet has no limits; its jobs wait for them
-  if v_policy.id is not null and not v_rejects and not exists (
+  if v_policy.id is not null and not v_rejects and not v_elsewhere and not exists (
     select from :DISPATCH_POLICY_SCHEMA._private_taken_over_jobs o
     where o.job_id = p_job_id and o.revision = p_revision
   ) then

@@ -2,6 +2,9 @@
 -- needs no right on a table. It believes task, partition and limits, because only JavaScript can work them out. add_job and
 -- add_jobs work them out themselves.
 --
+-- Of a process that has another version than the one in force, it believes no partition and no limits: its jobs wait until a
+-- tick loop works them out (_leader_keys).
+--
 -- If the policy is switched off, its jobs are passed on. A job that a full backlog drops has no id. One that is dropped
 -- because its key is remembered has the id of the earlier one, and a `job`.
 --
@@ -23,6 +26,11 @@ declare
     select from json_array_elements(p_jobs) j where j.value ->> 'jobKey' is not null) then 'replace' else p_mode end;
 begin
   select * into v_policy from :DISPATCH_POLICY_SCHEMA._private_policies p where p.name = p_policy;
+  if p_version <> v_policy.version and :DISPATCH_POLICY_SCHEMA._leader_keys(v_policy) then   -- without its partitions
+    return query select s.* from :DISPATCH_POLICY_SCHEMA._stage_governed(
+      p_policy, v_policy.version, '[]', p_jobs, p_mode) s;
+    return;
+  end if;
   v_generation := :DISPATCH_POLICY_SCHEMA._generation_of(v_policy, p_version);
   -- Locks in the order of docs/engine.md: the turns of a strict backlog, job keys, staged jobs.
   if v_policy.enabled and v_policy.strict_pending and (v_mode = 'unsafe_dedupe' or v_policy.unique_for is not null) then
