@@ -8,6 +8,7 @@ import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
+import { HERE, sent } from "../ui/world.ts";
 
 interface Context {
   key: string;
@@ -22,7 +23,6 @@ const work = definePolicy("work", {
     throttle({ name: "all", scope: "policy", rate: 1000, per: "1 hour" }),
   ],
 });
-const HERE = "http://admin.example.org";
 
 /** Two jobs of the empty key and account, and two of others: of each one goes. */
 async function world(t: ExecutionContext) {
@@ -37,9 +37,7 @@ async function world(t: ExecutionContext) {
   const ui = createUi({ pool, authorize: () => ({ name: "ana", role: "operator" }) });
   const page = async (path: string) => (await ui(new Request(HERE + path))).text();
   const send = async (path: string, form: Record<string, string>) => {
-    const body = new URLSearchParams({ reason: "r", ...form });
-    const headers = { "sec-fetch-site": "same-origin" };
-    return (await ui(new Request(HERE + path, { method: "POST", body, headers }))).text();
+    return (await sent(ui, HERE + path, new URLSearchParams({ reason: "r", ...form }))).text();
   };
   const rows = async (text: string) => (await pool.query(text)).rows;
   const cli = (...args: readonly string[]) => runInTurn({ DATABASE_URL: url }, ...args);

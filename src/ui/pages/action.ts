@@ -11,6 +11,7 @@ import { ACTIONS } from "./actions.ts";
 import {
   type Action,
   type ActionName,
+  asWritten,
   type Counted,
   type Field,
   type Known,
@@ -56,7 +57,14 @@ export function actOn(name: string): (sent: Sent) => Promise<Found> {
     const result = await orSendersError(() => action.run(acting, { ...values, reason, by }));
     if (result instanceof Error) return { status: 400, ...(await again(result.message)) };
     const { matched, changed, stored } = result;
-    const says = { ...values, reason, by, matched, changed, ...(stored ? { stored: 1 } : {}) };
+    const says = {
+      ...asWritten(values, action.fields),
+      reason,
+      by,
+      matched,
+      changed,
+      ...(stored ? { stored: 1 } : {}),
+    };
     return { seeOther: pathTo(base, `/act/${name}`, says) };
   };
 }

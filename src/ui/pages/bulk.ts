@@ -14,7 +14,7 @@ import { grouped } from "../parts/words.ts";
 import { orSendersError } from "../senders-error.ts";
 import { alert, FOR_OPERATORS, fieldInput, submit } from "./action.ts";
 import { ACTIONS, whitherOf } from "./actions.ts";
-import { type Field, keyIn } from "./form.ts";
+import { asWritten, type Field, keyIn } from "./form.ts";
 import {
   countJobs,
   FILTERS,
@@ -208,7 +208,13 @@ ${hidden(filterOf(form))}${hidden({ ...rest, "as-of": asOf.toISOString() })}
 function ended({ base, form, by }: Sent, name: string, verb: Bulk, now: Progress, how: string): Found {
   const { seen, changed, of, asOf } = now;
   const says = { reason: form.get("reason"), by, seen, changed, of, "as-of": asOf.toISOString(), ended: how };
-  return { seeOther: pathTo(base, `/bulk/${name}`, { ...filterOf(form), ...valuesIn(form, verb), ...says }) };
+  return {
+    seeOther: pathTo(base, `/bulk/${name}`, {
+      ...filterOf(form),
+      ...asWritten(valuesIn(form, verb), verb.fields),
+      ...says,
+    }),
+  };
 }
 
 /** What the steps have done. The address has all of it. */

@@ -115,6 +115,12 @@ export function keyAsWritten(key: string | undefined): string | undefined {
   return key === "" ? EMPTY_KEY : key;
 }
 
+/** Values as a form or an address gives them again. */
+export function asWritten(values: Values, fields: readonly Field[]): Values {
+  const keys = fields.filter(({ isKey }) => isKey).map(({ name }) => [name, keyAsWritten(values[name])]);
+  return { ...values, ...Object.fromEntries(keys) };
+}
+
 const EMPTY_KEY = '""';
 
 export const IF_EMPTY = `${EMPTY_KEY}: the empty key`;
