@@ -56,11 +56,25 @@ function isUncounted({ signal }: RunningJob, error: unknown): boolean {
   return signal.stopped || isOf(UncountedRunError, error);
 }
 
-/** Whether a failure, of a batch each of them, says nothing of the partner: it opens no breaker, shrinks no adaptive limit and fails no probe. */
+/**
+ * Whether a failure says nothing of the partner: it opens no breaker, shrinks no adaptive limit and fails no probe. It may be
+ * the cause of another error. Of an AggregateError, as of a batch, each must say nothing. A proxy may throw when it is asked.
+ */
 function saysNothing(error: unknown): boolean {
-  if (isOf(BatchError, error)) return error.errors.every(saysNothing);
-  if (isOfOwnDatabase(error)) return true;
-  return isOf(DispatchPolicyError, error) && !isOf(RunTimeoutError, error);
+  try {
+    return isSilent(error, []);
+  } catch {
+    return false;
+  }
+}
+
+function isSilent(error: unknown, within: readonly unknown[]): boolean {
+  if (error instanceof RunTimeoutError) return false;
+  if (error instanceof DispatchPolicyError || isOfOwnDatabase(error)) return true;
+  if (!(error instanceof Error) || within.includes(error)) return false;
+  const wrapped: unknown[] =
+    error instanceof AggregateError && error.errors.length > 0 ? error.errors : [error.cause];
+  return wrapped.every((inner) => isSilent(inner, [...within, error]));
 }
 
 /** A proxy may throw when it is asked what it is: it is none. */
