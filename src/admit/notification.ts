@@ -10,6 +10,8 @@ export interface Notification {
   readonly vacant?: boolean;
   /** Another definition is in force, which live workers had before. */
   readonly redefined?: boolean;
+  /** The id of a job: does this pool still run it? */
+  readonly runs?: number;
   /** Jobs of the policy that run were cancelled. */
   readonly cancelled?: boolean;
 }

@@ -27,6 +27,17 @@ export interface OccupiedSlot {
   cancelledBy: string | null;
   /** Why. */
   cancelReason: string | null;
+  /**
+   * The attempt before may still run, because Graphile Worker gives locks up after four hours: this start asks again later.
+   * "asked": nobody has answered yet. Null: it may run.
+   */
+  doubt: "asked" | "answered" | null;
+}
+
+/** What a start asks besides, if the attempt before may still run. `ticket`: the admission that the job's flag names. */
+export interface Asking {
+  readonly ticket: string | null;
+  readonly unanswered: number;
 }
 
 /** What a job needs of the share of its worker pool, at a gate with `perWorker`. */
@@ -65,9 +76,10 @@ export interface CaughtJob {
 }
 
 const SLOT = `partition, staged_id::text as "stagedId", admission::text, admitted::text, resumed,
-  cancelled_by as "cancelledBy", cancel_reason as "cancelReason"`;
+  cancelled_by as "cancelledBy", cancel_reason as "cancelReason", doubt`;
 
 const ATTEMPT = ["id", "int", "int", "text", "time"] as const;
+const ASKING = [...ATTEMPT, "id", "int"] as const;
 
 function withoutPayloads({ jobs, ...batch }: StageBatch) {
   return { ...batch, jobs: jobs.map(({ payload: _, ...job }) => job) };
@@ -80,21 +92,27 @@ function valuesOf({ jobId, revision, attempt, poolId, lockedAt }: Attempt) {
 /** The starts of jobs that were handed to Graphile Worker. It is long because it is a list: a method a statement. */
 export function running({ schema, first, rows }: Statements) {
   return {
-    startAttempt: (client: Queryable, attempt: Attempt) =>
+    startAttempt: (client: Queryable, attempt: Attempt, { ticket, unanswered }: Asking) =>
       first<OccupiedSlot | undefined>(
         client,
-        `select ${SLOT} from ${schema}._start_attempt(${parameters(...ATTEMPT)})`,
-        valuesOf(attempt),
+        `select ${SLOT} from ${schema}._start_attempt(${parameters(...ASKING)})`,
+        [...valuesOf(attempt), ticket, unanswered],
       ),
 
+    /** Answers a start of a later attempt. */
+    stillRuns: (client: Queryable, jobId: string, admission: string, attempt: number, poolId: string) =>
+      rows(client, `select ${schema}._still_runs(${parameters("id", "id", "int", "text")})`, [
+        ...[jobId, admission, attempt, poolId],
+      ]),
+
     /** The same for a policy that has a gate with `perWorker`. As a text, because applications replace pg's parsers. */
-    startAttemptInShare: async (client: Queryable, attempt: Attempt) => {
+    startAttemptInShare: async (client: Queryable, attempt: Attempt, { ticket, unanswered }: Asking) => {
       const slot = await first<(OccupiedSlot & { shares: string }) | undefined>(
         client,
         `select ${SLOT}, (
            select coalesce(json_agg(s), '[]')::text from ${schema}._shares_of(${parameters("id")}) s) as shares
-         from ${schema}._start_attempt(${parameters(...ATTEMPT)})`,
-        valuesOf(attempt),
+         from ${schema}._start_attempt(${parameters(...ASKING)})`,
+        [...valuesOf(attempt), ticket, unanswered],
       );
       return slot && { ...slot, shares: JSON.parse(slot.shares) as Share[] };
     },

@@ -156,7 +156,7 @@ function attach(compiled: CompiledSharedOptions, settings: Settings): Host {
     const pool = pools.byId(poolId);
     if (running) void pool?.release(job, running, error);
     else if (error instanceof UncountedRunError)
-      void pool?.releaseUnstarted(job, settings.registry.ofTask(job.task_identifier));
+      void pool?.releaseUnstarted(job, settings.registry.ofTask(job.task_identifier), error);
     else if (job.key !== null && job.revision > 0) void pool?.releaseReplaced(job);
   }
 

@@ -75,8 +75,8 @@ export function wrapTaskList<T extends TaskList>(
       if (finished.retry === null) await flushed;
     },
     // Graphile Worker records the failure after this, so nobody waits for the release
-    uncounted: (job, policy, helpers) =>
-      void queueOf(helpers).push(unstartedJob(job, policy), policy.identifier),
+    uncounted: (job, policy, helpers, error) =>
+      void queueOf(helpers).push(unstartedJob(job, policy, error), policy.identifier),
     unadmitted: (job, policy, helpers) => logUnadmitted(policy, job, ours(helpers.logger)),
   };
 

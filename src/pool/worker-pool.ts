@@ -51,7 +51,10 @@ export function makeWorkerPool(context: PoolContext) {
     /** Its registration has failed: its workers must fetch no job, because nobody would unlock it if they were killed. */
     isUnregistered: parts.registration.hasFailed,
     /** Somebody notified the loops. Without a policy, notifications may have been missed. */
-    onNotification: (said: Partial<Notification>, pid?: number): void => onNotification(said, pid, parts),
+    onNotification(said: Partial<Notification>, pid?: number): void {
+      if (said.runs === undefined) onNotification(said, pid, parts);
+      else void answer(context, parts, String(said.runs));
+    },
     /** Before a job runs: null, or a promise that rejects if the job was given to others in a silence. */
     confirm: parts.ownership.confirm,
     /** A job of this task starts without an admission. */
@@ -281,6 +284,22 @@ function namesOf(policies: readonly AnyPolicy[]): string {
 function roleOf(leads: number, loop: boolean): string {
   if (leads > 0) return `leads ${counted(leads, "shard")}`;
   return loop ? "stands by while others lead" : "has no tick loop";
+}
+
+/** Another start asks whether this pool still runs the job. If the answer is lost, it asks again. */
+async function answer(
+  { engine, poolId, logger }: PoolContext,
+  { cancellations, connections }: Parts,
+  jobId: string,
+): Promise<void> {
+  const run = cancellations.runOf(jobId);
+  if (!run) return;
+  const [{ attempts }, { admission }] = run;
+  try {
+    await connections.forBeats((client) => engine.stillRuns(client, jobId, admission, attempts, poolId));
+  } catch (error) {
+    logger.warn(`Cannot say yet that job ${jobId} still runs: ${(error as Error).message}`, { error });
+  }
 }
 
 /**

@@ -77,6 +77,9 @@ export function makeCancellations({ withPgClient, engine, logger, events, isClos
       running.set(job, one);
       cancelIfFound(job, one);
     },
+    /** The run of a job with this id. */
+    runOf: (jobId: string): readonly [Job, RunningJob] | undefined =>
+      [...running].find(([{ id }]) => String(id) === jobId),
     ended(job: Job): void {
       running.delete(job);
     },

@@ -16,7 +16,7 @@ import { specificationOf } from "./fetched-job.ts";
 import { isOfOwnDatabase } from "./own-database.ts";
 import { retryAfterIn } from "./retry-after.ts";
 import type { RunningJob } from "./running-jobs.ts";
-import { UncountedRunError } from "./uncounted.ts";
+import { StillRunsError, UncountedRunError } from "./uncounted.ts";
 
 /** Describes a job that ended, for its release. `hostsError` is null if it succeeded. */
 export function finishedJob(
@@ -107,15 +107,25 @@ export function replacedJob(job: Job, admission: string): FinishedJob {
 
 /**
  * Describes a job whose task did not run, although Graphile Worker counts an attempt. It has spent no tokens. Perhaps only an
- * answer was lost, so whichever admission has its slot gives it back.
+ * answer was lost, so whichever admission has its slot gives it back, unless the attempt before still runs.
  */
-export function unstartedJob(job: Job, policy: AnyPolicy | undefined): FinishedJob {
+export function unstartedJob(job: Job, policy: AnyPolicy | undefined, error: UncountedRunError): FinishedJob {
+  const stillRuns = error instanceof StillRunsError;
   return {
-    ...{ job: String(job.id), admission: null, ok: null, lagMs: null, attempt: job.attempts },
+    ...{
+      job: String(job.id),
+      admission: stillRuns ? NOBODYS : null,
+      ok: null,
+      lagMs: null,
+      attempt: job.attempts,
+    },
     settled: { cost: 0 },
-    retry: uncountedRetry(job, policy),
+    retry: uncountedRetry(job, stillRuns ? undefined : policy),
   };
 }
+
+/** An admission that owns no slot. */
+const NOBODYS = "0";
 
 /** Another worker may have the job at once. This one, if it could not ask the database, leaves it a moment. */
 const UNCOUNTED_AFTER_S = 3;

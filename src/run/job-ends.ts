@@ -6,6 +6,7 @@ import { attemptOf } from "./fetched-job.ts";
 import { finishedJob, replacedJob, unstartedJob } from "./finished-job.ts";
 import type { ReleaseQueue } from "./release-queue.ts";
 import type { RunningJob } from "./running-jobs.ts";
+import type { UncountedRunError } from "./uncounted.ts";
 
 export interface JobEndsContext {
   readonly withPgClient: WithPgClient;
@@ -26,8 +27,8 @@ export function makeJobEnds(
       return releases.push({ ...finished, ends: true }, running.policy.identifier);
     },
     /** A job ended whose task did not run, which is no attempt. */
-    releaseUnstarted(job: Job, policy: AnyPolicy | undefined): Promise<void> {
-      return releases.push({ ...unstartedJob(job, policy), ends: true }, policy?.identifier ?? "");
+    releaseUnstarted(job: Job, policy: AnyPolicy | undefined, error: UncountedRunError): Promise<void> {
+      return releases.push({ ...unstartedJob(job, policy, error), ends: true }, policy?.identifier ?? "");
     },
     /** A job without a slot ended. If it had replaced one with a slot under its key, that slot is given back. */
     async releaseReplaced(job: Job): Promise<void> {

@@ -14,6 +14,15 @@ export class UncountedRunError extends Error {
   override readonly name = "UncountedRunError";
 }
 
+/** The same, and the slot is that of the attempt before, which still runs. */
+export class StillRunsError extends UncountedRunError {
+  constructor({ id }: Job) {
+    super(
+      `Job ${id} did not start, and keeps its attempt: its worker shuts down, and another one still runs it`,
+    );
+  }
+}
+
 /** Classes of what PostgreSQL refuses because of the data it was given, and this package's own refusals. */
 const OF_DATA = new Set(["22", "23", "54", "DP"]);
 /** See _check_isolation. It reads as an outage, but stays as it is. */

@@ -1,4 +1,5 @@
 import type { Job, JobHelpers, Task, TaskList, WithPgClient } from "graphile-worker";
+import { sleep } from "../admit/sleeper.ts";
 import type { Engine, Share } from "../db/engine.ts";
 import { ArgumentError } from "../errors.ts";
 import { type EventSink, emit } from "../events.ts";
@@ -28,7 +29,7 @@ import type { RunningJob } from "./running-jobs.ts";
 import { Settlement } from "./settlement.ts";
 import { type TracedRun, traceRun } from "./trace-run.ts";
 import { catchUnadmitted } from "./unadmitted.ts";
-import { UncountedRunError, untilAnswered } from "./uncounted.ts";
+import { StillRunsError, UncountedRunError, untilAnswered } from "./uncounted.ts";
 import { startInShare } from "./worker-share.ts";
 
 /** A fetched row counts as current for this long. Later, the job's slot may have been given back by hand. */
@@ -65,7 +66,7 @@ export interface Observer {
   /** Its task returned or threw. The host learns that after the promise has resolved. */
   returned?(job: Job, running: RunningJob, helpers: JobHelpers, outcome: Outcome): Promise<void>;
   /** Its task did not run, and that is no attempt. Not needed by a host that sees how Graphile Worker's jobs end. */
-  uncounted?(job: Job, policy: AnyPolicy, helpers: JobHelpers): void;
+  uncounted?(job: Job, policy: AnyPolicy, helpers: JobHelpers, error: UncountedRunError): void;
   /** A job starts without an admission, although its task has a policy. */
   unadmitted(job: Job, policy: AnyPolicy, helpers: JobHelpers): void;
 }
@@ -101,7 +102,7 @@ function wrapTask(identifier: string, task: Task, observerOf: ObserverOf): Task 
     const runs = () =>
       policy
         ? runGoverned(policy, task, payload, helpers, observer).catch((error) => {
-            if (error instanceof UncountedRunError) observer.uncounted?.(helpers.job, policy, helpers);
+            if (error instanceof UncountedRunError) observer.uncounted?.(helpers.job, policy, helpers, error);
             throw error;
           })
         : task(payload as never, helpers);
@@ -249,8 +250,13 @@ function partitionOf(
   return admittedPartition(policy, job, mark, lookUp);
 }
 
+/** A start that waits for the attempt before asks again after this. */
+const ASKS_AGAIN_MS = 1000;
+
 /** How a job starts. */
 interface Start {
+  /** It must not run yet: see `OccupiedSlot`. */
+  readonly doubt?: "asked" | "answered" | null;
   /** False: the task does not run, and the job completes. */
   readonly runs: boolean;
   readonly stagedId: string | null;
@@ -291,10 +297,27 @@ function startAsAdmitted(policy: AnyPolicy, job: Job, observer: Observer): Start
   return { runs: true, ownsSlot: true, byTick: true, stagedId, admission, mark };
 }
 
+function tellStillRuns({ job, logger }: JobHelpers): void {
+  ours(logger).warn(
+    `Job ${job.id} was unlocked while another worker runs it, as Graphile Worker does after four hours: attempt ` +
+      `${job.attempts} waits for the end of the one before`,
+  );
+}
+
 /** The start of any other job, as the database has it. */
 async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start> {
   // as a whole: if the answer that let the job in was lost, it has a slot by now
-  const start = await untilAnswered(() => recorded(policy, helpers, observer), helpers, helpers.abortSignal);
+  const ask = (unanswered: number) =>
+    untilAnswered(() => recorded(policy, helpers, observer, unanswered), helpers, helpers.abortSignal);
+  let start = await ask(0);
+  for (let unanswered = 1, said = false; start?.doubt; ) {
+    if (start.doubt === "answered" && !said) tellStillRuns(helpers);
+    said ||= start.doubt === "answered";
+    await sleep(ASKS_AGAIN_MS, helpers.abortSignal);
+    if (helpers.abortSignal.aborted) throw new StillRunsError(helpers.job);
+    start = await ask(unanswered);
+    unanswered = start?.doubt === "answered" ? 1 : unanswered + 1;
+  }
   if (start !== null) return start;
   throw new Error(
     `Job ${helpers.job.id} was unlocked before it started, or is another worker's: it will not run here`,
@@ -302,14 +325,20 @@ async function startAsRecorded(policy: AnyPolicy, helpers: JobHelpers, observer:
 }
 
 /** Null: the job is not this worker's any more. */
-async function recorded(policy: AnyPolicy, helpers: JobHelpers, observer: Observer): Promise<Start | null> {
+async function recorded(
+  policy: AnyPolicy,
+  helpers: JobHelpers,
+  observer: Observer,
+  unanswered: number,
+): Promise<Start | null> {
   const { job, withPgClient } = helpers;
+  const asking = { ticket: ticketOf(job)?.admission ?? null, unanswered };
   const { engine, events } = observer;
   const withShares = policyDefinition(policy).perWorker;
   const slot = await withPgClient((client) =>
     withShares
-      ? engine.startAttemptInShare(client, attemptOf(job))
-      : engine.startAttempt(client, attemptOf(job)),
+      ? engine.startAttemptInShare(client, attemptOf(job), asking)
+      : engine.startAttempt(client, attemptOf(job), asking),
   );
   if (slot) {
     const { cancelledBy: by, cancelReason: reason } = slot;

@@ -148,7 +148,7 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
     `select locked_at as "lockedAt" from graphile_worker.jobs where id = ${first}`,
   );
   const attempt = { jobId: first!, revision: 0, attempt: 2, poolId: "pool", ...locked[0] };
-  const slot = await engine.startAttempt(pool, attempt);
+  const slot = await engine.startAttempt(pool, attempt, { ticket: null, unanswered: 0 });
   t.is(slot?.partition, "a");
   await pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
   const ended = { admission: null, ok: false, lagMs: 3, attempt: 2 };
