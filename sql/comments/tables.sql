@@ -382,7 +382,7 @@ comment on column :DISPATCH_POLICY_SCHEMA._private_arrivals.head_changed is
   'The partition''s next job may be another now: a job was removed or changed.';
 
 comment on table :DISPATCH_POLICY_SCHEMA._private_keyless_jobs is
-  'Jobs staged from SQL whose key only JavaScript can work out. A process that has the policy does it, at its next tick.';
+  'Jobs whose partition a process that has the policy works out, at its next tick: jobs staged from SQL whose key needs JavaScript, and jobs of a process that has another version than the one in force.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.staged_id is 'The staged job.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.policy is 'Name of the policy.';
 comment on column :DISPATCH_POLICY_SCHEMA._private_keyless_jobs.partition_key is

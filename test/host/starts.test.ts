@@ -182,9 +182,9 @@ test.serial("an outage may last: the job is asked about until the database answe
 /** The question about a start is refused with this code, until the function that is returned is called. */
 async function refusesStarts(pool: pg.Pool, code: string): Promise<() => Promise<unknown>> {
   await pool.query(`alter function dispatch_policy._start_attempt rename to _start_attempt_away;
-    create function dispatch_policy._start_attempt(bigint, int, int, text, timestamptz) returns table (
+    create function dispatch_policy._start_attempt(bigint, int, int, text, timestamptz, bigint, int) returns table (
       partition text, staged_id bigint, admission bigint, admitted bigint, resumed boolean, cancelled_by text,
-      cancel_reason text) language plpgsql as $$ begin raise 'not now' using errcode = '${code}'; end $$`);
+      cancel_reason text, doubt text) language plpgsql as $$ begin raise 'not now' using errcode = '${code}'; end $$`);
   return () =>
     pool.query(`drop function dispatch_policy._start_attempt;
       alter function dispatch_policy._start_attempt_away rename to _start_attempt`);
