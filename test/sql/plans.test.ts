@@ -199,29 +199,3 @@ function readsOf(node: Node, statement: string, reads: Read[]): void {
   });
   for (const child of node.Plans ?? []) readsOf(child, statement, reads);
 }
-
-test("the first pass of a session, whose statements it plans, is rolled back and done again: nothing goes twice", async (t) => {
-  const it = await engine(t, { gates: [throttle(1, { per: 60 })] });
-  await it.pool.query(
-    `create function told() returns trigger language plpgsql as $$ begin raise notice 'charged'; return new; end $$;
-    create trigger told before insert on dispatch_policy._private_in_flight_jobs for each row execute function told()`,
-  );
-  const session = await it.pool.connect();
-  let charged = 0;
-  session.on("notice", ({ message }) => {
-    if (message === "charged") charged++;
-  });
-  const pass = async () => {
-    await it.stage(["a", "b"]);
-    const { rows } = await session.query("select admitted from dispatch_policy.tick('p')");
-    return [rows[0].admitted, charged];
-  };
-  try {
-    t.deepEqual(await pass(), [2, 4]);
-    await it.pool.query("update dispatch_policy._private_limiters set tokens = 1 where tokens < 1");
-    t.deepEqual(await pass(), [2, 6]);
-  } finally {
-    session.release();
-  }
-  t.is((await it.inFlight("a")).length, 2);
-});

@@ -7,9 +7,6 @@
 -- If an application's transaction has a limiter locked, only those who use it are stopped. After a short wait their
 -- partitions are put off for a moment, and the others go on in the same pass.
 --
--- The first pass of a session plans its statements, which takes 0.1 s. Its jobs would start as late, and the next ones in
--- time: more at once than a throttle lets go. So a session rolls its first pass back, and does it again.
---
 -- Locks: the turn "admit" if it keeps to the ahead bound, partitions, staged rows that become due, limiters ascending.
 -- Then staged rows, Graphile Worker's job rows, in-flight rows. Partitions and staged rows that are locked are skipped. In
 -- the second try, limiters come before the rows that become due. The order of all is in docs/engine.md.
@@ -39,8 +36,6 @@ declare
   v_busy jsonb;
   v_locked bigint[] := '{}';
   v_locking boolean := false;
-  v_attempt int := 1;
-  v_is_cold boolean := p_now is null and current_setting('dispatch_policy.is_warm', true) is distinct from 'yes';
   v_pass record;
 begin
   perform :DISPATCH_POLICY_SCHEMA._check_isolation('a tick');
@@ -69,7 +64,7 @@ begin
   if v_policy.paused_until <= v_now then
     -- Twice only if a limiter could not be locked. One subtransaction has all of it: a row that is locked outside and
     -- changed inside of one costs a multixact.
-    while v_attempt <= 2 loop
+    for v_attempt in 1..2 loop
       begin
         v_partition_ids := :DISPATCH_POLICY_SCHEMA._claim(v_policy, p_shard, p_claim, v_now);
         exit when v_partition_ids is null;
@@ -101,9 +96,6 @@ begin
           select from :DISPATCH_POLICY_SCHEMA._private_policies p where p.id = v_policy.id and p.paused_until > v_now);
         v_pass := :DISPATCH_POLICY_SCHEMA._admit_locked(
           v_policy, v_claimed, v_limiters, v_now, p_bounded, v_began);
-        if v_is_cold and v_pass.admitted > 0 then
-          raise exception using errcode = 'DPOUT';
-        end if;
         claimed := coalesce(v_pass.claimed, claimed);
         admitted := v_pass.admitted; denied := v_pass.denied;
         set_aside := v_pass.set_aside; saturated := v_pass.saturated;
@@ -113,10 +105,6 @@ begin
           raise;
         end if;
         v_locking := false;
-        v_attempt := v_attempt + 1;
-      when sqlstate 'DPOUT' then
-        v_is_cold := false;
-        perform set_config('dispatch_policy.is_warm', 'yes', false);
       end;
     end loop;
   end if;
