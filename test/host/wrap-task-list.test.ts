@@ -82,8 +82,11 @@ test("a tick with `for` hears of what is added and of what ends", async (t) => {
   });
   for (let n = 0; n < 20; n++) await addPolicyJob(pool, greet, { name: "Ana" });
   await until("all ran", () => ran.length === 20);
-  const { rows } = await pool.query("select task_identifier from graphile_worker.jobs");
-  t.deepEqual(rows, [{ task_identifier: TICK }], "one after another, while the task goes on");
+  await until("nothing is left but the task itself, which goes on", async () => {
+    const { rows } = await pool.query("select task_identifier as task from graphile_worker.jobs");
+    return rows.length === 1 && rows[0].task === TICK;
+  });
+  t.is(ran.length, 20);
 });
 
 test("the first job of a policy's task declares them too, before its limits are asked for", async (t) => {
