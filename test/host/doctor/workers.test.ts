@@ -1,5 +1,6 @@
 // The doctor on worker pools: tasks and policies that nobody has, workers without the preset, silent ones.
 import os from "node:os";
+import { setTimeout as delay } from "node:timers/promises";
 import test from "ava";
 import { run, type TaskList, WorkerPreset } from "graphile-worker";
 import { makeEngine } from "../../../src/db/engine.ts";
@@ -75,7 +76,8 @@ test("a policy that nobody declared is found", async (t) => {
 
 test("workers without the preset that end governed jobs are found", async (t) => {
   const it = await patient(t);
-  const tasks: TaskList = { greet: () => {} };
+  // said of jobs that were seen there while they ran
+  const tasks: TaskList = { greet: () => delay(3000) };
   const plain = await run({
     pgPool: it.pool,
     taskList: tasks,
@@ -87,7 +89,7 @@ test("workers without the preset that end governed jobs are found", async (t) =>
   t.teardown(() => plain.stop());
   // it leads, and runs no job of the task
   await startWorker(t, { database: it, policies: [greet], tasks: { none: () => {} } });
-  await it.utils.addJobs([1, 2, 3].map((n) => ({ identifier: "greet", payload: { name: `n${n % 2}` } })));
+  await it.utils.addJobs([1, 2, 3, 4].map((n) => ({ identifier: "greet", payload: { name: `n${n % 2}` } })));
   const found = await until("it is found", async () => {
     const all = await it.findings("no-preset");
     return all.length > 0 ? all : null;
