@@ -366,7 +366,8 @@ async function recorded(
 }
 
 /**
- * Holds the partition if the error says so. If the time has passed already, one job goes first all the same, as after a hold. If that fails, the
+ * Holds the partition if the error says so. If the time has passed already, one job goes first all the same, as after a
+ * hold. If that fails, the
  * host still gets the task's own error.
  */
 async function holdIfAsked(error: unknown, { own, helpers }: Pick<Run, "own" | "helpers">): Promise<void> {

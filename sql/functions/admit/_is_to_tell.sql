@@ -1,5 +1,5 @@
--- Whether drops wait for somebody who counts them and tells of them, or partitions with mixed keys. Volatile, so that it sees those of the pass before it
--- in the same statement.
+-- Whether drops wait for somebody who counts them and tells of them, or partitions with mixed keys. Volatile, so that it sees
+-- those of the pass before it in the same statement.
 create or replace function :DISPATCH_POLICY_SCHEMA._is_to_tell(p_policy text) returns boolean language plpgsql volatile
 set search_path = pg_catalog, pg_temp as $$
 begin

@@ -46,7 +46,7 @@ begin
     held_until = case when p.held_until <= p_now then '-infinity' else p.held_until end,
     breaker_until = case when p.breaker_until <= p_now then '-infinity' else p.breaker_until end,
     paused_until = case when p.paused_until <= p_now then '-infinity' else p.paused_until end,
-    denied_reason = case when p.held_until <= p_now and p.paused_until <= p_now then v.reason end,
+    denied_reason = case when p.stopped_until <= p_now then v.reason end,
     waiting_since = case when s.head_id is null then null when s.admitted > 0 then p_now
       else least(s.waiting_since, p_now) end,
     in_line_since = case

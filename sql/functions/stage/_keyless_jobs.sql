@@ -1,18 +1,21 @@
 -- A page of the staged jobs whose partition only JavaScript can work out, locked for a process that has the policy. It has at
--- most `p_limit` jobs, and one _portion of payloads. Its transaction ends with _key_jobs. Jobs that another session has locked are left to a later page: another process works on
--- them, or an application reschedules one. A process of another version than the one in force gets none, if another one will
--- get them (_leader_keys).
+-- most `p_limit` jobs, and one _portion of payloads. Its transaction ends with _key_jobs. Jobs that another session has
+-- locked are left to a later page: another process works on them, or an application reschedules one. A process of another
+-- version than the one in force gets none, if another one will get them (_leader_keys).
 create or replace function :DISPATCH_POLICY_SCHEMA._keyless_jobs(p_policy text, p_version int, p_limit int)
 returns table (
   staged_id bigint, partition_key text, task_identifier text, payload json, queue_name text, priority int,
   run_at timestamptz, flags text[], job_key text
 ) language sql volatile
 set search_path = pg_catalog, pg_temp as $$
-  with first as materialized (
-    select k.staged_id from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
-    where k.policy = p_policy and k.retry_at <= clock_timestamp() and not exists (
+  with turn as materialized (
+    select not exists (
       select from :DISPATCH_POLICY_SCHEMA._private_policies p
-      where p.name = p_policy and p.version <> p_version and :DISPATCH_POLICY_SCHEMA._leader_keys(p))
+      where p.name = p_policy and p.version <> p_version and :DISPATCH_POLICY_SCHEMA._leader_keys(p)) as is_ours
+  ),
+  first as materialized (
+    select k.staged_id from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
+    where k.policy = p_policy and k.retry_at <= clock_timestamp() and (select t.is_ours from turn t)
     order by k.staged_id limit p_limit for update skip locked
   ),
   -- the rows of jobs that were removed meanwhile, or replaced by one with a partition
@@ -26,9 +29,7 @@ set search_path = pg_catalog, pg_temp as $$
       s.flags, s.job_key
     from :DISPATCH_POLICY_SCHEMA._private_keyless_jobs k
     join :DISPATCH_POLICY_SCHEMA._private_staged_jobs s on s.id = k.staged_id and s.partition_id is null
-    where k.policy = p_policy and k.retry_at <= clock_timestamp() and not exists (
-      select from :DISPATCH_POLICY_SCHEMA._private_policies p
-      where p.name = p_policy and p.version <> p_version and :DISPATCH_POLICY_SCHEMA._leader_keys(p))
+    where k.policy = p_policy and k.retry_at <= clock_timestamp() and (select t.is_ours from turn t)
     order by k.staged_id limit p_limit for update of k, s skip locked
   )
   select w.staged_id, w.partition_key, w.task_identifier, w.payload, w.queue_name, w.priority, w.run_at, w.flags, w.job_key
