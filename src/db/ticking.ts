@@ -39,6 +39,8 @@ export interface MixedKeys {
 
 /** The steps of a pass. */
 export function ticking({ schema, rows, first }: Statements) {
+  /** Clients whose sessions have admitted jobs before. */
+  const warm = new WeakSet<Queryable>();
   return {
     route: async (
       client: Queryable,
@@ -56,15 +58,17 @@ export function ticking({ schema, rows, first }: Statements) {
       client: Queryable,
       pass: { policy: string; shard: string | null; claim: number; now: Date | null; bounded: boolean },
     ): Promise<Admission> => {
+      const step = pass.now || warm.has(client) ? "_admit" : "_admit_warm";
       const admission = await first<Admission>(
         client,
         // as numbers, because before PostgreSQL 17 infinity cannot be subtracted from a time
         `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
            * 1000::float8 as next_in_ms, ${schema}._is_to_key(${parameter(1, "text")}) as to_key,
            ${schema}._is_to_tell(${parameter(1, "text")}) as to_tell, ${COMMITS_AT_EASE}
-         from ${schema}._admit(${parameters("text", "text", "int", "time", "boolean")}) a`,
+         from ${schema}.${step}(${parameters("text", "text", "int", "time", "boolean")}) a`,
         [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
       );
+      if (admission.admitted > 0) warm.add(client);
       return { ...admission, next_in_ms: numberOf(admission.next_in_ms) };
     },
 

@@ -2,6 +2,7 @@
 // row with each, whatever they say: autovacuum may have analyzed tables while they were empty. Every node of every plan
 // counts the rows that it reads (auto_explain, nested statements of functions included).
 import test, { type ExecutionContext } from "ava";
+import { makeEngine } from "../../src/db/engine.ts";
 import {
   concurrency,
   type Engine,
@@ -188,6 +189,37 @@ async function explained(
   };
   return { world, session, check };
 }
+
+test("the first pass of a session that admits jobs is done twice, and nothing goes twice", async (t) => {
+  const it = await engine(t, { gates: [throttle(3, 60)] });
+  await it.pool.query(
+    `create function told() returns trigger language plpgsql as $$ begin raise notice 'goes'; return new; end $$;
+    create trigger told before insert on dispatch_policy._private_in_flight_jobs for each row execute function told()`,
+  );
+  const session = await it.session();
+  const { admit } = makeEngine("dispatch_policy");
+  let gone = 0;
+  session.on("notice", ({ message }) => {
+    if (message === "goes") gone++;
+  });
+  const pass = async (): Promise<[admitted: number, gone: number]> => {
+    await it.route();
+    const { admitted } = await admit(session, {
+      policy: "p",
+      shard: null,
+      claim: 50,
+      now: null,
+      bounded: false,
+    });
+    return [admitted, gone];
+  };
+  t.deepEqual(await pass(), [0, 0]); // nothing to do plans nothing
+  await it.stage(["a", "a"]);
+  t.deepEqual(await pass(), [2, 4]);
+  await it.stage(["a", "a"]);
+  t.deepEqual(await pass(), [1, 5], "one token is left, and the session is warm");
+  t.is((await it.inFlight("a")).length, 3);
+});
 
 function readsOf(node: Node, statement: string, reads: Read[]): void {
   const removed = Object.entries(node).filter(([name]) => name.startsWith("Rows Removed by"));
