@@ -191,7 +191,7 @@ async function explained(
 }
 
 test("the first pass of a session that admits jobs is done twice, and nothing goes twice", async (t) => {
-  const it = await engine(t, { gates: [throttle(3, 60)] });
+  const it = await engine(t, { gates: [throttle(3, { per: 60 })] });
   await it.pool.query(
     `create function told() returns trigger language plpgsql as $$ begin raise notice 'goes'; return new; end $$;
     create trigger told before insert on dispatch_policy._private_in_flight_jobs for each row execute function told()`,
