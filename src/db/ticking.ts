@@ -37,10 +37,32 @@ export interface MixedKeys {
   after: string;
 }
 
+interface PassRequest {
+  readonly policy: string;
+  readonly shard: string | null;
+  readonly claim: number;
+  readonly now: Date | null;
+  readonly bounded: boolean;
+}
+
 /** The steps of a pass. */
 export function ticking({ schema, rows, first }: Statements) {
-  /** Clients whose sessions have admitted jobs before. */
+  /** Clients whose sessions have admitted jobs before. Only workers' passes are to be in time from the first one on. */
   const warm = new WeakSet<Queryable>();
+
+  async function admitBy(client: Queryable, step: "_admit" | "_admit_cold", pass: PassRequest) {
+    const admission = await first<Admission>(
+      client,
+      // as numbers, because before PostgreSQL 17 infinity cannot be subtracted from a time
+      `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
+         * 1000::float8 as next_in_ms, ${schema}._is_to_key(${parameter(1, "text")}) as to_key,
+         ${schema}._is_to_tell(${parameter(1, "text")}) as to_tell, ${COMMITS_AT_EASE}
+       from ${schema}.${step}(${parameters("text", "text", "int", "time", "boolean")}) a`,
+      [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
+    );
+    return { ...admission, next_in_ms: numberOf(admission.next_in_ms) };
+  }
+
   return {
     route: async (
       client: Queryable,
@@ -54,22 +76,13 @@ export function ticking({ schema, rows, first }: Statements) {
       return row.routed;
     },
 
-    admit: async (
-      client: Queryable,
-      pass: { policy: string; shard: string | null; claim: number; now: Date | null; bounded: boolean },
-    ): Promise<Admission> => {
-      const step = pass.now || warm.has(client) ? "_admit" : "_admit_warm";
-      const admission = await first<Admission>(
-        client,
-        // as numbers, because before PostgreSQL 17 infinity cannot be subtracted from a time
-        `select a.*, (extract(epoch from a.next_eligible_at) - extract(epoch from pg_catalog.clock_timestamp()))::float8
-           * 1000::float8 as next_in_ms, ${schema}._is_to_key(${parameter(1, "text")}) as to_key,
-           ${schema}._is_to_tell(${parameter(1, "text")}) as to_tell, ${COMMITS_AT_EASE}
-         from ${schema}.${step}(${parameters("text", "text", "int", "time", "boolean")}) a`,
-        [pass.policy, pass.shard, pass.claim, pass.now, pass.bounded],
-      );
+    admit: async (client: Queryable, pass: PassRequest): Promise<Admission> => {
+      const isCold = pass.bounded && !pass.now && !warm.has(client);
+      const cold = isCold ? await admitBy(client, "_admit_cold", pass) : null;
+      if (cold?.admitted === 0) return cold; // null: rolled back
+      const admission = await admitBy(client, "_admit", pass);
       if (admission.admitted > 0) warm.add(client);
-      return { ...admission, next_in_ms: numberOf(admission.next_in_ms) };
+      return admission;
     },
 
     /** The crontab's tick has ticked these policies. */

@@ -153,9 +153,10 @@ function asInPsql(rows: readonly Record<string, unknown>[]): string {
   return `${[line(names), rule, ...cells.map(line)].join("\n")}\n`;
 }
 
-/** What differs between two runs: times, parts of a token, ids of workers, the measured pace, where lines break and are cut. */
+/** What differs between two runs: times, parts of a token, ids of workers and jobs, the measured pace, where lines break and are cut. */
 function masked(text: string): string {
   return text
+    .replace(/^ *\d+ +(?=(admitted|running|parked|failed) {2})/gm, "<id> ")
     .replace(/\s+/g, " ")
     .replace(/\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?([+-]\d\d(:?\d\d)?|Z)?/g, "<time>")
     .replace(/\b\d\d-\d\d \d\d:\d\d:\d\d\b/g, "<time>")
@@ -164,6 +165,7 @@ function masked(text: string): string {
     .replace(/\b0(\.\d+)? of ([\d.,]+) (tokens|are left)/g, "no token of $2")
     .replace(/\bsome [\d,]+ jobs? lately/g, "some <jobs> lately")
     .replace(/\b[1-9]\d*(\.\d+)? of ([\d.,]+) tokens/g, "tokens of $2")
+    .replace(/\bjob \d+/g, "job <id>")
     .replace(/\bpool-[0-9a-f]+/g, "<pool>")
     .replace(/\bprocess \d+ on [\w.-]+/g, "<process>")
     .replace(/\bahead: [\d,]+ of [\d,]+ slots/g, "ahead: <slots>")

@@ -209,7 +209,7 @@ test("the first pass of a session that admits jobs is done twice, and nothing go
       shard: null,
       claim: 50,
       now: null,
-      bounded: false,
+      bounded: true,
     });
     return [admitted, gone];
   };

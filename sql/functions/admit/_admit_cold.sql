@@ -1,9 +1,10 @@
 -- _admit for a session that has not admitted any jobs yet. Its first pass plans its statements, which takes 50 ms and more,
 -- between the time that throttles charge for and the commit. Its jobs would start so much late and the next ones in time: a
--- second saw more starts than the rate. So such a pass is rolled back, and done again with its plans.
+-- second saw more starts than the rate. So a pass that admits jobs is rolled back, and the answer is null: the caller does it
+-- again, in a transaction of its own, with its plans.
 --
 -- What it costs: ids of Graphile Worker's jobs are left out, as by any transaction that is rolled back.
-create or replace function :DISPATCH_POLICY_SCHEMA._admit_warm(
+create or replace function :DISPATCH_POLICY_SCHEMA._admit_cold(
   p_policy text, p_shard text, p_claim int, p_now timestamptz, p_bounded boolean,
   out claimed int, out admitted int, out denied jsonb, out set_aside int, out next_eligible_at timestamptz,
   out saturated text, out to_route boolean
@@ -11,15 +12,12 @@ create or replace function :DISPATCH_POLICY_SCHEMA._admit_warm(
 declare
   v_pass record;
 begin
-  begin
-    v_pass := :DISPATCH_POLICY_SCHEMA._admit(p_policy, p_shard, p_claim, p_now, p_bounded);
-    if v_pass.admitted > 0 then
-      raise exception 'dispatch_policy: done again' using errcode = 'DPOUT';
-    end if;
-  exception when sqlstate 'DPOUT' then
-    v_pass := :DISPATCH_POLICY_SCHEMA._admit(p_policy, p_shard, p_claim, p_now, p_bounded);
-  end;
+  v_pass := :DISPATCH_POLICY_SCHEMA._admit(p_policy, p_shard, p_claim, p_now, p_bounded);
+  if v_pass.admitted > 0 then
+    raise exception using errcode = 'DPOUT';
+  end if;
   claimed := v_pass.claimed; admitted := v_pass.admitted; denied := v_pass.denied; set_aside := v_pass.set_aside;
   next_eligible_at := v_pass.next_eligible_at; saturated := v_pass.saturated; to_route := v_pass.to_route;
+exception when sqlstate 'DPOUT' then null;
 end
 $$;
