@@ -37,7 +37,7 @@ export interface MixedKeys {
   after: string;
 }
 
-interface PassRequest {
+export interface PassRequest {
   readonly policy: string;
   readonly shard: string | null;
   readonly claim: number;
