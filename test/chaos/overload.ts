@@ -16,6 +16,8 @@ import { quietPool, testDatabase } from "../helpers/database.ts";
 import { until } from "../helpers/until.ts";
 
 const CAP = 3;
+/** Whose jobs come all the time. */
+const ACCOUNT = "a";
 const WORKERS = 2;
 const BUSY_PER_CORE = 8;
 const REST_MS = 10_000;
@@ -41,10 +43,11 @@ async function work(connectionString: string): Promise<void> {
     extends: [WorkerPreset, dispatchPolicyPreset({ policies: [policy] })],
     worker: { connectionString, concurrentJobs: 4, pollInterval: 1000, logger },
   };
-  const task = async () => {
-    say({ running: 1, at: uptimeMs() });
+  const task = async (payload: unknown) => {
+    const { account } = payload as { account: string };
+    say({ account, running: 1, at: uptimeMs() });
     await delay(20);
-    say({ running: -1, at: uptimeMs() });
+    say({ account, running: -1, at: uptimeMs() });
   };
   await (await run({ preset, taskList: { work: task } })).promise;
 }
@@ -55,6 +58,7 @@ function uptimeMs(): number {
 }
 
 interface Change {
+  readonly account: string;
   readonly running: 1 | -1;
   readonly at: number;
 }
@@ -80,7 +84,10 @@ async function main(): Promise<void> {
   const { url, pool, drop } = await testDatabase();
   const seen = { changes: [] as Change[], lines: [] as string[] };
   const workers = Array.from({ length: WORKERS }, (_, n) => startWorker(url, n, seen));
-  const adding = setInterval(() => void addPolicyJob(pool, policy, { account: "a" }).catch(() => {}), 100);
+  const adding = setInterval(
+    () => void addPolicyJob(pool, policy, { account: ACCOUNT }).catch(() => {}),
+    100,
+  );
   let failed = false;
   try {
     await until("a worker leads", () => leads(url));
@@ -143,7 +150,7 @@ function startWorker(url: string, n: number, seen: { changes: Change[]; lines: s
   });
   child.on("message", (message: Change | { line: string }) => {
     if ("line" in message) seen.lines.push(`${n} ${message.line}`);
-    else seen.changes.push(message);
+    else if (message.account === ACCOUNT) seen.changes.push(message);
   });
   return child;
 }
