@@ -3,21 +3,6 @@
 import type pg from "pg";
 import type { Suspect } from "./judge.ts";
 
-/** Only pools that had been silent for as long as they said. A pool that is buried sooner explains nothing. */
-export async function logBurials(pool: pg.Pool): Promise<void> {
-  await pool.query(`
-    create table public.chaos_burials (pid int, at timestamptz default clock_timestamp());
-    create function chaos_log_burial() returns trigger language plpgsql as $$
-    begin
-      insert into public.chaos_burials (pid) select new.pid;
-      return null;
-    end $$;
-    create trigger chaos_log_burial after update of buried_at on dispatch_policy._private_workers
-      for each row when (old.buried_at is null and new.buried_at is not null
-        and old.heartbeat_at + old.stale_after <= new.buried_at)
-      execute function chaos_log_burial();`);
-}
-
 /** Tells each process of these when its pool was buried. */
 export async function tellBurials(
   pool: pg.Pool,

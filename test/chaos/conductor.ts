@@ -2,6 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type pg from "pg";
 import type { Random } from "../helpers/random.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { type Fleet, type Member, SIZES } from "./fleet.ts";
 import type { Role } from "./messages.ts";
@@ -167,9 +168,8 @@ export class Conductor {
       const holder = await pool.connect().catch(() => null);
       if (!holder) return;
       const locks = holder
-        .query(
-          "set idle_in_transaction_session_timeout = '3 s'; begin; select from dispatch_policy._private_workers for update",
-        )
+        .query("set idle_in_transaction_session_timeout = '3 s'; begin")
+        .then(() => table(holder, "workers").lock())
         .then(() => delay(ms));
       await locks.catch(() => {}); // it was cut
       holder.release(true);

@@ -5,12 +5,14 @@ import { addPolicyJobs, type JobGroup, makePolicyUtils, type Repaired } from "..
 import { testDatabase } from "../helpers/database.ts";
 import { random } from "../helpers/random.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { Fleet } from "./fleet.ts";
 import { Judge, type Problem, type Suspect } from "./judge.ts";
 import { leftovers } from "./leftovers.ts";
-import { inForce, type LimitsLog, logLimits, otherLimits, readLimits } from "./limits.ts";
+import { inForce, type LimitsLog, otherLimits, readLimits } from "./limits.ts";
 import type { Execution } from "./messages.ts";
+import { logLimits } from "./tables.ts";
 import { accounts, DEFINITIONS, FIRST_RELEASE, LIMITED, nextRelease, policiesOf } from "./world.ts";
 
 const { caps: CAPS, rates: RATES, share: SHARE } = DEFINITIONS.first;
@@ -621,9 +623,7 @@ test("leak: the judge reports what a real database has left", async (t) => {
 
 test("leak: the judge reports a counter that a real sweep repaired", async (t) => {
   const { pool, utils } = await world(t);
-  await pool.query(
-    "update dispatch_policy._private_limiters set in_flight = in_flight + 1 where gate = 'region'",
-  );
+  await table(pool, "limiters").set({ in_flight: (its) => `${its} + 1` }, { gate: "region" });
   const judge = new Judge();
   judge.swept((await utils.sweep()).repaired);
   t.deepEqual(judge.problems, ["leak: a sweep repaired counters"]);

@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from "node:util";
 import type pg from "pg";
 import { isOutage } from "../../src/db/outage.ts";
 import type { Stretch } from "./rates.ts";
+import { limitsOfPartitions } from "./tables.ts";
 import { accounts, DEFINITIONS, type Limits, regionOf, TASKS, type TaskName } from "./world.ts";
 
 /** A limiter's numbers from a time on. Times are in milliseconds, by the database's clock. */
@@ -54,62 +55,6 @@ export interface LimitsLog {
 /** A router may come this much later, because the server restarts or has no connection left. */
 const ROUTED_WITHIN_MS = 20_000;
 
-export async function logLimits(pool: pg.Pool): Promise<void> {
-  await pool.query(`
-    create table public.chaos_limits (
-      limiter text, task text, gate text, key text, max int, rate float8, capacity float8, version int,
-      filled_at timestamptz, at timestamptz default clock_timestamp());
-    create function chaos_log_limit() returns trigger language plpgsql as $$
-    begin
-      insert into public.chaos_limits (limiter, task, gate, key, max, rate, capacity, version, filled_at)
-      select new.id, p.name, new.gate, new.scope_key, (new.numbers).max, (new.numbers).rate / (new.numbers).per,
-        (new.numbers).burst, new.version, new.refilled_at
-      from dispatch_policy._private_policies p where p.id = new.policy_id;
-      return null;
-    end $$;
-    create trigger chaos_log_new_limit after insert on dispatch_policy._private_limiters
-      for each row when (new.kind <> 'ahead') execute function chaos_log_limit();
-    create trigger chaos_log_limit after update on dispatch_policy._private_limiters
-      for each row when (old.numbers is distinct from new.numbers or old.version <> new.version)
-      execute function chaos_log_limit();
-
-    create table public.chaos_gates (
-      task text, account text, gates text[], version int, at timestamptz default clock_timestamp());
-    create function chaos_log_gates() returns trigger language plpgsql as $$
-    begin
-      insert into public.chaos_gates (task, account, gates, version)
-      select p.name, new.key, array(
-        select l.gate from dispatch_policy._private_limiters l where l.id = any(new.limiter_ids)), new.version
-      from dispatch_policy._private_policies p where p.id = new.policy_id;
-      return null;
-    end $$;
-    create trigger chaos_log_new_gates after insert on dispatch_policy._private_partitions
-      for each row execute function chaos_log_gates();
-    create trigger chaos_log_gates after update on dispatch_policy._private_partitions
-      for each row when (old.limiter_ids <> new.limiter_ids or old.version <> new.version)
-      execute function chaos_log_gates();
-
-    create table public.chaos_definitions (task text);
-    create function chaos_log_definition() returns trigger language plpgsql as $$
-    begin
-      insert into public.chaos_definitions values (new.name);
-      return null;
-    end $$;
-    create trigger chaos_log_definition after update on dispatch_policy._private_policies
-      for each row when (old.definition_hash <> new.definition_hash) execute function chaos_log_definition();
-
-    create table public.chaos_resolved (task text, version int, at timestamptz default clock_timestamp());
-    create function chaos_log_resolved() returns trigger language plpgsql as $$
-    begin
-      insert into public.chaos_resolved (task, version)
-      select p.name, p.generation from dispatch_policy._private_policies p
-      where p.name = old.policy and p.definition_hash = old.definition_hash;
-      return null;
-    end $$;
-    create trigger chaos_log_resolved after delete on dispatch_policy._private_resolutions
-      for each row execute function chaos_log_resolved();`);
-}
-
 const AGAIN_MS = 100;
 const ms = (time: string) => `(extract(epoch from ${time}) * 1000)::float8`;
 
@@ -140,18 +85,12 @@ export async function readLimits(pool: pg.Pool): Promise<LimitsLog> {
 
 /** The partitions that have other limits than a definition says, each with those that it has. */
 export async function otherLimits(pool: pg.Pool, { caps, rates, share }: Limits): Promise<string[]> {
-  const { rows } = await pool.query<{ task: TaskName; account: string; had: Record<string, number> }>(
-    `select p.name as task, q.key as account, (
-       select jsonb_object_agg(l.gate, coalesce((l.numbers).max, (l.numbers).rate))
-       from dispatch_policy._private_limiters l where l.id = any(q.limiter_ids) and l.kind <> 'ahead') as had
-     from dispatch_policy._private_partitions q join dispatch_policy._private_policies p on p.id = q.policy_id`,
-  );
   const expected = {
     work: { concurrency: caps.account, all: caps.all, ...(caps.region !== null && { region: caps.region }) },
     call: { throttle: rates.account.rate, all: rates.all.rate },
     render: { concurrency: share },
   };
-  return rows
+  return (await limitsOfPartitions(pool))
     .filter(({ task, had }) => !isDeepStrictEqual(had, expected[task]))
     .map(({ task, account, had }) => `${task} ${account} has ${JSON.stringify(had)}`);
 }

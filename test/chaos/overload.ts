@@ -13,6 +13,8 @@ import { parseArgs } from "node:util";
 import { Logger, run, WorkerPreset } from "graphile-worker";
 import { addPolicyJob, definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
+import { liveLeases } from "../helpers/leases.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 
 const CAP = 3;
@@ -173,10 +175,7 @@ async function counted(pool: ReturnType<typeof quietPool>): Promise<number> {
 async function leads(url: string): Promise<boolean> {
   const one = quietPool(url, { max: 1, connectionTimeoutMillis: 5000 });
   try {
-    const { rows } = await one.query(
-      "select from dispatch_policy._private_leases where expires_at > clock_timestamp()",
-    );
-    return rows.length > 0;
+    return (await liveLeases(one)).length > 0;
   } finally {
     await one.end();
   }
@@ -194,7 +193,8 @@ async function runsAJob(pool: ReturnType<typeof quietPool>): Promise<boolean> {
 async function row(url: string, ms: number): Promise<void> {
   const holder = quietPool(url, { max: 1 });
   const client = await holder.connect();
-  await client.query("begin; select from dispatch_policy._private_workers for update");
+  await client.query("begin");
+  await table(client, "workers").lock();
   await delay(ms);
   client.release(true);
   await holder.end();

@@ -7,13 +7,14 @@ import { type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { random } from "../helpers/random.ts";
 import { silent } from "../helpers/silent.ts";
 import { type FaultName, plant } from "../races/race/faults.ts";
-import { logBurials, tellBurials } from "./burials.ts";
+import { tellBurials } from "./burials.ts";
 import { Conductor, type Deeds } from "./conductor.ts";
 import { Fleet } from "./fleet.ts";
 import { Judge } from "./judge.ts";
 import { leftovers, whatWaits } from "./leftovers.ts";
-import { logLimits, otherLimits, readLimits } from "./limits.ts";
-import { adoptions, logTakeOvers, takeOvers } from "./take-overs.ts";
+import { otherLimits, readLimits } from "./limits.ts";
+import { logBurials, logLimits, logTakeOvers } from "./tables.ts";
+import { adoptions, takeOvers } from "./take-overs.ts";
 import { unlockOutsiders, wayOut } from "./way-out.ts";
 import {
   accounts,

@@ -1,6 +1,7 @@
 // The commands that change something, and can be taken back.
 import os from "node:os";
 import test from "ava";
+import { table } from "../helpers/table.ts";
 import { worldInTurn as world } from "./world.ts";
 
 const FETCH = ["--policy", "fetch_endpoint"];
@@ -105,10 +106,11 @@ test("another context, of a policy whose limits are no functions, needs no confi
     stderr: "",
     code: 0,
   });
-  const { rows } = await pool.query(
-    "select context from dispatch_policy._private_arrivals where context <> '{}'",
+  const changes = await table(pool, "arrivals").all({ context: (its) => `${its} <> '{}'` });
+  t.deepEqual(
+    changes.map(({ context }) => context),
+    [{ plan: "pro", seats: 3 }],
   );
-  t.deepEqual(rows, [{ context: { plan: "pro", seats: 3 } }]);
   t.like(await cli("refresh-context", "--policy", "make_report", "--context", "plan=pro"), { code: 3 });
   t.like(await cli(...ana, "--context", "plan=free", "--dry-run"), {
     stdout: "Would change the context to plan=free: 1 partition, 0 staged jobs, 1 in flight.\n",
@@ -275,7 +277,7 @@ test("tick and sweep", async (t) => {
 test("a sweep deletes old rows only if the configuration says how old", async (t) => {
   const { cli, pool } = await world(t);
   const audited = async () => (await pool.query("select from dispatch_policy.audit")).rows.length;
-  await pool.query("update dispatch_policy._private_audit set at = now() - interval '10 years'");
+  await table(pool, "audit").set({ at: () => "now() - interval '10 years'" });
   t.like(await cli("sweep"), { code: 0 });
   t.is(await audited(), 2);
   const preset = `${import.meta.dirname}/../fixtures/governed/graphile.config.ts`;

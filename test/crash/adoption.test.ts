@@ -7,6 +7,7 @@ import { makePolicyUtils } from "../../src/index.ts";
 import { TABLES, work } from "../fixtures/crash/work.ts";
 import { type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { table, workerNameOf, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 import { startProcess } from "../helpers/worker-process.ts";
@@ -17,7 +18,7 @@ const MAIN = new URL("../../src/cli/main.ts", import.meta.url).pathname;
 const LEFT = `select
   (select count(*)::int from dispatch_policy.staged_jobs) as staged,
   (select count(*)::int from dispatch_policy.in_flight_jobs) as in_flight,
-  (select sum(in_flight)::int from dispatch_policy._private_limiters) as counted,
+  (select sum(in_flight)::int from dispatch_policy.limiters) as counted,
   (select count(*)::int from graphile_worker.jobs) as jobs`;
 
 /** A database whose task has so many waiting jobs, some with a key and some with a failed attempt. */
@@ -38,17 +39,16 @@ async function backlog(
        from generate_series(1, $1) n))`,
     [jobs],
   );
-  await pool.query(
-    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id % 500 = 0",
-  );
+  const some = { id: (its: string) => `${its} % 500 = 0` };
+  await workerTable(pool).set({ attempts: 1, last_error: "oops" }, some);
   return database;
 }
 
 /** The numbers of the jobs, wherever they wait. A parked one is Graphile Worker's. */
 async function waiting(pool: pg.Pool): Promise<number[]> {
   const { rows } = await pool.query(
-    `select (payload ->> 'n')::int as n from dispatch_policy._private_staged_jobs where parked_job_id is null
-     union all select (payload ->> 'n')::int from graphile_worker._private_jobs order by n`,
+    `select (payload ->> 'n')::int as n from dispatch_policy.staged_jobs where job_id is null
+     union all select (payload ->> 'n')::int from ${workerNameOf()} order by n`,
   );
   return rows.map(({ n }) => n);
 }
@@ -60,10 +60,7 @@ test("the command, killed with SIGKILL in a step: each job is in one place, the 
   const { url, pool } = database;
   const all = Array.from({ length: jobs }, (_, n) => n + 1);
   // each step lasts long enough to be killed in it, also where this test looks seldom because the machine is busy
-  await pool.query(`create function public.slowly() returns trigger language plpgsql as
-      $$ begin perform pg_sleep(0.25); return null; end $$;
-    create trigger slowly after insert on dispatch_policy._private_staged_jobs
-      for each statement execute function public.slowly()`);
+  const noMore = await table(pool, "staged_jobs").after("insert", "perform pg_sleep(0.25)", "statement");
   const steps = async () =>
     (await pool.query("select count(*)::int as n from dispatch_policy.audit where verb = 'adopt'")).rows[0].n;
   const inStep = async () => {
@@ -86,7 +83,7 @@ test("the command, killed with SIGKILL in a step: each job is in one place, the 
     await until("its session has ended", async () => !(await inStep()));
     t.deepEqual(await waiting(pool), all);
   }
-  await pool.query("drop trigger slowly on dispatch_policy._private_staged_jobs");
+  await noMore();
   const utils = await makePolicyUtils({ pgPool: pool, policies: [work], logger: silent });
   t.teardown(() => utils.release());
   await utils.adopt({ task: "work" });

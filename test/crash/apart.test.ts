@@ -8,6 +8,7 @@ import { makePatience } from "../../src/db/patience.ts";
 import { addPolicyJob, definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 
 const work = definePolicy("work", {
@@ -34,12 +35,7 @@ test("a pool of 2 that is exhausted and a tick that waits for a lock stop no hea
     noHandleSignals: true,
     taskList: { work: async () => {} },
   });
-  const worker = async () =>
-    (
-      await pool.query(
-        "select heartbeat_at, unbroken_since, extract(epoch from clock_timestamp() - heartbeat_at) as silent from dispatch_policy._private_workers",
-      )
-    ).rows[0];
+  const worker = () => table(pool, "workers").one();
   const before = await until("it lives", worker);
   await addPolicyJob(pool, work, { account: "a" });
   await until(
@@ -55,7 +51,7 @@ test("a pool of 2 that is exhausted and a tick that waits for a lock stop no hea
   await pool.query("alter function dispatch_policy._lock_limiters_soon set lock_timeout = 0");
   const locker = await pool.connect();
   await locker.query("begin");
-  await locker.query("select from dispatch_policy._private_limiters for update");
+  await table(locker, "limiters").lock();
   await addPolicyJob(pool, work, { account: "a" });
   await until("a tick waits for the lock", async () => {
     const text =

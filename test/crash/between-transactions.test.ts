@@ -14,7 +14,7 @@ const MOMENTS: Record<string, string> = {
   "it admitted": "._admit(",
   "it fetched a job": "locked_by =",
   "a job ran and is to be completed": "update runs set finished_at",
-  "it completed a job, and is to release it": 'delete from "graphile_worker"._private_jobs',
+  "it completed a job, and is to release it": 'delete from "graphile_worker"',
   "it recorded a failure, and is to park the job": "last_error =",
   "it released or parked": "._release(",
 };
@@ -36,7 +36,7 @@ for (const [moment, statement] of Object.entries(MOMENTS)) {
     const look = `select
       (select count(*)::int from dispatch_policy.staged_jobs) as staged,
       (select count(*)::int from dispatch_policy.in_flight_jobs) as in_flight,
-      (select sum(in_flight)::int from dispatch_policy._private_limiters) as counted,
+      (select sum(in_flight)::int from dispatch_policy.limiters) as counted,
       (select count(*)::int from graphile_worker.jobs) as jobs`;
     await until(
       "everything is done",

@@ -2,6 +2,7 @@
 // is made again.
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine, throttle, until } from "../helpers/engine.ts";
+import { workerTable } from "../helpers/table.ts";
 
 const TABLES = `select format('%I.%I', schemaname, tablename) as name from pg_tables
   where schemaname in ('dispatch_policy', 'graphile_worker') and tablename not like '%migrations'`;
@@ -58,9 +59,7 @@ const CALLS: Record<
     await world.pool.query(
       `select graphile_worker.add_job('p', '{"key": "a"}', job_key => k) from unnest(array[null, 'a', 'b', 'c']) k`,
     );
-    await world.pool.query(
-      "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where key = 'c'",
-    );
+    await workerTable(world.pool).set({ attempts: 1, last_error: "oops" }, { key: "c" });
     return (as) => as.query("select * from dispatch_policy.adopt('p')");
   },
   admission: async (world) => {
@@ -70,7 +69,7 @@ const CALLS: Record<
   },
   parking: async (world) => {
     const failed = await admitted(world);
-    await world.pool.query("update graphile_worker._private_jobs set attempts = 1, last_error = 'no'");
+    await workerTable(world.pool).set({ attempts: 1, last_error: "no" });
     return (as) =>
       world.release(
         failed.map((job) => ({ job, ok: false, retry })),

@@ -2,6 +2,7 @@
 import test from "ava";
 import { definePolicy } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -41,11 +42,11 @@ test("ticks of two policies that are held for a minute delay no release, heartbe
   await add(JOBS_EACH);
   await until("all run", () => ends.length === NAMES.length * JOBS_EACH);
   await pool.query(`create table public.released (pid int);
-    create function public.released() returns trigger language plpgsql as $$
-    begin insert into public.released values (pg_backend_pid()); return old; end $$;
-    create trigger released before delete on dispatch_policy._private_in_flight_jobs
-    for each row execute function public.released();
     alter function dispatch_policy._admit set lock_timeout = 0`);
+  await table(pool, "in_flight_jobs").before(
+    "delete",
+    "insert into public.released values (pg_backend_pid())",
+  );
   const locker = await pool.connect();
   t.teardown(() => {
     over = true;
@@ -54,14 +55,15 @@ test("ticks of two policies that are held for a minute delay no release, heartbe
   const letGo = async () => void (await locker.query("rollback"));
   t.teardown(() => letGo().finally(() => locker.release()));
   await locker.query("begin");
-  await locker.query("select from dispatch_policy._private_turns where step = 'admit' for update");
+  await table(locker, "turns").lock({ step: "admit" });
   await add(1);
 
-  const { unbroken_since } = await worker.row("select unbroken_since from dispatch_policy._private_workers");
+  const unbrokenSince = async () => (await table(pool, "workers").one()).unbroken_since;
+  const before = await unbrokenSince();
   const inFlight = async () =>
     (await worker.row("select count(*)::int as n from dispatch_policy.in_flight_jobs")).n;
   const beatAt = async () =>
-    (await worker.row("select heartbeat_at from dispatch_policy._private_workers")).heartbeat_at;
+    (await worker.row("select heartbeat_at from dispatch_policy.workers")).heartbeat_at;
   // the deadline ends the ticks after 30 s, and the next ones are held as well
   for (let deadlines = 0; deadlines <= 2; deadlines++) {
     await until(
@@ -90,11 +92,7 @@ test("ticks of two policies that are held for a minute delay no release, heartbe
     await until("two more sweeps", () => sweeps >= swept + 2);
     t.is((await pool.query(HELD_TICKS)).rowCount, NAMES.length, "the ticks were held all the while");
   }
-  t.deepEqual(
-    (await worker.row("select unbroken_since from dispatch_policy._private_workers")).unbroken_since,
-    unbroken_since,
-    "no heartbeat was late",
-  );
+  t.deepEqual(await unbrokenSince(), before, "no heartbeat was late");
   await letGo();
   await until("the held jobs run", () => ends.length === NAMES.length);
   for (const end of ends) end();

@@ -1,6 +1,7 @@
 // Who is dead is decided by heartbeats in the database, and only by a pool whose own were unbroken.
 import test from "ava";
 import { concurrency, engine } from "../helpers/engine.ts";
+import { fetchJob } from "../helpers/native.ts";
 
 type World = Awaited<ReturnType<typeof engine>>;
 
@@ -13,11 +14,15 @@ function beat(world: World, pool: string, staleAfter = "1 minute"): Promise<unkn
 
 /** Nothing was heard of these pools for so long: what their rows say is that much older. */
 function away(world: World, time: string, pools = ["judge", "other"]): Promise<unknown> {
-  return world.pool.query(
-    `update dispatch_policy._private_workers set heartbeat_at = heartbeat_at - $1::interval,
-       stale_at = stale_at - $1::interval, unbroken_since = unbroken_since - $1::interval where pool_id = any($2)`,
-    [time, pools],
-  );
+  const earlier = (its: string) => `${its} - interval '${time}'`;
+  const all = { heartbeat_at: earlier, stale_at: earlier, unbroken_since: earlier };
+  return world.table("workers").set(all, { pool_id: pools });
+}
+
+/** What the judge's row says, relative to now. */
+function judge(world: World, times: Readonly<Record<string, string>>): Promise<unknown> {
+  const values = Object.entries(times).map(([field, time]) => [field, () => `now() + interval '${time}'`]);
+  return world.table("workers").set(Object.fromEntries(values), { pool_id: "judge" });
 }
 
 async function sweep(world: World, judge = "judge"): Promise<{ pools: number; jobs: number }> {
@@ -38,18 +43,14 @@ test("after a database that was away nobody is dead: the judge was silent as wel
   t.deepEqual(await sweep(world), { pools: 0, jobs: 0 });
   await beat(world, "other");
   await away(world, "59 seconds", ["judge"]);
-  await world.pool.query(
-    "update dispatch_policy._private_workers set heartbeat_at = now() where pool_id = 'judge'",
-  );
+  await judge(world, { heartbeat_at: "0" });
   t.deepEqual(await sweep(world), { pools: 0, jobs: 0 }, "it came back in time");
 });
 
 test("away for less than workerStaleAfter, but too long for the judge's heartbeats to count as unbroken", async (t) => {
   const world = await twoPools(t);
   await away(world, "10 minutes"); // both have lived for long
-  await world.pool.query(
-    "update dispatch_policy._private_workers set heartbeat_at = now() - interval '50 seconds', stale_at = now() + interval '10 seconds' where pool_id = 'judge'",
-  );
+  await judge(world, { heartbeat_at: "-50 seconds", stale_at: "10 seconds" });
   t.deepEqual(await sweep(world), { pools: 0, jobs: 0 }, "its last heartbeat is too old to judge");
   await beat(world, "judge");
   t.deepEqual(await sweep(world), { pools: 0, jobs: 0 }, "the next one begins anew");
@@ -60,17 +61,13 @@ test("a pool that stays silent is dead once the judge's heartbeats were unbroken
   await world.stage(["a", "b"]);
   await world.passes();
   const [job, theirs] = await world.inFlight();
-  await world.pool.query(
-    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = case when id = $1 then 'other' else 'judge' end",
-    [job],
-  );
+  await fetchJob(world, job!, "other");
+  await fetchJob(world, theirs!, "judge");
   await away(world, "61 seconds");
   await beat(world, "judge");
   t.deepEqual(await sweep(world), { pools: 0, jobs: 0 });
   await away(world, "61 seconds", ["judge"]);
-  await world.pool.query(
-    "update dispatch_policy._private_workers set heartbeat_at = now(), stale_at = now() + interval '1 minute' where pool_id = 'judge'",
-  );
+  await judge(world, { heartbeat_at: "0", stale_at: "1 minute" });
   t.deepEqual(await sweep(world), { pools: 1, jobs: 1 });
   t.deepEqual(await sweep(world), { pools: 0, jobs: 0 }, "once");
   const { rows } = await world.pool.query("select id, locked_by from graphile_worker.jobs order by id");
@@ -87,9 +84,7 @@ test("a pool waits for its own workerStaleAfter, however short the judge's", asy
   await beat(world, "other", "10 minutes");
   await away(world, "11 minutes", ["other"]);
   await away(world, "9 minutes", ["judge"]);
-  await world.pool.query(
-    "update dispatch_policy._private_workers set heartbeat_at = now(), stale_at = now() + interval '3 seconds' where pool_id = 'judge'",
-  );
+  await judge(world, { heartbeat_at: "0", stale_at: "3 seconds" });
   t.deepEqual(await sweep(world), { pools: 0, jobs: 0 });
 });
 
@@ -98,7 +93,7 @@ test("a late end of an unlocked attempt gives nothing back, in one flush with th
   await world.stage(["a", "a", "a"]);
   await world.passes();
   const [one, two, three] = await world.inFlight();
-  await world.pool.query("update dispatch_policy._private_in_flight_jobs set attempt = 2");
+  await world.table("in_flight_jobs").set({ attempt: 2 });
   const ended = (job: string, attempt: number) => ({ job, attempt });
   t.deepEqual(await world.release([ended(one!, 1)]), [one], "dealt with");
   const failed = { ...ended(two!, 1), ok: false, retry: { attempt: 1, task: "p", after: 0 } };
@@ -119,16 +114,13 @@ test("a pool that was buried, goes on, fetches a job and dies before its next he
   const world = await twoPools(t);
   await away(world, "10 minutes", ["other"]);
   await away(world, "0", ["judge"]);
-  await world.pool.query(
-    "update dispatch_policy._private_workers set unbroken_since = now() - interval '1 hour' where pool_id = 'judge'",
-  );
+  await judge(world, { unbroken_since: "-1 hour" });
   t.like(await sweep(world), { pools: 1, jobs: 0 });
   t.like(await sweep(world), { pools: 0, jobs: 0 }, "once");
   await world.stage("a");
   await world.passes();
-  await world.pool.query(
-    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'other', attempts = 1",
-  );
+  const [job] = await world.inFlight();
+  await fetchJob(world, job!, "other");
   t.like(await sweep(world), { pools: 1, jobs: 1 });
   t.like(await sweep(world), { pools: 0, jobs: 0 });
   t.is(await world.number("select count(*)::int from graphile_worker.jobs where locked_at is not null"), 0);
@@ -136,16 +128,13 @@ test("a pool that was buried, goes on, fetches a job and dies before its next he
 
 test("a fetch that was on its way when its pool ended leaves no job locked", async (t) => {
   const world = await twoPools(t);
-  await world.pool.query(
-    "update dispatch_policy._private_workers set unbroken_since = now() - interval '1 hour' where pool_id = 'judge'",
-  );
+  await judge(world, { unbroken_since: "-1 hour" });
   await world.stage("a");
   await world.passes();
+  const [job] = await world.inFlight();
   const fetching = await world.session();
   await fetching.query("begin");
-  await fetching.query(
-    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'other', attempts = 1",
-  );
+  await fetchJob(world, job!, "other", fetching);
   await world.pool.query("select dispatch_policy._worker_ended('other')");
   t.deepEqual((await world.pool.query("select pool_id from dispatch_policy.workers")).rows, [
     { pool_id: "judge" },
@@ -160,13 +149,8 @@ test("a fetch that was on its way when its pool ended leaves no job locked", asy
   t.is(await world.number("select count(*)::int from graphile_worker.jobs where locked_at is not null"), 0);
 
   await away(world, "11 minutes", ["other"]);
-  await world.pool.query(
-    "update dispatch_policy._private_workers set buried_at = now() - interval '11 minutes' where ended",
-  );
+  const elevenMinutesAgo = () => "now() - interval '11 minutes'";
+  await world.table("workers").set({ buried_at: elevenMinutesAgo }, { ended: true });
   await sweep(world);
-  t.is(
-    await world.number("select count(*)::int from dispatch_policy._private_workers"),
-    1,
-    "its row is not kept",
-  );
+  t.is(await world.table("workers").count(), 1, "its row is not kept");
 });

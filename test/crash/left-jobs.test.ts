@@ -8,6 +8,7 @@ import { MODES } from "../fixtures/governed/modes.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { type Ctx, policyOf, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
+import { nameOf, table, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -28,15 +29,16 @@ test("a local queue fetches nothing before its pool is known", async (t) => {
   const { pool } = await testDatabase(t);
   await pool.query("select graphile_worker.add_job('free')");
   const holder = await pool.connect();
-  await holder.query("begin; lock table dispatch_policy._private_workers in exclusive mode");
+  await holder.query(`begin; lock table ${nameOf("workers")} in exclusive mode`);
   const free = Promise.withResolvers<void>();
   const taskList: TaskList = { free: async () => free.resolve() };
   const runner = await run({ ...options(pool, "localQueue"), taskList });
   await until("the pool waits to be known", async () => {
     // clones of one template have one number for the table: the database tells whose lock it is
     const { rows } = await pool.query(
-      `select from pg_locks where relation = 'dispatch_policy._private_workers'::regclass and not granted
+      `select from pg_locks where relation = $1::regclass and not granted
          and database = (select oid from pg_database where datname = current_database())`,
+      [nameOf("workers")],
     );
     return rows.length > 0;
   });
@@ -52,10 +54,8 @@ for (const mode of ["plain", "localQueue"] as const) {
   test(`a pool that cannot register fetches nothing before it shuts down: ${mode}`, async (t) => {
     const { pool } = await testDatabase(t);
     await pool.query("select graphile_worker.add_job('free')");
-    for (const table of ["workers", "policies"])
-      await pool.query(`create function refuse_${table}() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
-        create trigger refuse before insert or update on dispatch_policy._private_${table}
-          for each statement execute function refuse_${table}()`);
+    for (const name of ["workers", "policies"])
+      await table(pool, name).before("insert or update", "raise 'refused'", "statement");
     const runner = await run({ ...options(pool, mode), taskList: { free: async () => {} } });
     await runner.promise.catch(() => {}); // it shuts itself down
     const { rows } = await pool.query("select locked_by, attempts from graphile_worker.jobs");
@@ -91,22 +91,18 @@ test("a pool that shuts down with a job locked counts as dead, not as gone: the 
     worker: { completeJobBatchDelay: 1 },
   });
   const { pool, row } = worker;
-  await pool.query(`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$;
-    create trigger refuse before delete on graphile_worker._private_jobs for each row execute function refuse()`);
+  const noMore = await workerTable(pool).before("delete", "raise 'refused'");
   await worker.utils.addJob("work", { account: "a" });
   await worker.runner.promise; // it shuts itself down
   await worker.everythingIsReleased(1);
   const { locked_by: left } = await row("select locked_by from graphile_worker.jobs");
   t.deepEqual((await row("select pool_id from dispatch_policy.workers")).pool_id, left);
 
-  await pool.query("drop trigger refuse on graphile_worker._private_jobs");
-  await pool.query(
-    "update dispatch_policy._private_workers set stale_at = clock_timestamp() - interval '1 second'",
-  );
+  await noMore();
+  const workers = table(pool, "workers");
+  await workers.set({ stale_at: () => "clock_timestamp() - interval '1 second'" });
   await pool.query("select dispatch_policy._worker_alive('judge', 1, '{work}', 'host', 1, '1 second', '0')");
-  await pool.query(
-    "update dispatch_policy._private_workers set unbroken_since = unbroken_since - interval '1 hour' where pool_id = 'judge'",
-  );
+  await workers.set({ unbroken_since: (its) => `${its} - interval '1 hour'` }, { pool_id: "judge" });
   t.deepEqual(await row("select * from dispatch_policy._sweep_workers('judge')"), { pools: 1, jobs: 1 });
   const again = await startWorker(t, {
     database: worker.database,
@@ -130,8 +126,8 @@ for (const [retries, parks] of [
     await it.stage("2@a", {}, { priority: 3, maxAttempts: 5 });
     t.is((await it.tick()).admitted, 1);
     // recorded by Graphile Worker, with a back-off of its own, and nothing after that
-    await it.rows(`update graphile_worker._private_jobs
-      set attempts = 1, last_error = 'broken', run_at = now() + interval '1 hour'`);
+    const inAnHour = () => "now() + interval '1 hour'";
+    await workerTable(it.pool).set({ attempts: 1, last_error: "broken", run_at: inAnHour });
     const { repaired } = await it.utils.sweep();
     t.is(repaired.jobs, 1);
     t.deepEqual(await it.inFlight(), []);

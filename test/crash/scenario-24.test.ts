@@ -5,6 +5,7 @@ import { addPolicyJobs } from "../../src/index.ts";
 import { SETTINGS, TABLES, work } from "../fixtures/crash/work.ts";
 import { type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { holdCalls } from "../helpers/held-calls.ts";
+import { nameOf, table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startProcess, type WorkerProcess } from "../helpers/worker-process.ts";
 
@@ -43,9 +44,7 @@ async function world(t: ExecutionContext, mode: string, accounts: readonly strin
 
 /** Whether a process has lived for so long that it may take others for dead. */
 async function mayJudge({ pool }: TestDatabase, { pid }: WorkerProcess): Promise<unknown> {
-  const text =
-    "select from dispatch_policy._private_workers where pid = $1 and unbroken_since + stale_after < now()";
-  return (await pool.query(text, [pid])).rows[0];
+  return table(pool, "workers").one({ pid, unbroken_since: (its) => `${its} + stale_after < now()` });
 }
 
 async function runs({ pool }: TestDatabase): Promise<Run[]> {
@@ -69,7 +68,7 @@ async function counts({ pool }: TestDatabase): Promise<Record<string, number>> {
   const { rows } = await pool.query(`select
     (select count(*)::int from dispatch_policy.staged_jobs) as staged,
     (select count(*)::int from dispatch_policy.in_flight_jobs) as in_flight,
-    (select sum(in_flight)::int from dispatch_policy._private_limiters where kind = 'concurrency') as counted,
+    (select sum(in_flight)::int from dispatch_policy.limiters where kind = 'concurrency') as counted,
     (select count(*)::int from graphile_worker.jobs) as jobs`);
   return rows[0];
 }
@@ -102,7 +101,7 @@ for (const mode of MODES) {
     const { database, first, second } = await world(t, mode, ["a", "a", "a", "a", "a"]);
     const hit = (await running(database, first)).map((run) => run.job_id);
     const { rows: locks } = await database.pool.query(`select distinct j.locked_by = w.pool_id as by_pool
-      from graphile_worker.jobs j, dispatch_policy._private_workers w where j.locked_at is not null and w.pid = ${first.pid}`);
+      from graphile_worker.jobs j, dispatch_policy.workers w where j.locked_at is not null and w.pid = ${first.pid}`);
     t.deepEqual(locks, [{ by_pool: true }], "Graphile Worker locks jobs by the pool's id");
     first.signal("SIGKILL");
     await first.gone;
@@ -192,7 +191,7 @@ test("a worker that is away for so long while it asks whether a job may start: t
   const database = await testDatabase(t);
   const { pool } = database;
   await pool.query(TABLES);
-  const updates = "update on dispatch_policy._private_in_flight_jobs";
+  const updates = `update on ${nameOf("in_flight_jobs")}`;
   const { isHeld, goOn } = await holdCalls(pool, "_start_attempt", updates);
   const first = await startProcess(t, database, "plain");
   await addPolicyJobs(pool, [{ policy: work, payload: { account: "a", failsFirst: true } }]);

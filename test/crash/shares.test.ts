@@ -84,8 +84,8 @@ test("each process runs its share, also one that comes, and the jobs of one that
     "nothing is left",
     async () => {
       const { rows } = await database.pool.query(`select (select count(*) from graphile_worker.jobs)
-        + (select count(*) from dispatch_policy._private_staged_jobs)
-        + (select count(*) from dispatch_policy._private_in_flight_jobs) as n`);
+        + (select count(*) from dispatch_policy.staged_jobs)
+        + (select count(*) from dispatch_policy.in_flight_jobs) as n`);
       return Number(rows[0].n) === 0;
     },
     SOON,

@@ -3,6 +3,7 @@ import test from "ava";
 import { ArgumentError, concurrency, definePolicy } from "../../src/index.ts";
 import { runCommand } from "../helpers/command.ts";
 import { quietPool } from "../helpers/database.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -35,9 +36,9 @@ test("slotTimeout: the next job starts, and the late end of the first gives noth
   const { admitted_at: since } = await worker.row("select admitted_at from dispatch_policy.in_flight_jobs");
   t.truthy(since);
   await worker.utils.addJob(policy, account);
-  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = 3");
+  await table(worker.pool, "policies").set({ slot_timeout: 3 });
   await until("the second runs as well", () => ends.length === 2);
-  await worker.pool.query("update dispatch_policy._private_policies set slot_timeout = null"); // only the first hangs
+  await table(worker.pool, "policies").set({ slot_timeout: null }); // only the first hangs
   const audit = await worker.row(
     "select * from dispatch_policy.audit where verb = 'release_slots' order by id limit 1",
   );
@@ -79,14 +80,13 @@ test("slotTimeout: each start is recorded, because nobody knows how long the ans
   });
   for (const policy of [noted, believed]) await worker.utils.addJob(policy, account);
   await until("both run", () => ends.length === 2);
-  const { rows } = await worker.pool.query(
-    `select p.name, f.attempt, f.started_at is not null as starts from dispatch_policy._private_in_flight_jobs f
-     join dispatch_policy._private_policies p on p.id = f.policy_id order by 1`,
-  );
-  t.deepEqual(rows, [
-    { name: "believed", attempt: null, starts: false },
-    { name: "noted", attempt: 1, starts: true },
-  ]);
+  const seen = async (policy: string) => {
+    const { id } = await table(worker.pool, "policies").one({ name: policy });
+    const { attempt, started_at } = await table(worker.pool, "in_flight_jobs").one({ policy_id: id });
+    return { attempt, starts: started_at !== null };
+  };
+  t.deepEqual(await seen("believed"), { attempt: null, starts: false });
+  t.deepEqual(await seen("noted"), { attempt: 1, starts: true });
   for (const end of ends) end();
   await worker.everythingIsReleased();
 });
@@ -111,7 +111,7 @@ test("slotTimeout: a job that lost its slot in a local queue does not start with
     );
     return n === 1;
   });
-  await first.pool.query("update dispatch_policy._private_policies set slot_timeout = null");
+  await table(first.pool, "policies").set({ slot_timeout: null });
 
   await startWorker(t, { ...common, database: first.database });
   await first.utils.addJob(policy, account);
@@ -204,9 +204,10 @@ test("releaseSlots: a job that another transaction has locked keeps its slots, a
   await worker.sees("job:start");
   const other = quietPool(worker.database.url, { max: 1 });
   t.teardown(() => other.end());
-  for (const table of ["in_flight_jobs", "limiters"]) {
-    await other.query(`begin; select from dispatch_policy._private_${table} for update`);
-    t.deepEqual(await worker.utils.releaseSlots({ jobId }), { matched: 1, changed: 0 }, table);
+  for (const name of ["in_flight_jobs", "limiters"]) {
+    await other.query("begin");
+    await table(other, name).lock();
+    t.deepEqual(await worker.utils.releaseSlots({ jobId }), { matched: 1, changed: 0 }, name);
     t.like(await runCommand(worker.database.url, "release-slots", jobId, "--yes"), {
       stdout: `Job ${jobId} keeps its slots: another transaction has it, or a limit\nthat it counts for, locked. Try again.\n`,
       code: 0,

@@ -38,9 +38,7 @@ function command(t: ExecutionContext, it: Engine) {
 async function backlog(it: Engine): Promise<void> {
   await it.stage(Array.from({ length: PARKED }, (_, n) => `failed${n}`));
   await it.passes();
-  const { rows } = await it.pool.query(
-    "select job_id, admission from dispatch_policy._private_in_flight_jobs",
-  );
+  const rows = await it.table("in_flight_jobs").all();
   for (const { job_id } of rows) {
     await fetchJob(it, job_id);
     await failJob(it, job_id);
@@ -72,10 +70,7 @@ test("killed each time it has made a step, it goes on where it was: nothing is l
   const it = await engine(t, { gates: [concurrency(1)] });
   await backlog(it);
   // each step lasts long enough to be killed before the last one, also where this test looks seldom
-  await it.pool.query(`create function public.slowly() returns trigger language plpgsql as
-      $$ begin perform pg_sleep(0.25); return null; end $$;
-    create trigger slowly after delete on dispatch_policy._private_staged_jobs
-      for each statement execute function public.slowly()`);
+  await it.table("staged_jobs").after("delete", "perform pg_sleep(0.25)", "statement");
   let kills = 0;
   for (let left = await it.staged(); left > 0; ) {
     const uninstall = command(t, it);
@@ -101,7 +96,8 @@ test("killed while another session's jobs keep it from the end, it loses nothing
   await backlog(it);
   const other = await it.session();
   await other.query("begin");
-  await other.query("select from dispatch_policy._private_staged_jobs order by id desc limit 7 for update");
+  const last = (await it.table("staged_jobs").all({}, "id")).slice(-7).map(({ id }) => id);
+  await it.table("staged_jobs", other).lock({ id: last });
   const uninstall = command(t, it);
   await until("all others are handed back", async () => (await it.staged()) === 7);
   uninstall.kill();

@@ -10,6 +10,7 @@ import {
 } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 
 async function utilsOf(t: ExecutionContext, policy: AnyPolicy) {
   const { url, pool } = await testDatabase(t);
@@ -50,11 +51,11 @@ test("partitions of one call each have their own limits, told of once; from SQL 
        select json_populate_record(null::graphile_worker.job_spec, j) from json_array_elements($1) j))`,
     [JSON.stringify(["d", "e"].map((k) => ({ identifier: "many", payload: { k } })))],
   );
-  const arrivals = "select distinct limits from dispatch_policy._private_arrivals";
-  t.is((await pool.query(arrivals)).rows.length, 1);
+  const arrivals = await table(pool, "arrivals").all();
+  t.is(new Set(arrivals.map(({ limits }) => JSON.stringify(limits))).size, 1);
   await utils.tick();
   const limiters =
-    "select gate, scope_key, in_flight from dispatch_policy._private_limiters where gate <> 'ahead' order by 1, 2";
+    "select gate, scope_key, in_flight from dispatch_policy.limiters where gate <> 'ahead' order by 1, 2";
   t.deepEqual((await pool.query(limiters)).rows, [
     { gate: "all", scope_key: "", in_flight: 6 },
     { gate: "concurrency", scope_key: "a", in_flight: 2 },
@@ -76,7 +77,7 @@ test("of a call of which a full backlog keeps one job, that one has its partitio
   t.true(kept?.staged && kept.dropped === undefined);
   await utils.tick();
   const limiters =
-    "select scope_key, in_flight from dispatch_policy._private_limiters where gate <> 'ahead' order by 1";
+    "select scope_key, in_flight from dispatch_policy.limiters where gate <> 'ahead' order by 1";
   t.deepEqual((await pool.query(limiters)).rows, [
     { scope_key: "full", in_flight: 1 },
     { scope_key: "new", in_flight: 1 },

@@ -18,6 +18,7 @@ import { testDatabase } from "../helpers/database.ts";
 import { WRONGLY_STAGED } from "../helpers/engine.ts";
 import { holdCalls } from "../helpers/held-calls.ts";
 import { silent } from "../helpers/silent.ts";
+import { nameOf, table, workerNameOf, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { NO_HEARTBEAT, startWorker } from "../helpers/worker.ts";
 
@@ -118,14 +119,16 @@ test("a job without a runAt of its own does not go before what waits in Graphile
   await past({ account: "replaced" }, ", job_key => 'k'");
   await past({ account: "replaced" }, ", job_key => 'k'");
   await past({ account: "none" });
-  await pool.query(
-    `update graphile_worker._private_jobs set created_at = created_at - interval '1 hour',
-       updated_at = updated_at - interval '1 hour', run_at = run_at - interval '1 hour'`,
-  );
+  const anHourEarlier = (its: string) => `${its} - interval '1 hour'`;
+  await workerTable(pool).set({
+    created_at: anHourEarlier,
+    updated_at: anHourEarlier,
+    run_at: anHourEarlier,
+  });
   await utils.adopt({ task: "work" });
   const before = new Date();
   await utils.tick({ policy: "work" });
-  const { rows } = await pool.query("select p.key from dispatch_policy._private_partitions p");
+  const { rows } = await pool.query("select from dispatch_policy.partitions");
   t.is(rows.length, 4);
   const jobs = await pool.query(
     `select f.partition, j.run_at > $1::timestamptz - interval '2 minutes' as fresh
@@ -158,13 +161,11 @@ test("one that was in flight at an uninstall is adopted once the package is ther
   await utils.addJob("work", { account: "a" } as never);
   await utils.tick({ policy: "work" });
   t.deepEqual(await utils.adopt({ task: "work" }), { matched: 0, changed: 0 }, "it has a slot");
-  await pool.query("delete from dispatch_policy._private_in_flight_jobs"); // as a new schema has none
-  await pool.query("update dispatch_policy._private_limiters set in_flight = 0");
+  await table(pool, "in_flight_jobs").remove(); // as a new schema has none
+  await table(pool, "limiters").set({ in_flight: 0 });
   t.deepEqual(await utils.adopt({ task: "work" }), { matched: 1, changed: 1 });
   t.is((await staged()).length, 1);
-  t.false(
-    (await pool.query("select run_at_given from dispatch_policy._private_staged_jobs")).rows[0].run_at_given,
-  );
+  t.false((await table(pool, "staged_jobs").one()).run_at_given);
   t.is((await utils.tick()).admitted, 1);
 });
 
@@ -173,9 +174,8 @@ test("one that failed and was handed back is adopted again, with its id and its 
   await utils.addJob("work", { account: "a" } as never);
   await utils.tick({ policy: "work" });
   const [{ job_id: id }] = (await pool.query("select job_id from dispatch_policy.in_flight_jobs")).rows;
-  await pool.query(
-    `update graphile_worker._private_jobs set attempts = 1, last_error = 'oops', run_at = now() + interval '1 hour'`,
-  );
+  const later = () => "now() + interval '1 hour'";
+  await workerTable(pool).set({ attempts: 1, last_error: "oops", run_at: later });
   t.is((await utils.sweep()).repaired.jobs, 1);
   await utils.disable({ policy: "work" });
   t.like(await utils.handBack({ policy: "work" }), { changed: 1 });
@@ -193,9 +193,8 @@ test("one that failed and was handed back is adopted again, with its id and its 
 test("a job that has failed keeps its id, attempts and error, and is parked until its time", async (t) => {
   const { database, pool, utils, past } = await world(t);
   const id = await past({ account: "a" }, ", job_key => 'k', priority => 3, max_attempts => 4");
-  await pool.query(
-    `update graphile_worker._private_jobs set attempts = 2, last_error = 'oops', run_at = now() - interval '1 minute'`,
-  );
+  const before = () => "now() - interval '1 minute'";
+  await workerTable(pool).set({ attempts: 2, last_error: "oops", run_at: before });
   t.deepEqual(await utils.adopt({ task: "work" }), { matched: 1, changed: 1 });
   const { rows } = await pool.query(
     `select id, state, attempts, max_attempts, last_error, priority, key, run_at < now() as due from dispatch_policy.jobs`,
@@ -226,12 +225,11 @@ test("what stays: jobs that run, that failed for good, that never start, or whos
     definePolicy("work", { partitionBy: "account", retries: "bypass", gates: [concurrency({ max: 1 })] }),
   );
   const ids = await Promise.all(Array.from({ length: 4 }, () => past({ account: "a" })));
-  const set = (change: string, id?: string) =>
-    pool.query(`update graphile_worker._private_jobs set ${change} where id = $1`, [id]);
-  await set("locked_at = now(), locked_by = 'w', attempts = 1", ids[0]);
-  await set("attempts = max_attempts", ids[1]);
-  await set("run_at = 'infinity'", ids[2]);
-  await set("attempts = 1, last_error = 'oops'", ids[3]);
+  const jobs = workerTable(pool);
+  await jobs.set({ locked_at: () => "now()", locked_by: "w", attempts: 1 }, { id: ids[0] });
+  await jobs.set({ attempts: () => "max_attempts" }, { id: ids[1] });
+  await jobs.set({ run_at: "infinity" }, { id: ids[2] });
+  await jobs.set({ attempts: 1, last_error: "oops" }, { id: ids[3] });
   await pool.query("select graphile_worker.add_job('plain')");
   t.deepEqual(await utils.adopt({ task: "work" }), { matched: 0, changed: 0 });
   t.is((await pool.query("select from graphile_worker.jobs")).rows.length, 5);
@@ -242,10 +240,7 @@ test("a job whose payload has no key stays, to fail at its start, and keeps no o
   const wrong = [await past({ n: 1 }), await past({ account: null }), await past({ account: "nul\0" })];
   for (const account of ["a", "b"]) await past({ account });
   wrong.push(await past({ n: 2 }));
-  await pool.query(
-    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
-    [wrong[3]],
-  );
+  await workerTable(pool).set({ attempts: 1, last_error: "oops" }, { id: wrong[3] });
   t.deepEqual(await utils.adopt({ task: "work" }), { matched: 6, changed: 2 });
   t.deepEqual(
     (await staged()).map(({ partition }) => partition),
@@ -269,10 +264,7 @@ test("a policy whose key is a function: the next tick of a process that has it w
   const { pool, utils, past, staged } = await world(t, byFunction);
   for (const account of ["a", "a", "a", "b", "b"]) await past({ account });
   const tried = await past({ account: "b" });
-  await pool.query(
-    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
-    [tried],
-  );
+  await workerTable(pool).set({ attempts: 1, last_error: "oops" }, { id: tried });
   t.is((await utils.adopt({ task: "work" })).changed, 6);
   const { rows } = await pool.query("select distinct reason from dispatch_policy.staged_jobs");
   t.deepEqual(rows, [{ reason: "waiting_key" }]);
@@ -294,10 +286,11 @@ test("adopted jobs count in a bounded backlog, and none is refused", async (t) =
   );
   for (let n = 0; n < 5; n++) await past({ account: "a" });
   t.is((await utils.adopt({ task: "work" })).changed, 5);
-  const { rows } = await pool.query(
-    "select sum(jobs)::int as jobs from dispatch_policy._private_pending where policy = 'work'",
+  const pending = await table(pool, "pending").all({ policy: "work" });
+  t.is(
+    pending.reduce((sum, { jobs }) => sum + Number(jobs), 0),
+    5,
   );
-  t.deepEqual(rows, [{ jobs: 5 }]);
   await t.throwsAsync(utils.addJob("work", { account: "b" }), { name: "BacklogFullError" });
 });
 
@@ -349,10 +342,8 @@ test("a dry run counts, and a call adopts more jobs than a step", async (t) => {
 
 test("jobs that are added all the time do not keep a call going", async (t) => {
   const { pool, utils, past } = await world(t);
-  await pool.query(`create function public.another() returns trigger language plpgsql security definer as
-      $$ begin perform graphile_worker.add_job('work', '{"account": "a"}'); return null; end $$;
-    create trigger another after insert on dispatch_policy._private_audit
-      for each row execute function public.another()`);
+  const another = `perform graphile_worker.add_job('work', '{"account": "a"}')`;
+  await table(pool, "audit").after("insert", another);
   await past({ account: "a" });
   t.deepEqual(await utils.adopt({ task: "work" }), { matched: 1, changed: 1 });
 });
@@ -372,10 +363,7 @@ test("a policy that is switched off gives adopted jobs back to Graphile Worker",
   const { pool, utils, past } = await world(t);
   for (let n = 0; n < 3; n++) await past({ account: "a" });
   const tried = await past({ account: "a" });
-  await pool.query(
-    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
-    [tried],
-  );
+  await workerTable(pool).set({ attempts: 1, last_error: "oops" }, { id: tried });
   t.is((await utils.adopt({ task: "work" })).changed, 4);
   await utils.disable({ policy: "work" });
   await utils.tick({ policy: "work" });
@@ -447,7 +435,7 @@ const addMany = (pool: pg.Pool, jobs: number) =>
 
 /** A step of a worker's adoption does not end before `goOn`. */
 const holdAdoption = (pool: pg.Pool) =>
-  holdCalls(pool, "_adopt_unless_busy", "insert on dispatch_policy._private_staged_jobs");
+  holdCalls(pool, "_adopt_unless_busy", `insert on ${nameOf("staged_jobs")}`);
 
 test("while a worker adopts, other tasks' jobs start before the older ones that wait", async (t) => {
   const jobs = 5000;
@@ -484,7 +472,7 @@ const SEEN = `select (select count(*) from dispatch_policy.staged_jobs) as stage
   (select count(*) from dispatch_policy.in_flight_jobs) as in_flight,
   (select count(*) from graphile_worker.jobs where flags is not null) as admitted,
   (select count(*) from graphile_worker.jobs where flags is null) as waiting,
-  (select jsonb_agg(l) from dispatch_policy._private_leases l) as leases`;
+  (select jsonb_agg(l) from ${nameOf("leases")} l) as leases`;
 
 test("adopted jobs go at once, although the worker that adopts them has just released others of their policy", async (t) => {
   const jobs = 1000; // so many that the worker has not caught them all before the adoption's first step
@@ -499,10 +487,7 @@ test("adopted jobs go at once, although the worker that adopts them has just rel
   const seen = async () => [ran, await worker.row(SEEN), worker.log.map(({ message }) => message)];
   await isHeld();
   const since = performance.now();
-  await until(
-    "it leads",
-    async () => (await pool.query("select from dispatch_policy._private_leases")).rowCount,
-  );
+  await until("it leads", async () => (await table(pool, "leases").count()) > 0);
   // If a row was locked for a moment, a caught job was taken over. Its copy is not fetched before the step ends.
   let copies = 0;
   await until(
@@ -552,7 +537,7 @@ for (const localQueue of [undefined, { size: 20 }]) {
         end if;
         return null;
       end $$;
-      create trigger refuse before insert on graphile_worker._private_tasks
+      create trigger refuse before insert on ${workerNameOf("tasks")}
         for each statement execute function public.refuse();
       create function public.refuses() returns trigger language plpgsql as $$ begin
         if current_query() like '%_adopt_unless_busy(%' then
@@ -561,7 +546,7 @@ for (const localQueue of [undefined, { size: 20 }]) {
         end if;
         return null;
       end $$;
-      create trigger refuses after insert on dispatch_policy._private_staged_jobs
+      create trigger refuses after insert on ${nameOf("staged_jobs")}
         for each statement execute function public.refuses()`);
     let ran = 0;
     const worker = await startWorker(t, {
@@ -570,9 +555,7 @@ for (const localQueue of [undefined, { size: 20 }]) {
     });
     const refused = () => worker.log.filter(({ message }) => /refused for now/.test(message)).length;
     await until("it was refused", () => refused() > 0, { seen: () => [ran, refused()] });
-    await pool.query(
-      "drop trigger refuses on dispatch_policy._private_staged_jobs; delete from public.refuses",
-    );
+    await pool.query(`drop trigger refuses on ${nameOf("staged_jobs")}; delete from public.refuses`);
     await until("all ran", () => ran === jobs, { seen: () => [ran, refused()] });
     t.pass();
   });

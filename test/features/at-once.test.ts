@@ -4,6 +4,7 @@ import test, { type ExecutionContext } from "ava";
 import { addPolicyJob, addPolicyJobs, makePolicyUtils, policyEvents } from "../../src/index.ts";
 import { greet } from "../helpers/policies.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
 
@@ -13,13 +14,11 @@ const ana = { name: "Ana" };
 async function rests(worker: TestWorker): Promise<void> {
   await worker.everythingIsReleased();
   await until("all is routed", async () => {
-    const { n } = await worker.row(`select (select count(*) from dispatch_policy._private_arrivals)
-      + (select count(*) from dispatch_policy._private_freed) as n`);
-    return Number(n) === 0;
+    const counts = [table(worker.pool, "arrivals").count(), table(worker.pool, "freed").count()];
+    return (await Promise.all(counts)).every((count) => count === 0);
   });
-  await worker.pool.query(
-    "update dispatch_policy._private_leases set expires_at = clock_timestamp() + interval '29 seconds'",
-  );
+  const expires_at = () => "clock_timestamp() + interval '29 seconds'";
+  await table(worker.pool, "leases").set({ expires_at });
 }
 
 /** A worker whose first job has run, so its partition exists. */

@@ -2,25 +2,12 @@ import test from "ava";
 import type { Task } from "graphile-worker";
 import { runOnce, WorkerPreset } from "graphile-worker";
 import { concurrency, throttle } from "../../src/index.ts";
+import { refusePayloads } from "../helpers/native.ts";
 import { type Ctx, FULL, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
+import { workerNameOf } from "../helpers/table.ts";
 
 const wideThrottle = throttle<Ctx>({ rate: 10_000, per: "1 minute" });
-
-/** From now on Graphile Worker refuses payloads that contain this; "" refuses all. */
-async function refuse(it: Scenario, poison: string): Promise<void> {
-  await it.rows(`create or replace function public.refuse() returns trigger language plpgsql as $$
-    begin
-      if new.payload::text like '%${poison}%' then raise exception 'indigestible'; end if;
-      return new;
-    end $$`);
-  await it.rows(`create or replace trigger refuse before insert on graphile_worker._private_jobs
-    for each row execute function public.refuse()`);
-}
-
-async function accept(it: Scenario): Promise<void> {
-  await it.rows("drop trigger refuse on graphile_worker._private_jobs");
-}
 
 const jobsInWorker = async (it: Scenario) =>
   (await it.rows("select count(*)::int as n from graphile_worker.jobs"))[0].n;
@@ -37,7 +24,7 @@ for (const via of VIAS) {
         { via },
       );
       const jobs = await it.stage(words ?? "");
-      await refuse(it, "");
+      const accept = await refusePayloads(it.pool, "");
       await it.tick().catch(() => {});
       t.is(await it.staged(), jobs.length);
       t.deepEqual(await it.inFlight(), []);
@@ -48,14 +35,14 @@ for (const via of VIAS) {
         t.true(tokens === null || tokens === 100);
         t.is(in_flight, 0);
       }
-      await accept(it);
+      await accept();
       t.is((await it.tick(10)).admitted, jobs.length, "and nothing is lost");
     });
   }
 
   test(`scenario 10: one poisonous job among 20 good ones is set aside (${via})`, async (t) => {
     const it = await scenario(t, { gates: [wideThrottle] }, { via });
-    await refuse(it, "indigestible");
+    const accept = await refusePayloads(it.pool, "indigestible");
     await it.stage("10@k");
     const [bad] = await it.stage("1@k", { account: "indigestible" });
     await it.stage("10@k");
@@ -68,13 +55,13 @@ for (const via of VIAS) {
     t.regex(aside.error, /indigestible/);
     t.true((await it.limiter("throttle")).tokens <= 9980.01);
 
-    await accept(it);
+    await accept();
     t.is((await it.tick(3600)).admitted, 1, "tried again later");
   });
 
   test(`scenario 10: a poisonous job first of 1,000 in a partition (${via})`, async (t) => {
     const it = await scenario(t, { gates: [wideThrottle], admissionBatchSize: 1000 }, { via });
-    await refuse(it, "indigestible");
+    await refusePayloads(it.pool, "indigestible");
     await it.stage("1@k", { account: "indigestible" });
     await it.stage("999@k");
     const first = await it.tick();
@@ -86,7 +73,7 @@ for (const via of VIAS) {
 
 test("scenario 10: with the usual batch the 999 behind the poisonous one go on too", async (t) => {
   const it = await scenario(t, { gates: [wideThrottle] });
-  await refuse(it, "indigestible");
+  await refusePayloads(it.pool, "indigestible");
   await it.stage("1@k", { account: "indigestible" });
   await it.stage("999@k");
   let admitted = 0;
@@ -96,7 +83,7 @@ test("scenario 10: with the usual batch the 999 behind the poisonous one go on t
 
 test("scenario 10: three poisonous jobs in three partitions, one of them alone in its own", async (t) => {
   const it = await scenario(t, { gates: [wideThrottle, concurrency<Ctx>({ max: 50 })] });
-  await refuse(it, "indigestible");
+  await refusePayloads(it.pool, "indigestible");
   await it.stage("1@a 1@b 1@alone", { account: "indigestible" });
   await it.stage("20@a 20@b 20@c");
   await it.tick();
@@ -108,7 +95,7 @@ test("scenario 10: three poisonous jobs in three partitions, one of them alone i
 
 test("scenario 10: poisonous jobs staged last, and more of them than good ones", async (t) => {
   const it = await scenario(t, { gates: [wideThrottle] });
-  await refuse(it, "indigestible");
+  await refusePayloads(it.pool, "indigestible");
   await it.stage("20@k");
   await it.stage("30@k 5@other", { account: "indigestible" });
   const { admitted } = await it.tick();
@@ -120,7 +107,7 @@ test("scenario 10: poisonous jobs staged last, and more of them than good ones",
 
 test("scenario 10: fifty partitions of poisonous jobs do not hide the good ones behind them", async (t) => {
   const it = await scenario(t, { gates: [wideThrottle] });
-  await refuse(it, "indigestible");
+  await refusePayloads(it.pool, "indigestible");
   const bad = Array.from({ length: 60 }, (_, n) => `1@bad${n}`).join(" ");
   await it.stage(bad, { account: "indigestible" });
   await it.stage("5@good");
@@ -131,12 +118,12 @@ test("scenario 10: fifty partitions of poisonous jobs do not hide the good ones 
 
 test("scenario 10: nothing but poisonous jobs, two of them, are set aside", async (t) => {
   const it = await scenario(t, { gates: [wideThrottle] });
-  await refuse(it, "");
+  const accept = await refusePayloads(it.pool, "");
   await it.stage("1@a 1@b");
   t.is((await it.tick()).admitted, 0);
   const errors = await it.rows("select error from dispatch_policy.staged_jobs");
   t.deepEqual(errors, [{ error: "indigestible" }, { error: "indigestible" }]);
-  await accept(it);
+  await accept();
   t.is((await it.tick(3600)).admitted, 2);
 });
 
@@ -165,7 +152,7 @@ test("scenario 10: jobs that pass alone and not all at once pass in parts", asyn
       if (select count(*) from added) > 8 then raise exception 'array size exceeds the maximum' using errcode = '54000'; end if;
       return null;
     end $$`);
-  await it.rows(`create trigger too_much after insert on graphile_worker._private_jobs referencing new table as added
+  await it.rows(`create trigger too_much after insert on ${workerNameOf()} referencing new table as added
     for each statement execute function public.too_much()`);
   await it.stage("30@a 30@b");
   t.is((await it.tick()).admitted, 60);
@@ -173,7 +160,7 @@ test("scenario 10: jobs that pass alone and not all at once pass in parts", asyn
 
 test("scenario 10: the good ones really run", async (t) => {
   const it = await scenario(t);
-  await refuse(it, "indigestible");
+  await refusePayloads(it.pool, "indigestible");
   await it.stage("10@k");
   await it.stage("1@k", { account: "indigestible" });
   await it.stage("10@k");

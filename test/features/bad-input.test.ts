@@ -18,8 +18,10 @@ import {
 } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { until } from "../helpers/engine.ts";
+import { payloadTexts } from "../helpers/native.ts";
 import { type Ctx, policyOf, type Scenario, scenario, sqlPolicyOf } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 
 const checked = definePolicy("checked", {
   payload: z.object({ tenant: z.string(), size: z.number().positive() }),
@@ -373,9 +375,7 @@ test("status says orphaned no longer once a worker has the task", async (t) => {
 
 test("a database that is newer than the package is left alone, with a clear message", async (t) => {
   const it = await scenario(t);
-  await it.rows(
-    "insert into dispatch_policy._private_migrations (id, name) values (999999, 'of a later release')",
-  );
+  await table(it.pool, "migrations").add({ id: 999999, name: "of a later release" });
   const error = await t.throwsAsync(
     makePolicyUtils({ connectionString: it.url, policies: [policyOf("p")], logger: silent }),
     { instanceOf: SchemaVersionError, message: /999999.*upgrade/ },
@@ -450,14 +450,11 @@ test("payloads that no policy has to read arrive as by Graphile Worker; those of
     });
     await it.rows("select dispatch_policy.add_job('sql', $1)", [JSON.stringify(payload)]);
   }
-  const payloadsOf = async (task: string) =>
-    (
-      await it.rows(
-        `select payload::text from graphile_worker._private_jobs j join graphile_worker._private_tasks k
-           on k.id = j.task_id where identifier = $1 and payload::text <> '{"after":1}' order by j.id`,
-        [task],
-      )
-    ).map(({ payload }) => payload);
+  const payloadsOf = async (task: string) => {
+    const jobs = await it.rows("select id from graphile_worker.jobs where task_identifier = $1", [task]);
+    const ids = jobs.map(({ id }) => id);
+    return (await payloadTexts(it.pool, ids)).filter((text) => text !== '{"after":1}');
+  };
   const native = await payloadsOf("native");
   t.is(native.length, odd.length);
   for (const task of ["one", "many", "deduped"]) t.deepEqual(await payloadsOf(task), native, task);

@@ -12,6 +12,7 @@ import {
 } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { table, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { NO_HEARTBEAT, startWorker, type TestWorker } from "../helpers/worker.ts";
 
@@ -210,9 +211,7 @@ test("a cancel that nobody was notified of is found by a heartbeat", async (t) =
   });
   await worker.utils.addJob(policy, account);
   await worker.sees("job:start");
-  await worker.pool.query(
-    "update dispatch_policy._private_in_flight_jobs set cancelled_at = now(), cancelled_by = 'ana'",
-  );
+  await table(worker.pool, "in_flight_jobs").set({ cancelled_at: () => "now()", cancelled_by: "ana" });
   const [failed] = await worker.sees("job:error");
   t.regex(failed!.error!, /^job \d+ was cancelled by ana$/);
   await worker.everythingIsReleased();
@@ -225,10 +224,10 @@ test("a cancelled job whose worker ended without it does not run when it starts 
   t.teardown(() => utils.release());
   await utils.addJob(policy, account);
   await utils.tick({ policy: "work" });
-  const lock = "update graphile_worker._private_jobs set locked_at = $1, locked_by = $2, attempts = 1";
-  await database.pool.query(lock, [new Date(), "gone"]);
+  const jobs = workerTable(database.pool);
+  await jobs.set({ locked_at: new Date(), locked_by: "gone", attempts: 1 });
   t.is((await utils.cancel({ policy: "work", ...why })).running, 1);
-  await database.pool.query(lock, [null, null]);
+  await jobs.set({ locked_at: null, locked_by: null });
   const [{ id }] = (await database.pool.query("select id from graphile_worker.jobs")).rows;
   t.regex(
     (await utils.explain({ id })).sentence,

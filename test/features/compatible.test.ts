@@ -2,6 +2,7 @@ import test from "ava";
 import { ArgumentError, concurrency } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { type Ctx, policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
+import { workerTable } from "../helpers/table.ts";
 
 const soon = () => new Date(Date.now() + 3_600_000);
 const roomy = { gates: [concurrency<Ctx>({ max: 10 })] };
@@ -10,10 +11,7 @@ const add = (it: Scenario, note: string, spec: object) =>
   it.utils.addJob("p", { key: "k", note } as never, { jobKey: "key", ...spec });
 const stagedRows = (it: Scenario) =>
   it.rows("select id::text, payload, run_at, priority, job_key from dispatch_policy.staged_jobs order by id");
-const workerRows = (it: Scenario) =>
-  it.rows(
-    "select id::text, payload, run_at, priority, key, attempts from graphile_worker._private_jobs order by id",
-  );
+const workerRows = (it: Scenario) => workerTable(it.pool).all({}, "id");
 const notes = (rows: { payload: { note: string } }[]) => rows.map((row) => row.payload.note);
 
 test("scenario 31: replace, while staged", async (t) => {

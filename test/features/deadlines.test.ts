@@ -2,6 +2,7 @@
 import test from "ava";
 import { concurrency, definePolicy, PayloadError, type PolicyOptions, throttle } from "../../src/index.ts";
 import { engine } from "../helpers/engine.ts";
+import { payloadsInFlight } from "../helpers/native.ts";
 import { type Ctx, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
 
 type Context = { key: string; dueBy: string | null };
@@ -26,11 +27,7 @@ async function inOrder(it: Scenario, jobs: number): Promise<number[]> {
   const order: number[] = [];
   for (let n = 0; n < jobs; n++) {
     await it.tick(60);
-    const rows = await it.rows(
-      `select (j.payload ->> 'n')::int as n from dispatch_policy.in_flight_jobs f
-       join graphile_worker._private_jobs j on j.id = f.job_id`,
-    );
-    order.push(...rows.map((row) => row.n));
+    order.push(...(await payloadsInFlight(it.pool)).map((payload) => payload.n));
     await it.finish(1);
   }
   return order;
@@ -136,9 +133,7 @@ test("jobs that were staged before their policy went by deadlines go last, and n
   const before = await engine(t, { gates: [] });
   await before.stage(["a", "a"]);
   await before.route();
-  await before.pool.query(
-    "update dispatch_policy._private_policies set job_order = 'deadline', batch_size = 1",
-  );
+  await before.table("policies").set({ job_order: "deadline", batch_size: 1 });
   await before.pool.query(`select dispatch_policy._stage_governed('p', 0, $1, $2, 'replace')`, [
     JSON.stringify([{ key: "a", context: {}, weight: 1, limits: [] }]),
     JSON.stringify([{ n: 0, task: "p", p: 0, payload: {}, byDeadline: true, deadline: day(1) }]),

@@ -2,6 +2,7 @@
 import test from "ava";
 import { addPolicyJob, definePolicy, type JobSpec } from "../../src/index.ts";
 import { policyOf, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
+import { table } from "../helpers/table.ts";
 
 const DEBOUNCE = { wait: "5 seconds", maxWait: "1 minute" } as const;
 
@@ -18,12 +19,10 @@ const rowOf = async (it: Scenario, key = "k") =>
   )[0];
 
 /** As if so many seconds had gone by since the staged jobs were added. */
-const goBy = (it: Scenario, seconds: number) =>
-  it.rows(
-    `update dispatch_policy._private_staged_jobs
-     set run_at = run_at - $1::interval, debounced_until = debounced_until - $1::interval`,
-    [`${seconds} seconds`],
-  );
+const goBy = (it: Scenario, seconds: number) => {
+  const earlier = (its: string) => `${its} - interval '${seconds} seconds'`;
+  return table(it.pool, "staged_jobs").set({ run_at: earlier, debounced_until: earlier });
+};
 
 /** An add makes the job of a key due after so many seconds, and at the latest after so many (null: no longest wait). */
 async function isDue(
@@ -77,7 +76,10 @@ test("a job whose longest wait is over keeps its time and its place, and is due"
   await add(it);
   const { run_at: due, debounced_until: latest } = await rowOf(it);
   t.deepEqual(due, latest);
-  t.deepEqual(await it.rows("select due from dispatch_policy._private_staged_jobs"), [{ due: true }]);
+  t.deepEqual(
+    (await table(it.pool, "staged_jobs").all()).map(({ due: isDue }) => isDue),
+    [true],
+  );
   t.like(await it.tickNow(), { admitted: 1 });
 });
 

@@ -17,6 +17,7 @@ import { happened, jobsOf, runLoad } from "../helpers/load.ts";
 import { random, seedOf } from "../helpers/random.ts";
 import { sampled } from "../helpers/sampled.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 
 const INDEX = new URL("../../src/index.ts", import.meta.url).href;
 const paced = definePolicy("paced", {
@@ -156,7 +157,7 @@ replayed(
       runMs: 1,
     }));
     await utils.setLimit({ policy: "paced", gate: "throttle", set: { rate: 0 } });
-    await pool.query("update dispatch_policy._private_overrides set set_at = $1", [new Date(from - 600_000)]);
+    await table(pool, "overrides").set({ set_at: new Date(from - 600_000) });
     await runLoad({ pool, utils }, "paced", jobs);
     const limit = ["--policy", "paced", "--gate", "throttle", "--key", "acme"];
     const { code, stdout, stderr } = await runCommand(
@@ -189,7 +190,7 @@ replayed("the policy as the configuration has it: other gates, and what is not r
   const jobs = Array.from({ length: 12 }, (_, n) => ({ partition: "acme", at: from + n * 100, runMs: 1 }));
   // an operator's limit of a gate that the other definition does not have
   await utils.setLimit({ policy: "paced", gate: "throttle", set: { burst: 12 } });
-  await pool.query("update dispatch_policy._private_overrides set set_at = $1", [new Date(from - 600_000)]);
+  await table(pool, "overrides").set({ set_at: new Date(from - 600_000) });
   await runLoad({ pool, utils }, "paced", jobs);
   const cwd = await mkdtemp(path.join(os.tmpdir(), "diff-"));
   t.teardown(() => rm(cwd, { recursive: true, force: true }));

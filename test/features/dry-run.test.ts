@@ -3,6 +3,7 @@ import test from "ava";
 import { concurrency, throttle } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { type Ctx, type Scenario, scenario } from "../helpers/scenario.ts";
+import { table } from "../helpers/table.ts";
 
 const a = { policy: "p", partition: "a" };
 const acme = { policy: "p", gate: "account", key: "acme" };
@@ -34,9 +35,11 @@ async function everything(it: Scenario) {
     "audit",
     "pause_of_all",
   ];
-  return Promise.all(
-    tables.map((table) => it.rows(`select * from dispatch_policy._private_${table} x order by x::text`)),
-  );
+  const rowsOf = async (name: string) => {
+    const rows = await table(it.pool, name).all();
+    return rows.map((row) => JSON.stringify(row)).toSorted();
+  };
+  return Promise.all(tables.map(rowsOf));
 }
 
 const OF_A = { partitions: 1, staged: 3, inFlight: 1 };

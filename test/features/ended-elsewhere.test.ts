@@ -6,8 +6,9 @@ import type pg from "pg";
 import { makeEngine } from "../../src/db/engine.ts";
 import { concurrency, definePolicy, makePolicyUtils, policyEvents } from "../../src/index.ts";
 import { makeEndedElsewhere } from "../../src/pool/ended-elsewhere.ts";
-import { engine } from "../helpers/engine.ts";
+import { type Engine, engine } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
+import { nameOf, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -67,9 +68,9 @@ test("slots of jobs that end in workers without the preset are given back, and t
       seen: async () => [
         ...[old, worker.log.map(({ message }) => message)],
         await worker.row(`select (select json_agg(q) from dispatch_policy.partitions q) as partitions,
-          (select json_agg(f) from dispatch_policy._private_in_flight_jobs f) as in_flight,
+          (select json_agg(f) from dispatch_policy.in_flight_jobs f) as in_flight,
           (select json_agg(j) from graphile_worker.jobs j) as jobs,
-          (select json_agg(l) from dispatch_policy._private_leases l) as leases`),
+          (select json_agg(l) from ${nameOf("leases")} l) as leases`),
       ],
     },
   );
@@ -90,15 +91,18 @@ test("slots of jobs that end in workers without the preset are given back, and t
   t.regex(told[0]!.message, /^\d+ admitted jobs ended .*policies: work.* Add the preset/);
 });
 
+/** A worker of this pool runs the job. */
+const lock = (it: Engine, id: string | undefined, locked_by: string) =>
+  workerTable(it.pool).set({ locked_at: () => "now()", locked_by }, { id });
+
 test("what ended in a worker with this package, or nobody knows where, is not said to have ended elsewhere", async (t) => {
   const it = await engine(t, { gates: [] });
   await it.stage(Array(3).fill("a"));
   t.is(await it.passes(), 3);
   const [ours, unknown, foreign] = await it.inFlight();
   await it.pool.query("select dispatch_policy._worker_alive('known', 1, '{p}', 'host', 1, '1 hour', '0')");
-  const lock = `update graphile_worker._private_jobs set locked_at = now(), locked_by = $2 where id = $1`;
-  await it.pool.query(lock, [ours, "known"]);
-  await it.pool.query(lock, [foreign, "old"]);
+  await lock(it, ours, "known");
+  await lock(it, foreign, "old");
   const utils = await makePolicyUtils({ pgPool: it.pool, logger: silent });
   t.teardown(() => utils.release());
   const said: string[] = [];
@@ -121,7 +125,7 @@ test("what ended in a worker with this package, or nobody knows where, is not sa
   elsewhere.watch({ policy: "p", shard: "default" }, true);
   elsewhere.start();
   await until("a look has seen them run", () => looks > 0);
-  await it.pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
+  await workerTable(it.pool).set({ locked_at: null, locked_by: null });
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[ours, unknown, foreign]]);
   await until("their slots are given back", async () => (await it.inFlight()).length === 0);
   const { policies } = await utils.status();
@@ -164,11 +168,8 @@ test("a look tells the jobs that run in pools with this package from those that 
   t.is(await it.passes(), 3);
   const [ours, foreign] = await it.inFlight();
   await it.pool.query("select dispatch_policy._worker_alive('known', 1, '{p}', 'host', 1, '1 hour', '0')");
-  await it.pool.query(
-    `update graphile_worker._private_jobs set locked_at = now(), locked_by = case id when $1 then 'known' else 'old' end
-     where id in ($1, $2)`,
-    [ours, foreign],
-  );
+  await lock(it, ours, "known");
+  await lock(it, foreign, "old");
   const { rows } = await it.pool.query(
     "select ours, foreign_ids from dispatch_policy._look_for_lost('{p}', 0, 10)",
   );
@@ -182,7 +183,7 @@ test("a slot that is the next admission's by now is not given back", async (t) =
   const [id] = await it.inFlight();
   await it.pool.query("select graphile_worker.complete_jobs($1)", [[id]]);
   const { rows } = await it.pool.query("select lost from dispatch_policy._look_for_lost('{p}', 0, 10)");
-  await it.pool.query("update dispatch_policy._private_in_flight_jobs set admission = admission + 1");
+  await it.table("in_flight_jobs").set({ admission: (its) => `${its} + 1` });
   await it.pool.query("select dispatch_policy._release_lost($1)", [JSON.stringify(rows[0].lost)]);
   t.deepEqual(await it.inFlight(), [id]);
 });
@@ -192,11 +193,8 @@ test("a job that failed in a worker without the preset gives its slot back, and 
   await it.stage("a");
   t.is(await it.passes(), 1);
   const [id] = await it.inFlight();
-  await it.pool.query(
-    `update graphile_worker._private_jobs set attempts = 1, last_error = 'refused', run_at = now() + interval '1 hour'
-     where id = $1`,
-    [id],
-  );
+  const run_at = () => "now() + interval '1 hour'";
+  await workerTable(it.pool).set({ attempts: 1, last_error: "refused", run_at }, { id });
   const { rows } = await it.pool.query("select lost from dispatch_policy._look_for_lost('{p}', 0, 10)");
   await it.pool.query("select dispatch_policy._release_lost($1)", [JSON.stringify(rows[0].lost)]);
   t.deepEqual(await it.inFlight(), []);

@@ -50,7 +50,7 @@ test("a worker goes on, whatever text a job's error has", async (t) => {
   await worker.sees("job:failed", added);
   await worker.everythingIsReleased();
   const { errors } = await worker.row(
-    "select json_agg(distinct replace(last_error, chr(65533), '?')) as errors from graphile_worker._private_jobs where last_error is not null",
+    "select json_agg(distinct replace(last_error, chr(65533), '?')) as errors from graphile_worker.jobs where last_error is not null",
   );
   t.deepEqual(errors.sort(), ["Batch failures:\ncut ?", "Batch failures:\ncut?off", "cut ?", "cut?off"]);
   const { history } = await worker.row(

@@ -15,7 +15,9 @@ import {
   wrapTaskList,
 } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
+import { refusePayloads } from "../helpers/native.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { type Line, NO_HEARTBEAT, startWorker } from "../helpers/worker.ts";
 
@@ -413,7 +415,7 @@ test("what the sweep of the crontab's tick repairs is a warning that says what t
   await worker.utils.addJob("work", { account: "a" });
   await worker.sees("job:success");
   await worker.everythingIsReleased();
-  await worker.pool.query("update dispatch_policy._private_limiters set in_flight = 1 where gate = 'cap'");
+  await table(worker.pool, "limiters").set({ in_flight: 1 }, { gate: "cap" });
   await worker.pool.query("select graphile_worker.add_job('dispatch_policy_tick')");
   const line = await until("it warns", () => worker.log.find(({ level }) => level === "warning"));
   t.is(
@@ -426,13 +428,7 @@ test("what the sweep of the crontab's tick repairs is a warning that says what t
 
 test("jobs that Graphile Worker refuses are set aside with one warning, which says where the cause is", async (t) => {
   const { pool, utils, of, log } = await world(t);
-  await pool.query(`create function public.refuse() returns trigger language plpgsql as $$
-    begin
-      if new.payload::text like '%indigestible%' then raise exception 'indigestible'; end if;
-      return new;
-    end $$`);
-  await pool.query(`create trigger refuse before insert on graphile_worker._private_jobs
-    for each row execute function public.refuse()`);
+  await refusePayloads(pool, "indigestible");
   await utils.addJob("work", { account: "indigestible" });
   await utils.addJob("work", { account: "a" });
   await utils.tick({ policy: "work" });

@@ -4,18 +4,14 @@ import test from "ava";
 import type { WorkerEvents } from "graphile-worker";
 import { concurrency, definePolicy, type PolicyEventMap, policyEvents } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
+import { payloadsInFlight } from "../helpers/native.ts";
 import { type Ctx, policyOf, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
+import { table, workerTable } from "../helpers/table.ts";
 
 const LONG_AGO = new Date("2020-01-01");
 
 /** `n` of the payloads of jobs that were admitted, in the order they were staged. */
-const admitted = async (it: Scenario) =>
-  (
-    await it.rows(
-      `select j.payload ->> 'n' as n from dispatch_policy.in_flight_jobs f
-       join graphile_worker._private_jobs j on j.id = f.job_id order by f.staged_id`,
-    )
-  ).map(({ n }) => n);
+const admitted = async (it: Scenario) => (await payloadsInFlight(it.pool)).map(({ n }) => n);
 
 /** After how many seconds each staged job expires, from when it is due or was staged. */
 const lasting = async (it: Scenario) =>
@@ -35,7 +31,7 @@ for (const via of VIAS) {
     t.like(await it.tick(), { admitted: 1, dropped: 0 });
     await it.finish(1);
     t.like(await it.tick(120), { admitted: 1, dropped: 1 });
-    t.deepEqual(await admitted(it), ["3"]);
+    t.deepEqual(await admitted(it), [3]);
     t.like(await it.partition("a"), { dropped_total: "1", admitted_total: "2", staged: 0 });
     await it.finish(1);
     t.like(await it.tick(121), { claimed: 0, admitted: 0, dropped: 0 });
@@ -56,7 +52,7 @@ for (const via of VIAS) {
     t.like(await it.tick(120), { admitted: 1, dropped: 1000 }, "b is not in its way");
     t.like(await it.tick(120), { admitted: 0, dropped: 1000 });
     t.like(await it.tick(120), { admitted: 2, dropped: 500 });
-    t.deepEqual(await admitted(it), ["2", "2", "2"]);
+    t.deepEqual(await admitted(it), [2, 2, 2]);
     t.like(await it.partition("a"), { dropped_total: "2500", staged: 0 });
     t.deepEqual((await it.utils.sweep()).repaired, {
       ...{ pools: 0, unlocked: 0, overdue: 0, jobs: 0, counters: 0, asleep: 0, blocked: 0, pending: 0 },
@@ -141,7 +137,7 @@ test("a sweep drops an expired job whose partition nobody works out", async (t) 
   await it.rows(`select dispatch_policy.add_job('p', '{"key": "a"}', expires_at => now())`);
   await it.utils.sweep();
   t.is(await it.staged(), 0);
-  t.deepEqual(await it.rows("select * from dispatch_policy._private_keyless_jobs"), []);
+  t.deepEqual(await table(it.pool, "keyless_jobs").all(), []);
   t.like(await it.tick(), { admitted: 0, dropped: 1 });
 });
 
@@ -161,7 +157,7 @@ test("a forced admission does not admit what has expired", async (t) => {
   await it.stage("1@a", { n: 1 } as never, { expiresAt: LONG_AGO });
   await it.stage("1@a", { n: 2 } as never);
   t.like(await it.utils.admit({ policy: "p", count: 5 }), { changed: 1 });
-  t.deepEqual(await admitted(it), ["2"]);
+  t.deepEqual(await admitted(it), [2]);
   t.like(await it.tick(), { admitted: 0, dropped: 1 });
 });
 
@@ -171,7 +167,7 @@ test("a job that was locked while the pass looked is not handed over late", asyn
   await it.rows("select dispatch_policy._route('p', now(), 100, false, false, null)");
   const [row] = await it.rows(
     `select cardinality(dispatch_policy._hand_over(array(
-       select c from dispatch_policy._first_due(array(select id from dispatch_policy._private_partitions), 9, null) c
+       select c from dispatch_policy._first_due(array(select id from dispatch_policy.partitions), 9, null) c
      ), now())) as jobs`,
   );
   t.is(row.jobs, 0);
@@ -200,7 +196,10 @@ test("with unsafe_dedupe, an expired job keeps none out of a policy that is off"
   await it.utils.disable({ policy: "p" });
   await add(2);
   await it.utils.sweep();
-  t.deepEqual(await it.rows("select payload ->> 'n' as n from graphile_worker._private_jobs"), [{ n: "2" }]);
+  t.deepEqual(
+    (await workerTable(it.pool).all()).map(({ payload }) => payload.n),
+    [2],
+  );
   t.is(await it.staged(), 0);
 });
 

@@ -14,6 +14,7 @@ import {
 import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -112,7 +113,7 @@ test("a failed job that waits for its retry has its payload, its key and the att
   });
   const options = { jobKey: "k", queueName: "q", maxAttempts: 5, flags: ["f"], priority: 2 };
   await it.utils.addJob("p", { key: "a", n: 1 }, options);
-  const row = "select * from graphile_worker._private_jobs";
+  const jobs = workerTable(it.pool);
   await until("it is parked", async () => {
     const { n } = await it.row(
       "select count(*)::int as n from dispatch_policy.staged_jobs where job_id is not null",
@@ -121,7 +122,7 @@ test("a failed job that waits for its retry has its payload, its key and the att
   });
   await it.everythingIsReleased();
   const [before, { run_at: runAt }] = [
-    await it.row(row),
+    await jobs.one(),
     await it.row("select run_at from dispatch_policy.staged_jobs"),
   ];
   const [job] = await all(it.utils.export({ policy }));
@@ -129,9 +130,9 @@ test("a failed job that waits for its retry has its payload, its key and the att
     ...{ partition: "a", attempts: 1, lastError: "answer 502" },
     spec: { identifier: "p", payload: { key: "a", n: 1 }, ...options, maxAttempts: 4, runAt },
   });
-  t.deepEqual(await it.row(row), before, "Graphile Worker's row is as it was");
+  t.deepEqual(await jobs.one(), before, "Graphile Worker's row is as it was");
 
-  await it.pool.query("delete from graphile_worker._private_jobs");
+  await jobs.remove();
   t.deepEqual(await all(it.utils.export({ policy })), [], "one that is gone is left out");
 });
 
@@ -153,7 +154,7 @@ test("a page waits for who has a failed job locked, and then reads it", async (t
   });
   const client = await it.pool.connect();
   await client.query("begin");
-  await client.query("select from graphile_worker._private_jobs for update");
+  await workerTable(client).lock();
   const reading = all(it.utils.export({ policy }));
   await until("the page waits", async () => {
     const { n } = await it.row(

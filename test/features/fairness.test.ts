@@ -1,6 +1,7 @@
 import test from "ava";
 import { concurrency, throttle } from "../../src/index.ts";
 import { type Ctx, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
+import { table } from "../helpers/table.ts";
 
 const near = (value: number, expected: number, within: number) => Math.abs(value - expected) <= within;
 
@@ -8,10 +9,7 @@ const near = (value: number, expected: number, within: number) => Math.abs(value
 async function admittedBefore(it: Scenario, key: string, decayed: number): Promise<void> {
   await it.stage(`1@${key}`);
   await it.tick();
-  await it.rows(
-    "update dispatch_policy._private_partitions set decayed_admits = $2, decayed_at = $3 where key = $1",
-    [key, decayed, it.at(0)],
-  );
+  await table(it.pool, "partitions").set({ decayed_admits: decayed, decayed_at: it.at(0) }, { key });
   await it.finish(1, key);
 }
 
@@ -32,9 +30,7 @@ for (const via of VIAS) {
     await it.stage("3@k1");
     await it.tickNow();
     t.true(near((await it.partition("k1")).decayed_admits, 3, 0.001));
-    await it.rows(
-      "update dispatch_policy._private_partitions set decayed_at = decayed_at - interval '60 seconds'",
-    );
+    await table(it.pool, "partitions").set({ decayed_at: (its) => `${its} - interval '60 seconds'` });
     await it.stage("1@k1");
     await it.tickNow();
     const { decayed_admits } = await it.partition("k1");

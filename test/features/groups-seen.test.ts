@@ -4,6 +4,7 @@ import { ArgumentError, addPolicyJobs, type GroupJob } from "../../src/index.ts"
 import { createUi } from "../../src/ui/ui.ts";
 import { rowsOf, runCommand } from "../helpers/command.ts";
 import { policyOf, scenario } from "../helpers/scenario.ts";
+import { table } from "../helpers/table.ts";
 
 const report = policyOf("report");
 const HERE = "http://admin.example.org";
@@ -154,9 +155,7 @@ test("states of jobs in other hands, and a callback that cannot be added", async
   await it.rows("select graphile_worker.complete_jobs(array[$1::bigint])", [first]);
   t.deepEqual(await states(), [null, "ready", "ready"]);
   t.regex((await page(`/group?group=${id}`)).text, /ended unseen/);
-  await it.rows("update dispatch_policy._private_groups set error = 'the backlog is full' where id = $1", [
-    id,
-  ]);
+  await table(it.pool, "groups").set({ error: "the backlog is full" }, { id });
   t.regex((await page(`/group?group=${id}`)).text, /could not be added\. .*the backlog is full/);
   t.regex((await page("/groups")).text, /the backlog is full/);
 });
@@ -165,7 +164,7 @@ test("metrics count open groups, and say since when the oldest is open", async (
   const { it, group, figures } = await world(t);
   t.deepEqual(await figures(), { open_groups: 0, oldest_group_age_seconds: 0 });
   await group(["a"]);
-  await it.rows("update dispatch_policy._private_groups set created_at = created_at - interval '1 hour'");
+  await table(it.pool, "groups").set({ created_at: (its) => `${its} - interval '1 hour'` });
   await group(["b"]);
   const found = await figures();
   t.is(found.open_groups, 2);

@@ -2,6 +2,7 @@ import test from "ava";
 import { concurrency, definePolicy, PayloadError, throttle } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { type Ctx, FULL, policyOf, type Scenario, scenario, sqlPolicyOf } from "../helpers/scenario.ts";
+import { nameOf } from "../helpers/table.ts";
 
 const nothing = async (it: Scenario) => {
   const [row] = await it.rows(`select (select count(*)::int from dispatch_policy.staged_jobs) as staged,
@@ -10,7 +11,7 @@ const nothing = async (it: Scenario) => {
   return row.staged + row.partitions + row.jobs === 0;
 };
 
-const NASTY = `it's "quoted"\n\r\t\\ ; drop table dispatch_policy._private_staged_jobs; -- $1 $$ \u{1F469}‍\u{1F680} ünï {}[]:,`;
+const NASTY = `it's "quoted"\n\r\t\\ ; drop table ${nameOf("staged_jobs")}; -- $1 $$ \u{1F469}‍\u{1F680} ünï {}[]:,`;
 const longKey = (bytes: number) => {
   const start = Buffer.from(NASTY);
   return NASTY + "x".repeat(bytes - start.length);

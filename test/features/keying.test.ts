@@ -2,6 +2,7 @@
 import test from "ava";
 import { concurrency, definePolicy } from "../../src/index.ts";
 import { scenario } from "../helpers/scenario.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -50,10 +51,12 @@ test("a batch that the database refuses is keyed in parts: only what it refuses 
     unknownTenant((k) => `no tenant ${k}`),
   );
   // stands for whatever PostgreSQL refuses that JavaScript does not
-  await it.rows(`create function refuse() returns trigger language plpgsql as $$
-    begin raise 'no room for %', new.context using errcode = 'check_violation'; end $$`);
-  await it.rows(`create trigger refuse before insert on dispatch_policy._private_arrivals for each row
-    when (new.key in ('b07', 'b08', 'b30')) execute function refuse()`);
+  const accept = await table(it.pool, "arrivals").before(
+    "insert",
+    `if new.key in ('b07', 'b08', 'b30') then
+       raise 'no room for %', new.context using errcode = 'check_violation';
+     end if`,
+  );
   const keys = Array.from({ length: 40 }, (_, n) => `b${String(n).padStart(2, "0")}`);
   for (const k of keys) await it.rows("select dispatch_policy.add_job('p', $1)", [JSON.stringify({ k })]);
   t.is((await it.tick()).admitted, 37);
@@ -68,8 +71,8 @@ test("a batch that the database refuses is keyed in parts: only what it refuses 
   );
   t.is((await it.tick()).admitted, 0, "tried again later");
 
-  await it.rows("drop trigger refuse on dispatch_policy._private_arrivals");
-  await it.rows("update dispatch_policy._private_keyless_jobs set retry_at = '-infinity'");
+  await accept();
+  await table(it.pool, "keyless_jobs").set({ retry_at: "-infinity" });
   t.is((await it.tick()).admitted, 3);
 });
 
@@ -78,16 +81,16 @@ test("a sweep leaves a refused job its growing back-off", async (t) => {
     t,
     unknownTenant((k) => `no tenant ${k}`),
   );
-  const asides = () => it.rows("select failures, retry_at::text from dispatch_policy._private_keyless_jobs");
+  const keyless = table(it.pool, "keyless_jobs");
   await it.rows(`select dispatch_policy.add_job('p', '{"k": "unknown"}')`);
   for (let refused = 0; refused < 8; refused++) {
-    await it.rows("update dispatch_policy._private_keyless_jobs set retry_at = '-infinity'");
+    await keyless.set({ retry_at: "-infinity" });
     await it.tick();
   }
-  const before = await asides();
+  const before = await keyless.all();
   t.is(before[0].failures, 8);
   await it.utils.sweep();
-  t.deepEqual(await asides(), before, "a time that far ahead is the back-off, not a wrong clock");
+  t.deepEqual(await keyless.all(), before, "a time that far ahead is the back-off, not a wrong clock");
 });
 
 test("a refused job that somebody reschedules is looked at again at once", async (t) => {
@@ -135,10 +138,7 @@ for (const [what, condition, code] of [
       t,
       unknownTenant((k) => `no tenant ${k}`),
     );
-    await it.rows(`create function refuse() returns trigger language plpgsql as $$
-      begin raise 'busy' using errcode = '${condition}'; end $$`);
-    await it.rows(`create trigger refuse before insert on dispatch_policy._private_arrivals for each row
-      execute function refuse()`);
+    await table(it.pool, "arrivals").before("insert", `raise 'busy' using errcode = '${condition}'`);
     await it.rows(`select dispatch_policy.add_job('p', '{"k": "a"}')`);
     await t.throwsAsync(it.tick(), { code });
     t.deepEqual(await it.rows("select error, failures from dispatch_policy.staged_jobs"), [

@@ -3,6 +3,7 @@ import test from "ava";
 import { ArgumentError, concurrency, throttle } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { type Ctx, scenario } from "../helpers/scenario.ts";
+import { table } from "../helpers/table.ts";
 
 const CAP = { policy: "p", gate: "concurrency" };
 const BUCKET = { policy: "p", gate: "throttle" };
@@ -187,6 +188,6 @@ test("a sweep leaves to the router what a change of limits wakes, and finds who 
   await it.utils.setLimit({ ...CAP, where: ACME, set: { max: 0 } });
   await it.stage("1@a", ACME);
   await it.tickNow();
-  await it.rows("delete from dispatch_policy._private_overrides");
+  await table(it.pool, "overrides").remove();
   t.is(await repaired(), 1, "nobody announces that");
 });

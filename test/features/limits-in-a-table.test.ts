@@ -5,6 +5,7 @@ import { concurrency } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { roles } from "../helpers/roles.ts";
 import { policyOf, scenario } from "../helpers/scenario.ts";
+import { nameOf as tableName } from "../helpers/table.ts";
 
 const RECIPE = readFileSync(new URL("../../examples/accounts/limits.sql", import.meta.url), "utf8");
 
@@ -54,7 +55,7 @@ test("the application's role and the trigger's can do no more than that", async 
     "select dispatch_policy.pause('fetch_endpoint')",
     "select dispatch_policy.take('fetch_endpoint', 'account', 'acme')",
     "select from dispatch_policy.partitions",
-    "select from dispatch_policy._private_overrides",
+    `select from ${tableName("overrides")}`,
     "select from accounts",
   ])
     await t.throwsAsync(trigger.query(other), { message: /permission denied/ }, other);

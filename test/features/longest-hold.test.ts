@@ -91,7 +91,7 @@ test("each keeps its end and its reason, and both are shown", async (t) => {
       shorter: true,
     },
   ]);
-  await it.pool.query("update dispatch_policy._private_partitions set held_until = now() + interval '30 s'");
+  await it.table("partitions").set({ held_until: () => "now() + interval '30 s'" });
   const open = await explained();
   t.is(open.reason, "breaker_open");
   t.like(open.stop, { by: "breaker", besides: { kind: "hold", by: "ana", reason: "429" } });
@@ -111,8 +111,7 @@ test("when the hold ends, the breaker still counts, and the other way round", as
     t.is(await it.passes(), 2);
     await it.pool.query(`select dispatch_policy.hold('p', 'a', "for" => '1 minute')`);
     await broken(it);
-    const end = (column: string) =>
-      it.pool.query(`update dispatch_policy._private_partitions set ${column} = clock_timestamp()`);
+    const end = (field: string) => it.table("partitions").set({ [field]: () => "clock_timestamp()" });
     await end(shorter!);
     t.is(await it.passes(2), 0, `${shorter} is over`);
     await end(longer!);

@@ -11,6 +11,7 @@ import {
   policyEvents,
 } from "../../src/index.ts";
 import { patient } from "../helpers/doctor.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -77,7 +78,7 @@ test("jobs of one partition that name two keys are told of once, and the doctor 
     found!.sentence,
     /^Policy "p": jobs of 1 partition, with \d+ staged jobs?, name different keys at a gate. One is "s", at gate "quota": "app1", then "app2"\. /,
   );
-  await it.pool.query("update dispatch_policy._private_partitions set mixed_at = now() - interval '2 days'");
+  await table(it.pool, "partitions").set({ mixed_at: () => "now() - interval '2 days'" });
   t.deepEqual(await it.findings("mixed-keys"), [], "it is over");
 });
 

@@ -5,6 +5,7 @@ import { concurrency } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { random as randomNumbers, seedOf } from "../helpers/random.ts";
 import { type Ctx, type Payload, type Scenario, scenario } from "../helpers/scenario.ts";
+import { workerTable } from "../helpers/table.ts";
 
 const JOBS = 100;
 const CAP = 3;
@@ -87,11 +88,13 @@ test("scenario 29: crontab items of the worker", async (t) => {
   const it = await scenario(t, capped);
   const items = Array.from({ length: 10 }, (_, n) => `c${n}`);
   // as if the worker had been away for ten minutes: it adds what it missed all at once
-  await it.rows(
-    `insert into graphile_worker._private_known_crontabs (identifier, known_since, last_execution)
-     select unnest($1::text[]), now() - interval '1 hour', date_trunc('minute', now()) - interval '10 minutes'`,
-    [items],
-  );
+  const known = workerTable(it.pool, "known_crontabs");
+  for (const identifier of items)
+    await known.add({
+      identifier,
+      known_since: () => "now() - interval '1 hour'",
+      last_execution: () => "date_trunc('minute', now()) - interval '10 minutes'",
+    });
   const crontab = items.map((id) => `* * * * * p ?id=${id}&fill=9m {key:"k",note:"${id}"}`).join("\n");
   const seen = await watch(it, crontab);
   await allRanOnce(t, it, seen, 90);

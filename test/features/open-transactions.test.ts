@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { Logger } from "graphile-worker";
 import { concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -18,10 +19,9 @@ test("arrivals without number of a partition that a transaction holds keep no ot
   t.teardown(() => app.release());
   await app.query("begin");
   await app.query("select dispatch_policy.hold('work', 'hot', now() + interval '1 second')");
-  await worker.pool.query(
-    `insert into dispatch_policy._private_arrivals (policy, partition_id, key, due_at)
-     select 'work', q.id, q.key, now() from dispatch_policy._private_partitions q, generate_series(1, 25000)`,
-  );
+  const { id, key } = await table(worker.pool, "partitions").one();
+  const arrival = { policy: "work", partition_id: id, key, due_at: () => "now()" };
+  await table(worker.pool, "arrivals").add(arrival, 25_000);
   for (const k of ["other", "third"]) await worker.utils.addJob(policy, { k });
   await until("the others ran", () => ran.length === 3);
   await app.query("rollback");

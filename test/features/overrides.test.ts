@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { ArgumentError, adaptiveConcurrency, concurrency, throttle } from "../../src/index.ts";
 import { type Ctx, type Scenario, scenario } from "../helpers/scenario.ts";
+import { table } from "../helpers/table.ts";
 
 async function admittedAt(it: Scenario, ...seconds: readonly number[]): Promise<number[]> {
   const counts: number[] = [];
@@ -281,8 +282,8 @@ test("clearing counts what is in force or to come", async (t) => {
   const limit = { policy: "p", gate: "concurrency" };
   const minutes = (n: number) => new Date(Date.now() + n * 60_000);
   await it.utils.setLimit({ ...limit, set: { max: 1 }, from: minutes(1), until: minutes(5) });
-  await it.rows(`update dispatch_policy._private_overrides
-    set from_at = from_at - interval '10 minutes', until_at = until_at - interval '10 minutes'`);
+  const earlier = (its: string) => `${its} - interval '10 minutes'`;
+  await table(it.pool, "overrides").set({ from_at: earlier, until_at: earlier });
   t.deepEqual(await it.utils.clearLimit(limit), { matched: 0, changed: 0 });
   await it.utils.setLimit({ ...limit, set: { max: 2 }, until: minutes(5) });
   await it.utils.setLimit({ ...limit, set: { max: 1 }, from: minutes(9) });

@@ -11,6 +11,7 @@ import {
 } from "../../src/index.ts";
 import { type LentDatabase, lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
+import { table, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { NO_HEARTBEAT, startWorker, type TestWorker, type WorkerOptions } from "../helpers/worker.ts";
 
@@ -180,9 +181,8 @@ test("a pool that is busy with other tasks gets no job, and the full one sends b
   await full.worker.utils.addJobs(jobsOf("a", 10));
   await until("the full pool sends jobs back", () => full.sentBack() >= 8, { withinMs: 60_000 });
   t.is(full.runs.running("a"), 2);
-  const { local_delay: seconds } = await full.worker.row(
-    "select max(local_delay) as local_delay from dispatch_policy._private_limiters",
-  );
+  const limiters = await table(database.pool, "limiters").all();
+  const seconds = Math.max(...limiters.map(({ local_delay }) => local_delay));
   t.true(seconds >= 0.5, `it is asked ever more rarely, after ${seconds} s`);
   for (const end of ends) end();
   await until("the other pool runs its share soon", () => busy.runs.running("a") === 2);
@@ -204,7 +204,7 @@ test("a job that was sent back keeps its place, its key, its attempts and its to
   const { utils, row } = pool.worker;
   await utils.addJob(policy, { key: "a", job: "first" });
   await until("it runs one", () => pool.runs.running("a") === 1);
-  await idlePool(pool, "kept");
+  await idlePool(database, "kept");
   const added = await utils.addJob(
     policy,
     { key: "a", job: "second" },
@@ -216,7 +216,7 @@ test("a job that was sent back keeps its place, its key, its attempts and its to
   const staged = await until("it is staged", () =>
     row(
       `select id::text, job_key, priority, flags, max_attempts, run_at <= $1 as was_due,
-        expires_at > clock_timestamp() as expires, payload from dispatch_policy._private_staged_jobs`,
+        expires_at > clock_timestamp() as expires, payload from dispatch_policy.staged_jobs`,
       [before.at],
     ),
   );
@@ -235,12 +235,10 @@ test("a job that was sent back keeps its place, its key, its attempts and its to
 });
 
 /** A pool that runs nothing makes room for one share more, and who fetches the job is the full one. */
-async function idlePool({ worker }: Pool, task: string): Promise<void> {
-  await worker.row(
-    `insert into dispatch_policy._private_workers (pool_id, slots, tasks, stale_after, stale_at)
-     values ('idle', 1, array[$1], '1 hour', clock_timestamp() + interval '1 hour')`,
-    [task],
-  );
+async function idlePool({ pool }: LentDatabase, task: string): Promise<void> {
+  const stale_at = () => "clock_timestamp() + interval '1 hour'";
+  const idle = { pool_id: "idle", slots: 1, tasks: [task], stale_after: "1 hour", stale_at };
+  await table(pool, "workers").add(idle);
 }
 
 const one = (more: object = {}) =>
@@ -260,7 +258,7 @@ test("jobs that go past their gates run in a full pool as well, and count there"
   await until("an operator's runs beside it", () => pool.runs.running("a") === 2);
   await runner.addJob("one", { key: "a", job: "native" });
   await until("and so does a native one", () => pool.runs.running("a") === 3);
-  await idlePool(pool, "one");
+  await idlePool(database, "one");
   t.is((await utils.tick({ policy: "one" })).admitted, 0, "the others wait");
   t.is(pool.runs.running("a"), 3);
   await endAll([pool], ["a"], 4);
@@ -277,13 +275,12 @@ for (const past of [
     const pool = await startPool(t, database, { policies: [policy] });
     await pool.worker.utils.addJob(policy, { key: "a", job: "first" });
     await until("it runs one", () => pool.runs.running("a") === 1);
-    await idlePool(pool, "one");
+    await idlePool(database, "one");
     await pool.worker.row("select graphile_worker.add_job('one', $1)", [past]);
     await until("it was sent back", () => pool.sentBack() > 0);
     const payload = await until(
       "it is staged",
-      async () =>
-        (await pool.worker.row("select payload::text from dispatch_policy._private_staged_jobs"))?.payload,
+      async () => (await pool.worker.row("select payload::text from dispatch_policy.staged_jobs"))?.payload,
     );
     t.is(payload, past);
     await endAll([pool], ["a"], 2);
@@ -316,7 +313,7 @@ test("a job that fails and one that is cancelled leave their share, and a group 
     tasks: { one: task, report: (payload) => void callbacks.push(payload) },
   });
   const { utils } = pool.worker;
-  await idlePool(pool, "one");
+  await idlePool(database, "one");
   const names = ["fails", "hangs", "third", "fourth"];
   const added = await utils.addJobs(
     names.map((job) => ({ identifier: "one", payload: { key: "a", job } })),
@@ -334,18 +331,23 @@ test("a job that fails and one that is cancelled leave their share, and a group 
   await until("the share is free", async () => running === 0 && (await leftOf(pool)) === 0);
 });
 
-const SECOND = "select id from graphile_worker._private_jobs where payload ->> 'job' = 'second'";
+const SECOND = { payload: (its: string) => `${its} ->> 'job' = 'second'` };
+const UNLOCK =
+  "select graphile_worker.force_unlock_workers(array(select pool_id from dispatch_policy.workers))";
 
 for (const [state, change, left = 2] of [
-  ["a row stays locked", "select"],
-  ["its job is gone", `delete from graphile_worker._private_jobs where id = (${SECOND})`, 1],
-  ["its slot is gone", `select dispatch_policy.release_slots((${SECOND}))`],
-  ["its policy is off", "select dispatch_policy.switch_policy('one', false)"],
+  ["a row stays locked", async () => {}],
+  ["its job is gone", (pool) => workerTable(pool).remove(SECOND), 1],
   [
-    "it was unlocked by hand",
-    "select graphile_worker.force_unlock_workers(array(select pool_id from dispatch_policy.workers))",
+    "its slot is gone",
+    async (pool) => {
+      const { id } = await workerTable(pool).one(SECOND);
+      await pool.query("select dispatch_policy.release_slots($1)", [id]);
+    },
   ],
-] as const) {
+  ["its policy is off", (pool) => pool.query("select dispatch_policy.switch_policy('one', false)")],
+  ["it was unlocked by hand", (pool) => pool.query(UNLOCK)],
+] as [string, (pool: LentDatabase["pool"]) => Promise<unknown>, number?][]) {
   test(`a full pool that stops, and cannot send a job back, ends when its other job has: ${state}`, async (t) => {
     const database = await lentDatabase(t);
     const policy = one();
@@ -353,8 +355,8 @@ for (const [state, change, left = 2] of [
     const { worker, runs } = pool;
     await worker.utils.addJob(policy, { key: "a", job: "first" });
     await until("it runs one", () => runs.running("a") === 1);
-    await idlePool(pool, "one");
-    await database.pool.query(REFUSE);
+    await idlePool(database, "one");
+    await refuse(database);
     await worker.utils.addJob(policy, { key: "a", job: "second" });
     await until("it has tried twice to send it back", async () =>
       worker.row("select from refusals where last_value > 1"),
@@ -363,7 +365,7 @@ for (const [state, change, left = 2] of [
     worker.runner.events.on("pool:gracefulShutdown", resolve);
     const stopped = worker.stop();
     await fetchesNoMore;
-    await database.pool.query(change);
+    await change(database.pool);
     runs.endAll();
     await stopped;
     t.is(runs.ended[0], "first");
@@ -378,23 +380,23 @@ for (const [state, change, left = 2] of [
 }
 
 /** No job can be sent back, as if another transaction had one of its rows locked. */
-const REFUSE = `
-  create sequence refusals;
-  create function refuse() returns trigger language plpgsql as $$
-  begin
-    perform nextval('public.refusals');
-    raise exception 'locked' using errcode = 'lock_not_available';
-  end $$;
-  create trigger refuse before insert on dispatch_policy._private_taken_over_jobs
-    for each row when (new.staged_id is not null) execute function refuse()`;
+async function refuse({ pool }: LentDatabase): Promise<void> {
+  await pool.query("create sequence refusals");
+  await table(pool, "taken_over_jobs").before(
+    "insert",
+    `if new.staged_id is not null then
+       perform nextval('public.refusals');
+       raise exception 'locked' using errcode = 'lock_not_available';
+     end if`,
+  );
+}
 
 test("a one-shot pool runs its share at a time, until no job is left", async (t) => {
   const database = await lentDatabase(t);
   const policy = one();
   const utils = await makePolicyUtils({ pgPool: database.pool, policies: [policy], logger: silent });
   t.teardown(() => utils.release());
-  await database.pool.query(`insert into dispatch_policy._private_workers (pool_id, slots, tasks, stale_after, stale_at)
-    values ('idle', 1, '{one}', '1 hour', clock_timestamp() + interval '1 hour')`);
+  await idlePool(database, "one");
   await utils.addJobs(jobsOf("a", 5, "one"));
   let [running, most, ended] = [0, 0, 0];
   await runOnce({
@@ -418,7 +420,7 @@ test("a one-shot pool runs its share at a time, until no job is left", async (t)
 });
 
 async function leftOf({ worker }: Pool): Promise<number> {
-  const { n } = await worker.row(`select (select count(*) from dispatch_policy._private_staged_jobs)
-    + (select count(*) from dispatch_policy._private_in_flight_jobs) as n`);
+  const { n } = await worker.row(`select (select count(*) from dispatch_policy.staged_jobs)
+    + (select count(*) from dispatch_policy.in_flight_jobs) as n`);
   return Number(n);
 }

@@ -4,6 +4,7 @@ import { type AnyPolicy, concurrency, definePolicy, makePolicyUtils } from "../.
 import { runDueJobs } from "../../src/testing.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { nameOf, workerNameOf } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 
 /** A portion has 8 MB, and the row that crosses the bound. */
@@ -78,11 +79,7 @@ test("contexts that are routed, refreshed, and worked out again", async (t) => {
       gates: ({ concurrency }) => [concurrency({ max: (ctx) => Math.min(ctx.max ?? 0, most) })],
     });
   const it = await world(t, capped(5, 1));
-  const routed = await written(
-    it.pool,
-    "delete dispatch_policy._private_arrivals",
-    "sum(octet_length(r.context::text))",
-  );
+  const routed = await written(it.pool, `delete ${nameOf("arrivals")}`, "sum(octet_length(r.context::text))");
   for (let k = 0; k < JOBS; k++) await it.utils.addJob("p", { k, blob: BLOB });
   await it.utils.tick();
   const batches = await routed();
@@ -114,7 +111,7 @@ for (const kind of ["plain jobs", "jobs with keys"]) {
     const it = await world(t, byPath);
     await it.utils.pause({ policy: "p" });
     await it.add(kind === "jobs with keys" ? "key" : null);
-    const added = await written(it.pool, "insert graphile_worker._private_jobs", PAYLOADS);
+    const added = await written(it.pool, `insert ${workerNameOf()}`, PAYLOADS);
     await it.utils.resume({ policy: "p" });
     t.is((await it.utils.tick()).admitted, JOBS);
     t.true(Math.max(...(await added())) < MOST);
@@ -126,7 +123,7 @@ test("jobs that are handed back", async (t) => {
   await it.utils.pause({ policy: "p" });
   await it.add();
   await it.utils.disable({ policy: "p" });
-  const added = await written(it.pool, "insert graphile_worker._private_jobs", PAYLOADS);
+  const added = await written(it.pool, `insert ${workerNameOf()}`, PAYLOADS);
   t.is((await it.utils.handBack({ policy: "p" })).changed, JOBS);
   t.true(Math.max(...(await added())) < MOST);
 });

@@ -9,6 +9,7 @@ import {
 } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { type Ctx, scenario, sqlPolicyOf } from "../helpers/scenario.ts";
+import { table } from "../helpers/table.ts";
 
 const P = { policy: "p" };
 const CAPPED = { gates: [concurrency<Ctx>({ max: (ctx) => ctx.max })] };
@@ -74,7 +75,7 @@ test("two who change two values of one context both succeed", async (t) => {
   await it.stage("1@a");
   await it.tickNow();
   const turn = await it.transaction();
-  await turn.query("select from dispatch_policy._private_turns where step = 'limits' for update");
+  await table(turn, "turns").lock({ step: "limits" });
   const both = Promise.all([
     it.utils.refreshContext({ ...P, partition: "a", context: { max: 7 } }),
     it.utils.refreshContext({ ...P, partition: "a", context: { account: "acme" } }),
@@ -96,7 +97,7 @@ test("a context that a job brought since it was read is read again", async (t) =
   await it.stage("1@a", { account: "old" });
   await it.tickNow();
   const turn = await it.transaction();
-  await turn.query("select from dispatch_policy._private_turns where step = 'limits' for update");
+  await table(turn, "turns").lock({ step: "limits" });
   const refreshing = it.utils.refreshContext({ ...P, partition: "a", context: { max: 7 } });
   await until("it has read the context, and waits", async () => {
     const [{ n }] = await it.rows(
@@ -137,7 +138,7 @@ test("it names what is wrong", async (t) => {
     message:
       /policy 'p' has functions of the context, which SQL cannot call: weight, gate 'concurrency'\. Call utils\./,
   });
-  await it.rows("update dispatch_policy._private_policies set definition_hash = 'another'");
+  await table(it.pool, "policies").set({ definition_hash: "another" });
   await refused(
     {},
     { instanceOf: ArgumentError, message: /another definition of policy 'p' than the one in force/ },
@@ -191,12 +192,13 @@ test("a dry run counts the partitions and their jobs, and changes nothing", asyn
   await it.tickNow();
   await it.stage("2@new", { account: "acme" });
   const refresh = { ...P, where: { account: "acme" }, context: { max: 3 }, dryRun: true };
-  const before = await it.rows("select * from dispatch_policy._private_arrivals");
+  const arrivals = table(it.pool, "arrivals");
+  const before = await arrivals.all({}, "id");
   const counts = { matched: 3, changed: 0, partitions: 3, staged: 7, inFlight: 2 };
   t.deepEqual(await it.utils.refreshContext(refresh), counts);
   const nobody = { matched: 0, changed: 0, partitions: 0, staged: 0, inFlight: 0 };
   t.deepEqual(await it.utils.refreshContext({ ...refresh, where: { account: "none" } }), nobody);
-  t.deepEqual(await it.rows("select * from dispatch_policy._private_arrivals"), before);
+  t.deepEqual(await arrivals.all({}, "id"), before);
   t.deepEqual(await it.rows("select * from dispatch_policy.audit"), []);
   await it.rows(`select dispatch_policy.add_job('plain', '{"key": "z"}')`);
   const others = await it.makeUtils([]);
@@ -204,7 +206,7 @@ test("a dry run counts the partitions and their jobs, and changes nothing", asyn
     ...{ matched: 1, changed: 0, partitions: 1, staged: 1, inFlight: 0 },
   });
   await t.throwsAsync(others.refreshContext(refresh), { message: /has functions of the context/ });
-  await it.rows("update dispatch_policy._private_policies set definition_hash = 'another'");
+  await table(it.pool, "policies").set({ definition_hash: "another" });
   await t.throwsAsync(it.utils.refreshContext(refresh), { message: /another definition of policy 'p'/ });
 });
 

@@ -15,6 +15,7 @@ import { makeReleaseQueue } from "../../src/run/release-queue.ts";
 import { concurrency, type Engine, engine, throttle, until } from "../helpers/engine.ts";
 import { type Ctx, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
+import { nameOf, workerTable } from "../helpers/table.ts";
 import { NO_HEARTBEAT, startWorker } from "../helpers/worker.ts";
 
 const JOBS = 5000;
@@ -102,10 +103,8 @@ test("a rest ends where somebody wants a release, and where a job of another pol
   const releases = await queueOn(it, { rests: true, events });
   const ends = async (policy: string) => {
     await it.passes();
-    await it.pool.query(
-      `update dispatch_policy._private_limiters set finished_per_second = 1,
-       durations = array[row('p', 1)::dispatch_policy._private_task_duration]`,
-    );
+    const durations = () => `array[row('p', 1)::${nameOf("task_duration")}]`;
+    await it.table("limiters").set({ finished_per_second: 1, durations });
     const [job] = await it.inFlight();
     await it.pool.query("select graphile_worker.complete_jobs($1)", [[job]]);
     return releases.push(succeeded(job as string), policy);
@@ -132,7 +131,7 @@ test("jobs whose slots nobody waits for are released together, and wake no tick 
   const { events, starts } = startsOfReleases();
   let woken = 0;
   const releases = await queueOn(it, { rests: true, events, onReleased: () => woken++ });
-  await it.pool.query("update graphile_worker._private_jobs set attempts = 1 where id = $1", [jobs[0]]);
+  await workerTable(it.pool).set({ attempts: 1 }, { id: jobs[0] });
   const failed = {
     ok: false,
     retry: { attempt: 1, after: 60, task: it.policy, priority: 0, maxAttempts: 25 },
@@ -176,10 +175,7 @@ test("a settled job whose throttle stays locked is released after a second, and 
   await it.stage(["a", "a"], { cost: 4 });
   await it.passes();
   const [job, failing] = (await it.inFlight()) as [string, string];
-  await it.pool.query(
-    "update graphile_worker._private_jobs set attempts = 1, last_error = 'badly' where id = $1",
-    [failing],
-  );
+  await workerTable(it.pool).set({ attempts: 1, last_error: "badly" }, { id: failing });
   const retry = { attempt: 1, after: 60, task: it.policy, priority: 0, maxAttempts: 25 };
   const app = await it.session();
   await app.query("begin");
@@ -196,11 +192,7 @@ test("a settled job whose throttle stays locked is released after a second, and 
   ]);
   await app.query("rollback");
   t.is(Math.round((await it.limiter("throttle")).tokens), 2);
-  t.is(
-    await it.number("select count(*)::int from dispatch_policy._private_staged_jobs"),
-    1,
-    "its retry is staged",
-  );
+  t.is(await it.staged(), 1, "its retry is staged");
 });
 
 test("jobs that the database refuses to release are left to a sweep, and do not delay the others of their flush", async (t) => {
@@ -209,7 +201,7 @@ test("jobs that the database refuses to release are left to a sweep, and do not 
   await world.passes();
   const jobs = await world.inFlight();
   const bad = [jobs[3], jobs[4], jobs[17]];
-  await refusesToRelease(world, bad as string[]);
+  const accepts = await refusesToRelease(world, bad as string[]);
   const { logger, warnings } = listener();
   const releases = await queueOn(world, { logger });
   await Promise.all(jobs.map((job) => releases.push(succeeded(job), "p")));
@@ -221,7 +213,7 @@ test("jobs that the database refuses to release are left to a sweep, and do not 
       (job) => `Could not release job ${job} of policy p, a sweep gives its slot back: job ${job} is bad`,
     ),
   );
-  await refusesToRelease(world, []);
+  await accepts();
   await releases.push(succeeded(bad[0] as string), "p");
   t.deepEqual(await world.inFlight(), bad.slice(1), "the queue goes on");
 });
@@ -231,7 +223,7 @@ test("a flush that meets a lock is repeated as a whole", async (t) => {
   await world.stage(["a", "a", "a"]);
   await world.passes();
   const jobs = await world.inFlight();
-  await refusesToRelease(world, jobs, "lock_not_available");
+  const accepts = await refusesToRelease(world, jobs, "lock_not_available");
   const { logger, warnings, details } = listener();
   const releases = await queueOn(world, { logger });
   await Promise.all(jobs.map((job) => releases.push(succeeded(job), "p")));
@@ -239,23 +231,19 @@ test("a flush that meets a lock is repeated as a whole", async (t) => {
   t.is(warnings.length, 1);
   const said = [...warnings, ...details];
   t.true(said.every((line) => /^Could not release 3 finished jobs, trying again/.test(line)));
-  await refusesToRelease(world, []);
+  await accepts();
   await releases.idle();
   t.deepEqual(await world.inFlight(), []);
 });
 
-/** From now on PostgreSQL refuses to release these. */
-async function refusesToRelease(world: Engine, jobIds: string[], condition = "raise_exception") {
-  await world.pool.query(`create or replace function public.refuse() returns trigger language plpgsql as $$
-    begin
-      if old.job_id = any('{${jobIds.join(",")}}'::bigint[]) then
-        raise ${condition} using message = format('job %s is bad', old.job_id);
-      end if;
-      return old;
-    end
-    $$;
-    create or replace trigger refuse before delete on dispatch_policy._private_in_flight_jobs
-    for each row execute function public.refuse()`);
+/** From now on PostgreSQL refuses to release these. Returns what takes it back. */
+function refusesToRelease(world: Engine, jobIds: string[], condition = "raise_exception") {
+  return world.table("in_flight_jobs").before(
+    "delete",
+    `if old.job_id = any('{${jobIds.join(",")}}'::bigint[]) then
+       raise ${condition} using message = format('job %s is bad', old.job_id);
+     end if`,
+  );
 }
 
 function listener() {

@@ -16,6 +16,7 @@ import {
 } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { nameOf, table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -56,9 +57,11 @@ async function world(t: ExecutionContext) {
 /** Where this policy is still mentioned. */
 async function mentions(it: Awaited<ReturnType<typeof world>>, policy: string, id: number) {
   const columns = await it.rows(
-    `select table_name as name, column_name as by from information_schema.columns
-     where table_schema = 'dispatch_policy' and table_name like '\\_private\\_%' and column_name in ('policy', 'policy_id')
-       and table_name <> '_private_audit'`,
+    `select table_name as name, column_name as by
+     from information_schema.columns join information_schema.tables using (table_schema, table_name)
+     where table_schema = 'dispatch_policy' and table_type = 'BASE TABLE' and column_name in ('policy', 'policy_id')
+       and table_schema || '.' || table_name <> $1`,
+    [nameOf("audit")],
   );
   const found: string[] = [];
   for (const { name, by } of columns) {
@@ -80,7 +83,7 @@ test("a policy is renamed: its waiting jobs keep their ids and go by the new pol
   await before.pause({ policy: "old", partition: "b" });
   await it.pool.query('select dispatch_policy.add_job(\'work\', \'{"account": "x", "region": "eu"}\')');
   const waiting = await it.staged();
-  const [{ id }] = await it.rows("select id from dispatch_policy._private_policies");
+  const { id } = await table(it.pool, "policies").one();
 
   const utils = await it.utilsOf(renamed);
   t.deepEqual(await utils.removePolicy({ policy: "old", into: "new", dryRun: true }), {
@@ -193,7 +196,7 @@ test("what keeps a policy: waiting jobs without a place to go, jobs in flight, a
     tasks: { work: () => {} },
   });
   await until("it has said so", async () => {
-    const who = await it.rows("select from dispatch_policy._private_workers where definitions ? 'old'");
+    const who = await it.rows("select from dispatch_policy.workers where 'old' = any (policies)");
     return who.length === 1;
   });
   await t.throwsAsync(worker.utils.removePolicy({ policy: "old" }), {

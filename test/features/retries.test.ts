@@ -11,6 +11,7 @@ import {
   RetryAfter,
 } from "../../src/index.ts";
 import { MODES, type Mode } from "../fixtures/governed/modes.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
 
@@ -457,8 +458,8 @@ test("bypass without backoff leaves the retry to Graphile Worker", async (t) => 
 });
 
 test("a job that no longer holds anything is left to Graphile Worker: parked, nothing would admit it", async (t) => {
-  const task = async (_payload: unknown, helpers: JobHelpers) => {
-    await helpers.query("delete from dispatch_policy._private_in_flight_jobs");
+  const task = async () => {
+    await table(worker.pool, "in_flight_jobs").remove();
     throw new Error("broken");
   };
   const worker = await startWorker(t, { policies: [policyOf()], tasks: { work: task } });

@@ -70,7 +70,7 @@ test("a time that has passed is no hold, but one job goes first, and nothing is 
   await until("it runs", () => ends.has("first"));
   ends.get("first")?.(new RetryAfter(new Date(0)));
   await until("it is probed", async () => {
-    const { probing } = await worker.row("select probing from dispatch_policy._private_partitions");
+    const { probing } = await worker.row("select probing from dispatch_policy.partitions");
     return probing;
   });
   await worker.sees("job:error");

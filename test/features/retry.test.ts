@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { ArgumentError, concurrency, definePolicy, UnknownPolicyError } from "../../src/index.ts";
 import { runCommand } from "../helpers/command.ts";
+import { workerTable } from "../helpers/table.ts";
 import { startWorker } from "../helpers/worker.ts";
 
 const work = definePolicy("work", {
@@ -106,7 +107,7 @@ test("one that a newer job of its key has replaced stays, unless its id is given
     `select x.id from graphile_worker.jobs j cross join lateral graphile_worker.permanently_fail_jobs(
        array[j.id], 'replaced under its job key') x order by x.id limit 1`,
   );
-  await pool.query(`update graphile_worker._private_jobs set last_error = 'mine' where id <> $1`, [id]);
+  await workerTable(pool).set({ last_error: "mine" }, { id: (its) => `${its} <> ${id}` });
   t.is((await utils.retry({ policy: "work", dryRun: true })).matched, 5);
   t.is((await utils.retry({ ids: [id], dryRun: true })).matched, 1);
 });

@@ -2,6 +2,7 @@
 import test from "ava";
 import type { JobHelpers } from "graphile-worker";
 import { concurrency, definePolicy, policyEvents, RetryAfter, RunTimeoutError } from "../../src/index.ts";
+import { workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -126,7 +127,7 @@ test("in a batch, the parts that settle after the time have failed, and the othe
   await worker.utils.addJob("work", ["in time", "late"] as never);
   await worker.sees("job:error");
   await worker.everythingIsReleased();
-  const { payload } = await worker.row("select payload from graphile_worker._private_jobs");
+  const { payload } = await workerTable(worker.pool).one();
   t.deepEqual(payload, ["late"]);
 });
 

@@ -15,6 +15,7 @@ import pg from "pg";
 import { adaptiveConcurrency, addPolicyJob, definePolicy, dispatchPolicyPreset } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -260,10 +261,7 @@ async function runsOnce(t: ExecutionContext, counts: boolean, payload: object, t
   await addPolicyJob(pool, policy, payload as never, { maxAttempts: 1 });
   await worker.sees("job:failed");
   await worker.everythingIsReleased();
-  await until("the router has heard of it", async () => {
-    const { n } = await worker.row("select count(*)::int as n from dispatch_policy._private_arrivals");
-    return n === 0;
-  });
+  await until("the router has heard of it", async () => (await table(pool, "arrivals").count()) === 0);
   const { current_max, stops } = await worker.row(LIMIT);
   t.is(stops, counts ? 1 : 0);
   t.is(current_max < 8, counts);

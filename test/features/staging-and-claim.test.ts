@@ -3,6 +3,7 @@ import { runOnce, type Task, WorkerPreset } from "graphile-worker";
 import { addPolicyJob, addPolicyJobs, concurrency, definePolicy, throttle } from "../../src/index.ts";
 import { type Ctx, FULL, policyOf, scenario, sqlPolicyOf, VIAS } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 
 const HOUR = 3600;
 /** Of the functions that route and admit: who has to wait for a lock takes longer. */
@@ -205,7 +206,7 @@ for (const via of VIAS) {
     await it.tickNow();
     await it.stage("1@k");
     const other = await it.transaction();
-    await other.query("select from dispatch_policy._private_partitions where key = 'k' for update");
+    await table(other, "partitions").lock({ key: "k" });
     const started = performance.now();
     t.is((await it.tickNow()).admitted, 0);
     t.true(performance.now() - started < LOCK_TIMEOUT_MS, "it did not wait");
@@ -222,11 +223,8 @@ for (const via of VIAS) {
     ]) {
       await it.stage("3@k");
       await it.tickNow();
-      await it.rows(
-        `update dispatch_policy._private_partitions
-         set decayed_admits = $1, decayed_at = clock_timestamp() - $2::interval where key = 'k'`,
-        [decayed, age],
-      );
+      const decayed_at = () => `clock_timestamp() - interval '${age}'`;
+      await table(it.pool, "partitions").set({ decayed_admits: decayed, decayed_at }, { key: "k" });
       await it.stage("2@k");
       t.is((await it.tickNow()).admitted, 2);
       const value = (await it.partition("k")).decayed_admits;
@@ -364,9 +362,15 @@ async function flooded(t: ExecutionContext) {
   const it = await scenario(t, { gates: [concurrency<Ctx>({ max: 1 })] });
   await it.stage("1@full");
   t.is((await it.tickNow()).admitted, 1);
-  const arrive = () =>
-    it.rows(`insert into dispatch_policy._private_arrivals (policy, partition_id, key, limits, due_at)
-      select 'p', q.id, q.key, q.limits, now() from dispatch_policy._private_partitions q, generate_series(1, 6000)`);
+  const { id, key, limits } = await table(it.pool, "partitions").one();
+  const arrival = {
+    policy: "p",
+    partition_id: id,
+    key,
+    limits: JSON.stringify(limits),
+    due_at: () => "now()",
+  };
+  const arrive = () => table(it.pool, "arrivals").add(arrival, 6000);
   await arrive();
   await it.stage("1@quiet");
   await arrive();

@@ -1,8 +1,10 @@
 // order: "strict": one job of a partition at a time, and one that fails keeps its place.
 import test, { type ExecutionContext } from "ava";
 import { definePolicy } from "../../src/index.ts";
-import { concurrency, type Engine, engine } from "../helpers/engine.ts";
+import { concurrency, engine } from "../helpers/engine.ts";
+import { refusePayloads } from "../helpers/native.ts";
 import { type Hands, policyOf, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -136,7 +138,7 @@ test("a job that is set to an earlier time goes then, and before the others", as
 test("a sweep leaves a partition alone that waits in order, and wakes one that waits for nothing", async (t) => {
   const { it, head } = await failed(t);
   t.like((await it.utils.sweep()).repaired, { blocked: 0, asleep: 0 });
-  await it.rows("delete from dispatch_policy._private_staged_jobs where id = $1", [head.id]);
+  await table(it.pool, "staged_jobs").remove({ id: head.id });
   t.like((await it.utils.sweep()).repaired, { blocked: 1 });
 });
 
@@ -199,22 +201,15 @@ test("the others wait on for a job that Graphile Worker will retry by itself", a
 
 const one = [concurrency(1, { name: "strict_order" })];
 
-async function refusing(it: Engine): Promise<void> {
-  await it.pool.query(`create function refuse() returns trigger language plpgsql as $$
-    begin if new.payload::text like '%bad%' then raise exception 'refused'; end if; return new; end $$`);
-  await it.pool.query(`create trigger refuse before insert on graphile_worker._private_jobs
-    for each row execute function refuse()`);
-}
-
 test("a job that Graphile Worker refuses keeps its place", async (t) => {
   const it = await engine(t, { gates: one, order: "strict" });
-  await refusing(it);
+  const accept = await refusePayloads(it.pool, "bad");
   await it.stage("a", { jobKey: "bad" });
-  await it.pool.query(`update dispatch_policy._private_staged_jobs set payload = '{"bad": true}'`);
+  await it.table("staged_jobs").set({ payload: { bad: true } });
   await it.stage("a");
   t.is(await it.passes(3), 0);
   t.like(await it.partition("a"), { denied_reason: "strict_order" });
-  await it.pool.query("drop trigger refuse on graphile_worker._private_jobs");
+  await accept();
   const [first, second] = (
     await it.pool.query("select id, retry_at from dispatch_policy.staged_jobs order by id")
   ).rows;
@@ -232,11 +227,11 @@ test("a job whose arrival is not routed yet is not passed", async (t) => {
   await it.admit();
   await it.finish(await it.inFlight());
   const [early] = await it.stage("a");
-  const { rows: held } = await it.pool.query("delete from dispatch_policy._private_arrivals returning *");
+  const held = await it.table("arrivals").remove();
   await it.stage("a");
   await it.route();
   t.is((await it.admit()).admitted, 1);
-  t.is(held.length, 1);
+  t.is(held, 1);
   const { rows } = await it.pool.query("select staged_id from dispatch_policy.in_flight_jobs");
   t.deepEqual(
     rows.map(({ staged_id }) => staged_id),

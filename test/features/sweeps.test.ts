@@ -19,9 +19,7 @@ async function broken(t: ExecutionContext): Promise<Engine> {
   await it.stage(["a", "b", "c", "d", "e"]);
   await it.passes();
   await it.pool.query("select graphile_worker.complete_jobs($1)", [await it.inFlight()]);
-  await it.pool.query(
-    "update dispatch_policy._private_limiters set in_flight = in_flight + 3 where kind = 'ahead'",
-  );
+  await it.table("limiters").set({ in_flight: (its) => `${its} + 3` }, { kind: "ahead" });
   return it;
 }
 
@@ -84,10 +82,8 @@ test("an operator's sweep says what failed, once the rest is done", async (t) =>
 test("a job that is gone and cannot be released holds up none of the others that are gone", async (t) => {
   const it = await broken(t);
   const [, , bad] = await it.inFlight();
-  await it.pool.query(`create function public.refuse() returns trigger language plpgsql as $$
-    begin raise 'it is bad'; end $$;
-    create trigger refuse before delete on dispatch_policy._private_in_flight_jobs
-    for each row when (old.job_id = ${bad}) execute function public.refuse()`);
+  const refusal = `if old.job_id = ${bad} then raise 'it is bad'; end if`;
+  await it.table("in_flight_jobs").before("delete", refusal);
   const { repaired, failed } = await sweep(it);
   t.is(repaired.jobs, 4);
   t.deepEqual(await it.inFlight(), [bad]);
@@ -99,10 +95,14 @@ test("a job that is gone and cannot be released holds up none of the others that
 
 test("a sweep deletes audit rows older than keepAuditFor, and keeps the others", async (t) => {
   const it = await engine(t, { gates: [] });
-  await it.pool.query(`insert into dispatch_policy._private_audit (at, verb, matched, changed)
-    select now() - interval '91 days', 'old', 1, 1 from generate_series(1, 20001);
-    insert into dispatch_policy._private_audit (at, verb, matched, changed) values (now() - interval '89 days', 'kept', 1, 1),
-      (now() - interval '2 days', 'new', 1, 1)`);
+  for (const [verb, days, count] of [
+    ["old", 91, 20_001],
+    ["kept", 89, 1],
+    ["new", 2, 1],
+  ] as const) {
+    const at = () => `now() - interval '${days} days'`;
+    await it.table("audit").add({ at, verb, matched: 1, changed: 1 }, count);
+  }
   const verbs = async () =>
     (await it.pool.query("select verb from dispatch_policy.audit order by id")).rows.map(({ verb }) => verb);
   const sweepWith = async (options: Partial<DispatchPolicyOptions>) => {

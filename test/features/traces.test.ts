@@ -12,6 +12,7 @@ import type pg from "pg";
 import { addPolicyJob, definePolicy, makePolicyUtils, type PolicyUtils } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
 
 const exporter = new InMemorySpanExporter();
@@ -92,7 +93,8 @@ async function idle(t: ExecutionContext): Promise<Idle> {
   return {
     ...{ pool, utils },
     flags: () => column("select jsonb_object_keys(flags) as value from graphile_worker.jobs order by id"),
-    staged: () => column("select traceparent as value from dispatch_policy._private_staged_jobs order by id"),
+    staged: async () =>
+      (await table(pool, "staged_jobs").all({}, "id")).map(({ traceparent }) => traceparent),
   };
 }
 
@@ -287,8 +289,9 @@ test("the other readers of a traced job's flag read it as any other", async (t) 
     select dispatch_policy._is_ours(j.flags, j.created_at, j.key) as ours,
       dispatch_policy._is_replaced(j.flags, j.key, j.last_error) as replaced,
       dispatch_policy._staged_id_of(j.flags) = f.staged_id as staged_id,
-      starts_with(f.partition_id::text, dispatch_policy._partition_mark(j.flags)) as mark
-    from graphile_worker.jobs j join dispatch_policy._private_in_flight_jobs f on f.job_id = j.id`);
+      starts_with(q.id::text, dispatch_policy._partition_mark(j.flags)) as mark
+    from graphile_worker.jobs j join dispatch_policy.in_flight_jobs f on f.job_id = j.id
+    join dispatch_policy.partitions q using (policy, partition)`);
   t.deepEqual(rows, Array(2).fill({ ours: true, replaced: false, staged_id: true, mark: true }));
 });
 
@@ -296,7 +299,7 @@ test("an admitted job keeps its context when it is adopted, and a staged one tha
   const { utils, pool, flags, staged } = await idle(t);
   const producer = await traced(() => utils.addJob("work", { key: "adopted" }));
   await utils.tick();
-  await pool.query("delete from dispatch_policy._private_in_flight_jobs");
+  await table(pool, "in_flight_jobs").remove();
   await utils.adopt({ task: "work" });
   t.deepEqual(await staged(), [producer]);
   await utils.disable({ policy: "work" });
@@ -309,7 +312,7 @@ test("a job that is taken over keeps its context", async (t) => {
   const utils = await makePolicyUtils({ pgPool: database.pool, policies, logger: silent });
   const producer = await traced(() => utils.addJob("work", { key: "taken over" }));
   await utils.tick();
-  await database.pool.query("delete from dispatch_policy._private_in_flight_jobs");
+  await table(database.pool, "in_flight_jobs").remove();
   // a row that somebody has touched is not believed
   await database.pool.query(
     "select graphile_worker.reschedule_jobs(array(select id from graphile_worker.jobs), priority => 1)",
@@ -319,10 +322,7 @@ test("a job that is taken over keeps its context", async (t) => {
   const worker = await startWorker(t, { database, policies, tasks: { work: async () => {} } });
   await worker.sees("job:success");
   t.deepEqual(runsOf("taken over"), [], "it did not run");
-  t.is(
-    (await worker.row("select traceparent from dispatch_policy._private_staged_jobs")).traceparent,
-    producer,
-  );
+  t.is((await table(worker.pool, "staged_jobs").one()).traceparent, producer);
   await worker.utils.resume({ policy: "work" });
   await worker.sees("job:success", 2);
   t.deepEqual(runsOf("taken over").map(linksOf), [[producer]]);

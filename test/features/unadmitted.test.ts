@@ -3,7 +3,9 @@ import test from "ava";
 import type { Job } from "graphile-worker";
 import { adaptiveConcurrency, definePolicy, makePolicyUtils, policyEvents } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { payloadTexts } from "../helpers/native.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker, type WorkerOptions } from "../helpers/worker.ts";
 
@@ -51,9 +53,7 @@ async function world(
 
 /** A pass takes those that it knows in their order: one that is staged last may be the first of them. */
 const areRouted = (worker: TestWorker) =>
-  until("the router knows them all", async () => {
-    return (await worker.row("select count(*)::int as n from dispatch_policy._private_arrivals")).n === 0;
-  });
+  until("the router knows them all", async () => (await table(worker.pool, "arrivals").count()) === 0);
 
 const inFlight = (worker: TestWorker) =>
   worker.row("select count(*)::int as n from dispatch_policy.in_flight_jobs").then(({ n }) => n);
@@ -69,9 +69,7 @@ test("one let in at its start says nothing of the lag, which an adaptive gate le
   };
   await worker.utils.addJob("work", { account: "a", n: 1 });
   await ran(1);
-  await worker.pool.query(
-    "update dispatch_policy._private_limiters set lag_ewma_ms = 1000 where kind <> 'ahead'",
-  );
+  await table(worker.pool, "limiters").set({ lag_ewma_ms: 1000 }, { kind: (its) => `${its} <> 'ahead'` });
   await past(2);
   await ran(2);
   const { lag } = await worker.row(
@@ -198,8 +196,7 @@ for (const localQueue of [undefined, { size: 3 }]) {
     const ran: string[] = [];
     for (let n = 0; n <= ODD.length; n++) {
       await until(`job ${n + 1} runs`, () => running.size === 1);
-      const text = "select payload::text as text from graphile_worker._private_jobs where id = $1";
-      if (n > 0) ran.push((await worker.row(text, [seen[n]!.id])).text);
+      if (n > 0) ran.push(...(await payloadTexts(worker.pool, [seen[n]!.id])));
       const [end] = running.values();
       running.clear();
       end!();
@@ -302,18 +299,18 @@ for (const partitionBy of ["account", (ctx: { account: string }) => ctx.account]
     const { pool, url } = await testDatabase(t);
     const utils = await makePolicyUtils({ connectionString: url, policies: [policy], logger: silent });
     t.teardown(() => utils.release());
-    const texts = async (table: string) =>
-      (await pool.query(`select payload::text as text from ${table}`)).rows
+    const staged = async () =>
+      (await pool.query("select payload::text as text from dispatch_policy.staged_jobs")).rows
         .map(({ text }) => text)
         .toSorted();
-    const native = () => texts("graphile_worker._private_jobs");
+    const native = async () => (await payloadTexts(pool)).toSorted();
     for (const text of ODD) await pool.query("select graphile_worker.add_job('work', $1)", [text]);
     // SQL finds no path in a json with such a text: these jobs stay, and are caught at their start
     const [left, taken] = [ODD, ODD].map((all, place) =>
       all.filter((text) => (typeof partitionBy === "string" && /\\u[0d]/.test(text)) === (place === 0)),
     );
     t.like(await utils.adopt({ task: "work" }), { changed: taken!.length });
-    t.deepEqual(await texts("dispatch_policy.staged_jobs"), taken!.toSorted());
+    t.deepEqual(await staged(), taken!.toSorted());
     t.deepEqual(await native(), left!.toSorted());
     const exported: unknown[] = [];
     for await (const { spec } of utils.export({ policy: "work" })) exported.push(spec.payload);
@@ -324,7 +321,7 @@ for (const partitionBy of ["account", (ctx: { account: string }) => ctx.account]
     t.is((await utils.tick({ policy: "work" })).admitted, 1);
     await utils.disable({ policy: "work" });
     await utils.handBack({ policy: "work" });
-    t.deepEqual(await texts("dispatch_policy.staged_jobs"), []);
+    t.deepEqual(await staged(), []);
     t.deepEqual(await native(), ODD.toSorted());
     // failed for good, and run again
     const { rows } = await pool.query("select id::text from graphile_worker.jobs");

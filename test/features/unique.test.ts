@@ -11,17 +11,17 @@ import {
 } from "../../src/index.ts";
 import { until } from "../helpers/engine.ts";
 import { type Ctx, policyOf, type Scenario, scenario, VIAS } from "../helpers/scenario.ts";
+import { table, workerTable } from "../helpers/table.ts";
 
 const add = (it: Scenario, spec: JobSpec = {}, payload: object = { key: "a" }) =>
   it.utils.addJob(it.policy, payload as never, { jobKey: "k", ...spec });
 
 /** As if so much time had gone by since the jobs ended. */
-const goBy = (it: Scenario, time: string) =>
-  it.rows(
-    `with e as (update dispatch_policy._private_unique_ends set ended_at = ended_at - $1::interval)
-     update dispatch_policy._private_unique_keys set look_at = look_at - $1::interval`,
-    [time],
-  );
+async function goBy(it: Scenario, time: string): Promise<void> {
+  const earlier = (its: string) => `${its} - interval '${time}'`;
+  await table(it.pool, "unique_ends").set({ ended_at: earlier });
+  await table(it.pool, "unique_keys").set({ look_at: earlier });
+}
 
 /** Admits and completes a job. */
 async function complete(it: Scenario): Promise<void> {
@@ -30,13 +30,10 @@ async function complete(it: Scenario): Promise<void> {
 }
 
 /** How many keys and ends are stored. */
-const stored = async (it: Scenario) =>
-  (
-    await it.rows(
-      `select (select count(*)::int from dispatch_policy._private_unique_keys) as keys,
-         (select count(*)::int from dispatch_policy._private_unique_ends) as ends`,
-    )
-  )[0];
+const stored = async (it: Scenario) => ({
+  keys: await table(it.pool, "unique_keys").count(),
+  ends: await table(it.pool, "unique_ends").count(),
+});
 
 for (const via of VIAS) {
   test(`scenario 37: a key is remembered for its time after its job has completed (${via})`, async (t) => {
@@ -273,8 +270,11 @@ test("a job of the key that waits in Graphile Worker is replaced, although the o
   const job = await add(it, {}, { key: "a", n: 2 });
   t.is(job.staged && job.dropped, undefined);
   t.is((await it.tickNow()).admitted, 1);
-  const jobs = await it.rows("select payload from graphile_worker._private_jobs");
-  t.deepEqual(jobs, [{ payload: { key: "a", n: 2 } }]);
+  const jobs = await workerTable(it.pool).all();
+  t.deepEqual(
+    jobs.map(({ payload }) => payload),
+    [{ key: "a", n: 2 }],
+  );
 });
 
 test("a job of the key that failed for good in Graphile Worker does not forget the one that is remembered", async (t) => {
@@ -376,7 +376,7 @@ test("a sweep forgets keys whose time is over or whose job is gone, and keeps th
   t.deepEqual(await stored(it), { keys: 4, ends: 1 }, "none is due");
   await goBy(it, "2 hours");
   await it.utils.sweep();
-  const keys = await it.rows("select job_key from dispatch_policy._private_unique_keys order by 1");
+  const keys = await table(it.pool, "unique_keys").all({}, "job_key");
   t.deepEqual(
     keys.map(({ job_key }) => job_key),
     ["runs", "waits"],

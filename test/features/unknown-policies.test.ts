@@ -16,6 +16,7 @@ import {
 import { testDatabase } from "../helpers/database.ts";
 import { greet } from "../helpers/policies.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -178,9 +179,7 @@ test("addPolicyJob before the first set-up says how to set up, and changes nothi
 
 test("a part that the database lacks is the schema's age, and a name that the application lacks is not", async (t) => {
   const { pool } = await testDatabase(t);
-  await pool.query(`create function public.lacks() returns trigger language plpgsql as
-      $$ begin perform public.nowhere(); return new; end $$;
-    create trigger lacks before insert on dispatch_policy._private_staged_jobs for each row execute function public.lacks()`);
+  await table(pool, "staged_jobs").before("insert", "perform public.nowhere()");
   await t.throwsAsync(addPolicyJob(pool, greet, { name: "Ana" }), {
     code: "42883",
     message: /public\.nowhere/,

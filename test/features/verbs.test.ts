@@ -12,6 +12,7 @@ import {
 import { until } from "../helpers/engine.ts";
 import { type Ctx, policyOf, type Scenario, scenario } from "../helpers/scenario.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 
 test("each verb takes the policy itself in the place of its name", async (t) => {
   const policy = policyOf("p", { gates: [throttle<Ctx>({ scope: "policy", rate: 100, per: "1 hour" })] });
@@ -85,7 +86,7 @@ for (const [how, removal] of Object.entries({
     await it.tickNow();
     await it.tickNow();
     t.is((await it.rows("select from dispatch_policy.in_flight_jobs")).length, 1);
-    t.is((await it.rows("select from dispatch_policy._private_keyless_jobs")).length, 0);
+    t.is(await table(it.pool, "keyless_jobs").count(), 0);
   });
 }
 
@@ -104,7 +105,7 @@ test("a job whose key could not be worked out is tried again at once when it is 
   const it = await scenario(t, {});
   await it.rows(`select dispatch_policy.add_job('p', '{}', job_key => 'k')`);
   await it.tickNow();
-  t.is((await it.rows("select from dispatch_policy._private_keyless_jobs where retry_at > now()")).length, 1);
+  t.is(await table(it.pool, "keyless_jobs").count({ retry_at: (its) => `${its} > now()` }), 1);
   await it.rows(`select dispatch_policy.add_job('p', '{"key":"a"}', job_key => 'k')`);
   t.is((await it.tickNow()).admitted, 1);
 });
@@ -114,7 +115,7 @@ test("a cap past PostgreSQL's integers is refused, and nothing is staged", async
   await t.throwsAsync(it.stage("1@a"), {
     message: /max .* a whole number, 0 to 2147483647, got 9007199254740991/,
   });
-  t.is((await it.rows("select from dispatch_policy._private_staged_jobs")).length, 0);
+  t.is((await it.rows("select from dispatch_policy.staged_jobs")).length, 0);
 });
 
 test("a policy accepts the greatest batch and the greatest budget", async (t) => {
@@ -291,11 +292,8 @@ test("admit counts no more than 10,000 jobs that are not due", async (t) => {
   const it = await scenario(t);
   const added = await it.stage("1@a", {}, { runAt: new Date(Date.now() + 3_600_000) });
   await it.tickNow();
-  await it.rows(
-    `insert into dispatch_policy._private_staged_jobs (partition_id, task_identifier, run_at, due)
-     select s.partition_id, s.task_identifier, s.run_at, false
-     from dispatch_policy._private_staged_jobs s, generate_series(1, 10500) where s.id = $1`,
-    [added[0]?.id],
-  );
+  const staged = table(it.pool, "staged_jobs");
+  const { partition_id, task_identifier, run_at } = await staged.one({ id: added[0]?.id });
+  await staged.add({ partition_id, task_identifier, run_at, due: false }, 10_500);
   t.deepEqual(await it.utils.admit({ policy: "p", count: 1 }), { matched: 0, changed: 0, notDue: 10_000 });
 });

@@ -6,11 +6,11 @@ import { setTimeout as delay } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { TURN } from "../../scripts/run-tests/turn.ts";
 import { isLockTimeout } from "../../src/db/outage.ts";
-import { WRONGLY_STAGED } from "../helpers/engine.ts";
 import { type Register, sampled } from "../helpers/sampled.ts";
 import { until } from "../helpers/until.ts";
 import { makeJudge } from "./judge.ts";
 import { makeOperations } from "./operations.ts";
+import { DELAYED, LEFT, LOOK, SEEN } from "./tables.ts";
 import { makeWorker } from "./worker.ts";
 import { capsOf, chargesOf, makeWorld, ratesOf, VARIANTS, type Variant, type World } from "./world.ts";
 
@@ -34,33 +34,6 @@ function isBusy({ forced }: Variant, name: string, error: { code?: string }): bo
 /** What set_limit answers when its `until` passed while it waited for the limits of another's open transaction. */
 const LATE = "set_limit: until is";
 
-/** In one snapshot: counters, and jobs that a worker would believe to be admitted though they hold no slot. */
-const LOOK = `select
-  (select json_agg(json_build_array(l.gate, l.scope_key, l.in_flight, n.n)) from dispatch_policy._private_limiters l
-    cross join lateral (
-      select count(*) as n from dispatch_policy._private_in_flight_jobs f where f.limiter_ids @> array[l.id]) n
-    where l.kind <> 'throttle' and l.in_flight <> n.n) as "counters that are wrong",
-  (select json_agg(w) from (${WRONGLY_STAGED}) w) as "counts of staged jobs that are wrong",
-  (select json_agg(j) from graphile_worker._private_jobs j
-    where j.is_available and j.attempts = 0 and j.last_error is null
-      and j.flags::text ~ ('@' || (extract(epoch from j.updated_at) * 1000000)::bigint || '[#"]')
-      and not exists (
-        select from dispatch_policy._private_in_flight_jobs f
-        where f.job_id = j.id and f.admission = (extract(epoch from j.updated_at) * 1000000)::bigint)
-  ) as "jobs that would run without a slot",
-  (select json_agg(j) from graphile_worker._private_jobs j
-    where j.run_at = 'infinity' and j.locked_at is null and j.attempts < j.max_attempts
-      and not exists (
-        select from dispatch_policy._private_staged_jobs s where s.parked_job_id = j.id or s.job_key = j.key)
-      and not exists (select from dispatch_policy._private_in_flight_jobs f where f.job_id = j.id)
-      -- a sweep ends these, and at the end of the fuzz it must have
-      and not exists (select from dispatch_policy._private_replaced_jobs r where r.job_id = j.id)
-  ) as "jobs that are parked for ever",
-  (select json_agg(g) from dispatch_policy._private_groups g where g.jobs_left
-    <> (select count(*) from dispatch_policy._private_group_jobs m where m.group_id = g.id)
-      + (select coalesce(sum(e.jobs), 0) from dispatch_policy._private_group_ends e where e.group_id = g.id)
-  ) as "groups whose jobs are not all counted"`;
-
 const register: Register = IS_LONG ? test.serial : sampled(4);
 for (let n = 0; n < SEEDS; n++) {
   for (const variant of VARIANTS.filter(({ name }) => ONLY === undefined || name === ONLY)) {
@@ -78,9 +51,7 @@ async function fuzz(t: ExecutionContext, variant: Variant, seed: number): Promis
   const judge = makeJudge(capsOf(variant), ratesOf(variant));
   const errors = await play(t, world, judge);
   judge.judgeRates(await chargesOf(world, judge));
-  const delayed = await world.it.number(
-    "select coalesce(sum(delayed), 0)::int from dispatch_policy._private_activity",
-  );
+  const delayed = await world.it.number(DELAYED);
   t.log(JSON.stringify({ ...judge.ledger.counts, delayed }));
   t.deepEqual(judge.problems.slice(0, 5), []);
   t.deepEqual(judge.ledger.lost().slice(0, 5), []);
@@ -196,11 +167,7 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
 
   // nobody adds any more: everything runs to its end
   await operations.calm();
-  const left = () =>
-    it.number(`select ((select count(*) from dispatch_policy._private_staged_jobs)
-      + (select count(*) from dispatch_policy._private_in_flight_jobs)
-      + (select count(*) from dispatch_policy._private_groups)
-      + (select count(*) from graphile_worker._private_jobs where attempts < max_attempts and run_at < 'infinity'))::int`);
+  const left = () => it.number(LEFT);
   await until(
     "everything has run",
     async () => {
@@ -219,21 +186,6 @@ async function play(t: ExecutionContext, world: World, judge: ReturnType<typeof 
 
 /** What is left, for who looks for the reason. */
 async function seen({ pool }: World): Promise<object> {
-  const rows = async (text: string) => (await pool.query(text)).rows;
-  return {
-    staged: await rows("select * from dispatch_policy._private_staged_jobs limit 5"),
-    groups: await rows("select * from dispatch_policy._private_groups limit 5"),
-    groupJobs: await rows("select * from dispatch_policy._private_group_jobs limit 5"),
-    inFlight: await rows("select * from dispatch_policy._private_in_flight_jobs limit 5"),
-    jobs: await rows("select * from graphile_worker.jobs where attempts < max_attempts limit 5"),
-    partitions: await rows(
-      `select key, due_at, denied_until, blocked_on, denied_reason, held_until, probing, probe_job_id
-       from dispatch_policy._private_partitions where due_at < 'infinity' limit 5`,
-    ),
-    limiters: await rows(
-      `select l.*, (select count(*) from dispatch_policy._private_freed f where f.limiter_id = l.id) as notes
-       from dispatch_policy._private_limiters l
-       where id in (select blocked_on from dispatch_policy._private_partitions)`,
-    ),
-  };
+  const found = Object.entries(SEEN).map(async ([what, text]) => [what, (await pool.query(text)).rows]);
+  return Object.fromEntries(await Promise.all(found));
 }

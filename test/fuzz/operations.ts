@@ -4,6 +4,7 @@ import type pg from "pg";
 import { addPast } from "../helpers/native.ts";
 import type { Judge } from "./judge.ts";
 import { Done } from "./ledger.ts";
+import * as tables from "./tables.ts";
 import { HOSTS, type World } from "./world.ts";
 
 /** More than this many staged jobs, and nobody adds any. */
@@ -41,7 +42,7 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
     as.query(`select * from graphile_worker.${text}`, values);
 
   const add: Operation = async (as, done) => {
-    if ((await it.number("select count(*)::int from dispatch_policy._private_staged_jobs")) > ENOUGH) return;
+    if ((await it.table("staged_jobs").count()) > ENOUGH) return;
     const keyed = random.chance(0.4);
     const known = isUnique && keyed && random.chance(0.5) ? await rememberedKey() : null;
     const witness = known ? known.startsWith(KEPT) : random.chance(0.3);
@@ -77,10 +78,7 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
 
   /** One whose job has completed: mostly the job that is added is dropped. Null: there is none. */
   async function rememberedKey(): Promise<string | null> {
-    const { rows } = await pool.query(
-      `select k.job_key from dispatch_policy._private_unique_keys k
-       join dispatch_policy._private_unique_ends e on e.staged_id = k.staged_id order by ${shuffled("k.job_key")} limit 1`,
-    );
+    const { rows } = await pool.query(tables.rememberedKey(shuffled));
     return rows[0]?.job_key ?? null;
   }
 
@@ -103,23 +101,18 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
   };
 
   /** Brings a queue or a task in that staged jobs wait for, if there is one. */
-  async function awaited(column: "queue_name" | "task_identifier", known: string): Promise<string | null> {
-    const { rows } = await pool.query(
-      `select s.${column} as name from dispatch_policy._private_staged_jobs s
-       where s.${column} is not null and not exists (select from graphile_worker.${known} = s.${column})
-       order by ${shuffled("s.id")} limit 1`,
-    );
+  async function awaited(what: "queue_name" | "task_identifier"): Promise<string | null> {
+    const { rows } = await pool.query(tables.awaited(what, shuffled));
     return rows[0]?.name ?? null;
   }
 
   const addToNewQueue: Operation = async (as) => {
-    const queueName =
-      (await awaited("queue_name", "_private_job_queues q where q.queue_name")) ?? freshQueue();
+    const queueName = (await awaited("queue_name")) ?? freshQueue();
     await addPast(it, { task: "plain", as, queueName });
   };
 
   const addOfNewTask: Operation = async (as, done) => {
-    const task = (await awaited("task_identifier", "_private_tasks t where t.identifier")) ?? freshTask();
+    const task = (await awaited("task_identifier")) ?? freshTask();
     await addPast(it, { task, as, payload: payloadOf(random.pick(partitions), null, false, done) });
   };
 
@@ -141,27 +134,13 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
 
   /** Staged jobs and Graphile Worker's. Those that a verb may end are no witnesses. */
   async function some(limit = 2, mayEnd = false): Promise<{ id: string; payload_id: string; key: string }[]> {
-    const { rows } = await pool.query(
-      `select id, payload ->> 'id' as payload_id, key from (
-         select id, payload, job_key as key from dispatch_policy._private_staged_jobs where parked_job_id is null
-         union all select s.id, j.payload, j.key from dispatch_policy._private_staged_jobs s
-           join graphile_worker._private_jobs j on j.id = s.parked_job_id
-         union all select f.staged_id, j.payload, j.key from dispatch_policy._private_in_flight_jobs f
-           join graphile_worker._private_jobs j on j.id = f.job_id
-         union all select id, payload, key from graphile_worker._private_jobs) x
-       where payload ->> 'witness' is null or not $2 order by ${shuffled("id")} limit $1`,
-      [limit, mayEnd],
-    );
+    const { rows } = await pool.query(tables.someJobs(shuffled), [limit, mayEnd]);
     return rows;
   }
   const ids = async (limit = 2) => (await some(limit)).map(({ id }) => id);
 
   async function nativeIds(mayEnd = false): Promise<string[]> {
-    const { rows } = await pool.query(
-      `select id from graphile_worker._private_jobs
-       where payload ->> 'witness' is null or not $1 order by ${shuffled("id")} limit 2`,
-      [mayEnd],
-    );
+    const { rows } = await pool.query(tables.nativeJobs(shuffled), [mayEnd]);
     return rows.map(({ id }) => id);
   }
 
@@ -201,7 +180,7 @@ export function makeOperations(world: World, judge: Judge, counts: Record<string
   /** By hand. */
   const giveSlotBack: Operation = async (as) => {
     const { rows } = await pool.query(
-      `select job_id from dispatch_policy._private_in_flight_jobs order by ${shuffled("job_id")} limit 1`,
+      `select job_id from dispatch_policy.in_flight_jobs order by ${shuffled("job_id")} limit 1`,
     );
     if (!rows[0]) return;
     judge.excuse(rows[0].job_id);

@@ -5,23 +5,8 @@ import type { Job } from "graphile-worker";
 import { isAsAdmitted, ticketOf } from "../../src/run/fetched-job.ts";
 import { type Fetched, startJob } from "../helpers/native.ts";
 import type { Judge, Run } from "./judge.ts";
+import { COMPLETE, FETCH, RECORD } from "./tables.ts";
 import type { World } from "./world.ts";
-
-/** A named queue runs one job at a time: who fetches one locks its queue. */
-const FETCH = `with j as (
-    select id, job_queue_id from graphile_worker._private_jobs where is_available and run_at <= now()
-      and (job_queue_id is null or job_queue_id in (
-        select id from graphile_worker._private_job_queues where is_available for update skip locked))
-    order by priority, run_at limit 1 for update skip locked),
-  q as (
-    update graphile_worker._private_job_queues q set locked_by = $1, locked_at = now()
-    from j where q.id = j.job_queue_id)
-  update graphile_worker._private_jobs x set attempts = attempts + 1, locked_at = now(), locked_by = $1
-  from j where x.id = j.id
-  returning x.*, (select identifier from graphile_worker._private_tasks t where t.id = task_id) as task_identifier`;
-
-const UNLOCK_QUEUE = `update graphile_worker._private_job_queues q set locked_by = null, locked_at = null
-  from j where q.id = j.job_queue_id`;
 
 const LONGEST_RUN_MS = 80;
 /** What runs cost; each was admitted for 1. */
@@ -133,21 +118,9 @@ export function makeWorker(world: World, judge: Judge, poolId: string) {
     return random.chance(0.3) ? { ...retry, move: world.partitionState(partOf(job.payload).k) } : retry;
   }
 
-  const complete = ({ id }: Fetched) =>
-    pool.query(
-      `with j as (delete from graphile_worker._private_jobs where id = $1 returning job_queue_id) ${UNLOCK_QUEUE}`,
-      [id],
-    );
+  const complete = ({ id }: Fetched) => pool.query(COMPLETE, [id]);
 
-  const record = ({ id }: Fetched) =>
-    pool.query(
-      `with j as (
-         update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops',
-           run_at = greatest(now(), run_at) + interval '3 seconds' where id = $1 and locked_by = $2
-         returning job_queue_id)
-       ${UNLOCK_QUEUE}`,
-      [id, poolId],
-    );
+  const record = ({ id }: Fetched) => pool.query(RECORD, [id, poolId]);
 
   return {
     work,

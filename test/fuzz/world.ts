@@ -15,6 +15,7 @@ import {
 } from "../helpers/engine.ts";
 import { type Random, random } from "../helpers/random.ts";
 import type { Cap, Charged, Judge, Rate } from "./judge.ts";
+import { FREE_DELAY, LOG_CHARGES } from "./tables.ts";
 
 const numberOf = (partition: string) => Number(partition.slice(1));
 const account = (partition: string) => `account${numberOf(partition) % 3}`;
@@ -140,7 +141,7 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
   const it = await engine(t, variant);
   const pool = quietPool(it.url, { max: 16 });
   t.teardown(() => pool.end());
-  await logCharges(it);
+  await it.pool.query(LOG_CHARGES);
   if (variant.shortDelay !== undefined) await putOff(it, variant.shortDelay);
   for (const [gate, set] of Object.entries(variant.free ?? {}))
     await it.pool.query(`select dispatch_policy.set_limit('p', $1, $2, "where" => '{"plan": "free"}')`, [
@@ -186,44 +187,9 @@ export async function makeWorld(t: ExecutionContext, variant: Variant, seed: num
   };
 }
 
-async function putOff({ pool }: Engine, seconds: number): Promise<void> {
-  await pool.query(`
-    alter table dispatch_policy._private_policies drop constraint _private_policies_busy_delay_check;
-    update dispatch_policy._private_policies set when_busy = 'delay', busy_delay = ${seconds};`);
-}
-
-/**
- * A row for each job that is put in flight, or moved to another partition there: it is charged. If it is settled, its last row
- * says what it cost then.
- */
-async function logCharges({ pool }: Engine): Promise<void> {
-  await pool.query(`
-    create table public.fuzz_charges (
-      n bigint generated always as identity, job_id bigint, partition text, at float8, forced boolean,
-      cost float8, returned_at float8);
-    create index on public.fuzz_charges (job_id, n);
-    create function public.fuzz_log_charge() returns trigger language plpgsql as $$
-    begin
-      insert into public.fuzz_charges (job_id, partition, at, forced)
-      select new.job_id, p.key, extract(epoch from new.admitted_at) * 1000,
-        coalesce(current_setting('fuzz.forced', true), '') = 'on'
-      from dispatch_policy._private_partitions p where p.id = new.partition_id;
-      return null;
-    end $$;
-    create trigger fuzz_log_charge after insert on dispatch_policy._private_in_flight_jobs
-      for each row execute function public.fuzz_log_charge();
-    create trigger fuzz_log_move after update of partition_id on dispatch_policy._private_in_flight_jobs
-      for each row when (new.partition_id <> old.partition_id) execute function public.fuzz_log_charge();
-    create function public.fuzz_log_settlement() returns trigger language plpgsql as $$
-    begin
-      update public.fuzz_charges c set cost = (new.paid ->> 'cost')::float8,
-        returned_at = extract(epoch from clock_timestamp()) * 1000
-      where c.n = (select max(x.n) from public.fuzz_charges x where x.job_id = new.job_id);
-      return null;
-    end $$;
-    create trigger fuzz_log_settlement after update of paid on dispatch_policy._private_in_flight_jobs
-      for each row when (new.admission = old.admission and new.paid is distinct from old.paid)
-      execute function public.fuzz_log_settlement();`);
+async function putOff(it: Engine, seconds: number): Promise<void> {
+  await it.pool.query(FREE_DELAY);
+  await it.table("policies").set({ when_busy: "delay", busy_delay: seconds });
 }
 
 function stateOf(it: Engine, partition: string): object {

@@ -3,6 +3,7 @@ import type { ExecutionContext } from "ava";
 import pg from "pg";
 import { overridableFields } from "../../src/gates/index.ts";
 import { type LentDatabase, lentDatabase } from "./lent.ts";
+import { type Table, table, workerTable } from "./table.ts";
 import { until } from "./until.ts";
 
 export { until };
@@ -411,19 +412,27 @@ export class Engine {
     );
   }
 
-  /** A row of `_private_partitions`. */
-  // biome-ignore lint/suspicious/noExplicitAny: a row of any shape
-  async partition(key: string): Promise<any> {
-    const text = "select * from dispatch_policy._private_partitions where key = $1";
-    return (await this.pool.query(text, [key])).rows[0];
+  /** One of the engine's tables, for what no verb does and no view shows. */
+  table(name: string, as: Queryable = this.pool): Table {
+    return table(as, name);
   }
 
-  /** A row of `_private_limiters`; without a key the gate's only one. */
+  /** A row of partitions. */
   // biome-ignore lint/suspicious/noExplicitAny: a row of any shape
-  async limiter(gateName: string, key?: string): Promise<any> {
-    const text = `select *, (numbers).* from dispatch_policy._private_limiters
-      where gate = $1 and ($2::text is null or scope_key = $2)`;
-    return (await this.pool.query(text, [gateName, key])).rows[0];
+  async partition(key: string): Promise<any> {
+    return this.table("partitions").one({ key });
+  }
+
+  /** A row of limiters; without a key the gate's only one. */
+  // biome-ignore lint/suspicious/noExplicitAny: a row of any shape
+  async limiter(gate: string, key?: string): Promise<any> {
+    return this.table("limiters").one({ gate, ...(key !== undefined && { scope_key: key }) });
+  }
+
+  /** The counts with which callbacks of groups were added, wherever those are now. */
+  async groupCounts(): Promise<Record<string, number>[]> {
+    const jobs = [...(await this.table("staged_jobs").all()), ...(await workerTable(this.pool).all())];
+    return jobs.flatMap(({ payload }) => payload._group ?? []);
   }
 
   async number(text: string, values: unknown[] = []): Promise<number> {

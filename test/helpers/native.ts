@@ -1,6 +1,7 @@
 // What Graphile Worker does to a job, and what a worker under the preset asks when the job starts: step by step, for tests
 // that decide themselves who does what when.
 import type { Engine, Queryable } from "./engine.ts";
+import { workerNameOf, workerTable } from "./table.ts";
 
 export interface Added {
   readonly key?: string;
@@ -65,6 +66,42 @@ export async function failJob(it: Engine, id: string, seconds = 3): Promise<void
 /** Records a success. */
 export async function completeJob(it: Engine, id: string, as: Queryable = it.pool): Promise<void> {
   await as.query("delete from graphile_worker._private_jobs where id = $1", [id]);
+}
+
+/** Payloads of the jobs in flight, in the order they were staged. */
+export async function payloadsInFlight(db: Queryable) {
+  const { rows } = await db.query("select job_id from dispatch_policy.in_flight_jobs order by staged_id");
+  const jobs = await workerTable(db).all({ id: rows.map(({ job_id }) => job_id) });
+  const byId = new Map(jobs.map(({ id, payload }) => [id, payload]));
+  return rows.map(({ job_id }) => byId.get(job_id));
+}
+
+/** The payloads of these jobs as they are written, in the order of their ids. Default: all jobs of Graphile Worker. */
+export async function payloadTexts(db: Queryable, ids: readonly string[] | null = null): Promise<string[]> {
+  const { rows } = await db.query(
+    `select payload::text as text from ${workerNameOf()} where $1::bigint[] is null or id = any($1) order by id`,
+    [ids],
+  );
+  return rows.map(({ text }) => text);
+}
+
+/** From now on Graphile Worker refuses payloads that contain this; "" refuses all. Returns what takes it back. */
+export function refusePayloads(db: Queryable, text: string): Promise<() => Promise<void>> {
+  const refusal = `if new.payload::text like '%${text}%' then raise exception 'indigestible'; end if`;
+  return workerTable(db).before("insert", refusal);
+}
+
+/** What is in this row of Graphile Worker's now, and whether it is parked, or due in an hour or later. */
+// biome-ignore lint/suspicious/noExplicitAny: a row of any shape
+export async function rowOf(it: Engine, id: string): Promise<any> {
+  const row = await workerTable(it.pool).one({ id });
+  const parked = row.run_at === Number.POSITIVE_INFINITY;
+  return { ...row, parked, later: !parked && row.run_at > Date.now() + 3_600_000 };
+}
+
+/** The admission of a job in flight. */
+export async function admissionOf(it: Engine, id: string): Promise<string | undefined> {
+  return (await it.table("in_flight_jobs").one({ job_id: id }))?.admission;
 }
 
 export interface Start {

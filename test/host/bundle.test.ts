@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { build } from "esbuild";
 import { testDatabase } from "../helpers/database.ts";
+import { relationOf } from "../helpers/table.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const NAME = "graphile-worker-dispatch-policy";
@@ -83,7 +84,8 @@ async function application(t: ExecutionContext, { out, define = {} }: Bundle) {
   };
   const tables = async () => {
     const { rows } = await pool.query(
-      "select count(*)::int as n from pg_class where relname in ('of_the_application', '_private_staged_jobs')",
+      "select count(*)::int as n from pg_class where relname in ('of_the_application', $1)",
+      [relationOf("staged_jobs")],
     );
     return rows[0].n;
   };

@@ -5,6 +5,7 @@ import { runCommand } from "../helpers/command.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { roles } from "../helpers/roles.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 
 const work = definePolicy("work", {
   context: (payload) => payload as { k: string },
@@ -69,7 +70,7 @@ test("when it starts, on a line of its own, or why nobody can tell", async (t) =
     (await explain(url, id)).stdout,
     /^ {2}start unknown: neither a loop nor the crontab ticks its policy$/m,
   );
-  await pool.query("update dispatch_policy._private_policies set crontab_ticked_at = now()");
+  await table(pool, "policies").set({ crontab_ticked_at: () => "now()" });
   const { stdout, stderr } = await explain(url, id);
   t.log(stdout);
   t.regex(

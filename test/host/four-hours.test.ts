@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { concurrency, definePolicy } from "../../src/index.ts";
 import { lentDatabase } from "../helpers/lent.ts";
+import { workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -30,9 +31,8 @@ async function unlocked(t: ExecutionContext, fails = false) {
   );
   await until("the first runs", () => starts.length === 1);
   // as its own statement does after four hours: the job is available again
-  await database.pool.query(
-    "update graphile_worker._private_jobs set locked_at = null, locked_by = null where locked_at is not null",
-  );
+  const isLocked = { locked_at: (its: string) => `${its} is not null` };
+  await workerTable(database.pool).set({ locked_at: null, locked_by: null }, isLocked);
   await database.pool.query("select pg_notify('jobs:insert', '{}')");
   const log = () => workers.flatMap((worker) => worker.log.map(({ message }) => message));
   await until("the second attempt waits", () => log().some((message) => SAID.test(message)));

@@ -17,7 +17,9 @@ import {
 } from "../../src/index.ts";
 import { RUNS, work } from "../fixtures/governed/work.ts";
 import { quietPool, type TestDatabase, testDatabase } from "../helpers/database.ts";
+import { liveLeases } from "../helpers/leases.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { type Place, startWorker, type TestWorker } from "../helpers/worker.ts";
 
@@ -42,15 +44,11 @@ function latch() {
   return { task: () => promise, open: resolve };
 }
 
-async function leases({ pool }: Place): Promise<{ shard: string; holder: string; expires_at: Date }[]> {
-  const text =
-    "select shard, holder, expires_at from dispatch_policy._private_leases where expires_at > clock_timestamp()";
-  return (await pool.query(`${text} order by shard`)).rows;
-}
+const leases = ({ pool }: Place) => liveLeases(pool);
 
 function leads(worker: TestWorker): Promise<unknown> {
   return until("it leads", async () => {
-    const { rows } = await worker.pool.query("select pool_id from dispatch_policy._private_workers");
+    const { rows } = await worker.pool.query("select from dispatch_policy.workers");
     const line = worker.log.find(({ message }) => message.includes("this worker leads"));
     return rows.length > 0 && line !== undefined;
   });
@@ -350,7 +348,7 @@ test("what operators do elsewhere takes effect at once", async (t) => {
   t.teardown(() => beatless.release(true));
   const runsSoon = async (what: string, act: () => Promise<unknown>) => {
     await beatless.query("begin");
-    await beatless.query("select from dispatch_policy._private_workers for update");
+    await table(beatless, "workers").lock();
     await act();
     ran++;
     await until(
@@ -381,12 +379,11 @@ test("what operators do elsewhere takes effect at once", async (t) => {
     elsewhere.setLimit({ policy: "work", gate: "concurrency", set: { max: 1 } }),
   );
   const later = await elsewhere.addJob(one, account, { runAt: new Date(Date.now() + 3_600_000) });
-  await until("no pass looks at it before its time", async () => {
-    const { rows } = await worker.pool.query(
-      "select due_at > now() as later from dispatch_policy._private_partitions",
-    );
-    return rows.length === 1 && rows[0].later;
-  });
+  const isLater = { due_at: (its: string) => `${its} > now()` };
+  await until(
+    "no pass looks at it before its time",
+    async () => (await table(worker.pool, "partitions").count(isLater)) === 1,
+  );
   await runsSoon("rescheduleJobs", () => elsewhere.rescheduleJobs([later.id], { runAt: new Date() }));
   t.pass();
 });
@@ -499,7 +496,7 @@ test("runOnce does not end while another routes, who may not have seen the last 
   const router = await pool.connect();
   t.teardown(() => router.release());
   await router.query("begin");
-  await router.query("select from dispatch_policy._private_turns where step = 'route' for update");
+  await table(router, "turns").lock({ step: "route" });
   let ran = 0;
   const preset = {
     extends: [WorkerPreset, dispatchPolicyPreset({ policies: [one] })],

@@ -6,6 +6,7 @@ import { addPolicyJob, definePolicy, makePolicyUtils } from "../../src/index.ts"
 import { makeOrphans } from "../../src/pool/orphans.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -72,7 +73,7 @@ test("a live worker that has the policy, or a job that ended lately, is no reaso
   );
   await until("it has said so", async () => {
     const { n } = await it.row(
-      "select count(*)::int as n from dispatch_policy._private_workers where definitions ? 'old'",
+      "select count(*)::int as n from dispatch_policy.workers where 'old' = any(policies)",
     );
     return n === 1;
   });
@@ -82,8 +83,6 @@ test("a live worker that has the policy, or a job that ended lately, is no reaso
   await it.everythingIsReleased();
   await it.runner.stop();
   t.deepEqual(await orphans(), []);
-  await it.pool.query(
-    "update dispatch_policy._private_limiters set sampled_at = sampled_at - interval '5 minutes'",
-  );
+  await table(it.pool, "limiters").set({ sampled_at: (its) => `${its} - interval '5 minutes'` });
   t.deepEqual(await orphans(), [{ policy: "old", jobs: 1, declared: true }]);
 });

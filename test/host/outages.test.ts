@@ -4,6 +4,7 @@ import { run, WorkerPreset } from "graphile-worker";
 import type pg from "pg";
 import { addPolicyJob, definePolicy, dispatchPolicyPreset, runTickLoop } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
+import { liveLeases } from "../helpers/leases.ts";
 import { silent } from "../helpers/silent.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
@@ -72,10 +73,7 @@ test("every connection is cut: the worker goes on", async (t) => {
     await runner.stop();
     await cut.end();
   });
-  await until(
-    "it leads",
-    async () => (await pool.query("select from dispatch_policy._private_leases")).rows[0],
-  );
+  await until("it leads", async () => (await liveLeases(pool))[0]);
   for (let round = 0; round < 4; round++) {
     // first once without: a worker whose very first query fails, which asks for its tasks' ids, never finds a job
     if (round > 0) await cutAll(pool);

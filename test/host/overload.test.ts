@@ -3,6 +3,8 @@ import { readFileSync } from "node:fs";
 import test, { type ExecutionContext } from "ava";
 import type pg from "pg";
 import { definePolicy } from "../../src/index.ts";
+import { liveLeases } from "../helpers/leases.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
 
@@ -24,13 +26,13 @@ const beats = async (pool: pg.Pool) =>
   ).rows as { pid: number }[];
 
 const failures = ({ log }: TestWorker) => log.filter(({ message }) => message.startsWith("Heartbeat failed"));
-const leads = async ({ row }: TestWorker) =>
-  (await row("select from dispatch_policy._private_leases where expires_at > clock_timestamp()")) != null;
+const leads = async ({ pool }: TestWorker) => (await liveLeases(pool)).length > 0;
 
 /** Locks what each heartbeat writes. Returns what ends that. */
 async function holdsTheRow(t: ExecutionContext, { pool }: TestWorker): Promise<() => Promise<void>> {
   const holder = await pool.connect();
-  await holder.query("begin; select from dispatch_policy._private_workers for update");
+  await holder.query("begin");
+  await table(holder, "workers").lock();
   let held = true;
   const free = async () => {
     if (held) holder.release(true);

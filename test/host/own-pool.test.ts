@@ -5,6 +5,7 @@ import type pg from "pg";
 import { makeOwnPool } from "../../src/db/own-pool.ts";
 import { makePatience } from "../../src/db/patience.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 
 const PID = "select pg_backend_pid() as pid";
@@ -61,10 +62,9 @@ test("the server ends what waits too long for a lock or runs too long, in the sa
   const { own, pool, pid } = await oneConnection(t, makePatience(500, 500));
   const before = await pid();
   const holder = await pool.connect();
-  await holder.query("begin; select from dispatch_policy._private_migrations for update");
-  const waits = own.run((client) =>
-    client.query("select from dispatch_policy._private_migrations for update"),
-  );
+  await holder.query("begin");
+  await table(holder, "migrations").lock();
+  const waits = own.run((client) => table(client, "migrations").lock());
   t.regex((await t.throwsAsync<Error & { code: string }>(waits)).code, /^(55P03|57014)$/);
   const sleeps = own.run((client) => client.query("select pg_sleep(600)"));
   t.is((await t.throwsAsync<Error & { code: string }>(sleeps)).code, "57014");

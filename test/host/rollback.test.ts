@@ -4,8 +4,11 @@ import test from "ava";
 import { type AnyPolicy, concurrency, definePolicy, makePolicyUtils, throttle } from "../../src/index.ts";
 import { policyDefinition } from "../../src/policy/policy.ts";
 import { runCommand } from "../helpers/command.ts";
+import { liveLeases } from "../helpers/leases.ts";
 import { lentDatabase } from "../helpers/lent.ts";
+import { limitsByPartition } from "../helpers/limits.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { isChecked, NO_HEARTBEAT, type Place, startWorker } from "../helpers/worker.ts";
 
@@ -62,15 +65,7 @@ const statusOf = async ({ pool }: Place, name = "p") => {
 };
 
 /** The limits that partition `a` has. */
-async function limits({ pool }: Place): Promise<string[]> {
-  const { rows } = await pool.query(
-    `select l.gate || ' ' || coalesce((l.numbers).rate, (l.numbers).max) as text
-     from dispatch_policy._private_partitions q
-     join dispatch_policy._private_limiters l on l.id = any(q.limiter_ids) and l.kind <> 'ahead'
-     where q.key = 'a' order by 1`,
-  );
-  return rows.map(({ text }) => text);
-}
+const limits = async ({ pool }: Place): Promise<string[]> => (await limitsByPartition(pool)).a ?? [];
 
 const has = (database: Place, ...expected: string[]) =>
   until(`limits are ${expected}`, async () => (await limits(database)).join() === expected.join());
@@ -134,8 +129,10 @@ test("a policy that was renamed has its task back, once no live worker has the n
 
 test("the settings of the preset come back with the definition", async (t) => {
   const database = await lentDatabase(t);
-  const set = async () =>
-    (await database.pool.query("select batch_size, enabled from dispatch_policy._private_policies")).rows[0];
+  const set = async () => {
+    const { batch_size, enabled } = await table(database.pool, "policies").one();
+    return { batch_size, enabled };
+  };
   await start(t, database, first, { defaults: { admissionBatchSize: 11 } });
   const newer = await start(t, database, second, { defaults: { admissionBatchSize: 22 }, enabled: false });
   t.deepEqual(await set(), { batch_size: 22, enabled: false });
@@ -195,19 +192,18 @@ test("while a pool is silent, a sweep changes nothing: it may only be cut off", 
   const database = await lentDatabase(t);
   const { utils } = await start(t, database, first);
   await (await start(t, database, second)).stop(); // its row stays, and nobody but this test writes it
-  const sweeps = async (what: string) => {
-    await database.pool.query(
-      `update dispatch_policy._private_workers set slots = 4, ended = false, ${what}
-       where definitions #>> '{p,version}' = '2'`,
-    );
+  const isSecond = { definitions: (its: string) => `${its} #>> '{p,version}' = '2'` };
+  const sweeps = async (what: object) => {
+    await table(database.pool, "workers").set({ slots: 4, ended: false, ...what }, isSecond);
     await utils.sweep();
     const { version, inForceBecause } = await statusOf(database);
     return [version, inForceBecause];
   };
-  const alive = "stale_at = clock_timestamp() + interval '1 hour', buried_at = null";
+  const now = () => "clock_timestamp()";
+  const alive = { stale_at: () => `${now()} + interval '1 hour'`, buried_at: null };
   t.deepEqual(await sweeps(alive), [2, "newest"]);
-  t.deepEqual(await sweeps("stale_at = clock_timestamp()"), [2, "no_sweep"]);
-  t.deepEqual(await sweeps("buried_at = clock_timestamp()"), [1, "workers"]);
+  t.deepEqual(await sweeps({ stale_at: now }), [2, "no_sweep"]);
+  t.deepEqual(await sweeps({ buried_at: now }), [1, "workers"]);
   t.deepEqual(await sweeps(alive), [2, "newest"], "it was not dead");
 });
 
@@ -250,11 +246,9 @@ async function blocking(t: Test, database: Place, policy: AnyPolicy) {
 /** A pool that has this version runs the tick loop. */
 const leads = ({ pool }: Place, policy: AnyPolicy) =>
   until("a pool with the version in force leads", async () => {
-    const { rows } = await pool.query(
-      `select w.definitions #>> '{p,version}' as version from dispatch_policy._private_leases l
-       join dispatch_policy._private_workers w on w.pool_id = l.holder where l.expires_at > clock_timestamp()`,
-    );
-    return rows[0]?.version === String(versionOf(policy));
+    const [lease] = await liveLeases(pool);
+    const leader = lease && (await table(pool, "workers").one({ pool_id: lease.holder }));
+    return String(leader?.definitions.p?.version) === String(versionOf(policy));
   });
 
 const versionOf = (policy: AnyPolicy) => policyDefinition(policy).version;
@@ -265,11 +259,8 @@ const inFlight = async ({ pool }: Place): Promise<number> =>
 /** Nothing waits for its partition or for the router. */
 const areRouted = ({ pool }: Place) =>
   until("all are routed", async () => {
-    const { rows } = await pool.query(
-      `select (select count(*) from dispatch_policy._private_keyless_jobs)
-         + (select count(*) from dispatch_policy._private_arrivals) as n`,
-    );
-    return rows[0].n === "0";
+    if ((await table(pool, "keyless_jobs").count()) > 0) return false; // these arrive
+    return (await table(pool, "arrivals").count()) === 0;
   });
 
 /** Jobs of `other` go strictly by the worker's `max`, whatever their own version says. */

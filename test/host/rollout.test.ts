@@ -13,7 +13,9 @@ import {
 } from "../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../helpers/database.ts";
 import { engine, concurrency as gate } from "../helpers/engine.ts";
+import { limitsByPartition, partitionsWithLimiters } from "../helpers/limits.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -77,29 +79,24 @@ test("what can be worked out again is, the rest keeps its limits until its next 
   t.regex(said[0]!, WARNING);
   await utils.tick({ policy: "p" });
 
-  const limits = async () => {
-    const { rows } = await pool.query(
-      `select key, array(select l.gate || ' ' || coalesce((l.numbers).rate, (l.numbers).max) from dispatch_policy._private_limiters l
-        where l.id = any(q.limiter_ids) and l.kind <> 'ahead' order by 1) as limits
-       from dispatch_policy._private_partitions q order by key`,
-    );
-    return Object.fromEntries(rows.map(({ key, limits: own }) => [key, own]));
-  };
   const [old, now] = [["concurrency 5"], ["concurrency 7", "throttle 9"]];
-  t.deepEqual(await limits(), { a: now, b: now, c: old, d: old, e: now });
+  t.deepEqual(await limitsByPartition(pool), { a: now, b: now, c: old, d: old, e: now });
 
   await utils.addJob(after, { k: "c", plan: { rate: 9 } });
   await utils.tick({ policy: "p" });
-  t.deepEqual((await limits()).c, now);
+  t.deepEqual((await limitsByPartition(pool)).c, now);
 });
 
 /** The caps of the partitions, in order of their ids. */
 async function capsOf({ pool }: TestDatabase): Promise<number[]> {
-  const { rows } = await pool.query(
-    `select (l.numbers).max from dispatch_policy._private_partitions q
-     join dispatch_policy._private_limiters l on l.id = q.limiter_ids[1] order by q.id`,
-  );
-  return rows.map(({ max }) => max);
+  return (await partitionsWithLimiters(pool, "id")).map(({ limiters }) => limiters[0]?.max ?? Number.NaN);
+}
+
+/** As if the limits had not been worked out by the definition in force, after this partition. */
+async function isAsBefore({ pool }: TestDatabase, after: string | null): Promise<void> {
+  await table(pool, "limiters").set({ "numbers.max": 5 }, { kind: "concurrency" });
+  const { name, definition_hash } = await table(pool, "policies").one();
+  await table(pool, "resolutions").add({ policy: name, definition_hash, after });
 }
 
 const DECLARER = fileURLToPath(new URL("../fixtures/crash/declarer.ts", import.meta.url));
@@ -138,11 +135,8 @@ test("a process is killed as it brings a new definition: the next one works the 
 test("it goes on from the page where the killed one was", async (t) => {
   const database = await world(t);
   await starts(database, { max: 6 });
-  await database.pool.query(`insert into dispatch_policy._private_resolutions
-    select p.name, p.definition_hash, (select id from dispatch_policy._private_partitions order by id limit 1 offset 1)
-    from dispatch_policy._private_policies p`);
-  const caps = "update dispatch_policy._private_limiters set numbers.max = 5 where kind = 'concurrency'";
-  await database.pool.query(caps);
+  const partitions = await table(database.pool, "partitions").all({}, "id");
+  await isAsBefore(database, partitions[1].id);
   await starts(database, { max: 6 });
   t.deepEqual(await capsOf(database), [5, 5, 6, 6, 6]);
 });
@@ -157,17 +151,15 @@ test("a leader that has the same definition goes on as well, after a sweep", asy
   const caps = async () => (await capsOf(database)).join();
   const isDone = async () => (await caps()) === "7,7,7,7,7" && !(await isResolving(database));
   await until("the worker has worked them out at its start", isDone);
-  await database.pool.query(`with as_before as (
-      update dispatch_policy._private_limiters set numbers.max = 5 where kind = 'concurrency')
-    insert into dispatch_policy._private_resolutions
-    select p.name, p.definition_hash, null from dispatch_policy._private_policies p`);
+  await isAsBefore(database, null);
   await until("a sweep has worked them out", isDone);
   t.pass();
 });
 
 test("two that go on at once: each page is taken in once, and a third definition ends both", async (t) => {
   const { pool } = await world(t);
-  await pool.query("insert into dispatch_policy._private_resolutions values ('p', 'hash', null)");
+  const resolutions = table(pool, "resolutions");
+  await resolutions.add({ policy: "p", definition_hash: "hash" });
   const page = (hash: string, after: string | null, last: string | null) =>
     pool.query("select dispatch_policy._resolve_again('p', $1, $2, $3, '[]') as goes_on", [
       hash,
@@ -181,7 +173,7 @@ test("two that go on at once: each page is taken in once, and a third definition
     true,
   ]);
   t.true(await goesOn("hash", first, second));
-  await pool.query("update dispatch_policy._private_resolutions set definition_hash = 'other', after = null");
+  await resolutions.set({ definition_hash: "other", after: null });
   t.false(await goesOn("hash", second, null));
   t.true(await goesOn("other", null, null));
 });
@@ -190,7 +182,7 @@ test("limits that a job brings while a page is worked out stay", async (t) => {
   const it = await engine(t, { gates: [gate(10)] });
   await it.stage("a");
   await it.route();
-  await it.pool.query("insert into dispatch_policy._private_resolutions values ('p', 'hash', null)");
+  await it.table("resolutions").add({ policy: "p", definition_hash: "hash" });
   const page = await it.pool.query("select * from dispatch_policy._partitions_to_resolve('p', null, 1000)");
   const [{ id, arrival_id: arrivalId }] = page.rows;
   const { partitions } = it.batch(["a"]) as { partitions: object[] };
@@ -204,7 +196,7 @@ test("limits that a job brings while a page is worked out stay", async (t) => {
     await resolve(id);
     await it.route();
     t.is((await it.limiter("concurrency", "a")).max, 1, `${when} the router has seen the job`);
-    await it.pool.query("update dispatch_policy._private_resolutions set after = null");
+    await it.table("resolutions").set({ after: null });
   }
 });
 

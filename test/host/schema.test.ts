@@ -18,10 +18,15 @@ import { runDueJobs } from "../../src/testing.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { greet } from "../helpers/policies.ts";
 import { silent } from "../helpers/silent.ts";
+import { nameOf, table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 
 const names = { workerSchema: "graphile_worker", schema: "dispatch_policy" };
 const run = promisify(execFile);
+
+/** Who put the functions in. */
+const OLDER = { routines_hash: "of an older release", routines_version: [0, 0, 1] };
+const LATER = { routines_hash: "of a later release", routines_version: [999, 0, 0] };
 
 async function waitsFor(pool: pg.Pool, waiting: pg.ClientBase, locking: pg.ClientBase): Promise<void> {
   const [pid, by] = [waiting, locking].map((client) => (client as { processID?: number }).processID);
@@ -56,8 +61,8 @@ test("a fresh database equals one whose functions and views were older", async (
   const upgraded = await testDatabase(t);
   const client = await upgraded.pool.connect();
   t.teardown(() => client.release());
-  await client.query(`update dispatch_policy._private_migrations set routines_hash = 'of an older release', routines_version = '{0,0,1}';
-    create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 0::smallint';
+  await table(client, "migrations").set(OLDER);
+  await client.query(`create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 0::smallint';
     create or replace function dispatch_policy._lets_through(tokens float8, capacity float8, cost float8) returns boolean
       language sql as 'select true';`);
   await migrate(client, names);
@@ -75,7 +80,7 @@ test("migrating again changes nothing and takes no lock", async (t) => {
     other.release();
     client.release();
   });
-  await other.query("begin; lock table dispatch_policy._private_migrations in share row exclusive mode");
+  await other.query(`begin; lock table ${nameOf("migrations")} in share row exclusive mode`);
   await migrate(client, names);
   await other.query("rollback");
   t.pass();
@@ -117,15 +122,13 @@ test("of two processes that upgrade at once, the second waits for the first", as
     first.release();
     second.release();
   });
-  await first.query(`update dispatch_policy._private_migrations set routines_hash = 'of an older release',
-    routines_version = '{0,0,1}'`);
-  await first.query("begin; lock table dispatch_policy._private_migrations in share row exclusive mode");
+  await table(first, "migrations").set(OLDER);
+  await first.query(`begin; lock table ${nameOf("migrations")} in share row exclusive mode`);
   const waiting = migrate(second, names);
   await waitsFor(pool, second, first);
   await first.query("commit");
   await t.notThrowsAsync(waiting);
-  const { rows } = await pool.query("select routines_hash as hash from dispatch_policy._private_migrations");
-  t.not(rows[0].hash, "of an older release");
+  t.not((await table(pool, "migrations").one()).routines_hash, OLDER.routines_hash);
 });
 
 for (const schema of ["Upper Case", `with "quotes"`, "it's", "dollar$1"]) {
@@ -200,9 +203,7 @@ test("under a publication for all tables backlogs, drops, histories and groups g
 
 test("refuses politely when the database is newer, and changes nothing", async (t) => {
   const { url, pool } = await testDatabase(t);
-  await pool.query(
-    "insert into dispatch_policy._private_migrations (id, name) values (999, '000999_later.sql')",
-  );
+  await table(pool, "migrations").add({ id: 999, name: "000999_later.sql" });
   const before = await describeSchema(pool, "dispatch_policy");
   const error = await t.throwsAsync(
     makePolicyUtils({ connectionString: url, policies: [], logger: silent }),
@@ -216,20 +217,19 @@ test("refuses politely when the database is newer, and changes nothing", async (
 
 test("which release put the functions in is written with them", async (t) => {
   const { pool } = await testDatabase(t);
-  const { rows } = await pool.query(
-    "select routines_version as version from dispatch_policy._private_migrations order by id desc limit 1",
-  );
+  const last = (await table(pool, "migrations").all({}, "id")).at(-1);
   const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
-  t.is(rows[0].version.join("."), version);
+  t.is(last.routines_version.join("."), version);
 });
 
 test("functions of a later release are left alone by an older process", async (t) => {
   const { pool } = await testDatabase(t);
   const client = await pool.connect();
   t.teardown(() => client.release());
-  await client.query(`update dispatch_policy._private_migrations
-      set routines_hash = 'of a later release', routines_version = '{999,0,0}';
-    create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 7::smallint'`);
+  await table(client, "migrations").set(LATER);
+  await client.query(
+    "create or replace function dispatch_policy._breadth(scope text) returns smallint language sql as 'select 7::smallint'",
+  );
   await migrate(client, names);
   const { rows } = await client.query("select dispatch_policy._breadth('policy') as breadth");
   t.is(rows[0].breadth, 7);
@@ -240,11 +240,7 @@ test("a second schema of Graphile Worker needs a second one of this package, and
   const options = { connectionString: url, policies: [greet], logger: silent };
   const before = await describeSchema(pool, "dispatch_policy");
   for (const hash of ["as it is", "of a later release"]) {
-    if (hash !== "as it is")
-      await pool.query(
-        "update dispatch_policy._private_migrations set routines_hash = $1, routines_version = '{999,0,0}'",
-        [hash],
-      );
+    if (hash !== "as it is") await table(pool, "migrations").set(LATER);
     await t.throwsAsync(makePolicyUtils({ ...options, schema: "second_worker" }), {
       instanceOf: ArgumentError,
       message:

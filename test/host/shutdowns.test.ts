@@ -4,6 +4,7 @@ import { setImmediate } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import type { WorkerPool } from "graphile-worker";
 import { definePolicy, fixed } from "../../src/index.ts";
+import { workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
 
@@ -22,16 +23,13 @@ const SOON_DEAD = {
 } as const;
 
 /** The first end of a job is not recorded. */
-const REFUSE_FIRST = `
-  create sequence ends;
-  create function refuse_first() returns trigger language plpgsql as $$
-  begin
-    if nextval('ends') = 1 then raise 'refused'; end if;
-    return case when tg_op = 'DELETE' then old else new end;
-  end $$;
-  create trigger completed before delete on graphile_worker._private_jobs for each row execute function refuse_first();
-  create trigger failed before update on graphile_worker._private_jobs for each row
-    when (new.last_error is distinct from old.last_error) execute function refuse_first()`;
+async function refuseFirst(pool: TestWorker["pool"]): Promise<void> {
+  await pool.query("create sequence ends");
+  const refuse = "if nextval('ends') = 1 then raise 'refused'; end if";
+  const jobs = workerTable(pool);
+  await jobs.before("delete", refuse);
+  await jobs.before("update", `if new.last_error is distinct from old.last_error then ${refuse}; end if`);
+}
 
 interface Case {
   /** Whether its jobs fail. */
@@ -69,7 +67,7 @@ async function shutDown(t: ExecutionContext, { fails = false, byForce = false }:
   follow(runner.promise);
   const stopping: WorkerPool[] = [];
   runner.events.on("pool:gracefulShutdown", ({ workerPool }) => stopping.push(workerPool));
-  await pool.query(REFUSE_FIRST);
+  await refuseFirst(pool);
   await utils.addJobs(ACCOUNTS.map((account) => ({ identifier: "work", payload: { account } })));
   await until("all run", () => ends.size === ACCOUNTS.length);
   ends.get("a")!();
@@ -133,10 +131,10 @@ test("a success is recorded whose batch comes later than shutdowns wait, althoug
       },
     },
   });
-  const { pool, runner, row, utils } = worker;
+  const { pool, runner, utils } = worker;
   const stopping: WorkerPool[] = [];
   runner.events.on("pool:gracefulShutdown", ({ workerPool }) => stopping.push(workerPool));
-  await pool.query(REFUSE_FIRST);
+  await refuseFirst(pool);
   await utils.addJobs(["a", "b"].map((account) => ({ identifier: "work", payload: { account } })));
   await until("both run", () => ends.size === 2);
   ends.get("a")!();
@@ -144,8 +142,9 @@ test("a success is recorded whose batch comes later than shutdowns wait, althoug
   ends.get("b")!();
   await runner.promise;
   t.false(wentOn(worker));
-  const { left } = await row(
-    "select array_agg(payload ->> 'account') as left from graphile_worker._private_jobs",
+  const left = await workerTable(pool).all();
+  t.deepEqual(
+    left.map(({ payload }) => payload.account),
+    ["a"],
   );
-  t.deepEqual(left, ["a"]);
 });

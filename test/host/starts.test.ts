@@ -257,7 +257,7 @@ test("a job cannot be sent back: that is no attempt, and it occupies no slot", a
   t.regex(failed?.error ?? "", /^Job \d+ did not start, and keeps its attempt: /);
   await until("its slot is free", async () => {
     const { n } = await worker.row(
-      "select count(*)::int as n from dispatch_policy._private_in_flight_jobs where job_id = $1",
+      "select count(*)::int as n from dispatch_policy.in_flight_jobs where job_id = $1",
       [failed?.id],
     );
     return n === 0;

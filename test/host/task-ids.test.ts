@@ -5,6 +5,7 @@ import { addPolicyJob, makePolicyUtils, wrapTaskList } from "../../src/index.ts"
 import { lentDatabase } from "../helpers/lent.ts";
 import { greet } from "../helpers/policies.ts";
 import { silent } from "../helpers/silent.ts";
+import { workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -85,9 +86,9 @@ test("a cleanup by this package's utils, which have no policy themselves, keeps 
   const others = await makePolicyUtils({ pgPool: pool, logger: silent });
   await others.cleanup(ALL);
   await others.release();
-  const { rows } = await pool.query("select identifier from graphile_worker._private_tasks order by 1");
+  const tasks = await workerTable(pool, "tasks").all({}, "identifier");
   t.deepEqual(
-    rows.map(({ identifier }) => identifier),
+    tasks.map(({ identifier }) => identifier),
     ["dispatch_policy_tick", "greet"],
   );
 });

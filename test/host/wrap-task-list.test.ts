@@ -12,6 +12,7 @@ import {
 } from "../../src/index.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { nameOf, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 
 const TICK = "dispatch_policy_tick";
@@ -127,8 +128,7 @@ test("it declares once, and leaves the settings that a worker with the preset de
     preset: { dispatchPolicy: { policies: [greet], defaults: { admissionBatchSize: 7 } } },
   });
   t.teardown(() => utils.release());
-  const row = async () =>
-    (await pool.query("select batch_size, xmin from dispatch_policy._private_policies")).rows[0];
+  const row = async () => (await pool.query(`select batch_size, xmin from ${nameOf("policies")}`)).rows[0];
   start();
   await utils.addJob("greet", { name: "Ana" });
   await tick();
@@ -147,10 +147,10 @@ test("a cancelled job whose run was cut short does not start again", async (t) =
   t.teardown(() => utils.release());
   await utils.addJob(greet, { name: "Ana" });
   await utils.tick({ policy: "greet" });
-  const lock = "update graphile_worker._private_jobs set locked_at = $1, locked_by = $2, attempts = 1";
-  await pool.query(lock, [new Date(), "gone"]);
+  const jobs = workerTable(pool);
+  await jobs.set({ locked_at: new Date(), locked_by: "gone", attempts: 1 });
   t.is((await utils.cancel({ policy: "greet", by: "ana" })).running, 1);
-  await pool.query(lock, [null, null]);
+  await jobs.set({ locked_at: null, locked_by: null });
   start();
   await until("its slot is back", async () => {
     const { rows } = await pool.query("select from dispatch_policy.in_flight_jobs");

@@ -8,6 +8,7 @@ import { testDatabase } from "../helpers/database.ts";
 import { roles } from "../helpers/roles.ts";
 import { serve } from "../helpers/serve.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -84,11 +85,9 @@ test("the longest wait is the oldest due job's: whatever its priority, its parti
   /** Makes a job so many seconds old. */
   const add = async (age: number, { identifier = "work", priority = 0, dueAfter = 0 } = {}) => {
     const [job] = await utils.addJobs([{ identifier, payload: { tenant: "a" }, priority }]);
-    await pool.query(
-      `update dispatch_policy._private_staged_jobs
-       set created_at = now() - $2 * interval '1 second', run_at = now() + ($3 - $2) * interval '1 second' where id = $1`,
-      [job!.id, age, dueAfter],
-    );
+    const after = (seconds: number) => () => `now() + ${seconds} * interval '1 second'`;
+    const times = { created_at: after(-age), run_at: after(dueAfter - age) };
+    await table(pool, "staged_jobs").set(times, { id: job!.id });
     return job!.id;
   };
   const isAbout = async (age: number) => {
@@ -110,9 +109,7 @@ test("the longest wait is the oldest due job's: whatever its priority, its parti
   await isAbout((Date.now() - left.run_at.getTime()) / 1000 - 30); // whichever the tick has left
   await add(7200, { identifier: "other", dueAfter: 3600 });
   await isAbout(3600);
-  await pool.query("update dispatch_policy._private_staged_jobs set run_at = '-infinity' where id = $1", [
-    later,
-  ]);
+  await table(pool, "staged_jobs").set({ run_at: "-infinity" }, { id: later });
   await isAbout(3600); // it is due since it was added
 });
 
@@ -129,9 +126,8 @@ test("adaptive limits that are as low as they may be are counted by gate", async
   const atMinimum = async () =>
     parsed(await utils.metrics()).get('limiters_at_minimum{gate="adaptive_concurrency",policy="work"}');
   t.is(await atMinimum(), 0);
-  await pool.query(
-    "update dispatch_policy._private_limiters set current_max = 1 where gate = 'adaptive_concurrency' and scope_key <> 'a'",
-  );
+  const twoOfThem = { gate: "adaptive_concurrency", scope_key: ["b", "c"] };
+  await table(pool, "limiters").set({ current_max: 1 }, twoOfThem);
   t.is(await atMinimum(), 2);
 });
 

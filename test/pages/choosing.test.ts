@@ -3,6 +3,7 @@ import path from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { type AnyPolicy, definePolicy, throttle } from "../../src/index.ts";
 import { blocksOf, readersProject, writeFiles } from "../helpers/readers-project.ts";
+import { nameOf } from "../helpers/table.ts";
 import { tablesOf } from "../helpers/tables.ts";
 import { emptyWorld } from "./world.ts";
 
@@ -119,7 +120,7 @@ test("an adaptive limit goes as the table says", async (t) => {
   const ends = async (lag: number, succeeded: boolean, isNextRound: boolean) => {
     const { rows } = await pool.query(
       `select to_jsonb(dispatch_policy._adaptive_observe(
-         jsonb_populate_record(null::dispatch_policy._private_limiters, $1), $2, $3,
+         jsonb_populate_record(null::${nameOf("limiters")}, $1), $2, $3,
          now() - case when $4 then interval '0' else interval '1 hour' end, 20, now())) as it`,
       [JSON.stringify(limiter), lag, succeeded, isNextRound],
     );
@@ -153,7 +154,7 @@ test("a target of the lag is too low, right or too high, as the table says", asy
       for (let n = 0; n < count; n++) {
         const { rows } = await pool.query(
           `select to_jsonb(dispatch_policy._adaptive_observe(
-             jsonb_populate_record(null::dispatch_policy._private_limiters, $1), $2, true, clock_timestamp(), $3,
+             jsonb_populate_record(null::${nameOf("limiters")}, $1), $2, true, clock_timestamp(), $3,
              clock_timestamp())) as it`,
           [JSON.stringify(limiter), lag, limiter.current_max],
         );

@@ -4,6 +4,7 @@ import { makeEngine } from "../../src/db/engine.ts";
 import { POLICIES, world } from "../cli/world.ts";
 import { beginsNow } from "../helpers/doctor.ts";
 import { openPage, type Place } from "../helpers/page.ts";
+import { table, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { NO_HEARTBEAT } from "../helpers/worker.ts";
 import { age, allRun, fetches, waits, workerOn } from "./world.ts";
@@ -54,11 +55,9 @@ const NIGHTS: Readonly<Record<string, Night>> = {
       await utils.withPgClient((client) =>
         makeEngine("dispatch_policy").beat(client, { ...dead, staleAfterMs: 1, clockBehindMs: 0 }, bid),
       );
-      await pool.query(
-        "update graphile_worker._private_jobs set locked_by = 'pool-fffffffffffffffffe' where id = 3",
-      );
-      await pool.query(`update dispatch_policy._private_workers
-        set heartbeat_at = heartbeat_at - interval '70 seconds' where pool_id = 'pool-fffffffffffffffffe'`);
+      await workerTable(pool).set({ locked_by: dead.id }, { id: 3 });
+      const earlier = { heartbeat_at: (its: string) => `${its} - interval '70 seconds'` };
+      await table(pool, "workers").set(earlier, { pool_id: dead.id });
       await until("it is silent", async () => (await utils.status()).workers.some(({ alive }) => !alive));
     },
   }),
@@ -81,7 +80,7 @@ const NIGHTS: Readonly<Record<string, Night>> = {
     const place = await world(t);
     await place.utils.pause({ all: true, reason: "incident 12", by: "ana" });
     // a doctor believes for five minutes that a host without worker pools may run the jobs
-    await place.pool.query("update dispatch_policy._private_limiters set sampled_at = '-infinity'");
+    await table(place.pool, "limiters").set({ sampled_at: "-infinity" });
     await beginsNow(place.pool);
     return place;
   },

@@ -4,6 +4,7 @@ import test, { type ExecutionContext } from "ava";
 import { type AnyPolicy, adaptiveConcurrency, concurrency, type Reason, throttle } from "../../src/index.ts";
 import { REASONS } from "../../src/operate/look.ts";
 import { openPage, type Place } from "../helpers/page.ts";
+import { workerTable } from "../helpers/table.ts";
 import { age, allRun, emptyWorld, fetchEndpoint, fetches, waits, workerOn } from "./world.ts";
 
 const HOUR = 3_600_000;
@@ -108,10 +109,10 @@ const WORLDS: Record<Reason, (t: ExecutionContext, reason: Reason) => Promise<Pl
   ),
   set_aside: withWorker(fetchEndpoint({ gates: [account] }), async ({ pool, utils }) => {
     await utils.addJobs(fetches("ep1", 1));
-    await pool.query(`create function archive_only() returns trigger language plpgsql as $$
-      begin raise exception 'no room in the archive'; end $$`);
-    await pool.query(`create trigger archive_only before insert on graphile_worker._private_jobs for each row
-      when (new.flags is not null) execute function archive_only()`);
+    await workerTable(pool).before(
+      "insert",
+      "if new.flags is not null then raise exception 'no room in the archive'; end if",
+    );
   }),
   waiting_key: async (t) => {
     const policy = fetchEndpoint({ gates: [account] });

@@ -7,6 +7,7 @@ import test from "ava";
 import * as names from "../../src/trace-names.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { examplesOf, fromSources, project } from "../helpers/examples.ts";
+import { table } from "../helpers/table.ts";
 
 const PAGE = "docs/traces.md";
 
@@ -26,11 +27,9 @@ test("the examples of docs/traces.md stage two traced jobs", async (t) => {
   t.regex(stdout, /name: 'checkout'/);
   const [, sql] = /```sql\n(.*?)```/s.exec(page) ?? [];
   await pool.query(sql!);
-  const { rows } = await pool.query(
-    "select traceparent from dispatch_policy._private_staged_jobs order by id",
-  );
+  const staged = await table(pool, "staged_jobs").all({}, "id");
   t.deepEqual(
-    rows.map(({ traceparent }) => traceparent),
+    staged.map(({ traceparent }) => traceparent),
     [`00-${traceId}-${spanId}-01`, /'(00-.*)'/.exec(sql!)![1]],
   );
 });

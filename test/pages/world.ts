@@ -12,6 +12,7 @@ import {
 } from "../../src/index.ts";
 import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
+import { table, workerTable } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { type Place, startWorker, type WorkerOptions } from "../helpers/worker.ts";
 
@@ -95,17 +96,9 @@ export async function allRun(pool: pg.Pool): Promise<void> {
 
 /** Makes jobs in flight older, and what their partitions counted of them unless only one job is meant. */
 export async function age(pool: pg.Pool, minutes: number, id?: string): Promise<void> {
-  for (const [table, column, key] of [
-    ["graphile_worker._private_jobs", "locked_at", "id"],
-    ["dispatch_policy._private_in_flight_jobs", "admitted_at", "job_id"],
-  ])
-    await pool.query(
-      `update ${table} set ${column} = ${column} - make_interval(mins => $1) where ${key} = coalesce($2, ${key})`,
-      [minutes, id ?? null],
-    );
-  if (id === undefined)
-    await pool.query(
-      "update dispatch_policy._private_partitions set decayed_at = decayed_at - make_interval(mins => $1)",
-      [minutes],
-    );
+  const earlier = (its: string) => `${its} - make_interval(mins => ${minutes})`;
+  const isAll = id === undefined;
+  await workerTable(pool).set({ locked_at: earlier }, isAll ? {} : { id });
+  await table(pool, "in_flight_jobs").set({ admitted_at: earlier }, isAll ? {} : { job_id: id });
+  if (isAll) await table(pool, "partitions").set({ decayed_at: earlier });
 }

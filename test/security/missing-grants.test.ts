@@ -12,6 +12,7 @@ import { quietPool, testDatabase } from "../helpers/database.ts";
 import { greet } from "../helpers/policies.ts";
 import { roles } from "../helpers/roles.ts";
 import { silent } from "../helpers/silent.ts";
+import { relationOf } from "../helpers/table.ts";
 
 /** A database that another role has set up, and a pool of a role that may do as little as it is granted. */
 async function world(t: ExecutionContext) {
@@ -69,7 +70,7 @@ test("utils and scripts: Graphile Worker's schema, then ours", async (t) => {
   for (const one of each)
     await t.throwsAsync(one, {
       instanceOf: MissingGrantError,
-      message: told("table _private_migrations", role),
+      message: told(`table ${relationOf("migrations")}`, role),
     });
   t.is(poor.totalCount, 0);
 });
@@ -84,6 +85,6 @@ test("a worker does not start", async (t) => {
   };
   await t.throwsAsync(run({ preset, pgPool: poor, noHandleSignals: true, taskList: {} }), {
     instanceOf: MissingGrantError,
-    message: told("table _private_migrations", role),
+    message: told(`table ${relationOf("migrations")}`, role),
   });
 });

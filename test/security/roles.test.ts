@@ -15,6 +15,7 @@ import { createUi } from "../../src/ui/ui.ts";
 import { quietPool, testDatabase } from "../helpers/database.ts";
 import { documentedStatements, roles } from "../helpers/roles.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 
 const policy = definePolicy("p", {
   partitionBy: "key",
@@ -62,13 +63,11 @@ test("a role that owns both schemas sets up and upgrades without a right on the 
   const at = new URL(database.url);
   at.username = role;
   const open = () => makePolicyUtils({ connectionString: at.href, policies: [policy], logger: silent });
-  const version = async () =>
-    (await owner.query("select routines_hash as hash from dispatch_policy._private_migrations")).rows[0].hash;
+  const migrations = table(owner, "migrations");
+  const version = async () => (await migrations.one()).routines_hash;
   await (await open()).release();
   const hash = await version();
-  await owner.query(
-    "update dispatch_policy._private_migrations set routines_hash = 'older', routines_version = '{0,0,1}'",
-  );
+  await migrations.set({ routines_hash: "older", routines_version: [0, 0, 1] });
   const utils = await open();
   t.teardown(() => utils.release());
   t.is(await version(), hash);

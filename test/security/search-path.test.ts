@@ -13,6 +13,7 @@ import {
 import { testDatabase } from "../helpers/database.ts";
 import { roles } from "../helpers/roles.ts";
 import { silent } from "../helpers/silent.ts";
+import { relationOf, workerTable } from "../helpers/table.ts";
 
 const DB = new URL("../../src/db/", import.meta.url);
 const ENGINE = readdirSync(DB)
@@ -96,7 +97,7 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
   for (const name of [
     "policies",
     "staged_jobs",
-    "_private_policies",
+    relationOf("policies"),
     "jobs",
     "pg_class",
     "pg_stat_activity",
@@ -140,17 +141,14 @@ test("functions and operators in public that fit better than PostgreSQL's own ar
   );
   t.is(jobs.length, 5);
   const [first, ...others] = jobs.map(({ job_id }) => job_id as string);
-  await pool.query(
-    "update graphile_worker._private_jobs set attempts = 2, locked_at = now(), locked_by = 'pool' where id = $1",
-    [first],
-  );
+  await workerTable(pool).set({ attempts: 2, locked_at: () => "now()", locked_by: "pool" }, { id: first });
   const { rows: locked } = await pool.query(
     `select locked_at as "lockedAt" from graphile_worker.jobs where id = ${first}`,
   );
   const attempt = { jobId: first!, revision: 0, attempt: 2, poolId: "pool", ...locked[0] };
   const slot = await engine.startAttempt(pool, attempt, { ticket: null, unanswered: 0 });
   t.is(slot?.partition, "a");
-  await pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
+  await workerTable(pool).set({ locked_at: null, locked_by: null });
   const ended = { admission: null, ok: false, lagMs: 3, attempt: 2 };
   const retry = { attempt: 2, task: "work", after: 0, priority: 0, maxAttempts: 25 };
   t.deepEqual((await engine.release(pool, [{ job: first!, ...ended, retry }])).left_ids, []);
@@ -189,7 +187,8 @@ test("temporary objects of the caller do not get in either", async (t) => {
   t.teardown(() => utils.release());
   const client = await pool.connect();
   t.teardown(() => client.release(true));
-  for (const table of ["pg_class", "pg_namespace", "_private_policies", "_private_staged_jobs", "policies"]) {
+  const ours = [relationOf("policies"), relationOf("staged_jobs"), "policies"];
+  for (const table of ["pg_class", "pg_namespace", ...ours]) {
     await client.query(`create temp table ${table} (name text, enabled boolean)`);
   }
   await client.query("create domain pg_temp.text as pg_catalog.text check (value = '')");

@@ -3,10 +3,10 @@ import { EventEmitter } from "node:events";
 import { inspect } from "node:util";
 import test from "ava";
 import type { WorkerEvents } from "graphile-worker";
-import pg from "pg";
 import { z } from "zod";
 import { addPolicyJob, addPolicyJobs, concurrency, definePolicy, RetryAfter } from "../../src/index.ts";
 import { testDatabase } from "../helpers/database.ts";
+import { table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker } from "../helpers/worker.ts";
 
@@ -123,10 +123,12 @@ test("failing, retried, refused, taken over and lost jobs", async (t) => {
   await pool.query("select dispatch_policy.add_job('work', $1)", [{ token }]);
   // what Graphile Worker refuses
   const payload = JSON.stringify({ key: "a", more: { key: "b" }, token });
-  await pool.query(
-    `begin; select dispatch_policy.add_job('paths', ${pg.escapeLiteral(payload)});
-     update dispatch_policy._private_staged_jobs set queue_name = repeat('q', 200) where task_identifier = 'paths'; commit`,
-  );
+  const client = await pool.connect();
+  await client.query("begin");
+  await client.query("select dispatch_policy.add_job('paths', $1)", [payload]);
+  await table(client, "staged_jobs").set({ queue_name: "q".repeat(200) }, { task_identifier: "paths" });
+  await client.query("commit");
+  client.release();
   await worker.sees("job:success", 3);
   await worker.sees("job:failed", 3);
   await until("the refused job is set aside", async () => {

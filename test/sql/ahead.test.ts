@@ -1,10 +1,20 @@
 // How many jobs are admitted ahead of the worker slots.
 import test from "ava";
 import { type Engine, engine } from "../helpers/engine.ts";
+import { fetchJob } from "../helpers/native.ts";
+import { durations, nameOf } from "../helpers/table.ts";
+
+const AHEAD = { kind: "ahead" };
+
+/** How many jobs may be in flight at this time. */
+const capAt = (it: Engine, now: Date) =>
+  it.number(`select dispatch_policy._ahead_cap(l, $1) from ${nameOf("limiters")} l where kind = 'ahead'`, [
+    now,
+  ]);
 
 test("by default as many jobs are ahead as the workers finish in half a second", async (t) => {
   const it = await engine(t, { gates: [], ahead: 0 });
-  await it.pool.query("update dispatch_policy._private_policies set ahead = null, ahead_seconds = 0.5");
+  await it.table("policies").set({ ahead: null, ahead_seconds: 0.5 });
   const now = new Date();
   interface Pace {
     /** How many jobs the workers run at once. */
@@ -20,17 +30,11 @@ test("by default as many jobs are ahead as the workers finish in half a second",
   const cap = async ({ slots = 10, finished = 0, since = 0, ms = 500, seconds = [] }: Pace) => {
     const alive = "select dispatch_policy._worker_alive('pool', $1, $2, 'host', 1, '1 hour', '0')";
     await it.pool.query(alive, [slots, [it.policy]]);
-    await it.pool.query(
-      `update dispatch_policy._private_limiters
-       set finished_per_second = $1, released = 1000 + $2, sampled_released = 1000, sampled_at = $3,
-         durations = array(select row('task', s)::dispatch_policy._private_task_duration from unnest($4::float8[]) s)
-       where kind = 'ahead'`,
-      [finished, since, new Date(now.getTime() - ms), seconds],
-    );
-    return it.number(
-      "select dispatch_policy._ahead_cap(l, $1) from dispatch_policy._private_limiters l where kind = 'ahead'",
-      [now],
-    );
+    const ran = Object.fromEntries(seconds.map((mean, n) => [`task ${n}`, mean]));
+    const ends = { finished_per_second: finished, released: 1000 + since, durations: durations(ran) };
+    const sample = { sampled_released: 1000, sampled_at: new Date(now.getTime() - ms) };
+    await it.table("limiters").set({ ...ends, ...sample }, AHEAD);
+    return capAt(it, now);
   };
   t.is(await cap({}), 10, "nothing is known");
   t.is(await cap({ finished: 1234.5 }), 10 + 617);
@@ -51,15 +55,8 @@ test("by default as many jobs are ahead as the workers finish in half a second",
   t.is(await cap({ slots: 80, finished: 100, seconds: [0.5] }), 80 + 50);
   t.is(await cap({ slots: 0, finished: 1000, seconds: [0.5] }), 0, "the pool is about to stop");
 
-  await it.pool.query("delete from dispatch_policy._private_workers");
-  t.is(
-    await it.number(
-      "select dispatch_policy._ahead_cap(l, $1) from dispatch_policy._private_limiters l where kind = 'ahead'",
-      [now],
-    ),
-    100 + 500,
-    "no pool has said how many slots there are",
-  );
+  await it.table("workers").remove();
+  t.is(await capAt(it, now), 100 + 500, "no pool has said how many slots there are");
 });
 
 test("with jobs of no length the bound at least doubles with each turn until it is at the full pace", async (t) => {
@@ -68,20 +65,13 @@ test("with jobs of no length the bound at least doubles with each turn until it 
     [it.policy],
   ]);
   const start = Date.now();
-  await it.pool.query(
-    "update dispatch_policy._private_limiters set sampled_at = $1, sampled_released = released where kind = 'ahead'",
-    [new Date(start)],
-  );
+  const { released } = await it.limiter("ahead");
+  await it.table("limiters").set({ sampled_at: new Date(start), sampled_released: released }, AHEAD);
   const caps: number[] = [];
   for (let turn = 0; turn < 5; turn++) {
-    const { rows } = await it.pool.query(
-      `update dispatch_policy._private_limiters l set released = l.released + c.cap
-       from (select x.id, dispatch_policy._ahead_cap(x, $1) as cap from dispatch_policy._private_limiters x
-         where x.kind = 'ahead') c
-       where c.id = l.id returning c.cap`,
-      [new Date(start + turn * 20)],
-    );
-    caps.push(rows[0].cap);
+    const cap = await capAt(it, new Date(start + turn * 20));
+    await it.table("limiters").set({ released: (its) => `${its} + ${cap}` }, AHEAD);
+    caps.push(cap);
   }
   t.log(caps.join(", "));
   t.is(caps[0], 10);
@@ -100,8 +90,7 @@ test("how long a task's jobs run is a moving mean of about fifty", async (t) => 
     t.is(jobs.length, durations.length);
     await it.release(jobs.map((job, n) => ({ job, task, ok: true, durationMs: durations[n] ?? null })));
   };
-  const mean = () =>
-    it.number("select (durations[1]).seconds from dispatch_policy._private_limiters where kind = 'ahead'");
+  const mean = async () => (await it.limiter("ahead")).durations[0]?.seconds;
   await end([null]);
   t.falsy(await mean());
   await end([100]);
@@ -138,18 +127,20 @@ async function pool(it: Engine, name: string, tasks: readonly string[]): Promise
 async function passes(
   it: Engine,
   count = 2,
-  durations = `array[row('${it.policy}', 0.02), row('long', 30)]`,
+  seconds: Record<string, number> = { [it.policy]: 0.02, long: 30 },
 ): Promise<number> {
   let admitted = 0;
   for (let n = 0; n < count; n++) {
     await it.route();
-    const { rows } = await it.pool.query(
-      `update dispatch_policy._private_limiters
-       set sampled_at = date_trunc('milliseconds', clock_timestamp()), sampled_released = released, finished_per_second = 400,
-         durations = ${durations}::dispatch_policy._private_task_duration[]
-       where kind = 'ahead' returning sampled_at`,
-    );
-    admitted += (await it.admit({ now: rows[0].sampled_at })).admitted;
+    const { released } = await it.limiter("ahead");
+    const sample = {
+      sampled_at: () => "date_trunc('milliseconds', clock_timestamp())",
+      sampled_released: released,
+    };
+    const ends = { finished_per_second: 400, durations: durations(seconds) };
+    await it.table("limiters").set({ ...sample, ...ends }, AHEAD);
+    const { sampled_at: now } = await it.limiter("ahead");
+    admitted += (await it.admit({ now })).admitted;
   }
   return admitted;
 }
@@ -170,10 +161,9 @@ test("short jobs are ahead by hundreds, long ones of the same policy by none", a
 
 /** A pass says for a moment that a long job waits. This makes that moment long, or ends it. */
 const longWaits = (it: Engine, until: "infinity" | "-infinity") =>
-  it.pool.query(
-    "update dispatch_policy._private_limiters set long_waits_until = $1 where long_waits_until > '-infinity'",
-    [until],
-  );
+  it
+    .table("limiters")
+    .set({ long_waits_until: until }, { long_waits_until: (its) => `${its} > '-infinity'` });
 
 test("a long job waits for a slot, and no short one overtakes it", async (t) => {
   const it = await mixed(t);
@@ -217,11 +207,11 @@ test("while a long job waits, no other claim and no other shard has jobs ahead",
 test("a task of which no job has ended counts as long", async (t) => {
   const it = await mixed(t);
   await it.stage(Array(100).fill("a"), { task: "long" });
-  t.is(await passes(it, 2, `array[row('${it.policy}', 0.02)]`), 10);
+  t.is(await passes(it, 2, { [it.policy]: 0.02 }), 10);
 });
 
 /** No short job has ended yet. */
-const LONG = "array[row('long', 30)]";
+const LONG = { long: 30 };
 
 test("where pools differ in tasks, a long job stops nobody, and jobs whose task nobody runs keep nobody out", async (t) => {
   const it = await mixed(t);
@@ -230,20 +220,14 @@ test("where pools differ in tasks, a long job stops nobody, and jobs whose task 
   t.is(await passes(it, 2, LONG), 20);
   await olderBy(it, "1 minute");
   t.is(await passes(it, 2, LONG), 20, "none of the task runs");
-  await it.pool.query(
-    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'x' where id = $1",
-    [(await it.inFlight())[0]],
-  );
+  await fetchJob(it, (await it.inFlight())[0]!, "x");
   await olderBy(it, "1 minute");
   t.is(await passes(it, 2, LONG), 0, "one runs: the others wait for its slot");
 });
 
 /** As if what is in flight had been admitted so much earlier. */
 const olderBy = (it: Engine, time: string) =>
-  it.pool.query(
-    "update dispatch_policy._private_in_flight_jobs set admitted_at = admitted_at - $1::interval",
-    [time],
-  );
+  it.table("in_flight_jobs").set({ admitted_at: (its) => `${its} - interval '${time}'` });
 
 test("before a long job, short ones go", async (t) => {
   const it = await mixed(t);
@@ -256,7 +240,7 @@ test("before a long job, short ones go", async (t) => {
 
 test("a number of jobs ahead counts for long ones too", async (t) => {
   const it = await mixed(t);
-  await it.pool.query("update dispatch_policy._private_policies set ahead = 20, ahead_seconds = null");
+  await it.table("policies").set({ ahead: 20, ahead_seconds: null });
   await it.stage(Array(100).fill("a"), { task: "long" });
   t.is(await passes(it), 30);
 });
@@ -298,14 +282,13 @@ test("jobs of a pass start by their virtual times, and the first of a new partit
   await it.stage(Array(4).fill("loud")); // the first of these was new itself
   t.is(await it.passes(), 4);
   // not a second ago, however slow the machine is
-  await it.pool.query("update dispatch_policy._private_partitions set admitted_at = 'infinity'");
+  await it.table("partitions").set({ admitted_at: "infinity" });
   await it.stage(Array(3).fill("loud"));
   await it.stage(["new", "new", "new"]);
   t.is(await it.passes(), 6);
   const { rows } = await it.pool.query(
-    `select p.key from graphile_worker.jobs j
-     join dispatch_policy._private_in_flight_jobs f on f.job_id = j.id
-     join dispatch_policy._private_partitions p on p.id = f.partition_id
+    `select f.partition as key from graphile_worker.jobs j
+     join dispatch_policy.in_flight_jobs f on f.job_id = j.id
      order by j.priority, j.run_at, j.id`,
   );
   t.is(rows.map(({ key }) => (key === "new" ? "n" : "l")).join(""), "lnlllnnlll");

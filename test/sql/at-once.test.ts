@@ -16,6 +16,7 @@ import {
   throttle,
 } from "../helpers/engine.ts";
 import { poolLives } from "../helpers/native.ts";
+import { asText, durations, table, workerTable } from "../helpers/table.ts";
 
 const START = Date.UTC(2100, 0, 1);
 const SLOW = { per: 1e6 };
@@ -41,27 +42,37 @@ async function used(it: Engine): Promise<void> {
 
 /** What the job has left behind, without what no two jobs have in common. */
 async function rows(it: Engine): Promise<object> {
-  const { rows: found } = await it.pool.query(
-    `select
-      (select json_agg(to_jsonb(l) - '{id,policy_id,arrival_id,visited,version,sampled_at,finished_per_second,ending,durations}'::text[]
-          || jsonb_build_object('measured_at', l.sampled_at) order by l.gate)
-        from dispatch_policy._private_limiters l where l.policy_id = p.id) as limiters,
-      (select json_agg(to_jsonb(q) - '{id,policy_id,limiter_ids,arrival_id,visited,created_at,probe_job_id}'::text[])
-        from dispatch_policy._private_partitions q where q.policy_id = p.id) as partitions,
-      (select json_agg(to_jsonb(f) - '{job_id,staged_id,policy_id,partition_id,limiter_ids,admission,revision}'::text[]
-          || jsonb_build_object('gates', (select json_agg(l.gate order by l.gate) from dispatch_policy._private_limiters l where l.id = any(f.limiter_ids))))
-        from dispatch_policy._private_in_flight_jobs f where f.policy_id = p.id) as in_flight,
-      (select json_agg(to_jsonb(j) - '{id,created_at,updated_at,run_at,flags,task_identifier}'::text[])
-        from graphile_worker.jobs j where j.task_identifier = p.name) as jobs,
-      (select json_build_array(sum(a.staged), sum(a.admitted)) from dispatch_policy._private_activity a where a.policy_id = p.id) as counted,
-      -- of a deadline's job a pass counts from the deadline
-      (select json_agg(case when p.job_order is distinct from 'deadline' then a.waits end order by a.id) from dispatch_policy._private_activity a where a.policy_id = p.id and a.admitted > 0) as waits,
-      (select count(*)::int from dispatch_policy._private_staged_jobs s where s.task_identifier = p.name) as staged
-     from dispatch_policy._private_policies p where p.name = $1`,
-    [it.policy],
-  );
-  return found[0];
+  const db = asText(it.pool);
+  const { id: policy_id, job_order } = await table(db, "policies").one({ name: it.policy });
+  const of = (name: string, order?: string) => table(db, name).all({ policy_id }, order);
+  const [limiters, activity] = [await of("limiters", "gate"), await of("activity", "id")];
+  const jobs = await db.query("select * from graphile_worker.jobs where task_identifier = $1", [it.policy]);
+  const gates = (ids: string) =>
+    limiters.filter(({ id }) => ids.slice(1, -1).split(",").includes(id)).map(({ gate }) => gate);
+  const sum = (field: string) => activity.reduce((all, row) => all + Number(row[field]), 0);
+  return {
+    limiters: limiters.map((row) =>
+      without(row, "id policy_id arrival_id version finished_per_second ending durations"),
+    ),
+    partitions: (await of("partitions")).map((row) =>
+      without(row, "id policy_id limiter_ids arrival_id visited created_at probe_job_id"),
+    ),
+    in_flight: (await of("in_flight_jobs")).map(({ limiter_ids, ...row }) => ({
+      ...without(row, "job_id staged_id policy_id partition_id admission revision"),
+      gates: gates(limiter_ids),
+    })),
+    jobs: jobs.rows.map((row) => without(row, "id created_at updated_at run_at flags task_identifier")),
+    counted: [sum("staged"), sum("admitted")],
+    // of a deadline's job a pass counts from the deadline
+    waits: activity
+      .filter(({ admitted }) => admitted > 0)
+      .map(({ waits }) => (job_order === "deadline" ? null : waits)),
+    staged: await table(db, "staged_jobs").count({ task_identifier: it.policy }),
+  };
 }
+
+const without = (row: object, fields: string) =>
+  Object.fromEntries(Object.entries(row).filter(([field]) => !fields.split(" ").includes(field)));
 
 const LIKE_A_PASS: Record<string, Partial<EngineOptions> & { gates: readonly TestGate[] }> = {
   "no gate": { gates: [] },
@@ -112,17 +123,20 @@ interface Refusal extends Partial<EngineOptions> {
   readonly job?: StageOptions;
 }
 
-const set = (what: string) => (it: Engine) => it.pool.query(`update dispatch_policy._private_${what}`);
+const set = (name: string, values: object) => (it: Engine) => it.table(name).set({ ...values });
+const SOON = () => "now() + interval '1 hour'";
 
 const LEFT_TO_A_PASS: Record<string, Refusal> = {
-  "nobody leads": { when: set("leases set holder = 'other', shard = 'other'") },
-  "the lease is over": { when: set("leases set expires_at = now()") },
-  "the lease runs for longer than any": { when: set("leases set expires_at = now() + interval '1 day'") },
-  "the partition is new": { when: (it) => it.pool.query("delete from dispatch_policy._private_partitions") },
+  "nobody leads": { when: set("leases", { holder: "other", shard: "other" }) },
+  "the lease is over": { when: set("leases", { expires_at: () => "now()" }) },
+  "the lease runs for longer than any": {
+    when: set("leases", { expires_at: () => "now() + interval '1 day'" }),
+  },
+  "the partition is new": { when: (it) => it.table("partitions").remove() },
   "it has other limits": { job: { gates: [concurrency(4)] } },
   "it has another context": { job: { context: { plan: "pro" } } },
   "it has another weight": { job: { weight: 2 } },
-  "the partition has limits of a newer definition": { when: set("partitions set version = 1") },
+  "the partition has limits of a newer definition": { when: set("partitions", { version: 1 }) },
   "it is due later": { job: { runAt: new Date(Date.now() + HOUR_MS) } },
   "it has expired": { job: { expiresAt: new Date(Date.now() - HOUR_MS) } },
   "it has a job key": { job: { jobKey: "k" } },
@@ -166,23 +180,23 @@ const LEFT_TO_A_PASS: Record<string, Refusal> = {
   },
   "the ahead bound is reached": { ahead: 0, when: (it) => poolLives(it, "pool", 0) },
   "a slot is reserved": {
-    when: set("limiters set reserved_for = gen_random_uuid(), reserved_until = 'infinity'"),
+    when: set("limiters", { reserved_for: () => "gen_random_uuid()", reserved_until: "infinity" }),
   },
   "a gate is a shadow": { gates: [{ ...concurrency(3), shadow: true }] },
   "a gate has a share for each worker": { gates: [share(3)] },
   "the policy has a budget": { budget: 10 },
   "the backlog is bounded": { maxPending: { policy: 100, whenFull: "reject" } },
-  "the policy has a history": { when: set("policies set history_kept_for = 60") },
-  "the policy records its load": { when: set("policies set load_kept_for = 60") },
+  "the policy has a history": { when: set("policies", { history_kept_for: 60 }) },
+  "the policy records its load": { when: set("policies", { load_kept_for: 60 }) },
   "the policy is paused": { when: (it) => it.pool.query("select dispatch_policy.pause(policy => 'p')") },
   "the partition is paused": {
     when: (it) =>
       it.pool.query("select dispatch_policy.pause(policy => 'p', partition => 'a')").then(() => it.route()),
   },
-  "the partition is probed": { when: set("partitions set probing = true") },
-  "the partition is held": { when: set("partitions set held_until = now() + interval '1 hour'") },
+  "the partition is probed": { when: set("partitions", { probing: true }) },
+  "the partition is held": { when: set("partitions", { held_until: SOON }) },
   "the partition is denied until later": {
-    when: set("partitions set denied_until = now() + interval '1 hour'"),
+    when: set("partitions", { denied_until: SOON }),
   },
   "a job of its partition has begun, in strict order": {
     gates: [concurrency(1, { name: "strict_order" })],
@@ -222,11 +236,10 @@ test("it goes at once if none of this is so, whatever is due later, and its star
   const { id, admitted } = await it.addAlone("a", { expiresAt: new Date(Date.now() + HOUR_MS) });
   t.true(admitted);
   t.is(await it.staged(), 1);
-  const { rows: found } = await it.pool.query(
-    `select f.staged_id, f.admission = (extract(epoch from j.updated_at) * 1000000)::bigint as as_admitted
-     from dispatch_policy._private_in_flight_jobs f join graphile_worker.jobs j on j.id = f.job_id`,
-  );
-  t.deepEqual(found, [{ staged_id: id, as_admitted: true }]);
+  const { job_id, staged_id, admission } = await it.table("in_flight_jobs").one();
+  const admitting =
+    "select (extract(epoch from updated_at) * 1000000)::bigint from graphile_worker.jobs where id = $1";
+  t.deepEqual([staged_id, admission], [id, await it.number(admitting, [job_id])]);
   await it.finish(await it.inFlight());
   t.like(await it.leftovers(), { staged: 1, in_flight: 0, counters: 0, notes: 0, blocked: 0 });
 });
@@ -234,9 +247,7 @@ test("it goes at once if none of this is so, whatever is due later, and its star
 for (const gate of [concurrency(3), throttle(3, SLOW), sliding(3, SLOW), calendar(3, MONTH)]) {
   test(`of ten jobs, three go through a ${gate.kind}${gate.sliding ? ", sliding" : ""}${gate.calendar ?? ""}`, async (t) => {
     const it = await atRest(t, { gates: [gate] });
-    await it.pool.query(
-      "update dispatch_policy._private_limiters set tokens = 3, spent = '{}' where by_tokens",
-    );
+    await it.table("limiters").set({ tokens: 3, spent: [] }, { by_tokens: true });
     const went: boolean[] = [];
     for (let n = 0; n < 10; n++) went.push((await it.addAlone("a")).admitted);
     t.deepEqual(went, [true, true, true, ...Array(7).fill(false)]);
@@ -250,9 +261,7 @@ test("a job of a partition of which nothing went for a second starts before thos
   const early = `select extract(epoch from now() - run_at) > 0.85 from graphile_worker.jobs order by id desc limit 1`;
   await it.addAlone("a");
   t.is(await it.number(early), false as never);
-  await it.pool.query(
-    "update dispatch_policy._private_partitions set admitted_at = now() - interval '2 seconds'",
-  );
+  await it.table("partitions").set({ admitted_at: () => "now() - interval '2 seconds'" });
   t.like(await it.addAlone("a"), { admitted: true });
   t.is(await it.number(early), true as never);
 });
@@ -268,10 +277,8 @@ test("a job of a long task goes at once only if a worker slot is free", async (t
   const it = await atRest(t, { gates: [concurrency(9)], ahead: { seconds: 1 }, otherTasks: ["short"] });
   const alive = "select dispatch_policy._worker_alive('pool', 2, '{p,short}', 'host', 1, '1 hour', '0')";
   await it.pool.query(alive);
-  await it.pool.query(
-    `update dispatch_policy._private_limiters set finished_per_second = 10, released = 0, sampled_released = 0,
-       durations = array[row('short', 0.1)::dispatch_policy._private_task_duration] where kind = 'ahead'`,
-  );
+  const ended = { finished_per_second: 10, released: 0, sampled_released: 0 };
+  await it.table("limiters").set({ ...ended, durations: durations({ short: 0.1 }) }, { kind: "ahead" });
   const went = [];
   for (const task of ["short", "p", "p", "short"]) went.push((await it.addAlone("a", { task })).admitted);
   t.deepEqual(went, [true, true, false, false], "what comes behind it waits as well");
@@ -279,10 +286,7 @@ test("a job of a long task goes at once only if a worker slot is free", async (t
 
 test("what Graphile Worker refuses is staged, and the pass reports it", async (t) => {
   const it = await atRest(t);
-  await it.pool.query(
-    `create function refuses() returns trigger language plpgsql as $$ begin raise 'no more'; end $$;
-     create trigger refuses before insert on graphile_worker._private_jobs for each row execute function refuses()`,
-  );
+  await workerTable(it.pool).before("insert", "raise 'no more'");
   t.like(await it.addAlone("a"), { admitted: false });
   t.is(await it.staged("a"), 1);
   t.is((await it.limiter("concurrency", "a")).in_flight, 0);

@@ -138,8 +138,7 @@ test("windows follow each other without gap or overlap, and have each time in th
 
 test("many small spendings in a day count to the last, and their memory stays small", async (t) => {
   const it = await world(t, calendar(500, "day UTC"), 0);
-  const entries = async () =>
-    it.number("select cardinality(spent) from dispatch_policy._private_limiters where gate = 'throttle'");
+  const entries = async () => (await it.limiter("throttle")).spent.length;
   let admitted = 0;
   for (let minute = 0; minute < 1440; minute += 7) {
     const now = new Date(Date.UTC(2083, 4, 1, 0, minute));
@@ -155,10 +154,8 @@ test("many small spendings in a day count to the last, and their memory stays sm
 test("a clock that goes back over the boundary gives neither window anything", async (t) => {
   const it = await world(t, calendar(3, "day UTC"));
   const passAt = async (time: string, budget: number | null) => {
-    await it.pool.query("update dispatch_policy._private_policies set admission_budget = $1", [budget]);
-    await it.pool.query(
-      "update dispatch_policy._private_partitions set denied_until = '-infinity', blocked_on = null",
-    );
+    await it.table("policies").set({ admission_budget: budget });
+    await it.table("partitions").set({ denied_until: "-infinity", blocked_on: null });
     return (await it.admit({ now: new Date(time) })).admitted;
   };
   t.is(await passAt("2083-05-01T23:59:59.500Z", null), 3);
@@ -205,7 +202,7 @@ test("what a definition's change leaves: another unit, another zone, a bucket, a
   const it = await world(t, day, 0);
   const at = (gate: TestGate, time: string) => admittedUnder(it, gate, `2083-05-${time}Z`);
   await it.stage(Array(60).fill("a"));
-  await it.pool.query("update dispatch_policy._private_policies set admission_budget = 4");
+  await it.table("policies").set({ admission_budget: 4 });
   t.is(await at(day, "01T10:00:00"), 4);
   t.is(await at(calendar(10, "hour UTC"), "01T10:30:00"), 4, "4 of this hour are known");
   t.is(await at(calendar(10, "hour UTC"), "01T11:00:00"), 4);
@@ -271,9 +268,7 @@ test("a sweep leaves those that wait for the boundary, and wakes those whose clo
   const sweep = async () =>
     (await it.pool.query("select * from dispatch_policy._sweep_partitions(clock_timestamp())")).rows[0];
   t.deepEqual(await sweep(), { woken: 0, unblocked: 0 });
-  await it.pool.query(
-    "update dispatch_policy._private_partitions set denied_until = denied_until + interval '40 days'",
-  );
+  await it.table("partitions").set({ denied_until: (its) => `${its} + interval '40 days'` });
   t.deepEqual(await sweep(), { woken: 0, unblocked: 1 });
 });
 

@@ -2,6 +2,7 @@
 import test from "ava";
 import { adaptive, concurrency, type Engine, engine, throttle, until } from "../helpers/engine.ts";
 import { addPast, completeJob, failJob, fetchJob, startJob } from "../helpers/native.ts";
+import { workerTable } from "../helpers/table.ts";
 
 const GATES = { gates: [concurrency(1)] };
 
@@ -97,7 +98,7 @@ test("by policy: also jobs that the router has not seen, and none of another pol
   const it = await engine(t, GATES);
   await it.pool.query(
     `select dispatch_policy._declare_policy(definition || '{"name": "q", "tasks": ["q"]}', 'q', '{}', now())
-     from dispatch_policy._private_policies`,
+     from dispatch_policy.policies`,
   );
   await it.stage(["a", "b"]);
   await it.pool.query("select dispatch_policy._stage($1, 'replace')", [
@@ -120,10 +121,7 @@ test("the next job of the key, in the row of an admitted one, is another job", a
 
 test("a job that has run for more than four hours is not failed beside its run", async (t) => {
   const { it, id } = await running(t);
-  await it.pool.query(
-    "update graphile_worker._private_jobs set locked_at = now() - interval '5 hours' where id = $1",
-    [id],
-  );
+  await workerTable(it.pool).set({ locked_at: () => "now() - interval '5 hours'" }, { id });
   t.like(await cancel(it, "policy => 'p'"), { matched: 1, changed: 1, running: 1, more: false });
   t.deepEqual(await errorOf(it, id), { last_error: null, ended: false });
   await sweep(it);
@@ -220,10 +218,7 @@ test("a start that asks is told of the cancel, and the next job in the row is no
   const [id] = (await it.inFlight()) as [string];
   await fetchJob(it, id);
   await cancel(it, "policy => 'p', reason => 'wrong batch', by => 'ana'");
-  await it.pool.query(
-    "update graphile_worker._private_jobs set locked_at = null, locked_by = null where id = $1",
-    [id],
-  );
+  await it.pool.query("select graphile_worker.force_unlock_workers(array['worker'])");
   const start = async ({ revision, attempts }: { revision: number; attempts: number }) =>
     (
       await it.pool.query("select * from dispatch_policy._start_attempt($1, $2, $3, 'worker', null)", [
@@ -330,8 +325,9 @@ test("runs that fail because they were cancelled open no breaker, and lower no a
   await it.stage("a");
   t.is(await it.passes(), 1, "the partition is not held");
   t.is((await it.limiter("adaptive_concurrency")).current_max, 10);
+  const ended = await it.table("activity").all();
   t.is(
-    await it.number("select sum(failed)::int from dispatch_policy._private_activity"),
+    ended.reduce((sum, { failed }) => sum + failed, 0),
     3,
     "they count as failed",
   );

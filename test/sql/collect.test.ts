@@ -1,5 +1,6 @@
 // What sweeps forget: partitions long unused, and limiters that no partition uses.
 import test from "ava";
+import { makeEngine } from "../../src/db/engine.ts";
 import { adaptive, concurrency, type Engine, engine, throttle } from "../helpers/engine.ts";
 
 const DAY_MS = 86_400_000;
@@ -124,9 +125,7 @@ test("a limiter over all of a policy stays without partitions, until the policy 
   await it.passes();
   await finishAll(it);
   t.deepEqual(await collect(it), { partitions: 1, limiters: 0 });
-  await it.pool.query(
-    "update dispatch_policy._private_policies set definition = jsonb_set(definition, '{gates}', '[]')",
-  );
+  await it.table("policies").set({ definition: (its) => `jsonb_set(${its}, '{gates}', '[]')` });
   t.deepEqual(await collect(it), { partitions: 0, limiters: 1 });
 });
 
@@ -150,10 +149,10 @@ test("a freed row goes with its limiter", async (t) => {
   await it.route();
   await it.stage("a", { gates: [] });
   await it.route();
-  await it.pool.query(`insert into dispatch_policy._private_freed (policy_id, limiter_id)
-    select policy_id, id from dispatch_policy._private_limiters where gate = 'concurrency'`);
+  const { policy_id, id: limiter_id } = await it.limiter("concurrency");
+  await it.table("freed").add({ policy_id, limiter_id });
   t.deepEqual(await collect(it, new Date()), { partitions: 0, limiters: 1 });
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_freed"), 0);
+  t.is(await it.table("freed").count(), 0);
 });
 
 test("overrides go a day after they were over, not those in force or to come", async (t) => {
@@ -174,11 +173,13 @@ test("overrides go a day after they were over, not those in force or to come", a
 
 test("audit rows go by age, oldest first and 10,000 a call", async (t) => {
   const it = await engine(t, { gates: [] });
-  await it.pool.query(`insert into dispatch_policy._private_audit (at, verb, reason, matched, changed)
-    select now() - interval '90 days' + n * interval '1 hour', 'pause', n, 1, 1
-    from generate_series(-10001, 1000) n where n <> 0`);
-  const collect = () =>
-    it.number("select dispatch_policy._collect_old('_private_audit', 'at', now(), '90 days')");
+  const add = (place: string, count: number) => {
+    const at = () => `now() - interval '90 days' + ${place} * interval '1 hour'`;
+    return it.table("audit").add({ at, verb: "pause", reason: () => place, matched: 1, changed: 1 }, count);
+  };
+  await add("-n", 10_001);
+  await add("n", 1000);
+  const collect = () => makeEngine("dispatch_policy").collectOld(it.pool, "audit", 90 * DAY_MS);
   const oldest = () => it.number("select min(reason::int) from dispatch_policy.audit");
   t.is(await collect(), 10_000);
   t.is(await oldest(), -1);
@@ -189,13 +190,13 @@ test("audit rows go by age, oldest first and 10,000 a call", async (t) => {
 
 test("two sweeps at once do not wait for each other over audit rows", async (t) => {
   const it = await engine(t, { gates: [] });
-  await it.pool.query(`insert into dispatch_policy._private_audit (at, verb, matched, changed)
-    select now() - interval '91 days', 'pause', 1, 1 from generate_series(1, 3)`);
+  const at = () => "now() - interval '91 days'";
+  await it.table("audit").add({ at, verb: "pause", matched: 1, changed: 1 }, 3);
   const first = await it.session();
   await first.query("begin");
-  const collect = "select dispatch_policy._collect_old('_private_audit', 'at', now(), '90 days') as n";
-  t.is((await first.query(collect)).rows[0].n, 3);
-  t.is(await it.number(collect), 0);
+  const { collectOld } = makeEngine("dispatch_policy");
+  t.is(await collectOld(first, "audit", 90 * DAY_MS), 3);
+  t.is(await collectOld(it.pool, "audit", 90 * DAY_MS), 0);
   await first.query("commit");
   t.is(await it.number("select count(*)::int from dispatch_policy.audit"), 0);
 });

@@ -16,7 +16,7 @@ const sql =
   (text: string): Case["act"] =>
   (it) =>
     it.pool.query(`select * from dispatch_policy.${text}`);
-const ids = (where: string) => `array(select id from dispatch_policy._private_staged_jobs where ${where})`;
+const ids = (where: string) => `array(select id from dispatch_policy.staged_jobs where ${where})`;
 
 /** A job of a runs and fails, and its retry waits. */
 async function retries(it: Engine, move?: object): Promise<void> {
@@ -116,7 +116,7 @@ for (const [what, { act, leaves }] of Object.entries(CASES)) {
 
 test("jobs that a busy partition skips are not counted any more", async (t) => {
   const it = await engine(t, ONE);
-  await it.pool.query("update dispatch_policy._private_policies set when_busy = 'skip'");
+  await it.table("policies").set({ when_busy: "skip" });
   await it.stage(["a", "a", "a"]);
   t.is(await it.passes(2), 1);
   t.is(await it.wrongCounters(), 0);
@@ -151,7 +151,7 @@ test("arrivals that are merged because their partition is locked are all counted
   await it.route();
   const holder = await it.session();
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_partitions for update");
+  await it.table("partitions", holder).lock();
   await it.stage(["a", "a"]);
   await it.stage("a");
   await it.route();
@@ -184,7 +184,7 @@ test("a policy that is forgotten page by page leaves no count behind, also if jo
   await it.route();
   await it.pool.query("select * from dispatch_policy.remove(policy => 'p')");
   await it.pool.query("select dispatch_policy._forget_policy('p', 10)");
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_partitions"), 15);
+  t.is(await it.table("partitions").count(), 15);
   t.is(await it.wrongCounters(), 0);
   await it.stage(keys);
   t.is(await it.wrongCounters(), 0);

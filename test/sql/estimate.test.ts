@@ -11,6 +11,7 @@ import {
   type TestGate,
   throttle,
 } from "../helpers/engine.ts";
+import { durations } from "../helpers/table.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: json of any shape
 type Explained = any;
@@ -56,15 +57,13 @@ async function led(
 
 /** As if the partition had admitted jobs at a steady pace for as long as its jobs wait. The count does not age meanwhile. */
 async function paced(world: Engine, perSecond: number, forSeconds: number) {
-  await world.pool.query(
-    `update dispatch_policy._private_partitions set decayed_at = now() + interval '1 minute', admitted_total = $1::float8 * $2,
-       decayed_admits = $1::float8 * 60 / ln(2) * (1 - exp(-$2::float8 * ln(2) / 60))`,
-    [perSecond, forSeconds],
-  );
-  await world.pool.query(
-    "update dispatch_policy._private_staged_jobs set created_at = now() - make_interval(secs => $1), run_at = now() - make_interval(secs => $1)",
-    [forSeconds],
-  );
+  await world.table("partitions").set({
+    decayed_at: () => "now() + interval '1 minute'",
+    admitted_total: perSecond * forSeconds,
+    decayed_admits: ((perSecond * 60) / Math.LN2) * (1 - 0.5 ** (forSeconds / 60)),
+  });
+  const ago = () => `now() - interval '${forSeconds} s'`;
+  await world.table("staged_jobs").set({ created_at: ago, run_at: ago });
 }
 
 test("its own throttle: the jobs before it, by the rate", async (t) => {
@@ -93,7 +92,7 @@ test("a sliding window with room for all: at once; and what is too little for a 
   await world.route();
   await world.pool.query(LED);
   t.true(seconds(t, await explain(world, ids[4]!))[1] <= 1);
-  await world.pool.query("update dispatch_policy._private_staged_jobs set cost = 6");
+  await world.table("staged_jobs").set({ cost: 6 });
   const [from, until] = seconds(t, await explain(world, ids[4]!)); // one in a window, the first at once
   t.true(from >= 199 && from <= 400 && until >= 400 && until < 520, `${from} ${until}`);
 });
@@ -158,9 +157,7 @@ test("a cap: the pace of the partition, as narrow as its jobs are many", async (
 test("a slow start: jobs wait for longer than the partition has gone, and the pace is of the time since then", async (t) => {
   const { world, last } = await led(t, [concurrency(2)], { jobs: 602 });
   await paced(world, 10, 6);
-  await world.pool.query(
-    "update dispatch_policy._private_staged_jobs set created_at = now() - interval '40 s'",
-  );
+  await world.table("staged_jobs").set({ created_at: () => "now() - interval '40 s'" });
   const [from, until] = seconds(t, await explain(world, last));
   t.true(from < 60 && until > 60 && until < 90, `${from} ${until}`);
 });
@@ -203,7 +200,7 @@ test("jobs that have waited for less than a half-life: the pace is one of theirs
   await paced(world, 10, 20);
   const [from, until] = seconds(t, await explain(world, last));
   t.true(from > 40 && until < 80, `all that were admitted were admitted since: ${from} ${until}`);
-  await world.pool.query("update dispatch_policy._private_partitions set admitted_total = 1000000");
+  await world.table("partitions").set({ admitted_total: 1_000_000 });
   const wide = seconds(t, await explain(world, last));
   t.true(wide[0] < 60 && wide[1] > 200, `what went before is not known: ${wide}`);
 });
@@ -227,7 +224,7 @@ test("what nobody can know has no estimate, and says why", async (t) => {
   unknown(t, await explain(world, last), "it is paused until resume");
   await world.pool.query("select dispatch_policy.resume('p')");
   seconds(t, await explain(world, last));
-  await world.pool.query("update dispatch_policy._private_partitions set probe_job_id = 1");
+  await world.table("partitions").set({ probe_job_id: 1 });
   unknown(t, await explain(world, last), AFTER_HOLD);
 });
 
@@ -256,9 +253,8 @@ test("after a hold one job goes first, at its end; when it ends is not known", a
   t.true(seconds(t, paused)[0] > 990, "the hold lasts longer");
   await world.pool.query("select dispatch_policy.resume('p')");
   await world.pool.query("select dispatch_policy.hold('p', 'a', \"for\" => '1000 s')");
-  await world.pool.query(
-    "update dispatch_policy._private_partitions set breaker_until = held_until, held_until = '-infinity'",
-  );
+  const { held_until } = await world.partition("a");
+  await world.table("partitions").set({ breaker_until: held_until, held_until: "-infinity" });
   t.is((await explain(world, ids[11]!)).reason, "breaker_open");
   unknown(t, await explain(world, ids[11]!), AFTER_HOLD);
 });
@@ -274,10 +270,7 @@ test("a stop counts also if the job has a reason of its own", async (t) => {
   await world.pool.query("select dispatch_policy.pause('p', until => now() + interval '1000 s')");
   const [from] = seconds(t, await explain(world, later!));
   t.true(from > 990, `${from}`);
-  await world.pool.query(
-    "update dispatch_policy._private_staged_jobs set due = false, retry_at = now() where id = $1",
-    [last],
-  );
+  await world.table("staged_jobs").set({ due: false, retry_at: () => "now()" }, { id: last });
   unknown(t, await explain(world, last), /^Graphile Worker did not take it/);
   const { rows } = await world.pool.query(
     "select dispatch_policy.explain(policy => 'p', partition => 'a') as it",
@@ -312,8 +305,8 @@ test("a job that is not due, and gates with room: its time", async (t) => {
   const [from, until] = seconds(t, it);
   t.true(from > 490 && from <= 500 && until >= from && until < 502, `${from} ${until}`);
   t.is(it.estimate.basis, "the time at which it is due");
-  await world.pool.query("update dispatch_policy._private_workers set ended = true");
-  await world.pool.query("update dispatch_policy._private_policies set crontab_ticked_at = now()");
+  await world.table("workers").set({ ended: true });
+  await world.table("policies").set({ crontab_ticked_at: () => "now()" });
   const [, later] = seconds(t, await explain(world, id!));
   t.true(later > 550 && later < 562, `a tick each minute: ${later}`);
 });
@@ -346,20 +339,19 @@ test("gates with room, but other partitions or passes keep it back: by the pace"
   const [, , id] = await world.stage(["b", "a", "a"]);
   await world.route();
   await world.pool.query(LED);
-  const set = (values: string) =>
-    world.pool.query(`update dispatch_policy._private_partitions set ${values}`);
-  await set("looked_at = clock_timestamp(), fair_key = 1");
+  const partitions = world.table("partitions");
+  await partitions.set({ looked_at: () => "clock_timestamp()", fair_key: 1 });
   seconds(t, await explain(world, id!));
-  await set("fair_key = (key = 'a')::int");
+  await partitions.set({ fair_key: 0 }, { key: "b" });
   const it = await explain(world, id!);
   t.is(it.place.partitions_before, 1);
   unknown(t, it, TOO_FEW);
-  await set("fair_key = 1, denied_reason = 'tick_budget'");
+  await partitions.set({ fair_key: 1, denied_reason: "tick_budget" });
   unknown(t, await explain(world, id!), TOO_FEW);
-  await set("denied_reason = null");
-  await world.pool.query("update dispatch_policy._private_policies set batch_size = 1");
+  await partitions.set({ denied_reason: null });
+  await world.table("policies").set({ batch_size: 1 });
   unknown(t, await explain(world, id!), TOO_FEW);
-  await world.pool.query("update dispatch_policy._private_policies set half_life = null");
+  await world.table("policies").set({ half_life: null });
   unknown(t, await explain(world, id!), "without fairness nobody counts how fast its partition goes");
 });
 
@@ -380,9 +372,7 @@ test("a shared throttle is no faster than its rate, however fast the partition w
 
 test("its own throttle keeps it back also while there is a token for the next job", async (t) => {
   const { world, last } = await led(t, [throttle(10, { per: 100 }), concurrency(15)], { jobs: 31 });
-  await world.pool.query(
-    "update dispatch_policy._private_limiters set tokens = 1.5, refilled_at = now() where gate = 'throttle'",
-  );
+  await world.table("limiters").set({ tokens: 1.5, refilled_at: () => "now()" }, { gate: "throttle" });
   const it = await explain(world, last);
   t.is(it.reason, null);
   t.regex(it.sentence, /^Its gates let the next job of its partition go. 20 jobs .* go before it. Expected/);
@@ -392,14 +382,14 @@ test("its own throttle keeps it back also while there is a token for the next jo
 
 test("a partition that was slower than its own throttle: up to its pace", async (t) => {
   const { world, last } = await led(t, [throttle(10), concurrency(100)], { jobs: 602 });
-  const inDebt =
-    "update dispatch_policy._private_limiters set tokens = -10, refilled_at = now() where gate = 'throttle'";
+  const goesInDebt = () =>
+    world.table("limiters").set({ tokens: -10, refilled_at: () => "now()" }, { gate: "throttle" });
   await paced(world, 10, 300);
-  await world.pool.query(inDebt);
+  await goesInDebt();
   const [, steady] = seconds(t, await explain(world, last));
   t.true(steady < 70, `${steady}`);
   await paced(world, 1, 300);
-  await world.pool.query(inDebt);
+  await goesInDebt();
   const it = await explain(world, last);
   const [from, until] = seconds(t, it);
   t.true(from < 70 && until > 600 && until < 900, `${from} ${until}`);
@@ -408,7 +398,7 @@ test("a partition that was slower than its own throttle: up to its pace", async 
 
 test("a limit by context counts for the partitions that have it", async (t) => {
   const { world, last } = await led(t, [throttle(10, { per: 100 })], { jobs: 31 });
-  await world.pool.query('update dispatch_policy._private_partitions set context = \'{"plan": "pro"}\'');
+  await world.table("partitions").set({ context: { plan: "pro" } });
   const during = (plan: string) =>
     world.pool.query(
       `select dispatch_policy.set_limit('p', 'throttle', '{"rate": 10}', until => now() + interval '9 s', "where" => $1)`,
@@ -440,11 +430,11 @@ test("an override that another one hides changes nothing, nor does one that was 
 test("without a loop: at most a minute later by the crontab, and never if nobody ticks", async (t) => {
   const { world, last } = await led(t, [throttle(10, { per: 100 })], { jobs: 11 });
   const [, until] = seconds(t, await explain(world, last));
-  await world.pool.query("update dispatch_policy._private_workers set ended = true");
+  await world.table("workers").set({ ended: true });
   const never = await explain(world, last);
   unknown(t, never, "neither a loop nor the crontab ticks its policy");
   t.regex(never.sentence, /and the crontab's tick does not come: nobody admits its jobs\.$/);
-  await world.pool.query("update dispatch_policy._private_policies set crontab_ticked_at = now()");
+  await world.table("policies").set({ crontab_ticked_at: () => "now()" });
   const it = await explain(world, last);
   t.true(Math.abs(seconds(t, it)[1] - until - 60) < 5);
   t.regex(it.estimate.basis, /a tick each minute$/);
@@ -453,16 +443,14 @@ test("without a loop: at most a minute later by the crontab, and never if nobody
 test("a start in Graphile Worker: what is in flight goes first", async (t) => {
   const { world, last } = await led(t, [throttle(10, { per: 100 })], { jobs: 11 });
   const [from, until] = seconds(t, await explain(world, last));
-  await world.pool.query(
-    `update dispatch_policy._private_limiters set in_flight = 100, finished_per_second = 1, sampled_at = now(),
-       durations = array[(select ('t', 60)::dispatch_policy._private_task_duration)] where kind = 'ahead'`,
-  );
+  const ahead = (values: object) => world.table("limiters").set({ ...values }, { kind: "ahead" });
+  const measured = { in_flight: 100, finished_per_second: 1, sampled_at: () => "now()" };
+  await ahead({ ...measured, durations: durations({ t: 60 }) });
   const later = seconds(t, await explain(world, last));
   t.true(later[0] > from + 10 && later[1] > until + 50, `${later}`);
-  await world.pool.query(
-    `update dispatch_policy._private_limiters set finished_per_second = 0, durations = '{}',
-       released = sampled_released + 10, sampled_at = now() - interval '10 s' where kind = 'ahead'`,
-  );
+  const released = Number((await world.limiter("ahead")).sampled_released) + 10;
+  const before = { sampled_at: () => "now() - interval '10 s'", released };
+  await ahead({ ...before, finished_per_second: 0, durations: durations({}) });
   const since = seconds(t, await explain(world, last));
   t.true(since[0] > from + 30, `none in the last measured second, one a second since: ${since}`);
 });
@@ -479,15 +467,9 @@ test("rates, clocks and histories beyond reason: no error, and nothing absurd", 
     [1e-300, "0", "0"],
     [10, "10", "-1 microsecond"],
   ] as const) {
-    await world.pool.query(
-      `update dispatch_policy._private_partitions
-         set decayed_admits = $1, admitted_total = $2, decayed_at = now() - $3::interval`,
-      [decayed, total, ago],
-    );
-    await world.pool.query(
-      "update dispatch_policy._private_staged_jobs set created_at = now() - $1::interval",
-      [ago],
-    );
+    const then = () => `now() - interval '${ago}'`;
+    await world.table("partitions").set({ decayed_admits: decayed, admitted_total: total, decayed_at: then });
+    await world.table("staged_jobs").set({ created_at: then });
     const it = await explain(world, last);
     if (it.estimate) {
       const [from, until] = seconds(t, it);

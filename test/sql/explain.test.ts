@@ -11,6 +11,8 @@ import {
   type TestGate,
   throttle,
 } from "../helpers/engine.ts";
+import { fetchJob } from "../helpers/native.ts";
+import { workerTable } from "../helpers/table.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: json of any shape
 type Explained = any;
@@ -140,10 +142,7 @@ test("its own slot is full: who holds it", async (t) => {
   const [, id] = await world.stage(["a", "a"]);
   t.is(await world.passes(2), 1);
   const [holder] = await world.inFlight();
-  await world.pool.query(
-    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'worker-1', attempts = 1 where id = $1",
-    [holder],
-  );
+  await fetchJob(world, holder!, "worker-1");
   const it = await agreed(t, world, id!);
   t.like(it, { reason: "concurrency_full", gate: "concurrency", next_at: null });
   t.like(it.gates[0], { used: 1, free: 0, lacks: true, scope: "partition", key: "a" });
@@ -280,17 +279,13 @@ test("not yet due, set aside, or its key is not worked out: each says when it go
   const [later, refused, unkeyed] = await world.stage(["a", "a", "a"], { runAt });
   await world.route();
   t.like(await explain(world, later!), { reason: "not_due", next_at: "2100-01-01T00:00:00+00:00" });
-  await world.pool.query(
-    `update dispatch_policy._private_staged_jobs set retry_at = '2100-01-01T00:00Z', error = 'no such plan' where id = $1`,
-    [refused],
-  );
+  await world
+    .table("staged_jobs")
+    .set({ retry_at: "2100-01-01T00:00Z", error: "no such plan" }, { id: refused });
   const it = await explain(world, refused!);
   t.like(it, { reason: "set_aside", error: "no such plan" });
   t.regex(it.sentence, /no such plan/);
-  await world.pool.query(
-    "update dispatch_policy._private_staged_jobs set partition_id = null where id = $1",
-    [unkeyed],
-  );
+  await world.table("staged_jobs").set({ partition_id: null }, { id: unkeyed });
   t.like(await explain(world, unkeyed!), { reason: "waiting_key", policy: "p", partition: null });
 });
 
@@ -337,10 +332,7 @@ test("a job that failed: its retry, and for good; one that no policy has, and on
   await world.stage("a");
   t.is(await world.passes(), 1);
   const [job] = await world.inFlight();
-  await world.pool.query(
-    `update graphile_worker._private_jobs set attempts = 25, last_error = 'boom' where id = $1`,
-    [job],
-  );
+  await world.pool.query("select graphile_worker.permanently_fail_jobs($1, 'boom')", [[job]]);
   const failed = await explain(world, job!);
   t.like(failed, { state: "failed", attempts: 25, error: "boom" });
   t.is(failed.sentence, "It has failed for good, after 25 attempts: boom.");
@@ -366,11 +358,13 @@ test("a job that failed for good is found by its staged id as well, with its pol
   const its = { state: "failed", job_id: job, policy: "p", partition: "a", error: "boom" };
   t.like(await explain(world, job!), { ...its, id: job });
   t.like(await explain(world, staged!), { ...its, id: staged });
-  await world.pool.query("update graphile_worker._private_jobs set attempts = 1, max_attempts = 1");
+  await world.pool.query("select graphile_worker.reschedule_jobs($1, attempts => 1, max_attempts => 1)", [
+    [job],
+  ]);
   t.is((await explain(world, staged!)).sentence, "It has failed for good, after 1 attempt: boom.");
   t.is((await explain(world, "1000000000000999")).state, "unknown");
   // a copy of the flag is not the job
-  await world.pool.query("update graphile_worker._private_jobs set created_at = now() + interval '1 hour'");
+  await workerTable(world.pool).set({ created_at: () => "now() + interval '1 hour'" });
   t.is((await explain(world, staged!)).state, "unknown");
 });
 

@@ -14,7 +14,7 @@ async function worked(t: Parameters<typeof engine>[0], seconds: Record<string, n
   await it.passes();
   for (const [key, mean] of Object.entries(seconds))
     await ends(it, key, Array((await it.inFlight(key)).length).fill(mean));
-  await it.pool.query("update dispatch_policy._private_partitions set decayed_admits = 0");
+  await it.table("partitions").set({ decayed_admits: 0 });
   return it;
 }
 
@@ -45,7 +45,7 @@ test("weights are of seconds as well, and nobody's room is left unused", async (
   await it.stage("double", { weight: 2 });
   await it.passes();
   await ends(it, "double", [1]);
-  await it.pool.query("update dispatch_policy._private_partitions set decayed_admits = 0");
+  await it.table("partitions").set({ decayed_admits: 0 });
   await limited(it, 20);
   await it.stage(Array(100).fill("double"), { weight: 2 });
   await it.stage(Array(100).fill("single"));
@@ -88,7 +88,7 @@ test("jobs whose end nobody saw stay charged, and never does a count fall below 
   await it.finish([swept!]);
   await it.route();
   t.true(near((await it.partition("a")).decayed_admits, 4));
-  await it.pool.query("update dispatch_policy._private_partitions set decayed_admits = 1");
+  await it.table("partitions").set({ decayed_admits: 1 });
   await ends(it, "a", [0.001]);
   t.is((await it.partition("a")).decayed_admits, 0);
 });
@@ -112,5 +112,5 @@ test("where jobs are counted, how long they ran is not asked", async (t) => {
   await ends(it, "a", [5]);
   const { decayed_admits, mean_work } = await it.partition("a");
   t.deepEqual([decayed_admits, mean_work], [1, null]);
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_arrivals"), 0);
+  t.is(await it.table("arrivals").count(), 0);
 });

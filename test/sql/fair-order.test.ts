@@ -64,8 +64,7 @@ for (const waits of ["blocked", "ready"] as const) {
     await world.stage(["old", "old"]);
     t.is(await world.passes(2), 1);
     if (waits === "ready") {
-      await world.pool.query(`update dispatch_policy._private_partitions
-        set blocked_on = null, denied_until = '-infinity'`);
+      await world.table("partitions").set({ blocked_on: null, denied_until: "-infinity" });
       t.true((await world.partition("old")).ready);
     }
     const start = Date.now();

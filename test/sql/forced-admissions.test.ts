@@ -16,9 +16,7 @@ test("a forced admission that finds its jobs locked makes nobody wait for a cap 
   await world.route();
   const app = await world.session();
   await app.query("begin");
-  await app.query("select from dispatch_policy._private_staged_jobs where id = any($1) for update", [
-    ids.slice(0, 2),
-  ]);
+  await world.table("staged_jobs", app).lock({ id: ids.slice(0, 2) });
   await world.pool.query("select dispatch_policy.admit('p', 2, partition => 'a')");
   t.is((await world.partition("a")).blocked_on, null);
   await app.query("commit");
@@ -54,7 +52,7 @@ test("a policy that is switched off charges what it lets go, and its gates count
   t.deepEqual(await left(), { inFlight: 7, tokens: 0 });
   await isOn(true);
   await world.stage("a");
-  await world.pool.query("update dispatch_policy._private_limiters set tokens = 5 where gate = 'throttle'");
+  await world.table("limiters").set({ tokens: 5 }, { gate: "throttle" });
   const [first, ...others] = await world.inFlight();
   await world.finish(others.slice(0, 2));
   t.is(await world.passes(2), 0, "5 of 5");

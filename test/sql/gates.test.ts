@@ -125,7 +125,7 @@ for (const [title, { gate, zero }] of Object.entries(GATES)) {
         await undone(world, async (session) => {
           const { claimed, admitted, denied } = await world.admit({ as: session, now: at(0) });
           const { rows } = await session.query(
-            "select staged_id, partition_id from dispatch_policy._private_in_flight_jobs order by staged_id",
+            "select staged_id, partition from dispatch_policy.in_flight_jobs order by staged_id",
           );
           return { claimed, admitted, denied, rows };
         }),
@@ -140,8 +140,9 @@ for (const [title, { gate, zero }] of Object.entries(GATES)) {
     const { world, at } = await staged(t, 40, { gates: [gate] });
     t.is((await world.admit({ now: at(0) })).admitted, LIMIT);
     for (const back of [-100, -900, -30_000, 0]) {
-      await world.pool.query(`update dispatch_policy._private_partitions
-        set due_at = '-infinity', denied_until = '-infinity', blocked_on = null`);
+      await world
+        .table("partitions")
+        .set({ due_at: "-infinity", denied_until: "-infinity", blocked_on: null });
       t.is((await world.admit({ now: at(back) })).admitted, 0, `${back} ms`);
     }
   });
@@ -150,7 +151,7 @@ for (const [title, { gate, zero }] of Object.entries(GATES)) {
     const { world, at } = await staged(t, 20, { gates: [gate] });
     let least = Number.POSITIVE_INFINITY;
     for (let budget = 1; budget <= LIMIT + 1; budget++) {
-      await world.pool.query("update dispatch_policy._private_policies set admission_budget = $1", [budget]);
+      await world.table("policies").set({ admission_budget: budget });
       const left = await undone(world, async (session) => {
         t.is((await world.admit({ as: session, now: at(0) })).admitted, Math.min(budget, LIMIT));
         const { rows } = await session.query(
@@ -302,22 +303,20 @@ test("adaptive: never above its maximum", async (t) => {
 
 test("adaptive: with nothing in flight at least the initial limit, to find out that things are better", async (t) => {
   const { world } = await staged(t, 20, { gates: [adaptive(5)] });
-  await world.pool.query(
-    "update dispatch_policy._private_limiters set current_max = 1 where gate <> 'ahead'",
-  );
+  await world.table("limiters").set({ current_max: 1 }, { kind: "adaptive_concurrency" });
   t.is(await world.passes(), 5);
 });
 
 test("adaptive: 100 fast jobs, one at a time, teach nothing about more at once", async (t) => {
   const { world } = await staged(t, 100, { gates: [adaptive(3)] });
+  await world.table("policies").set({ admission_budget: 1 });
   await world.pool.query(`do $$
     declare v_job bigint;
     begin
-      update dispatch_policy._private_policies set admission_budget = 1;
       for i in 1..100 loop
         perform dispatch_policy._route('p', null, 1000, false);
         perform dispatch_policy._admit('p', 'default', 10, clock_timestamp() + make_interval(mins => 1, secs => i), false);
-        select job_id into strict v_job from dispatch_policy._private_in_flight_jobs;
+        select job_id into strict v_job from dispatch_policy.in_flight_jobs;
         perform dispatch_policy._release(json_build_array(json_build_object('job', v_job, 'ok', true, 'lagMs', 1)), null);
         commit;
       end loop;
@@ -360,9 +359,7 @@ test("adaptive and fairness: what a shrunk partition may not use goes to the oth
   const world = await engine(t, { gates: [adaptive(5)], budget: 12 });
   await world.stage("A");
   t.is(await world.passes(), 1);
-  await world.pool.query(
-    "update dispatch_policy._private_limiters set current_max = 2 where scope_key = 'A' and gate <> 'ahead'",
-  );
+  await world.table("limiters").set({ current_max: 2 }, { kind: "adaptive_concurrency", scope_key: "A" });
   await world.stage(["A", "B", "C", "D"].flatMap((key) => Array(10).fill(key)));
   t.is(await world.passes(), 12);
   const [a, ...others] = await inFlightOf(world);
@@ -380,9 +377,7 @@ test("adaptive and fairness: what a partition does not need goes to the others",
 
 test("adaptive and fairness: one partition alone, shrunk to 1, with nothing in flight, starts over", async (t) => {
   const world = await four(t, { B: 0, C: 0, D: 0 });
-  await world.pool.query(
-    "update dispatch_policy._private_limiters set current_max = 1 where gate <> 'ahead'",
-  );
+  await world.table("limiters").set({ current_max: 1 }, { kind: "adaptive_concurrency" });
   await world.admit();
   t.deepEqual(await inFlightOf(world), [5, 0, 0, 0]);
 });
@@ -415,7 +410,7 @@ test("a weight or a cost that would overflow is refused, and nothing is staged",
   const it = await engine(t, { gates: [throttle(2)] });
   await t.throwsAsync(it.stage(["a"], { cost: 1e13 }), { message: /cost_check/ });
   await t.throwsAsync(it.stage(["a"], { weight: 1e13 }), { message: /weight_check/ });
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_staged_jobs"), 0);
+  t.is(await it.staged(), 0);
 });
 
 test("a thousand lags of 0 after one that was not fail no release", async (t) => {
@@ -433,10 +428,7 @@ test("a thousand lags of 0 after one that was not fail no release", async (t) =>
 test("an average that has underflowed already, and lags that are none, fail no release", async (t) => {
   const it = await engine(t, { gates: [adaptive(10)] });
   const average = async (before: string, lag: string) => {
-    await it.pool.query(
-      "update dispatch_policy._private_limiters set lag_ewma_ms = $1 where kind <> 'ahead'",
-      [before],
-    );
+    await it.table("limiters").set({ lag_ewma_ms: before }, { kind: "adaptive_concurrency" });
     await it.stage("a");
     await it.passes();
     const [job] = await it.inFlight();

@@ -14,7 +14,7 @@ async function world(
   const batch = it.batch(["a"], jobKey === undefined ? {} : { jobKey }) as { jobs: object[] };
   const jobs = batch.jobs.map((job) => ({ ...job, payload: { key: "a" } }));
   const enable = (enabled: boolean) =>
-    it.pool.query("update dispatch_policy._private_policies set operator_enabled = $1", [enabled]);
+    it.pool.query("select dispatch_policy.switch_policy('p', $1)", [enabled]);
   if (off) await enable(false);
   const { rows } = await it.pool.query(
     "select id from dispatch_policy._stage_group($1, 'replace', null, $2)",
@@ -31,18 +31,12 @@ async function world(
 
 /** Adds a job past the policy, with the flags of another one. */
 async function addCopy(it: Engine, of: string): Promise<string> {
-  const { rows } = await it.pool.query("select flags from graphile_worker._private_jobs where id = $1", [of]);
+  const { rows } = await it.pool.query("select flags from graphile_worker.jobs where id = $1", [of]);
   return addPast(it, { payload: { key: "a" }, flags: Object.keys(rows[0].flags) });
 }
 
 /** The counts of the callbacks that were added. */
-async function called(it: Engine): Promise<object[]> {
-  const { rows } = await it.pool.query(
-    `select payload -> '_group' as counts from dispatch_policy._private_staged_jobs where (payload -> '_group') is not null
-     union all select payload -> '_group' from graphile_worker._private_jobs where (payload -> '_group') is not null`,
-  );
-  return rows.map(({ counts }) => counts);
-}
+const called = (it: Engine) => it.groupCounts();
 
 const sweep = (it: Engine) => it.number("select closed from dispatch_policy._close_groups()");
 
@@ -134,7 +128,7 @@ for (const leaves of ["in a pass", "as its policy is handed back"] as const) {
   const leave = async (it: Engine) => {
     if (leaves === "in a pass") await it.passes();
     else {
-      await it.pool.query("update dispatch_policy._private_policies set operator_enabled = false");
+      await it.pool.query("select dispatch_policy.switch_policy('p', false)");
       await it.pool.query("select dispatch_policy.hand_back('p')");
     }
   };

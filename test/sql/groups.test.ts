@@ -7,6 +7,7 @@ import {
   engine,
   type StageOptions,
 } from "../helpers/engine.ts";
+import { completeJob, failJob, fetchJob } from "../helpers/native.ts";
 
 const THEN = { identifier: "p", payload: { key: "then" } };
 
@@ -23,7 +24,8 @@ async function world(t: ExecutionContext, options: Partial<EngineOptions> = {}) 
     );
     return rows.map(({ id }) => id as string);
   };
-  const set = (text: string) => query(`update dispatch_policy._private_policies set ${text}`);
+  const set = (values: object) => it.table("policies").set({ ...values });
+  const enable = (enabled: boolean) => query("select dispatch_policy.switch_policy('p', $1)", [enabled]);
   const sweep = async () => {
     await query("select dispatch_policy._sweep_replaced()");
     for (const look of ["marks", "finds"]) {
@@ -36,25 +38,18 @@ async function world(t: ExecutionContext, options: Partial<EngineOptions> = {}) 
   };
   /** A job runs, fails, and is parked for its retry. */
   const failOnce = async (job: string) => {
-    await query(FETCH, [job]);
-    await query(
-      "update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops' where id = $1",
-      [job],
-    );
+    await fetchJob(it, job);
+    await failJob(it, job, 0);
     await it.release([
       { job, ok: false, attempt: 1, retry: { attempt: 1, revision: 0, after: 0, task: "p" } },
     ]);
   };
-  return { it, query, group, set, sweep, failOnce };
+  return { it, query, group, set, enable, sweep, failOnce };
 }
 
 /** The counts of the callbacks that were added, as far as they are not 0. */
 async function called(it: Engine): Promise<object[]> {
-  const { rows } = await it.pool.query(
-    `select payload -> '_group' as counts from dispatch_policy._private_staged_jobs where (payload -> '_group') is not null
-     union all select payload -> '_group' from graphile_worker._private_jobs where (payload -> '_group') is not null`,
-  );
-  return rows.map(({ counts: { id: _, ...counts } }) =>
+  return (await it.groupCounts()).map(({ id: _, ...counts }) =>
     Object.fromEntries(Object.entries(counts).filter(([, count]) => count !== 0)),
   );
 }
@@ -63,12 +58,9 @@ const members = (it: Engine) => it.number("select count(*)::int from dispatch_po
 const empty = async (t: ExecutionContext, it: Engine) => {
   t.is(await left(it), null as never);
   t.is(await members(it), 0);
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_group_ends"), 0);
+  t.is(await it.table("group_ends").count(), 0);
 };
 
-/** What a worker does with a job of Graphile Worker's, up to its end. */
-const FETCH =
-  "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w', attempts = attempts + 1 where id = $1";
 const FAIL = "select graphile_worker.permanently_fail_jobs(array[$1::bigint], 'why')";
 const DONE = "select graphile_worker.complete_jobs(array[$1::bigint])";
 
@@ -173,17 +165,17 @@ for (const [how, end, counts] of [
 test("jobs are dropped: expired in a pass and in a sweep, denied, and for newer ones", async (t) => {
   const { it, query, group, set } = await world(t, { gates: [concurrency(1)] });
   const [expired, swept] = await group(["a", "b"], { expiresAt: new Date(Date.now() + 60_000) });
-  const expire = "update dispatch_policy._private_staged_jobs set expires_at = '-infinity' where id = $1";
-  await query(expire, [swept]);
+  const expire = (id?: string) => it.table("staged_jobs").set({ expires_at: "-infinity" }, { id });
+  await expire(swept);
   await query("select dispatch_policy._sweep_expired(now())");
   t.is(await left(it), 1);
   await it.route();
-  await query(expire, [expired]);
+  await expire(expired);
   await it.admit();
   t.deepEqual(await called(it), [{ total: 2, dropped: 2 }]);
   await it.passes();
   await it.finish(await it.inFlight());
-  await set("when_busy = 'skip'");
+  await set({ when_busy: "skip" });
   await group(["a", "a"]);
   await it.passes();
   t.is(await left(it), 1);
@@ -191,7 +183,7 @@ test("jobs are dropped: expired in a pass and in a sweep, denied, and for newer 
   t.deepEqual(await called(it), [{ total: 2, succeeded: 1, dropped: 1 }]);
   await it.passes();
   await it.finish(await it.inFlight());
-  await set("when_busy = 'wait', max_pending = 1, when_full = 'drop_oldest'");
+  await set({ when_busy: "wait", max_pending: 1, when_full: "drop_oldest" });
   await group(["a"]);
   await it.stage("a");
   t.deepEqual(await called(it), [{ total: 1, dropped: 1 }]);
@@ -199,7 +191,7 @@ test("jobs are dropped: expired in a pass and in a sweep, denied, and for newer 
 
 test("a job for which the backlog has no room counts as dropped from the beginning", async (t) => {
   const { it, group, set } = await world(t);
-  await set("max_pending = 1, when_full = 'drop_newest'");
+  await set({ max_pending: 1, when_full: "drop_newest" });
   const ids = await group(["a", "a"]);
   t.deepEqual([typeof ids[0], ids[1]], ["string", null]);
   await it.passes();
@@ -209,7 +201,7 @@ test("a job for which the backlog has no room counts as dropped from the beginni
 
 test("a job whose key is remembered counts as dropped, and the next of the key does not", async (t) => {
   const { it, group, set } = await world(t);
-  await set("unique_for = 3600");
+  await set({ unique_for: 3600 });
   await it.stage("a", { jobKey: "k" });
   await it.passes();
   await it.finish(await it.inFlight());
@@ -268,10 +260,10 @@ test("a job whose slot was given back while it ran is followed in Graphile Worke
   await group(["a", "b", "c"]);
   await it.passes();
   const [gone, failed, goesOn] = await it.inFlight();
-  for (const job of [gone, failed, goesOn]) await query(FETCH, [job]);
+  for (const job of [gone, failed, goesOn]) await fetchJob(it, job!);
   await it.release([gone!, failed!, goesOn!].map((job) => ({ job, ok: null })));
   t.is(await sweep(), 0);
-  await query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
+  await query("select graphile_worker.force_unlock_workers(array['worker'])");
   await query(DONE, [gone]);
   await query(FAIL, [failed]);
   t.is(await sweep(), 2);
@@ -283,13 +275,11 @@ test("a retry that goes past the gates counts when it has ended", async (t) => {
   await group(["a"]);
   await it.passes();
   const [job] = await it.inFlight();
-  await query(FETCH, [job]);
-  await query(
-    "update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops'",
-  );
+  await fetchJob(it, job!);
+  await failJob(it, job!, 0);
   await it.release([{ job: job!, ok: false, attempt: 1 }]);
   t.is(await sweep(), 0);
-  await query(FETCH, [job]);
+  await fetchJob(it, job!, "w");
   const caught = await query(
     "select verdict, staged_id from dispatch_policy._catch_unadmitted($1, 0, 2, 'w', null, $2, '{}', 'enforce', null)",
     [job, JSON.stringify(it.batch(["a"]))],
@@ -297,16 +287,16 @@ test("a retry that goes past the gates counts when it has ended", async (t) => {
   t.is(caught.rows[0].verdict, "admitted");
   t.is(await sweep(), 0);
   t.deepEqual(await called(it), []);
-  await query("delete from graphile_worker._private_jobs"); // as the worker completes it
+  await completeJob(it, job!);
   await it.release([job!]);
   t.deepEqual(await called(it), [{ total: 1, succeeded: 1 }]);
 });
 
 test("handed back jobs are followed in Graphile Worker, and adopted again", async (t) => {
-  const { it, query, group, set, sweep } = await world(t);
+  const { it, query, group, enable, sweep } = await world(t);
   await group(["a", "b", "c", "d"]);
   await it.route();
-  await set("operator_enabled = false");
+  await enable(false);
   await query("select dispatch_policy.hand_back('p')");
   const { rows } = await query("select id from graphile_worker.jobs order by id");
   const [gone, failed, adopted, later] = rows.map(({ id }) => id);
@@ -314,7 +304,7 @@ test("handed back jobs are followed in Graphile Worker, and adopted again", asyn
   await query(DONE, [gone]);
   await query(FAIL, [failed]);
   t.is(await sweep(), 2);
-  await set("operator_enabled = true");
+  await enable(true);
   await query("select dispatch_policy.adopt('p')");
   t.deepEqual((await query("select id from dispatch_policy.group_jobs order by id")).rows, [
     { id: adopted },
@@ -326,8 +316,8 @@ test("handed back jobs are followed in Graphile Worker, and adopted again", asyn
 });
 
 test("jobs of a policy that is off are followed in Graphile Worker", async (t) => {
-  const { it, query, group, set, sweep } = await world(t);
-  await set("operator_enabled = false");
+  const { it, query, group, enable, sweep } = await world(t);
+  await enable(false);
   const [gone, failed] = await group(["a", "b"]);
   t.is(await sweep(), 0);
   await query(DONE, [gone]);
@@ -338,13 +328,13 @@ test("jobs of a policy that is off are followed in Graphile Worker", async (t) =
 });
 
 test("a copy that is taken over counts in its original's place", async (t) => {
-  const { it, query, group, set, sweep } = await world(t, { gates: [concurrency(1)] });
-  await set("operator_enabled = false");
+  const { it, query, group, enable, sweep } = await world(t, { gates: [concurrency(1)] });
+  await enable(false);
   const [job] = await group(["a"]);
-  await set("operator_enabled = true");
+  await enable(true);
   await it.stage("a");
   await it.passes();
-  await query(FETCH, [job]);
+  await fetchJob(it, job!, "w");
   const caught = await query(
     "select verdict, staged_id from dispatch_policy._catch_unadmitted($1, 0, 1, 'w', null, $2, '{}', 'enforce', null)",
     [job, JSON.stringify(it.batch(["a"]))],
@@ -362,7 +352,7 @@ test("no jobs: the callback comes at once, and with nothing but its counts if it
   const { it, query, group } = await world(t, { keyPath: "_group.id" });
   t.deepEqual(await group([], {}, { identifier: "p" }), []);
   t.deepEqual(await called(it), [{}]);
-  t.deepEqual((await query("select payload from dispatch_policy._private_staged_jobs")).rows, [
+  t.deepEqual((await query("select payload from dispatch_policy.staged_jobs")).rows, [
     {
       payload: {
         _group: { id: "1", total: 0, succeeded: 0, failed: 0, removed: 0, dropped: 0, replaced: 0, gone: 0 },
@@ -389,7 +379,7 @@ test("a callback has its options, and its times count from when it is added", as
   const { rows } = await query(
     `select queue_name, max_attempts, job_key, priority, flags,
        extract(epoch from run_at - created_at)::int as wait, extract(epoch from expires_at - run_at)::int as expires
-     from dispatch_policy._private_staged_jobs`,
+     from dispatch_policy.staged_jobs`,
   );
   const { wait, expires } = rows[0];
   t.like(rows[0], { queue_name: "q", max_attempts: 3, job_key: "k", priority: 7, flags: ["mine"] });
@@ -402,7 +392,7 @@ test("a callback that cannot be added stops no release, and comes with a later s
   await it.passes();
   const jobs = await it.inFlight();
   for (const full of ["reject", "drop_newest"]) {
-    await set(`max_pending = 1, when_full = '${full}'`);
+    await set({ max_pending: 1, when_full: full });
     if (full === "reject") await it.stage("then");
     if (full === "reject") t.deepEqual(await it.finish(jobs), jobs);
     else await sweep();
@@ -412,7 +402,7 @@ test("a callback that cannot be added stops no release, and comes with a later s
     t.regex(rows[0].error, /backlog of policy '?p'? is full/);
   }
   t.deepEqual(await it.inFlight(), [], "its slot is free");
-  await set("max_pending = null");
+  await set({ max_pending: null });
   await sweep();
   t.deepEqual(await called(it), [{ total: 1, succeeded: 1 }]);
   await empty(t, it);
@@ -420,7 +410,7 @@ test("a callback that cannot be added stops no release, and comes with a later s
 
 test("a callback whose job key is remembered comes once it is forgotten", async (t) => {
   const { it, query, group, set, sweep } = await world(t);
-  await set("unique_for = 3600");
+  await set({ unique_for: 3600 });
   await it.stage("a", { jobKey: "then" });
   await it.passes();
   await it.finish(await it.inFlight());
@@ -438,16 +428,16 @@ test("a callback whose job key is remembered comes once it is forgotten", async 
 });
 
 for (const [what, options] of [
-  ["backlog is full", "max_pending = 1, when_full = 'reject'"],
-  ["job key is remembered", "unique_for = 3600"],
+  ["backlog is full", { max_pending: 1, when_full: "reject" }],
+  ["job key is remembered", { unique_for: 3600 }],
 ] as const) {
   test(`no jobs, and the callback's ${what}: it comes with a later sweep`, async (t) => {
     const { it, query, group, set, sweep } = await world(t);
-    await set("unique_for = 3600");
+    await set({ unique_for: 3600 });
     await it.stage("a", { jobKey: "then" });
     await it.passes();
     await it.finish(await it.inFlight());
-    await set("unique_for = null");
+    await set({ unique_for: null });
     await it.stage("then");
     await set(options);
     await group([], {}, { ...THEN, jobKey: "then" });
@@ -456,7 +446,7 @@ for (const [what, options] of [
       jobs_left: 0,
     });
     t.deepEqual(await called(it), []);
-    await set("unique_for = null, max_pending = null");
+    await set({ unique_for: null, max_pending: null });
     await sweep();
     t.deepEqual(await called(it), [{}]);
     await empty(t, it);
@@ -466,7 +456,7 @@ for (const [what, options] of [
 test("a callback whose task has no policy any more goes to Graphile Worker", async (t) => {
   const { it, query, group } = await world(t, { otherTasks: ["other"] });
   await group(["a"], {}, { identifier: "other", expiresAfter: 5 });
-  await query("delete from dispatch_policy._private_policy_tasks where task_identifier = 'other'");
+  await it.table("policy_tasks").remove({ task_identifier: "other" });
   await it.passes();
   await it.finish(await it.inFlight());
   const { rows } = await query("select task_identifier from graphile_worker.jobs");

@@ -2,7 +2,8 @@
 import test from "ava";
 import { isAsAdmitted, ticketOf } from "../../src/run/fetched-job.ts";
 import { concurrency, type Engine, engine, throttle } from "../helpers/engine.ts";
-import { addPast, failJob, fetchJob, startJob } from "../helpers/native.ts";
+import { addPast, completeJob, failJob, fetchJob, startJob } from "../helpers/native.ts";
+import { asText, workerTable } from "../helpers/table.ts";
 
 const ROOMY = { gates: [concurrency(9)] };
 const SHUT = { gates: [throttle(0)] };
@@ -51,10 +52,8 @@ const jobs = async (it: Engine, where = "true") =>
     )
   ).rows;
 
-const payloads = async (it: Engine, where = "true") =>
-  (
-    await it.pool.query(`select payload from graphile_worker._private_jobs where ${where} order by id`)
-  ).rows.map(({ payload }) => payload);
+const payloads = async (it: Engine, where = {}) =>
+  (await workerTable(it.pool).all(where, "id")).map(({ payload }) => payload);
 
 /** Stages one job with this payload. */
 async function stage(it: Engine, payload: unknown, options: object = {}, as = it.pool): Promise<void> {
@@ -70,11 +69,11 @@ async function parked(it: Engine, { jobKey = "k" as string | undefined, giveBack
   await it.stage("a", { priority: 4, ...(jobKey !== undefined && { jobKey }) });
   await it.passes();
   const [id] = (await it.inFlight("a")) as [string];
-  const { rows } = await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs");
+  const { admission } = await it.table("in_flight_jobs").one();
   await fetchJob(it, id);
   await failJob(it, id);
   const retry = { attempt: 1, task: "p", after: 3600, maxAttempts: 25, priority: 4, giveBack, jobKey };
-  await it.release([{ job: id, ok: false, attempt: 1, admission: rows[0].admission, retry } as never]);
+  await it.release([{ job: id, ok: false, attempt: 1, admission, retry } as never]);
   return id;
 }
 
@@ -107,13 +106,12 @@ for (const [what, spec] of Object.entries(SPECS)) {
       const key = rest.jobKey && `${rest.jobKey} of the plain one`;
       await it.pool.query(plain, [...values, key, rest.priority, rest.flags]);
       const COLUMNS = `task_identifier, queue_name, priority, run_at::text, attempts, max_attempts, last_error, revision,
-        left(key, 1) as key, locked_at, flags, payload::text`;
-      const { rows: both } = await it.pool.query(
-        `select ${COLUMNS} from graphile_worker.jobs
-         join (select id, payload from graphile_worker._private_jobs) j using (id) order by id`,
-      );
+        left(key, 1) as key, locked_at, flags`;
+      const { rows: both } = await it.pool.query(`select ${COLUMNS} from graphile_worker.jobs order by id`);
       t.is(both.length, 2);
       t.deepEqual(both[0], both[1]);
+      const [ours, theirs] = await workerTable(asText(it.pool)).all({}, "id");
+      t.is(ours.payload, theirs.payload);
     });
   }
 }
@@ -212,7 +210,7 @@ test("a job of a key that runs goes on, and the waiting one gets a row of its ow
   await stage(it, { v: "waiting" }, { jobKey: "k" });
   t.like(await uninstall(it), { handed_back: 1, dropped: true });
   t.deepEqual(await payloads(it), [{ v: "running" }, { v: "waiting" }]);
-  t.deepEqual(await payloads(it, "is_available"), [{ v: "waiting" }]);
+  t.deepEqual(await payloads(it, { is_available: true }), [{ v: "waiting" }]);
 });
 
 test("jobs in flight stay where they are, and can be fetched", async (t) => {
@@ -220,7 +218,7 @@ test("jobs in flight stay where they are, and can be fetched", async (t) => {
   await it.stage(Array(5).fill("a"));
   t.is(await it.passes(), 2);
   t.like(await uninstall(it), { handed_back: 3, dropped: true });
-  t.is((await payloads(it, "is_available and run_at <= now()")).length, 5);
+  t.is(await workerTable(it.pool).count({ is_available: true, run_at: (its) => `${its} <= now()` }), 5);
 });
 
 test("nor are they believed as admitted, should the package come back", async (t) => {
@@ -243,10 +241,7 @@ test("jobs that a killed worker has locked are unlocked, and those of other work
   await it.passes();
   const [killed, other] = (await it.inFlight("a")) as [string, string];
   await fetchJob(it, killed);
-  await it.pool.query(
-    "update graphile_worker._private_jobs set locked_by = 'other', locked_at = now() where id = $1",
-    [other],
-  );
+  await fetchJob(it, other, "other");
   t.like(await uninstall(it), { unlocked: 1, dropped: true });
   t.deepEqual(
     (await jobs(it)).map(({ id, locked_by }) => [id, locked_by]),
@@ -257,32 +252,33 @@ test("jobs that a killed worker has locked are unlocked, and those of other work
   );
 });
 
+/** Graphile Worker refuses jobs with a bad payload, until the end. */
+const refuse = (it: Engine) =>
+  workerTable(it.pool).before(
+    "insert",
+    "if new.payload::text like '%bad%' then raise exception 'too large'; end if",
+  );
+
 test("a job that Graphile Worker refuses keeps the schema, and no other job", async (t) => {
   const it = await engine(t, SHUT);
-  await it.pool.query(`create function refuse() returns trigger language plpgsql as $$ begin
-      if new.payload::text like '%bad%' then raise exception 'too large'; end if; return new; end $$;
-    create trigger refuse before insert on graphile_worker._private_jobs for each row execute function refuse()`);
+  const accept = await refuse(it);
   for (const payload of ["bad", "good", "bad", "good", "good"]) await stage(it, { payload });
   t.like(await uninstall(it), { handed_back: 3, refused: 2, dropped: false });
   t.like(await uninstall(it), { handed_back: 0, refused: 2, dropped: false });
   const { rows } = await it.pool.query("select error from dispatch_policy.staged_jobs");
   t.deepEqual(rows, [{ error: "too large" }, { error: "too large" }]);
   t.is((await payloads(it)).length, 3);
-  await it.pool.query("drop trigger refuse on graphile_worker._private_jobs");
+  await accept();
   t.like(await uninstall(it), { handed_back: 2, refused: 0, dropped: true });
   t.is((await payloads(it)).length, 5);
 });
 
 test("more refused jobs than a step takes do not keep the others", async (t) => {
   const it = await engine(t, SHUT);
-  await it.pool.query(`create function refuse() returns trigger language plpgsql as $$ begin
-      if new.payload::text like '%bad%' then raise exception 'too large'; end if; return new; end $$;
-    create trigger refuse before insert on graphile_worker._private_jobs for each row execute function refuse()`);
+  await refuse(it);
   for (let n = 0; n < 6; n++) await stage(it, "bad");
   await stage(it, "good");
-  await it.pool.query(
-    "update dispatch_policy._private_staged_jobs set error = 'refused before', failures = 1",
-  );
+  await it.table("staged_jobs").set({ error: "refused before", failures: 1 });
   for (let step = 0; step < 4; step++) await it.pool.query("select dispatch_policy.uninstall(count => 2)");
   t.deepEqual(await payloads(it), ["good"]);
 });
@@ -291,7 +287,7 @@ test("a job that was set aside because its policy rejects it goes back as well",
   const it = await engine(t, ROOMY);
   const job = await fetchJob(it, await addPast(it, { payload: { v: 1 } }));
   t.is((await startJob(it, job, { unmanaged: "reject", payload: { v: 1 } })).verdict, "taken_over");
-  await it.pool.query("delete from graphile_worker._private_jobs");
+  await completeJob(it, job.id);
   t.like(await uninstall(it), { handed_back: 1, dropped: true });
   t.deepEqual(await payloads(it), [{ v: 1 }]);
 });
@@ -322,7 +318,7 @@ test("jobs of a task that the policy no longer declares go back with it", async 
   const it = await engine(t, { ...SHUT, otherTasks: ["was"] });
   await it.stage("a", { task: "was" });
   await it.passes();
-  await it.pool.query("delete from dispatch_policy._private_policy_tasks where task_identifier = 'was'");
+  await it.table("policy_tasks").remove({ task_identifier: "was" });
   await it.pool.query("select dispatch_policy.switch_policy('p', false)");
   t.like((await it.pool.query("select * from dispatch_policy.hand_back('p')")).rows[0], {
     matched: 1,
@@ -343,7 +339,7 @@ test("hand_back is refused while the policy is on", async (t) => {
 test("hand_back takes only its policy's jobs, and a dry run none", async (t) => {
   const it = await engine(t, SHUT);
   await it.pool.query(`select dispatch_policy._declare_policy(definition || '{"name": "o", "tasks": ["o"]}', 'o', '{}', now())
-    from dispatch_policy._private_policies`);
+    from dispatch_policy.policies`);
   await it.stage(["a", "a", "b"]);
   const other = it.batch(["a"], { task: "o" });
   await it.pool.query("select dispatch_policy._stage($1, 'replace')", [
@@ -370,15 +366,11 @@ const LONG_AGO = new Date("2020-01-01");
 
 test("jobs that have expired are dropped and counted, and do not run in Graphile Worker", async (t) => {
   const it = await engine(t, { ...SHUT, maxPending: { policy: 4, whenFull: "reject" } });
-  await it.stage(["a", "a"], { expiresAt: new Date("2100-01-01") });
+  const [first] = await it.stage(["a", "a"], { expiresAt: new Date("2100-01-01") });
   await it.stage(["a", "b"]);
   await it.passes();
   // one that has waited for long, and one that no router has seen
-  await it.pool.query(
-    `update dispatch_policy._private_staged_jobs set expires_at = $1
-     where id = (select min(id) from dispatch_policy._private_staged_jobs)`,
-    [LONG_AGO],
-  );
+  await it.table("staged_jobs").set({ expires_at: LONG_AGO }, { id: first });
   await it.pool.query("select dispatch_policy.switch_policy('p', false)");
   const dry = await it.pool.query("select * from dispatch_policy.hand_back('p', dry_run => true)");
   t.deepEqual(dry.rows, [{ matched: 4, changed: 0, refused: 0, expired: 1 }]);

@@ -5,6 +5,7 @@ import { flush } from "../../src/run/flush.ts";
 import type { Unreleased } from "../../src/run/unreleased.ts";
 import { concurrency, Engine, type EngineOptions, engine, throttle } from "../helpers/engine.ts";
 import { silent } from "../helpers/silent.ts";
+import { durations, nameOf, workerTable } from "../helpers/table.ts";
 
 /** Completes and releases these jobs as a worker pool does, and says what went in their place. */
 async function handOn(it: Engine, jobs: readonly string[], as: Queryable = it.pool) {
@@ -17,15 +18,7 @@ async function handOn(it: Engine, jobs: readonly string[], as: Queryable = it.po
   return rows[0] as { left_ids: string[]; may_end: number | null; handed_on: object[] | null };
 }
 
-const freed = async (it: Engine) =>
-  (await it.pool.query("select count(*)::int as n from dispatch_policy._private_freed")).rows[0].n as number;
-
-/** From now on each such change of a row raises an error. */
-const fails = (it: Engine, change: string) =>
-  it.pool.query(
-    `create function fails() returns trigger language plpgsql as $$ begin raise 'no more'; end $$;
-    create trigger fails before ${change} for each row execute function fails()`,
-  );
+const freed = (it: Engine) => it.table("freed").count();
 
 /** One job of `a` runs at its cap, and one more waits there. */
 async function waiting(t: Parameters<typeof engine>[0], options: Partial<EngineOptions> = {}) {
@@ -99,9 +92,9 @@ test("a job that has expired is left to the next pass, which tells of it", async
   await it.stage("a", { expiresAt: new Date(Date.now() + 3_600_000) });
   await it.stage("a");
   await it.passes(2);
-  await it.pool.query(
-    "update dispatch_policy._private_staged_jobs set expires_at = now() - interval '1 second' where expires_at is not null",
-  );
+  await it
+    .table("staged_jobs")
+    .set({ expires_at: () => "now() - interval '1 second'" }, { expires_at: (its) => `${its} is not null` });
   t.deepEqual(await handOn(it, await it.inFlight()), { left_ids: [], may_end: 0, handed_on: null });
   t.is(await it.passes(), 1);
   const { rows } = await it.pool.query("select from dispatch_policy.staged_jobs");
@@ -115,16 +108,14 @@ test("a job that expires while another policy's slot is handed on has its loop t
   await other.stage(["b", "b"]);
   await other.passes(2);
   const [its] = await other.inFlight("b");
-  await it.pool.query(
-    `create function expires() returns trigger language plpgsql as $$ begin
-       update dispatch_policy._private_staged_jobs set expires_at = clock_timestamp() where task_identifier = 'q';
-       return null;
-     end $$;
-     create trigger expires after insert on dispatch_policy._private_in_flight_jobs for each statement execute function expires()`,
-  );
+  const expires = `update ${nameOf("staged_jobs")} set expires_at = clock_timestamp() where task_identifier = 'q'`;
+  await it.table("in_flight_jobs").after("insert", expires);
   const handed = await handOn(it, [running, its!]);
   t.deepEqual(handed, { left_ids: [], may_end: 0, handed_on: [{ policy: "p", jobs: 1 }] });
-  t.is(await it.number("select sum(jobs)::int from dispatch_policy._private_drops"), 1);
+  t.deepEqual(
+    (await it.table("drops").all()).map(({ jobs }) => jobs),
+    [1],
+  );
 });
 
 test("a partition that is eligible goes with the next pass, before a slot is handed on", async (t) => {
@@ -137,7 +128,7 @@ test("a partition that is eligible goes with the next pass, before a slot is han
 
 test("what stops the admission of the next job stops no release", async (t) => {
   const { it, running } = await waiting(t);
-  await fails(it, "update on dispatch_policy._private_partitions");
+  await it.table("partitions").before("update", "raise 'no more'");
   t.deepEqual(await handOn(it, [running]), { left_ids: [], may_end: 0, handed_on: null });
   t.deepEqual(await it.inFlight(), []);
   t.is((await it.limiter("concurrency", "a")).in_flight, 0);
@@ -157,7 +148,7 @@ test("the loop of a shard is told of a time, also if another shard has an earlie
 
 test("a job that Graphile Worker refuses is left to the next pass, which tells of it", async (t) => {
   const { it, running } = await waiting(t);
-  await fails(it, "insert on graphile_worker._private_jobs");
+  await workerTable(it.pool).before("insert", "raise 'no more'");
   t.deepEqual(await handOn(it, [running]), { left_ids: [], may_end: 0, handed_on: null });
   await it.route();
   t.is((await it.admit()).set_aside, 1);
@@ -170,9 +161,8 @@ test("after a slot was handed on the next release goes at once, whatever other p
   await it.pool.query("select dispatch_policy._worker_alive('pool', 2, '{busy}', 'host', 1, '1 hour', '0')");
   await busy.stage(Array(100).fill("a"));
   await busy.passes(2);
-  await it.pool.query(`update dispatch_policy._private_limiters l set finished_per_second = 1e6,
-    durations = array[row('busy', 0.5)::dispatch_policy._private_task_duration]
-    from dispatch_policy._private_policies p where p.name = 'busy' and l.id = p.ahead_limiter_id`);
+  const { ahead_limiter_id: id } = await it.table("policies").one({ name: "busy" });
+  await it.table("limiters").set({ finished_per_second: 1e6, durations: durations({ busy: 0.5 }) }, { id });
   const jobs = [running, (await busy.inFlight()).find((job) => job !== running)!];
   await it.pool.query("select graphile_worker.complete_jobs($1)", [jobs]);
   const group = jobs.map((job): Unreleased => {
@@ -225,18 +215,15 @@ for (const [why, { options, before, after }] of Object.entries(LEFT))
     t.is((await it.inFlight("a")).length, 1);
   });
 
-for (const [what, lock] of [
-  ["its partition", "select from dispatch_policy._private_partitions where key = 'a' for update"],
-  [
-    "a throttle of its own",
-    "select from dispatch_policy._private_limiters where kind = 'throttle' for update",
-  ],
+for (const [what, name, where] of [
+  ["its partition", "partitions", { key: "a" }],
+  ["a throttle of its own", "limiters", { kind: "throttle" }],
 ] as const)
   test(`it waits for nobody who has ${what} locked`, async (t) => {
     const { it, running } = await waiting(t, { gates: [concurrency(1), throttle(100)] });
     const other = await it.session();
     await other.query("begin");
-    await other.query(lock);
+    await it.table(name, other).lock(where);
     t.deepEqual(await handOn(it, [running]), { left_ids: [], may_end: 0, handed_on: null });
     await other.query("rollback");
     t.is(await freed(it), 1);
@@ -282,7 +269,7 @@ test("a key that another session adds at the moment puts nobody off for long: th
   await adding.query("select graphile_worker.add_job('other', '{}', job_key => 'k')");
   const [running] = await it.inFlight();
   t.deepEqual(await handOn(it, [running!]), { left_ids: [], may_end: 0, handed_on: null });
-  const aside = "select count(*)::int from dispatch_policy._private_staged_jobs where failures > 0";
+  const aside = "select count(*)::int from dispatch_policy.staged_jobs where failures > 0";
   t.is(await it.number(aside), 0, "a pass decides for how long");
   await adding.query("rollback");
   t.is((await it.limiter("concurrency", "a")).in_flight, 0);

@@ -1,6 +1,7 @@
 // A partition that waits for tokens waits for as many as its next job costs, which may become another job.
 import test, { type ExecutionContext } from "ava";
 import { type Engine, engine, type Queryable, type TestGate, throttle } from "../helpers/engine.ts";
+import { asText, table } from "../helpers/table.ts";
 
 const HOUR_MS = 3_600_000;
 const own = throttle(1, { per: 3600, burst: 10 });
@@ -113,9 +114,7 @@ for (const [bucket, gate] of BUCKETS) {
     const before = (await world.partition("a")).eligible_at;
     await world.stage("a", { cost: 1, runAt: new Date(Date.now() + 60_000) });
     await world.passes(2);
-    await world.pool.query(
-      "select dispatch_policy._head_changed(array[id]) from dispatch_policy._private_partitions",
-    );
+    await world.pool.query("select dispatch_policy._head_changed(array[id]) from dispatch_policy.partitions");
     await world.passes(2);
     const { eligible_at: at } = await world.partition("a");
     if (gate === own) t.true(Math.abs(at - before) < 1000, `${before} ${at}`);
@@ -128,9 +127,7 @@ for (const [bucket, gate] of BUCKETS) {
     const at = (n: number) => new Date(start + n * 1000);
     for (let n = 0; n < 45; n++)
       await world.stage("a", { cost: 1, runAt: at(n), priority: n === 44 ? -1 : 0 });
-    await world.pool.query(
-      "select dispatch_policy._head_changed(array[id]) from dispatch_policy._private_partitions",
-    );
+    await world.pool.query("select dispatch_policy._head_changed(array[id]) from dispatch_policy.partitions");
     await world.passes(2);
     const looks: number[] = [];
     for (let n = 0; n < 46; n++) {
@@ -151,9 +148,9 @@ for (const [what, call] of [
     const { world } = await waiting(t, shared);
     await world.stage("b", { cost: 9 });
     t.is(await world.passes(2), 0);
-    await world.pool.query("update dispatch_policy._private_staged_jobs set cost = 2");
-    await world.pool.query(`update dispatch_policy._private_partitions set
-      head_cost = case key when 'a' then 9 else 2 end, fair_key = case key when 'a' then -1e6 else fair_key end`);
+    await world.table("staged_jobs").set({ cost: 2 });
+    await world.table("partitions").set({ head_cost: 9, fair_key: -1e6 }, { key: "a" });
+    await world.table("partitions").set({ head_cost: 2 }, { key: "b" });
     t.is(await world.passes(2), 0, "it is not b's turn");
     await world.pool.query(call);
     await world.passes(2);
@@ -173,11 +170,7 @@ test("a job that is removed while a tick makes its partition wait with it does n
   t.is((await world.admit({ as: ticking })).admitted, 0);
   await world.pool.query("select dispatch_policy.remove(ids => array[$1::bigint])", [dear]);
   t.is(await world.route(), 0);
-  t.is(
-    await world.number("select count(*)::int from dispatch_policy._private_arrivals"),
-    1,
-    "left for the next pass",
-  );
+  t.is(await world.table("arrivals").count(), 1, "left for the next pass");
   await ticking.query("commit");
   t.is(await world.passes(), 1);
 });
@@ -185,13 +178,17 @@ test("a job that is removed while a tick makes its partition wait with it does n
 test("a job that is removed while its partition is made does not hold up the next one", async (t) => {
   const world = await engine(t, { gates: [throttle(1, { per: 3600, burst: 3 })] });
   const [dear] = await world.stage(["a", "a"], { cost: 2 });
-  await world.pool.query("update dispatch_policy._private_staged_jobs set cost = 9 where id = $1", [dear]);
+  await world.table("staged_jobs").set({ cost: 9 }, { id: dear });
   // so that the bucket is not full, and a dear job waits
   await world.route();
-  await world.pool.query("update dispatch_policy._private_limiters set tokens = 2.5 where gate = 'throttle'");
-  await world.pool.query(`with gone as (delete from dispatch_policy._private_partitions returning *)
-    insert into dispatch_policy._private_arrivals (policy, partition_id, key, limits, due_at, head_priority, head_run_at, head_id)
-    select 'p', id, key, limits, due_at, head_priority, head_run_at, head_id from gone`);
+  await world.table("limiters").set({ tokens: 2.5 }, { gate: "throttle" });
+  const { id, key, limits, due_at, head_priority, head_run_at, head_id } = await table(
+    asText(world.pool),
+    "partitions",
+  ).one();
+  await world.table("partitions").remove();
+  const head = { head_priority, head_run_at, head_id };
+  await world.table("arrivals").add({ policy: "p", partition_id: id, key, limits, due_at, ...head });
   const routing = await world.session();
   await routing.query("begin");
   await world.route(routing);

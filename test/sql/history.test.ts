@@ -4,16 +4,17 @@ import { concurrency, type Engine, type EngineOptions, engine, throttle } from "
 
 async function remembering(t: ExecutionContext, options: Partial<EngineOptions> = {}) {
   const it = await engine(t, { gates: [concurrency(1)], ...options });
-  await it.pool.query("update dispatch_policy._private_policies set history_kept_for = 3600");
+  await it.table("policies").set({ history_kept_for: 3600 });
   return it;
 }
 const rows = async (it: Engine) =>
   (await it.pool.query("select * from dispatch_policy.history order by id")).rows;
 const outcomes = async (it: Engine) => (await rows(it)).map(({ outcome }) => outcome);
 /** How many rows the three tables have. */
-const written = (it: Engine) =>
-  it.number(`select ((select count(*) from dispatch_policy._private_history) + (select count(*) from dispatch_policy._private_reasons)
-    + (select count(*) from dispatch_policy._private_stop_times))::int`);
+const written = async (it: Engine) =>
+  (await it.table("history").count()) +
+  (await it.table("reasons").count()) +
+  (await it.table("stop_times").count());
 
 test("a row comes with the admission, and the release ends it", async (t) => {
   const it = await remembering(t);
@@ -60,14 +61,12 @@ test("operators remove jobs before they ran, and fail them", async (t) => {
 
 test("jobs are dropped by a bounded backlog, and by gates that deny", async (t) => {
   const it = await remembering(t, { maxPending: { partition: 1, whenFull: "drop_oldest" } });
-  await it.pool.query(
-    "update dispatch_policy._private_policies set max_pending = 1, when_full = 'drop_oldest'",
-  );
+  await it.table("policies").set({ max_pending: 1, when_full: "drop_oldest" });
   const [oldest] = await it.stage("a");
   await it.stage("a");
   t.like((await rows(it))[0], { id: oldest, outcome: "dropped", partition: "a" });
   await it.passes();
-  await it.pool.query("update dispatch_policy._private_policies set max_pending = null, when_busy = 'skip'");
+  await it.table("policies").set({ max_pending: null, when_busy: "skip" });
   await it.stage("a");
   await it.passes();
   t.deepEqual(await outcomes(it), ["dropped", null, "dropped"]);
@@ -76,12 +75,11 @@ test("jobs are dropped by a bounded backlog, and by gates that deny", async (t) 
 
 test("a job that expires is dropped, by a pass and by a sweep, and a cancelled one is removed", async (t) => {
   const it = await remembering(t);
-  await it.stage(["a", "b", "c"]);
+  const [first, second] = await it.stage(["a", "b", "c"]);
   await it.route();
-  const expire = "update dispatch_policy._private_staged_jobs set expires_at = '-infinity' where id in";
-  await it.pool.query(`${expire} (select min(id) from dispatch_policy._private_staged_jobs)`);
+  await it.table("staged_jobs").set({ expires_at: "-infinity" }, { id: first });
   await it.pool.query("select dispatch_policy._sweep_expired(now())");
-  await it.pool.query(`${expire} (select min(id) from dispatch_policy._private_staged_jobs)`);
+  await it.table("staged_jobs").set({ expires_at: "-infinity" }, { id: second });
   await it.pool.query("select dispatch_policy.cancel(policy => 'p', partition => 'c')");
   await it.passes();
   t.deepEqual(await outcomes(it), ["dropped", "dropped", "removed"]);
@@ -175,12 +173,12 @@ test("sweeps delete what is older than the policy keeps it, and all of a policy 
   await it.passes();
   await it.finish(await it.inFlight());
   await it.pool.query("select dispatch_policy.hold('p', 'z', now() + interval '1 second')");
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_reasons"), 1);
+  t.is(await it.table("reasons").count(), 1);
   const collect = (now: string) => it.number(`select dispatch_policy._collect_history(${now})`);
   t.is(await collect("now() + interval '59 minutes'"), 0);
   t.is(await collect("now() + interval '61 minutes'"), 3, "two jobs that ended and a stop");
   t.is(await written(it), 1, "the reason is in force");
-  await it.pool.query("update dispatch_policy._private_policies set history_kept_for = null");
+  await it.table("policies").set({ history_kept_for: null });
   t.is(await collect("now()"), 1);
   t.is(await written(it), 0);
 });
@@ -189,11 +187,11 @@ test("of a partition's reasons the last one that is old stays, until the partiti
   const it = await remembering(t);
   await it.stage("a");
   await it.route();
-  await it.pool.query(`insert into dispatch_policy._private_reasons (partition_id, from_at, policy_id, waited)
-    select q.id, now() - n * interval '1 hour', q.policy_id, '{}'
-    from dispatch_policy._private_partitions q cross join generate_series(1, 4) n`);
+  const { id: partition_id, policy_id } = await it.partition("a");
+  const from_at = () => "now() - n * interval '1 hour'";
+  await it.table("reasons").add({ partition_id, from_at, policy_id, waited: {} }, 4);
   t.is(await it.number("select dispatch_policy._collect_history(now() + interval '1 second')"), 3);
-  await it.pool.query("delete from dispatch_policy._private_partitions");
+  await it.table("partitions").remove();
   t.is(await it.number("select dispatch_policy._collect_history(now() + interval '1 second')"), 1);
 });
 
@@ -220,15 +218,15 @@ test("holds that overlap are one stop, and one that begins later is another", as
   await it.route();
   const hold = (seconds: number) =>
     it.pool.query(`select dispatch_policy.hold('p', 'a', "for" => make_interval(secs => $1))`, [seconds]);
-  const stops = () =>
-    it.number(
-      "select array_agg(round(extract(epoch from until_at - from_at))::int) from dispatch_policy._private_stop_times",
+  const stops = async () =>
+    (await it.table("stop_times").all()).map(({ from_at, until_at }) =>
+      Math.round((until_at - from_at) / 1000),
     );
   await hold(60);
   await hold(3600);
   await hold(30);
-  t.deepEqual((await stops()) as unknown, [3600]);
+  t.deepEqual(await stops(), [3600]);
   await it.pool.query("select dispatch_policy.resume('p', 'a')");
   await hold(60);
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_stop_times"), 2);
+  t.is(await it.table("stop_times").count(), 2);
 });

@@ -3,6 +3,7 @@ import test from "ava";
 import pg from "pg";
 import { concurrency, Engine } from "../helpers/engine.ts";
 import { type LentDatabase, lentDatabase } from "../helpers/lent.ts";
+import { nameOf } from "../helpers/table.ts";
 
 /** Has a database as a test would. Returns its name. */
 async function borrow(act: (database: LentDatabase) => Promise<unknown>, passed = true): Promise<string> {
@@ -25,7 +26,7 @@ test.serial(
       const { rows } = await session.query("show lock_timeout");
       const [id] = await world.stage(["a", "a"]);
       seen.push([rows[0].lock_timeout, session.pid, id, await world.staged(), await world.passes()]);
-      await session.query("set lock_timeout = '1h'; begin; lock table dispatch_policy._private_limiters");
+      await session.query(`set lock_timeout = '1h'; begin; lock table ${nameOf("limiters")}`);
     };
     t.is(await borrow(use), await borrow(use));
     t.deepEqual(seen[1], seen[0]);
@@ -35,7 +36,7 @@ test.serial(
 const CHANGES: Record<string, string> = {
   "a table": "create table kept ()",
   "a function": "alter function dispatch_policy._admit set lock_timeout = 0",
-  statistics: "analyze dispatch_policy._private_turns",
+  statistics: `analyze ${nameOf("turns")}`,
   "a grant": "grant usage on schema dispatch_policy to public",
   "a setting": `do $$ begin execute format('alter database %I set lock_timeout = 1', current_database()); end $$`,
 };

@@ -4,18 +4,23 @@ import { concurrency, type Engine, type EngineOptions, engine } from "../helpers
 
 async function recording(t: Parameters<typeof engine>[0], options: Partial<EngineOptions> = {}) {
   const it = await engine(t, { gates: [concurrency(2)], ...options });
-  await it.pool.query("update dispatch_policy._private_policies set load_kept_for = 3600");
+  await it.table("policies").set({ load_kept_for: 3600 });
   return it;
 }
 const fold = (it: Engine) => it.number("select dispatch_policy._fold_activity(10000)");
-const load = async (it: Engine) =>
-  (
-    await it.pool.query(`
-      select coalesce(q.key, 'others') as key, sum(l.cost) as cost, sum(l.admitted)::int as admitted, sum(l.ended)::int as ended,
-        sum(l.run_seconds) as run_seconds, sum((select sum(c) from unnest(l.came) c))::int as came
-      from dispatch_policy._private_load l left join dispatch_policy._private_partitions q on q.id = l.partition_id
-      group by 1 order by 1`)
-  ).rows;
+async function load(it: Engine) {
+  const keys = new Map((await it.table("partitions").all()).map(({ id, key }) => [id, key as string]));
+  const sums = new Map<string, Record<"came" | "cost" | "admitted" | "ended" | "run_seconds", number>>();
+  for (const row of await it.table("load").all()) {
+    const key = keys.get(row.partition_id) ?? "others";
+    const sum = sums.get(key) ?? { came: 0, cost: 0, admitted: 0, ended: 0, run_seconds: 0 };
+    for (const jobs of row.came) sum.came += jobs;
+    for (const field of ["cost", "admitted", "ended", "run_seconds"] as const)
+      sum[field] += Number(row[field]);
+    sums.set(key, sum);
+  }
+  return [...sums].sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, sum]) => ({ key, ...sum }));
+}
 
 test("it has what came, what was admitted and how long runs took, by partition", async (t) => {
   const it = await recording(t);
@@ -50,8 +55,10 @@ test("jobs come in the second in which they are due, and a minute is added up ov
     await it.route();
     await fold(it);
   }
-  const { rows } = await it.pool.query("select minute, seconds, came from dispatch_policy._private_load");
-  t.deepEqual(rows, [{ minute: new Date(minute), seconds: [3, 59, 3], came: [2, 1, 1] }]);
+  t.deepEqual(
+    (await it.table("load").all()).map(({ minute, seconds, came }) => ({ minute, seconds, came })),
+    [{ minute: new Date(minute), seconds: [3, 59, 3], came: [2, 1, 1] }],
+  );
 });
 
 test("a job whose time passed long ago comes now, and one that is never due does not come", async (t) => {
@@ -59,13 +66,12 @@ test("a job whose time passed long ago comes now, and one that is never due does
   await it.stage("a", { runAt: new Date(Date.now() - 3_600_000) });
   await it.route();
   await it.stage("a");
-  await it.pool.query("update dispatch_policy._private_arrivals set due_at = 'infinity'");
+  await it.table("arrivals").set({ due_at: "infinity" });
   await it.route();
   await fold(it);
-  const { rows } = await it.pool.query(
-    "select minute > clock_timestamp() - interval '2 minutes' as is_now, came from dispatch_policy._private_load",
-  );
-  t.deepEqual(rows, [{ is_now: true, came: [1] }]);
+  const [row, ...others] = await it.table("load").all();
+  t.deepEqual([row.came, others], [[1], []]);
+  t.true(row.minute.getTime() > Date.now() - 120_000);
 });
 
 test("a hundred partitions of a minute have rows of their own, those with the most jobs first; the others share one", async (t) => {
@@ -77,28 +83,26 @@ test("a hundred partitions of a minute have rows of their own, those with the mo
   await fold(it);
   const rows = await load(it);
   t.is(rows.length, 101);
-  t.is(rows.find(({ key }) => key === "others").came, 30);
-  t.is(rows.find(({ key }) => key === "k129").came, 3);
+  t.is(rows.find(({ key }) => key === "others")!.came, 30);
+  t.is(rows.find(({ key }) => key === "k129")!.came, 3);
   const known = rows.map(({ key }) => key).filter((key) => key !== "others");
   await it.stage(["new", "new", "new", "new", known[0]!], { runAt });
   await it.route();
   await fold(it);
   const later = await load(it);
   t.is(later.length, 101);
-  t.is(later.find(({ key }) => key === "others").came, 34);
-  t.is(later.find(({ key }) => key === known[0]).came, 2 + (known[0] === "k129" ? 2 : 0));
+  t.is(later.find(({ key }) => key === "others")!.came, 34);
+  t.is(later.find(({ key }) => key === known[0])!.came, 2 + (known[0] === "k129" ? 2 : 0));
 });
 
 test("a policy that does not record its load writes none, also beside one that does", async (t) => {
   const it = await engine(t, { gates: [concurrency(2)] });
-  await it.pool.query(
-    `insert into dispatch_policy._private_policies (name, definition, definition_hash, declared_at, load_kept_for)
-     values ('other', '{}', '', now(), 60)`,
-  );
+  const declared = { definition: {}, definition_hash: "", declared_at: () => "now()" };
+  await it.table("policies").add({ name: "other", ...declared, load_kept_for: 60 });
   await it.stage(["a", "b"]);
   await it.passes(1);
   await it.finish(await it.inFlight());
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_activity where load <> '{}'"), 0);
+  t.is(await it.table("activity").count({ load: (its) => `${its} <> '{}'` }), 0);
   await fold(it);
   t.deepEqual(await load(it), []);
 });
@@ -114,6 +118,6 @@ test("load goes when it is too old, and when its policy records none any more", 
   await it.stage("a");
   await it.passes(1);
   await fold(it);
-  await it.pool.query("update dispatch_policy._private_policies set load_kept_for = null");
+  await it.table("policies").set({ load_kept_for: null });
   t.is(await collect("clock_timestamp()"), 1);
 });

@@ -19,10 +19,17 @@ const staged = async (it: Engine, partition: string) =>
     )
   ).rows;
 
+/** The jobs whose partition a process is to work out. */
+const keyless = async (it: Engine) =>
+  (await it.table("keyless_jobs").all({}, "staged_id")).map(({ policy, partition_key }) => ({
+    policy,
+    partition_key,
+  }));
+
 /** Declares policy q as policy p is, with the same task if `takes`. */
 const declareQ = (it: Engine, takes: boolean) =>
   it.pool.query(
-    `select dispatch_policy._declare_policy(definition || $1, 'q', '{}', now()) from dispatch_policy._private_policies`,
+    `select dispatch_policy._declare_policy(definition || $1, 'q', '{}', now()) from dispatch_policy.policies`,
     [JSON.stringify({ name: "q", tasks: takes ? ["p"] : ["q"] })],
   );
 
@@ -63,7 +70,7 @@ test("jobs keep ids, keys, times, priorities and order; those in flight stay; th
   t.deepEqual([await staged(it, "a"), await staged(it, "b")], before);
   await it.passes();
   t.is(await it.wrongCounters(), 0);
-  await it.pool.query("update dispatch_policy._private_staged_jobs set run_at = now(), due = true");
+  await it.table("staged_jobs").set({ run_at: () => "now()", due: true });
   t.is(await it.drain(), 7);
   t.deepEqual(
     Object.values(await it.leftovers()).filter((n) => n > 0),
@@ -118,11 +125,8 @@ test("a partition that only a pause has made has no limits: a process with the p
   await it.pool.query("select dispatch_policy.resume('p', partition => 'b')");
   t.is(await it.passes(2), 0);
   t.is(await it.staged("a"), 0);
-  const { rows } = await it.pool.query(
-    "select partition_key from dispatch_policy._private_keyless_jobs order by staged_id",
-  );
   t.deepEqual(
-    rows.map((row) => row.partition_key),
+    (await keyless(it)).map(({ partition_key }) => partition_key),
     ["b", "b", "b"],
   );
   t.is(await it.wrongCounters(), 0);
@@ -153,11 +157,8 @@ test("a job whose key waits for a process moves with its name", async (t) => {
   await it.pool.query("select dispatch_policy.add_job('p', '{}', partition_key => 'other')");
   t.like(await move(it, "'a', to_partition => 'b', dry_run => true"), { matched: 1 });
   t.like(await move(it, "'a', to_partition => 'b'"), { matched: 1, changed: 1 });
-  const { rows } = await it.pool.query(
-    "select partition_key from dispatch_policy._private_keyless_jobs order by staged_id",
-  );
   t.deepEqual(
-    rows.map((row) => row.partition_key),
+    (await keyless(it)).map(({ partition_key }) => partition_key),
     ["b", "other"],
   );
 });
@@ -181,54 +182,43 @@ test("to another policy: it works the partition out, or the operator names it", 
   await it.passes();
   await it.stage("a");
   await declareQ(it, true);
-  const pending = () =>
-    it.pool.query(
-      "select policy, sum(jobs)::int as jobs from dispatch_policy._private_pending group by 1 order by 1",
-    );
-  const [before] = (await pending()).rows;
+  const pending = async () => {
+    const sums = { p: 0, q: 0 };
+    for (const { policy, jobs } of await it.table("pending").all()) sums[policy as "p" | "q"] += jobs;
+    return sums;
+  };
+  const before = await pending();
   t.like(await move(it, "'a', to_policy => 'q', count => 1"), { matched: 1, changed: 1 });
   t.like(await move(it, "'a', to_policy => 'q', to_partition => 'x'"), { matched: 2, changed: 2 });
-  const { rows } = await it.pool.query(
-    "select policy, partition_key from dispatch_policy._private_keyless_jobs order by staged_id",
-  );
-  t.deepEqual(rows, [
+  t.deepEqual(await keyless(it), [
     { policy: "q", partition_key: null },
     { policy: "q", partition_key: "x" },
     { policy: "q", partition_key: "x" },
   ]);
-  t.deepEqual((await pending()).rows, [
-    { policy: "p", jobs: before.jobs - 3 },
-    { policy: "q", jobs: 3 },
-  ]);
+  t.deepEqual(await pending(), { p: before.p - 3, q: 3 });
   t.is((await it.inFlight("a")).length, 1);
   await it.route();
   t.is(await it.wrongCounters(), 0);
 });
 
+const DEADLINE = new Date("2030-01-01");
+
 for (const [order, kept] of [
-  ["deadline", [null, "2030-01-01", null]],
-  ["strict", ["-infinity", null, null]],
+  ["deadline", [null, DEADLINE, null]],
+  ["strict", [Number.NEGATIVE_INFINITY, null, null]],
   [null, [null, null, null]],
 ] as const) {
   test(`a job that moves to another policy keeps what its order means there: ${order}`, async (t) => {
     const it = await engine(t, GATES);
-    await it.stage(["a", "a", "a"]);
+    const [started, urgent] = await it.stage(["a", "a", "a"]);
     await it.route();
     await declareQ(it, true);
-    await it.pool.query("update dispatch_policy._private_policies set job_order = $1 where name = 'q'", [
-      order,
-    ]);
-    await it.pool.query(
-      `update dispatch_policy._private_staged_jobs s set sort_at = k.sort_at::timestamptz from (
-         select id, (array['-infinity', '2030-01-01', null])[row_number() over (order by id)] as sort_at
-         from dispatch_policy._private_staged_jobs) k where k.id = s.id`,
-    );
+    await it.table("policies").set({ job_order: order }, { name: "q" });
+    await it.table("staged_jobs").set({ sort_at: "-infinity" }, { id: started });
+    await it.table("staged_jobs").set({ sort_at: DEADLINE }, { id: urgent });
     t.like(await move(it, "'a', to_policy => 'q', to_partition => 'x'"), { changed: 3 });
-    const { rows } = await it.pool.query(
-      "select case when isfinite(sort_at) then sort_at::date::text else sort_at::text end as at from dispatch_policy._private_staged_jobs order by id",
-    );
     t.deepEqual(
-      rows.map(({ at }) => at),
+      (await it.table("staged_jobs").all({}, "id")).map(({ sort_at }) => sort_at),
       [...kept],
     );
   });
@@ -239,15 +229,14 @@ test("a moved job keeps its trace, whether or not the partition's limits are kno
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   await it.stage("b");
   await it.stage("a");
-  await it.pool.query("update dispatch_policy._private_staged_jobs set traceparent = $1", [traceparent]);
-  const traces = async () =>
-    (await it.pool.query("select traceparent from dispatch_policy._private_staged_jobs")).rows;
+  await it.table("staged_jobs").set({ traceparent });
+  const traces = async () => (await it.table("staged_jobs").all()).map((job) => job.traceparent);
   for (const [from, to] of [
     ["a", "b"],
     ["b", "unknown"],
   ]) {
     await move(it, `'${from}', to_partition => '${to}'`);
-    t.deepEqual(await traces(), [{ traceparent }, { traceparent }], to);
+    t.deepEqual(await traces(), [traceparent, traceparent], to);
   }
 });
 

@@ -73,9 +73,7 @@ test("a breaker that opens, a task's hold after it, and the end of both", async 
   t.is(await reason(world), "breaker_open");
   await world.pool.query("select dispatch_policy.hold('p', 'a', now() + interval '1 hour', by => 'job')");
   t.is(await reason(world), "held");
-  await world.pool.query(
-    "update dispatch_policy._private_partitions set held_until = now(), breaker_until = now()",
-  );
+  await world.table("partitions").set({ held_until: () => "now()", breaker_until: () => "now()" });
   t.is(await world.passes(2), 1);
   t.is(await reason(world), "probing");
 });
@@ -136,16 +134,14 @@ test("the history has the reason with the gate that gave it", async (t) => {
   const world = await engine(t, {
     gates: [throttle(1, { per: 3600 }), concurrency(5, { name: "all", scope: "policy" })],
   });
-  await world.pool.query("update dispatch_policy._private_policies set history_kept_for = 3600");
+  await world.table("policies").set({ history_kept_for: 3600 });
   await world.stage(["a", "a"]);
   await world.passes();
   await world.pool.query(`select dispatch_policy.set_limit('p', 'all', '{"max": 0}')`);
   await world.pool.query("select dispatch_policy.set_limit('p', 'throttle', '{\"rate\": 1}')");
   await world.passes(2);
-  const { rows } = await world.pool.query(
-    "select reason from dispatch_policy._private_reasons where reason is not null",
-  );
-  t.deepEqual([...new Set(rows.map((one) => one.reason))], ["throttle_empty:throttle"]);
+  const reasons = await world.table("reasons").all({ reason: (its) => `${its} is not null` });
+  t.deepEqual([...new Set(reasons.map((one) => one.reason))], ["throttle_empty:throttle"]);
 });
 
 test("whatever happens, a reason stands beside its own gate", async (t) => {

@@ -1,6 +1,7 @@
 // What a release says beside what it did: whether the next one may wait.
 import test from "ava";
 import { concurrency, type Engine, engine } from "../helpers/engine.ts";
+import { durations } from "../helpers/table.ts";
 
 /** How many jobs may end before the next release. Null: nobody waits. */
 async function mayEnd(it: Engine, job: string | undefined): Promise<number | null> {
@@ -22,9 +23,8 @@ async function bounded(t: Parameters<typeof engine>[0]): Promise<Engine> {
 
 /** The two slots finish so many jobs in a second. */
 function finishes(it: Engine, perSecond: number): Promise<unknown> {
-  const text = `update dispatch_policy._private_limiters set finished_per_second = 1e6,
-    durations = array[row($2, $1::float8)::dispatch_policy._private_task_duration] where kind = 'ahead'`;
-  return it.pool.query(text, [2 / perSecond, it.policy]);
+  const ends = { finished_per_second: 1e6, durations: durations({ [it.policy]: 2 / perSecond }) };
+  return it.table("limiters").set(ends, { kind: "ahead" });
 }
 
 test("a release that nobody waits for does not say whether the next one may wait", async (t) => {

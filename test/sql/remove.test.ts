@@ -33,7 +33,7 @@ test("a step passes by jobs that are locked, and a dry run locks none and counts
   const [first, second, third] = await it.stage(["a", "a", "a"]);
   const [other, counter] = [await it.session(), await it.session()];
   await other.query("begin");
-  await other.query("select from dispatch_policy._private_staged_jobs where id = $1 for update", [first]);
+  await it.table("staged_jobs", other).lock({ id: first });
   await counter.query("begin");
   const { rows } = await counter.query(
     "select * from dispatch_policy.remove(policy => 'p', dry_run => true)",
@@ -53,7 +53,7 @@ test("a step after an id leaves those before it, and says how far it has looked"
   t.deepEqual(await step("null"), { matched: 2, changed: 2, more: true, last_id: ids[2] });
   const other = await it.session();
   await other.query("begin");
-  await other.query("select from dispatch_policy._private_staged_jobs where id = $1 for update", [ids[3]]);
+  await it.table("staged_jobs", other).lock({ id: ids[3] });
   t.deepEqual(await step(ids[2]!), { matched: 1, changed: 1, more: false, last_id: ids[4] });
   await other.query("rollback");
   t.deepEqual(await step(ids[4]!), { matched: 0, changed: 0, more: false, last_id: null });
@@ -65,7 +65,7 @@ test("utils go through a backlog once more for jobs that were locked as their st
   const [first] = await it.stage(Array(2700).fill("a"));
   const other = await it.session();
   await other.query("begin");
-  await other.query("select from dispatch_policy._private_staged_jobs where id = $1 for update", [first]);
+  await it.table("staged_jobs", other).lock({ id: first });
   const events = new EventEmitter();
   const utils = await makePolicyUtils({ pgPool: it.pool, policies: [], logger: silent, events });
   t.teardown(() => utils.release());

@@ -1,12 +1,12 @@
 // What passes, the router and releases append, and how it is folded into minutes and totals.
 import test, { type ExecutionContext } from "ava";
+import { makeEngine } from "../../src/db/engine.ts";
 import { concurrency, type Engine, engine, throttle } from "../helpers/engine.ts";
 import { random, seedOf } from "../helpers/random.ts";
 
 const fold = (it: Engine, most = 1000) =>
   it.number("select dispatch_policy._fold_activity($1)", [most]) as Promise<number>;
-const totals = async (it: Engine) =>
-  (await it.pool.query("select * from dispatch_policy._private_minutes where minute = '-infinity'")).rows[0];
+const totals = (it: Engine) => it.table("minutes").one({ minute: "-infinity" });
 const minutes = async (it: Engine) =>
   (await it.pool.query("select * from dispatch_policy.minutes order by minute")).rows;
 /** How many of the counted jobs lie in the bucket of so many seconds. */
@@ -57,13 +57,11 @@ test("a wait counts from when the job was due, and not from when it was added", 
 
 test("a job that was always due is admitted, and its endless wait is not counted", async (t) => {
   const it = await engine(t, { gates: [] });
-  await it.stage(["a", "a"]);
-  await it.pool.query(
-    "update dispatch_policy._private_staged_jobs set run_at = '-infinity' where id = (select min(id) from dispatch_policy._private_staged_jobs)",
-  );
-  await it.pool.query("update dispatch_policy._private_partitions set head_run_at = '-infinity'");
+  const [first] = await it.stage(["a", "a"]);
+  await it.table("staged_jobs").set({ run_at: "-infinity" }, { id: first });
+  await it.table("partitions").set({ head_run_at: "-infinity" });
   await it.route();
-  await it.pool.query("update dispatch_policy._private_partitions set head_run_at = '-infinity'");
+  await it.table("partitions").set({ head_run_at: "-infinity" });
   t.is((await it.admit()).admitted, 2);
   await fold(it);
   const { admitted, waits, wait_seconds } = await totals(it);
@@ -105,7 +103,7 @@ test("folding adds to the same minute and the same totals, in steps, and leaves 
     await it.route();
     await it.admit({ now });
   }
-  const rows = await it.number("select count(*)::int from dispatch_policy._private_activity");
+  const rows = await it.table("activity").count();
   let folded = 0;
   for (let n = await fold(it, 2); n > 0; n = await fold(it, 2)) {
     t.true(n <= 2);
@@ -168,7 +166,7 @@ const DISTRIBUTIONS: Record<string, (unit: number, n: number) => number> = {
 for (const [name, secondsOf] of Object.entries(DISTRIBUTIONS))
   test(`quantiles are within a tenth of the history's: ${name}`, async (t) => {
     const it = await engine(t, { gates: [], batchSize: JOBS });
-    await it.pool.query("update dispatch_policy._private_policies set history_kept_for = 1e7");
+    await it.table("policies").set({ history_kept_for: 1e7 });
     const { unit } = random(seedOf(t));
     const admittedAt = new Date(Date.now() - 3 * 86_400_000);
     const draw = () => Array.from({ length: JOBS }, (_, n) => secondsOf(unit(), n));
@@ -228,13 +226,10 @@ test("old minutes are collected, and totals stay", async (t) => {
   await it.stage(["a"]);
   await it.passes();
   await fold(it);
-  const collect = (age: string) =>
-    it.number("select dispatch_policy._collect_old('_private_minutes', 'minute', clock_timestamp(), $1)", [
-      age,
-    ]);
-  t.is(await collect("1 hour"), 0);
-  await it.pool.query("update dispatch_policy._private_minutes set minute = minute - interval '2 hours'");
-  t.true((await collect("1 hour")) > 0);
+  const collect = () => makeEngine("dispatch_policy").collectOld(it.pool, "minutes", 3_600_000);
+  t.is(await collect(), 0);
+  await it.table("minutes").set({ minute: (its) => `${its} - interval '2 hours'` });
+  t.true((await collect()) > 0);
   t.deepEqual(await minutes(it), []);
   t.like(await totals(it), { admitted: "1" });
 });

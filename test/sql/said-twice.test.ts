@@ -11,6 +11,7 @@ import { readSettings } from "../../src/settings.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { engine } from "../helpers/engine.ts";
 import { seedOf } from "../helpers/random.ts";
+import { nameOf, table } from "../helpers/table.ts";
 
 type KeysOf<T> = T extends unknown ? keyof T : never;
 
@@ -24,7 +25,8 @@ test("the retry message has the same names in TypeScript and in SQL", async (t) 
   const { pool } = await testDatabase(t);
   const { rows } = await pool.query(
     `select attname as name from pg_attribute a join pg_type y on y.typrelid = a.attrelid
-     where y.oid = 'dispatch_policy._private_retry'::regtype`,
+     where y.oid = $1::regtype`,
+    [nameOf("retry")],
   );
   t.deepEqual(rows.map(({ name }) => name).toSorted(), Object.keys(RETRY).toSorted());
 });
@@ -36,41 +38,45 @@ test("a process without settings declares the preset's defaults", async (t) => {
     `select dispatch_policy._declare_policy(${parameters("jsonb", "text", "jsonb", "time")})`,
     [definition, "hash", "{}", new Date()],
   );
-  const { rows } = await pool.query(
-    `select half_life as "halfLifeSeconds", admission_budget as "tickAdmissionBudget", batch_size as "admissionBatchSize",
-       json_build_object('jobs', ahead, 'seconds', ahead_seconds) as ahead
-     from dispatch_policy._private_policies`,
+  const policies = await table(pool, "policies").all();
+  t.deepEqual(
+    policies.map(({ half_life, admission_budget, batch_size, ahead, ahead_seconds }) => ({
+      halfLifeSeconds: half_life,
+      tickAdmissionBudget: admission_budget,
+      admissionBatchSize: batch_size,
+      ahead: { jobs: ahead, seconds: ahead_seconds },
+    })),
+    [readSettings({ policies: [] }).defaults],
   );
-  t.deepEqual(rows, [readSettings({ policies: [] }).defaults]);
 });
 
 test("a column's default is what its function says", async (t) => {
   const { pool } = await testDatabase(t);
   const { rows: columns } = await pool.query(
-    `select c.relname || '.' || a.attname as name, pg_get_expr(d.adbin, d.adrelid) as expression
+    `select d.adrelid::regclass || '.' || a.attname as name, pg_get_expr(d.adbin, d.adrelid) as expression
      from pg_attrdef d join pg_class c on c.oid = d.adrelid
      join pg_attribute a on a.attrelid = d.adrelid and a.attnum = d.adnum
      where c.relnamespace = 'dispatch_policy'::regnamespace`,
   );
-  const defaultOf = async (name: string) => {
-    const column = columns.find((one) => one.name === name);
+  const defaultOf = async (of: string, field: string) => {
+    const column = columns.find((one) => one.name === `${nameOf(of)}.${field}`);
     const { rows } = await pool.query(`select (${column.expression})::text as value`);
     return rows[0].value;
   };
   const { rows: heads } = await pool.query(
     "select priority::text, run_at::text, id::text from dispatch_policy._no_head()",
   );
-  for (const table of ["_private_partitions", "_private_arrivals"])
+  for (const name of ["partitions", "arrivals"])
     t.deepEqual(
       {
-        priority: await defaultOf(`${table}.head_priority`),
-        run_at: await defaultOf(`${table}.head_run_at`),
-        id: await defaultOf(`${table}.head_id`),
+        priority: await defaultOf(name, "head_priority"),
+        run_at: await defaultOf(name, "head_run_at"),
+        id: await defaultOf(name, "head_id"),
       },
       heads[0],
     );
   const { admissionBatchSize } = readSettings({ policies: [] }).defaults;
-  t.is(await defaultOf("_private_policies.batch_size"), String(admissionBatchSize));
+  t.is(await defaultOf("policies", "batch_size"), String(admissionBatchSize));
 });
 
 test("the view jobs shows as many attempts as adding a job returns", async (t) => {

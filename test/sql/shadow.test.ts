@@ -29,10 +29,12 @@ async function pass(it: Engine, seconds = 0, claim = 50) {
 }
 
 /** How many jobs each shadow gate would have held back. */
-const denied = (it: Engine): Promise<Record<string, number>> =>
-  it.number(`select coalesce(jsonb_object_agg(d.key, d.jobs), '{}') from (
-    select e.key, sum(e.value::int) as jobs from dispatch_policy._private_activity a
-    cross join jsonb_each_text(a.shadow_denied) e group by e.key) d`) as never;
+async function denied(it: Engine): Promise<Record<string, number>> {
+  const sums: Record<string, number> = {};
+  for (const { shadow_denied } of await it.table("activity").all())
+    for (const [gate, jobs] of Object.entries<number>(shadow_denied)) sums[gate] = (sums[gate] ?? 0) + jobs;
+  return sums;
+}
 
 const world = (t: ExecutionContext, gates: readonly TestGate[], more: Partial<EngineOptions> = {}) =>
   engine(t, { gates, ...more });
@@ -158,12 +160,7 @@ test("it lets also those go who are more than one step of the router wakes", asy
   const keys = Array.from({ length: 1100 }, (_, n) => `k${n}`);
   await it.stage(keys);
   for (let left = keys.length; left > 0; left -= 550) t.is((await pass(it, 0, 550)).admitted, 0);
-  t.is(
-    await it.number(
-      "select count(*)::int from dispatch_policy._private_partitions where blocked_on is not null",
-    ),
-    1100,
-  );
+  t.is(await it.table("partitions").count({ blocked_on: (its) => `${its} is not null` }), 1100);
   await it.stage("k0", { gates: [shadow(halted)] });
   let admitted = 0;
   for (let n = 1; n <= 6; n++) admitted += (await pass(it, n, 550)).admitted;
@@ -191,10 +188,10 @@ test("a job that an operator admits past the gates is no would-be denial", async
 
 test("a policy that drops what gates deny drops nothing for a shadow gate", async (t) => {
   const it = await world(t, [shadow(concurrency(1))]);
-  await it.pool.query("update dispatch_policy._private_policies set when_busy = 'skip'");
+  await it.table("policies").set({ when_busy: "skip" });
   await it.stage(["a", "a", "a"]);
   t.is((await pass(it)).admitted, 3);
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_drops"), 0);
+  t.is(await it.table("drops").count(), 0);
 });
 
 test("would-be denials are folded into the minute and the totals, by gate", async (t) => {
@@ -206,10 +203,7 @@ test("would-be denials are folded into the minute and the totals, by gate", asyn
   await pass(it);
   await it.number("select dispatch_policy._fold_activity(1000)");
   const expected = { concurrency: 5, throttle: 4 };
-  const { rows } = await it.pool.query(
-    "select * from dispatch_policy._private_minutes where minute = '-infinity'",
-  );
-  t.deepEqual(rows[0].shadow_denied, expected);
+  t.deepEqual((await it.table("minutes").one({ minute: "-infinity" })).shadow_denied, expected);
   const minutes = await it.pool.query("select shadow_denied from dispatch_policy.minutes where minute = $1", [
     at(0),
   ]);

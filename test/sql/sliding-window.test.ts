@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { type Engine, type EngineOptions, engine, sliding, throttle } from "../helpers/engine.ts";
 import { seedOf } from "../helpers/random.ts";
+import { nameOf } from "../helpers/table.ts";
 
 const ARRIVALS = Number(process.env.SLIDING_ARRIVALS ?? 50_000);
 
@@ -18,7 +19,7 @@ const WENT = `
 const RANDOM_ARRIVALS = `
   create function pg_temp.arrivals(n int, rate float8, per float8, costs float8[]) returns int language plpgsql as $$
   declare
-    v_spent dispatch_policy._private_spending[] := '{}';
+    v_spent ${nameOf("spending")}[] := '{}';
     v_now timestamptz := '2030-01-01';
     v_cost float8;
     v_most int := 0;
@@ -90,12 +91,10 @@ test("while jobs wait, every window is at least 95% full, and none overfull", as
     const trickle = steps(900, 30);
     const went: number[] = [];
     for (const ms of trickle) {
-      await world.pool.query("update dispatch_policy._private_policies set admission_budget = $1", [
-        Math.ceil(rate / trickle.length),
-      ]);
+      await world.table("policies").set({ admission_budget: Math.ceil(rate / trickle.length) });
       went.push(...(await passes(world, from, [ms])));
     }
-    await world.pool.query("update dispatch_policy._private_policies set admission_budget = null");
+    await world.table("policies").set({ admission_budget: null });
     went.push(
       ...(await passes(
         world,
@@ -193,9 +192,8 @@ function deployments(world: Engine, rate: number) {
     await world.pool.query("select dispatch_policy._route('p', $1, 1000, false)", [now]);
     const { admitted } = await world.admit({ now });
     // what is left waits for nobody here
-    await world.pool.query("delete from dispatch_policy._private_staged_jobs");
-    await world.pool.query(`update dispatch_policy._private_partitions
-      set denied_until = '-infinity', blocked_on = null`);
+    await world.table("staged_jobs").remove();
+    await world.table("partitions").set({ denied_until: "-infinity", blocked_on: null });
     return admitted;
   };
 }
@@ -220,9 +218,7 @@ test("a window that was shortened counts no longer than its own length, however 
     for (let job = 0; job < 10; job++) t.is(await at(second + job / 100, 1, 1), 1, `job ${job}`);
     t.is(await at(second + 0.5, 1, 1), 0);
   }
-  const entries = await world.number(
-    "select cardinality(spent) from dispatch_policy._private_limiters where gate = 'throttle'",
-  );
+  const { length: entries } = (await world.limiter("throttle")).spent;
   t.true(entries <= 11, `${entries} entries`);
   t.is(await at(20, 86_400, 1), 0, "a day's are known still");
 });
@@ -234,10 +230,7 @@ test("what a longer window spent is forgotten a day and its length after it was 
   t.is(await at(20, 1, 3), 3);
   t.is(await at(90_000, 1, 1), 1);
   t.is(await at(90_002, 1, 1), 1);
-  const entries = await world.number(
-    "select cardinality(spent) from dispatch_policy._private_limiters where gate = 'throttle'",
-  );
-  t.is(entries, 1);
+  t.is((await world.limiter("throttle")).spent.length, 1);
 });
 
 test("a window longer than time itself fails no pass", async (t) => {

@@ -1,6 +1,7 @@
 // Times and waits at the edge of what PostgreSQL can hold, and beyond.
 import test, { type ExecutionContext } from "ava";
 import { concurrency, engine } from "../helpers/engine.ts";
+import { failJob, fetchJob } from "../helpers/native.ts";
 import { type Scenario, scenario, sqlPolicyOf } from "../helpers/scenario.ts";
 
 /** Adds a job from SQL, with a run_at. */
@@ -62,10 +63,8 @@ for (const [wait, least, most] of [
     await it.stage(["a", "b"]);
     await it.passes();
     const [job, other] = await it.inFlight();
-    await it.pool.query(
-      "update graphile_worker._private_jobs set attempts = 1, last_error = 'x' where id = $1",
-      [job],
-    );
+    await fetchJob(it, job!);
+    await failJob(it, job!);
     const retry = { attempt: 1, task: it.policy, after: wait };
     t.deepEqual(await it.release([{ job: job!, ok: false, retry }, other!]), [job, other]);
     t.is(await it.staged("a"), 1);

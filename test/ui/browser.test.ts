@@ -3,6 +3,7 @@
 import test, { type ExecutionContext } from "ava";
 import type { Page } from "playwright-core";
 import { addPolicyJob, definePolicy } from "../../src/index.ts";
+import { table } from "../helpers/table.ts";
 import { beside, fill, findings, focused, follow, sharedBrowser, tab, tabTo, titled } from "./browser.ts";
 
 const { inBrowser, browser } = sharedBrowser(test);
@@ -29,7 +30,7 @@ async function busyTab(t: ExecutionContext, options: Parameters<typeof tab>[2] =
     then: { identifier: "send_mail", payload: { to: "ana@example.org" } },
   });
   const { groupId } = grouped as { groupId?: string };
-  await pool.query("update dispatch_policy._private_groups set error = $1", [LONG]);
+  await table(pool, "groups").set({ error: LONG });
   const undeclared = LONG.slice(0, 128);
   await addPolicyJob(pool, definePolicy(undeclared, { partitionBy: "k" }), { k: "a" });
   const ofLong = ["/partition", "/act/retry"].map((path) => `${path}?policy=make_report&partition=${LONG}`);

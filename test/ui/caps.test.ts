@@ -2,16 +2,12 @@
 import test from "ava";
 import { createUi } from "../../src/ui/ui.ts";
 import { adaptive, type Engine, engine } from "../helpers/engine.ts";
+import { nameOf } from "../helpers/table.ts";
 import { cellsOf, HERE } from "./world.ts";
 
 const fold = (it: Engine) => it.number("select dispatch_policy._fold_activity(1000)");
 const SINCE = "now() - interval '1 hour', '1 minute'";
-const stored = async (it: Engine) =>
-  (
-    await it.pool.query(
-      "select gate, scope_key, lowest, last from dispatch_policy._private_caps order by minute, 2",
-    )
-  ).rows;
+const stored = (it: Engine) => it.table("caps").all({}, "scope_key");
 
 /** Lets a job of each of these partitions go, and end with this lag. */
 async function run(it: Engine, partitions: readonly string[], lagMs: number): Promise<void> {
@@ -70,9 +66,7 @@ test("of each policy and minute ten limiters are kept, the lowest; those that ar
   const it = await engine(t, { gates: [] });
   const caps = async (changes: readonly (readonly [string, number])[]) => {
     const list = changes.map(([key, cap]) => `row(1, 'g', '${key}', '2026-01-01Z', ${cap})`).join(", ");
-    await it.pool.query(
-      `select dispatch_policy._fold_caps(array[${list}]::dispatch_policy._private_cap_change[])`,
-    );
+    await it.pool.query(`select dispatch_policy._fold_caps(array[${list}]::${nameOf("cap_change")}[])`);
   };
   await caps(Array.from({ length: 12 }, (_, n) => [`k${n}`, 20 - n] as const));
   const kept = async () => (await stored(it)).map(({ scope_key }) => scope_key);
@@ -94,11 +88,14 @@ test("a step without a change has the cap of the one before", async (t) => {
   const it = await engine(t, { gates: [] });
   const client = await it.session();
   await client.query("begin"); // no minute ends in it
-  await client.query(
-    `insert into dispatch_policy._private_caps (policy_id, minute, gate, scope_key, lowest, last)
-     select p.id, date_trunc('minute', now()) - b.back * interval '1 minute', 'g', '', b.least, b.last
-     from dispatch_policy._private_policies p, (values (90, 9, 9), (30, 3, 5)) b (back, least, last)`,
-  );
+  const { id: policy_id } = await it.table("policies").one();
+  for (const [back, lowest, last] of [
+    [90, 9, 9],
+    [30, 3, 5],
+  ]) {
+    const minute = () => `date_trunc('minute', now()) - ${back} * interval '1 minute'`;
+    await it.table("caps", client).add({ policy_id, minute, gate: "g", scope_key: "", lowest, last });
+  }
   const { rows } = await client.query(
     `select lowest, last from dispatch_policy.adaptive_caps('p', ${SINCE}) order by minute`,
   );

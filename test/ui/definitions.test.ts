@@ -3,6 +3,7 @@ import os from "node:os";
 import test from "ava";
 import { concurrency, definePolicy, throttle } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
+import { nameOf, table } from "../helpers/table.ts";
 import { until } from "../helpers/until.ts";
 import { startWorker, type TestWorker } from "../helpers/worker.ts";
 import { HERE } from "./world.ts";
@@ -67,7 +68,7 @@ test("two live definitions stand side by side, with what differs and how many ha
 
 test("a worker that starts with the definition in force leaves it to whoever declared it", async (t) => {
   const { pool, database } = await startWorker(t, { policies: [capped(5)], tasks });
-  await pool.query("update dispatch_policy._private_definitions set host = 'web-1', pid = 7");
+  await table(pool, "definitions").set({ host: "web-1", pid: 7 });
   await startWorker(t, { policies: [capped(5)], tasks, database });
   await until("both have it", async () => (await live(pool))[0]?.live_workers === 2);
   t.regex(await pageOf(pool), /<dd>web-1, process 7<\/dd>/);
@@ -78,7 +79,7 @@ test("a definition that nobody has goes a day later, with the next declaration",
   const declares = (hash: string, later: string) =>
     pool.query(
       `select dispatch_policy._record_definition(p, $1, definition, '{}', 'h', 1, clock_timestamp() + $2::interval)
-       from dispatch_policy._private_policies p`,
+       from ${nameOf("policies")} p`,
       [hash, later],
     );
   const hashes = async () =>

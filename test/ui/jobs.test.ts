@@ -2,6 +2,7 @@
 import test, { type ExecutionContext } from "ava";
 import { addPolicyJob, definePolicy } from "../../src/index.ts";
 import { createUi, type Staff } from "../../src/ui/ui.ts";
+import { table } from "../helpers/table.ts";
 import { startWorker } from "../helpers/worker.ts";
 import { world as database, HERE, sent } from "./world.ts";
 
@@ -106,7 +107,7 @@ test("jobs are found by queue, key and time, wherever they are", async (t) => {
   t.deepEqual(await ids("key=the+one"), [staged]);
   t.deepEqual(await ids("queue=slow&state=ready"), [plain]);
   t.deepEqual(await ids("queue=slow&added=1+hour&state=staged"), [staged]);
-  await pool.query("update dispatch_policy._private_staged_jobs set created_at = now() - interval '2 hours'");
+  await table(pool, "staged_jobs").set({ created_at: () => "now() - interval '2 hours'" });
   t.deepEqual(await ids("queue=slow&added=1+hour"), [plain]);
   for (const added of ["1+day", "constructor", ""])
     t.deepEqual(await ids(`queue=slow&added=${added}`), [plain, staged], added);
@@ -154,9 +155,8 @@ test("staged and parked jobs are counted beside their states; what would read al
     Array.from({ length: 1200 }, () => ({ identifier: "make_report", payload: { tenant: "a" } })),
   );
   t.regex(countsOf(await text("/jobs"))[0] ?? "", /^staged 1,2\d\d$/);
-  await pool.query(
-    "update dispatch_policy._private_staged_jobs set parked_job_id = id - 900000000000000 where task_identifier = 'make_report'",
-  );
+  const parked_job_id = () => "id - 900000000000000";
+  await table(pool, "staged_jobs").set({ parked_job_id }, { task_identifier: "make_report" });
   const [most, parked] = countsOf(await text("/jobs"));
   t.regex(most ?? "", /^staged up to \d{3}$/);
   t.is(parked, "parked 1,000+");

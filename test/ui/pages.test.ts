@@ -5,6 +5,8 @@ import { assets } from "../../src/ui/assets.ts";
 import { trendHint, trendOf } from "../../src/ui/pages/backlog.ts";
 import { charts, type Minute } from "../../src/ui/pages/minutes.ts";
 import { createUi } from "../../src/ui/ui.ts";
+import { QUIET_MINUTE } from "../helpers/minutes.ts";
+import { table } from "../helpers/table.ts";
 import { cellsOf, HERE, paths, world } from "./world.ts";
 
 test("every page answers, with no script or style of its own, and says so in its headers", async (t) => {
@@ -135,17 +137,18 @@ for (const [fast, slow, most] of [
 ] as const)
   test(`the overview's times are those of all policies' jobs together: ${fast} fast ones, ${slow} slow`, async (t) => {
     const { text, pool } = await world(t);
-    await pool.query(
-      `insert into dispatch_policy._private_minutes (policy_id, minute, passes, pass_seconds, staged, admitted, denied,
-         set_aside, dropped, expired, delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
-       select p.id, date_trunc('minute', now()), 1, 0, 0, 0, '{}', 0, 0, 0, 0, 0, 0, c.counts, 0, c.counts, 0, '{}', 0
-       from dispatch_policy._private_policies p
-       cross join lateral (select jsonb_build_object(dispatch_policy._bucket(1), $1::int) as counts
-         union all select jsonb_build_object(dispatch_policy._bucket(113), $2::int)) c
-       where (p.name = 'send_mail') = (c.counts ? '0') and p.name in ('send_mail', 'fetch_endpoint')
-       on conflict (policy_id, minute) do update set waits = excluded.waits, lags = excluded.lags`,
-      [fast, slow],
-    );
+    const minute = () => "date_trunc('minute', now())";
+    for (const [name, seconds, jobs] of [
+      ["send_mail", 1, fast],
+      ["fetch_endpoint", 113, slow],
+    ]) {
+      const { id: policy_id } = await table(pool, "policies").one({ name });
+      const counts = () => `jsonb_build_object(dispatch_policy._bucket(${seconds}), ${jobs})`;
+      await table(pool, "minutes").remove({ policy_id, minute: (its) => `${its} = ${minute()}` });
+      await table(pool, "minutes").add({
+        ...{ ...QUIET_MINUTE, policy_id, minute, passes: 1, waits: counts, lags: counts },
+      });
+    }
     const page = await text("/");
     for (const name of ["from due to admitted, 95\u00a0%", "from admitted to started, 95\u00a0%"])
       t.true(page.includes(`<strong>${most}</strong><span>${name}</span><small>half of them: 0.91 s`), name);

@@ -4,6 +4,7 @@ import type pg from "pg";
 import { concurrency, definePolicy } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { engine } from "../helpers/engine.ts";
+import { table } from "../helpers/table.ts";
 import { startWorker } from "../helpers/worker.ts";
 import { cellsOf, HERE } from "./world.ts";
 
@@ -82,7 +83,7 @@ test("the waits are those of the history: in all, of the worst partitions, and o
   t.regex(own, /<h2>How long its jobs waited, in the last 6 hours<\/h2>/);
   t.regex(own, /<dt>jobs that ended<\/dt><dd>3 <span class="quiet">\(of 5,/);
 
-  await pool.query("delete from dispatch_policy._private_partitions where key = 'a'"); // as sweeps do with unused ones
+  await table(pool, "partitions").remove({ key: "a" }); // as sweeps do with unused ones
   const [, link] = /href="([^"]*)">a<\/a>/.exec(await pageOf(pool, "/policy?policy=kept")) ?? [];
   const gone = await pageOf(pool, link!.replaceAll("&amp;", "&"));
   t.regex(gone, /A sweep has deleted the partition.*<dt>jobs that ended<\/dt><dd>3 /s);
@@ -105,14 +106,20 @@ test("without a history both pages say what to switch on", async (t) => {
 
 test("it reads the last 10,000 jobs that ended, ten partitions are shown, and each step has its own", async (t) => {
   const it = await engine(t, { gates: [] });
-  await it.pool.query("update dispatch_policy._private_policies set history_kept_for = 86400");
+  const policies = it.table("policies");
+  await policies.set({ history_kept_for: 86400 });
+  const { id } = await policies.one();
   const client = await it.session();
   await client.query("begin"); // no minute ends in it
-  await client.query(
-    `insert into dispatch_policy._private_history (staged_id, policy_id, partition, due_at, admitted_at, ended_at, outcome)
-     select n, p.id, 'k' || n % 20, at - n % 20 * interval '1 second', at, at, 'succeeded'
-     from dispatch_policy._private_policies p, generate_series(1, 12000) n,
-       lateral (select date_trunc('minute', now()) - case when n <= 6000 then interval '5 minutes' else interval '9 minutes' end as at) t`,
+  const at = () =>
+    "date_trunc('minute', now()) - case when n <= 6000 then 5 else 9 end * interval '1 minute'";
+  await it.table("history", client).add(
+    {
+      ...{ staged_id: () => "n", policy_id: id, partition: () => "'k' || n % 20" },
+      due_at: () => `${at()} - n % 20 * interval '1 second'`,
+      ...{ admitted_at: at, ended_at: at, outcome: "succeeded" },
+    },
+    12_000,
   );
   const { rows } = await client.query<Wait>(
     "select * from dispatch_policy.partition_waits('p', now() - interval '1 hour', '1 minute')",

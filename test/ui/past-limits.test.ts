@@ -1,16 +1,20 @@
 // Limits that are over: who set them and why, and what ended them.
 import test from "ava";
+import type pg from "pg";
+import { nameOf, table } from "../helpers/table.ts";
 import { cellsOf, world } from "./world.ts";
 
 const GATE = { policy: "fetch_endpoint", gate: "account" } as const;
 
 /** An hour later for the audit and the limits. */
-const AN_HOUR_LATER = `
-  update dispatch_policy._private_audit set at = at - interval '1 hour', detail = detail
-    || case when detail ->> 'until' is null then '{}' else jsonb_build_object('until', (detail ->> 'until')::timestamptz - interval '1 hour') end
-    || case when detail ->> 'from' is null then '{}' else jsonb_build_object('from', (detail ->> 'from')::timestamptz - interval '1 hour') end;
-  update dispatch_policy._private_overrides set from_at = from_at - interval '1 hour', until_at = until_at - interval '1 hour',
-    set_at = set_at - interval '1 hour'`;
+async function anHourLater(pool: pg.Pool): Promise<void> {
+  const earlier = (its: string) => `${its} - interval '1 hour'`;
+  const detail = (its: string) => `${its}
+    || case when ${its} ->> 'until' is null then '{}' else jsonb_build_object('until', (${its} ->> 'until')::timestamptz - interval '1 hour') end
+    || case when ${its} ->> 'from' is null then '{}' else jsonb_build_object('from', (${its} ->> 'from')::timestamptz - interval '1 hour') end`;
+  await table(pool, "audit").set({ at: earlier, detail });
+  await table(pool, "overrides").set({ from_at: earlier, until_at: earlier, set_at: earlier });
+}
 
 test("each limit that is over says who set it and why, and what ended it", async (t) => {
   const { text, utils, pool } = await world(t);
@@ -31,7 +35,7 @@ test("each limit that is over says who set it and why, and what ended it", async
   await utils.clearLimit({ ...plan, reason: "sold", by: "cy" });
   await utils.hold({ ...GATE, key: "held", forMs: 20 * 60_000, reason: "429", by: "bo" });
   await utils.hold({ ...GATE, key: "held", forMs: 30 * 60_000, reason: "429 again", by: "di" });
-  await pool.query(AN_HOUR_LATER);
+  await anHourLater(pool);
   // what is in force is not over
   const inForce = new Set((await utils.limits({ policy: "fetch_endpoint" })).map(({ reason }) => reason));
   t.deepEqual([...inForce].sort(), ["later1", "later2", "replaced2"]);
@@ -101,7 +105,7 @@ test("a limit that another one ends later is over at that time, and not before",
   const over = async () =>
     (await pool.query("select reason, ended_at, ended_by_verb from dispatch_policy.past_limits")).rows;
   t.deepEqual(await over(), []);
-  await pool.query(AN_HOUR_LATER);
+  await anHourLater(pool);
   const [one, ...others] = await over();
   t.like(one, { reason: "one", ended_by_verb: "set_limit" });
   t.is(one.ended_at.getTime(), half.getTime() - 3_600_000);
@@ -111,11 +115,10 @@ test("a limit that another one ends later is over at that time, and not before",
 test("older ones are on further pages, without a gap", async (t) => {
   const { text, utils, pool } = await world(t);
   await utils.setLimit({ ...GATE, key: "k", set: { max: 1 }, reason: "r", by: "bo" });
-  await pool.query(
-    `insert into dispatch_policy._private_audit (verb, policy, gate, scope_key, detail, by, matched, changed)
-     select 'set_limit', policy, gate, scope_key, detail, 'bo', 1, 1 from dispatch_policy._private_audit, generate_series(1, 60)
-     where verb = 'set_limit'`,
-  );
+  const audit = table(pool, "audit");
+  const { policy, gate, scope_key, detail } = await audit.one({ verb: "set_limit" });
+  const again = { verb: "set_limit", policy, gate, scope_key, detail, by: "bo", matched: 1, changed: 1 };
+  await audit.add(again, 60);
   let seen = 0;
   for (let path: string | undefined = "/limits"; path !== undefined; ) {
     const page: string = await text(path);
@@ -130,14 +133,16 @@ test("with a limit in force for each of many keys, each looks only at the calls 
   await utils.setLimit({ ...GATE, key: "over", set: { max: 1 }, reason: "r", by: "bo" });
   await utils.clearLimit({ ...GATE, key: "over", reason: "r", by: "bo" });
   const keys = 300;
-  await pool.query(
-    `insert into dispatch_policy._private_audit (verb, policy, gate, scope_key, detail, by, matched, changed)
-     select 'set_limit', 'fetch_endpoint', 'account', 'key ' || n, '{"set": {"max": 1}}'::jsonb, 'bo', 1, 1 from generate_series(1, $1) n
-     union all
-     select 'pause', 'fetch_endpoint', null, null, '{}', 'bo', 1, 1 from generate_series(1, $1)`,
-    [keys],
-  );
-  await pool.query("vacuum analyze dispatch_policy._private_audit");
+  const call = { policy: GATE.policy, by: "bo", matched: 1, changed: 1 };
+  const limit = {
+    verb: "set_limit",
+    gate: GATE.gate,
+    scope_key: () => "'key ' || n",
+    detail: { set: { max: 1 } },
+  };
+  await table(pool, "audit").add({ ...call, ...limit }, keys);
+  await table(pool, "audit").add({ ...call, verb: "pause" }, keys);
+  await pool.query(`vacuum analyze ${nameOf("audit")}`);
   const client = await pool.connect();
   try {
     await client.query("begin");
@@ -150,7 +155,9 @@ test("with a limit in force for each of many keys, each looks only at the calls 
       (
         await client.query<{ rows: number }>(
           `select sum(pg_stat_get_xact_tuples_returned(c.oid) + pg_stat_get_xact_tuples_fetched(c.oid))::int as rows
-           from pg_class c where c.relname like 'audit%' or c.relname like '\\_private\\_audit%'`,
+           from pg_class c left join pg_index i on i.indexrelid = c.oid
+           where $1::regclass in (c.oid, i.indrelid)`,
+          [nameOf("audit")],
         )
       ).rows[0]!.rows;
     const before = await readSoFar();

@@ -1,14 +1,23 @@
 // Charts of hours and days: by a link, from the same minutes.
 import test from "ava";
+import type pg from "pg";
+import { QUIET_MINUTE } from "../helpers/minutes.ts";
+import { table } from "../helpers/table.ts";
 import { cellsOf, world } from "./world.ts";
 
 /** Seven days of a policy: a job that came in each tenth minute, and was admitted after a second. */
-const WEEK = `insert into dispatch_policy._private_minutes
-  (policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, shadow_denied, set_aside, dropped, expired,
-   delayed, succeeded, failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
-select p.id, date_trunc('minute', now()) - n * interval '10 minutes', 1, 0.1, now(), 2, 1, '{"throttle_empty": 3}', '{}', 0, 0, 0,
-  0, 1, 0, jsonb_build_object(dispatch_policy._bucket(1), 1), 1, '{}', 0, '{}', 0
-from dispatch_policy._private_policies p, generate_series(1, 1005) n where p.name = 'send_mail'`;
+async function addWeek(pool: pg.Pool): Promise<void> {
+  const { id: policy_id } = await table(pool, "policies").one({ name: "send_mail" });
+  await table(pool, "minutes").add(
+    {
+      ...{ ...QUIET_MINUTE, policy_id, passes: 1, pass_seconds: 0.1, last_pass_at: () => "now()" },
+      minute: () => "date_trunc('minute', now()) - n * interval '10 minutes'",
+      ...{ staged: 2, admitted: 1, denied: { throttle_empty: 3 }, succeeded: 1 },
+      ...{ waits: () => "jsonb_build_object(dispatch_policy._bucket(1), 1)", wait_seconds: 1 },
+    },
+    1005,
+  );
+}
 
 for (const [period, words, step] of [
   ["6h", "6 hours", 5],
@@ -17,7 +26,7 @@ for (const [period, words, step] of [
 ] as const)
   test(`a policy's page shows the last ${words}, as the minutes say`, async (t) => {
     const { text, pool } = await world(t);
-    await pool.query(WEEK);
+    await addWeek(pool);
     const page = await text(`/policy?policy=send_mail&period=${period}`);
     t.true(page.includes(`<h2>The last ${words}</h2>`));
     t.regex(page, new RegExp(`href="/policy\\?policy=send_mail&amp;period=${period}" aria-current="true"`));
@@ -44,7 +53,7 @@ for (const [period, words, step] of [
 
 test("the overview links to the same periods, and one that is not known is the last hour", async (t) => {
   const { text, pool } = await world(t);
-  await pool.query(WEEK);
+  await addWeek(pool);
   t.regex(
     await text("/?period=7d"),
     /<h2>The last 7 days<\/h2>.*href="\/\?period=6h">6 hours<.*Denials in the last 7 days/s,

@@ -1,20 +1,35 @@
 // A database as operators meet it: three policies under load, with an hour behind them.
+import type pg from "pg";
 import { adaptiveConcurrency, concurrency, definePolicy, makePolicyUtils } from "../../src/index.ts";
 import { createUi } from "../../src/ui/ui.ts";
 import { sharedWorld } from "../cli/world.ts";
+import { QUIET_MINUTE } from "../helpers/minutes.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 
-/** An hour of each policy. Jobs come in waves, and a gate denies more when they do. */
-const AN_HOUR = `insert into dispatch_policy._private_minutes
-  (policy_id, minute, passes, pass_seconds, last_pass_at, staged, admitted, denied, set_aside, dropped, expired, delayed, succeeded,
-   failed, waits, wait_seconds, lags, lag_seconds, runs, run_seconds)
-select p.id, date_trunc('minute', now()) - n * interval '1 minute', 60, 0.6, now(), w.came, w.went,
-  jsonb_build_object('concurrency_full', w.came / 8, 'throttle_empty', w.came / 20), 0, 0, 0, 0, w.went - 1, 1,
-  jsonb_build_object(-13, 2, -8, 5, -4, 9, -1, 20 + w.came / 9, 4, 9, 7, 5, 11, w.came / 40, 17, 2), 100,
-  jsonb_build_object(-26, 5, -22, 20, -17, 9, -13, 5, -8, 2, -4, w.came / 50), 1, '{"-13": 5, "-8": 20, "-4": 9, "-1": 5, "4": 2}', 10
-from dispatch_policy._private_policies p, generate_series(1, 58) n,
-  lateral (select (90 + 70 * sin(n / 6.0 + p.id) + (n * 37) % 23)::int as came, (95 + 55 * sin(n / 6.0 + p.id + 0.4))::int as went) w
-on conflict do nothing -- the sweep before has written a minute that has ended meanwhile`;
+/** An hour of each policy./** An hour of each policy. Jobs come in waves, and a gate denies more when they do. */
+async function addHour(pool: pg.Pool): Promise<void> {
+  const minutes = table(pool, "minutes");
+  await minutes.remove({ minute: (its) => `${its} > '-infinity'` }); // the sweep has written those that have ended
+  for (const { id } of await table(pool, "policies").all()) {
+    const came = `(90 + 70 * sin(n / 6.0 + ${id}) + (n * 37) % 23)::int`;
+    const went = `(95 + 55 * sin(n / 6.0 + ${id} + 0.4))::int`;
+    const counts = (list: string) => () => `jsonb_build_object(${list})`;
+    await minutes.add(
+      {
+        ...{ ...QUIET_MINUTE, policy_id: id, passes: 60, pass_seconds: 0.6, last_pass_at: () => "now()" },
+        minute: () => "date_trunc('minute', now()) - n * interval '1 minute'",
+        ...{ staged: () => came, admitted: () => went, succeeded: () => `${went} - 1`, failed: 1 },
+        denied: counts(`'concurrency_full', ${came} / 8, 'throttle_empty', ${came} / 20`),
+        waits: counts(`-13, 2, -8, 5, -4, 9, -1, 20 + ${came} / 9, 4, 9, 7, 5, 11, ${came} / 40, 17, 2`),
+        lags: counts(`-26, 5, -22, 20, -17, 9, -13, 5, -8, 2, -4, ${came} / 50`),
+        runs: { "-13": 5, "-8": 20, "-4": 9, "-1": 5, "4": 2 },
+        ...{ wait_seconds: 100, lag_seconds: 1, run_seconds: 10 },
+      },
+      58,
+    );
+  }
+}
 
 /** A policy with a history and a gate that learns. */
 const partners = (max: number) =>
@@ -28,27 +43,53 @@ const partners = (max: number) =>
     history: { keep: "7 days" },
   });
 
+const PARTNERS = ["north", "south", "east", "west", "harbour", "airport", "station"];
+
 /** What its gate has learnt, and what happened to its jobs: those of one partner waited for longer. */
-const ITS_PAST = `
-insert into dispatch_policy._private_caps (policy_id, minute, gate, scope_key, lowest, last)
-select p.id, date_trunc('minute', now()) - n * interval '1 minute', 'partners', '', (12 + 9 * sin(n / 7.0))::int - 2,
-  (12 + 9 * sin(n / 7.0))::int
-from dispatch_policy._private_policies p, generate_series(0, 58) n where p.name = 'call_partner' and n % 5 <> 3;
-insert into dispatch_policy._private_history (staged_id, policy_id, partition, task_identifier, job_id, added_at, due_at, admitted_at,
-  last_admitted_at, started_at, ended_at, outcome, attempts, waited, failed_attempts, trace_id)
-select 2000000000000000 + n, p.id, partner, 'call_partner', 900000 + n, at, at, at + w.seconds * interval '1 second',
-  at + (w.seconds + case when n % 9 = 0 then 40 else 0 end) * interval '1 second', at + (w.seconds + 60) * interval '1 second',
-  at + (w.seconds + 75) * interval '1 second', 'succeeded', case when n % 9 = 0 then 3 else 1 end,
-  jsonb_build_object('concurrency_full:each', w.seconds * 0.7, 'adaptive_concurrency_full:partners', w.seconds * 0.2, 'in_line', w.seconds * 0.1),
-  case when n % 9 = 0 then jsonb_build_array(
-    jsonb_build_object('attempt', 1, 'started_at', at + (w.seconds + 1) * interval '1 second', 'ended_at', at + (w.seconds + 12) * interval '1 second', 'error', 'Error: 503 Service Unavailable'),
-    jsonb_build_object('attempt', 2, 'started_at', at + (w.seconds + 25) * interval '1 second', 'ended_at', at + (w.seconds + 28) * interval '1 second', 'error', 'Error: socket hang up'))
-    else '[]' end,
-  '0af7651916cd43dd8448eb211c80319c'
-from dispatch_policy._private_policies p, generate_series(0, 399) n,
-  lateral (select (array['north', 'south', 'east', 'west', 'harbour', 'airport', 'station'])[1 + n % 7] as partner, now() - n * interval '8 seconds' - interval '3 minutes' as at) k,
-  lateral (select case when partner = 'harbour' then 90 + n % 40 when n % 3 = 0 then 0 else n % 12 end as seconds) w
-where p.name = 'call_partner'`;
+async function addItsPast(pool: pg.Pool): Promise<void> {
+  const { id: policy_id } = await table(pool, "policies").one({ name: "call_partner" });
+  const now = Date.now();
+  for (let n = 0; n < 59; n++) {
+    if (n % 5 === 3) continue;
+    const last = Math.round(12 + 9 * Math.sin(n / 7));
+    const minute = new Date(Math.floor(now / 60_000 - n) * 60_000);
+    const cap = { policy_id, minute, gate: "partners", scope_key: "", lowest: last - 2, last };
+    await table(pool, "caps").add(cap);
+  }
+  for (let n = 0; n < 400; n++) {
+    const partition = PARTNERS[n % 7];
+    const seconds = partition === "harbour" ? 90 + (n % 40) : n % 3 === 0 ? 0 : n % 12;
+    const at = (after: number) => new Date(now + (after - n * 8 - 180) * 1000);
+    const failed = [
+      {
+        attempt: 1,
+        started_at: at(seconds + 1),
+        ended_at: at(seconds + 12),
+        error: "Error: 503 Service Unavailable",
+      },
+      {
+        attempt: 2,
+        started_at: at(seconds + 25),
+        ended_at: at(seconds + 28),
+        error: "Error: socket hang up",
+      },
+    ];
+    const isTried = n % 9 === 0;
+    await table(pool, "history").add({
+      ...{ staged_id: 2_000_000_000_000_000 + n, policy_id, partition, job_id: 900_000 + n },
+      ...{ task_identifier: "call_partner", added_at: at(0), due_at: at(0), admitted_at: at(seconds) },
+      ...{ last_admitted_at: at(seconds + (isTried ? 40 : 0)), started_at: at(seconds + 60) },
+      ...{ ended_at: at(seconds + 75), outcome: "succeeded", attempts: isTried ? 3 : 1 },
+      waited: {
+        "concurrency_full:each": seconds * 0.7,
+        "adaptive_concurrency_full:partners": seconds * 0.2,
+        in_line: seconds * 0.1,
+      },
+      failed_attempts: JSON.stringify(isTried ? failed : []),
+      trace_id: "0af7651916cd43dd8448eb211c80319c",
+    });
+  }
+}
 
 export async function showcase() {
   const it = await sharedWorld();
@@ -65,10 +106,13 @@ export async function showcase() {
     "pool-a1",
     ["fetch_endpoint", "send_mail", "make_report"],
   ]);
-  await pool.query(
-    `update dispatch_policy._private_workers w set definitions = (
-       select jsonb_object_agg(p.name, jsonb_build_object('version', p.version, 'hash', p.definition_hash)) from dispatch_policy._private_policies p)`,
-  );
+  const definitionsOf = async (where = {}) => {
+    const policies = await table(pool, "policies").all(where);
+    return Object.fromEntries(
+      policies.map(({ name, version, definition_hash: hash }) => [name, { version, hash }]),
+    );
+  };
+  await table(pool, "workers").set({ definitions: await definitionsOf() });
   // during a deployment: the process before has another definition
   await pool.query("select dispatch_policy._worker_alive($1, 10, $2, 'web-2', 4712, '1 hour', '0')", [
     ...["pool-b7", ["call_partner"]],
@@ -78,19 +122,15 @@ export async function showcase() {
     await declaring.release();
   };
   await declared(2);
-  await pool.query(
-    `update dispatch_policy._private_workers set definitions = jsonb_build_object('call_partner',
-       (select jsonb_build_object('version', version, 'hash', definition_hash) from dispatch_policy._private_policies where name = 'call_partner'))
-     where pool_id = 'pool-b7'`,
-  );
+  const definitions = await definitionsOf({ name: "call_partner" });
+  await table(pool, "workers").set({ definitions }, { pool_id: "pool-b7" });
   await declared(3);
   await pool.query("select dispatch_policy._lease('pool-a1', $1, null, '1 hour', true)", [
     ["fetch_endpoint", "send_mail", "make_report"],
   ]);
   // a pace, by which the start of the next job is estimated
-  await pool.query(
-    "update dispatch_policy._private_partitions set decayed_admits = 40, admitted_total = 40, decayed_at = clock_timestamp()",
-  );
+  const decayed_at = () => "clock_timestamp()";
+  await table(pool, "partitions").set({ decayed_admits: 40, admitted_total: 40, decayed_at });
   const { rows } = await pool.query<{ id: string }>(
     "select job_id::text as id from dispatch_policy.in_flight_jobs where policy = 'make_report' order by job_id limit 3",
   );
@@ -121,8 +161,8 @@ export async function showcase() {
     { then: { identifier: "send_mail", payload: { to: "ana@example.org" } } },
   );
   await utils.sweep();
-  await pool.query(ITS_PAST);
-  await pool.query(AN_HOUR);
+  await addItsPast(pool);
+  await addHour(pool);
   const ui = createUi({
     pool,
     showPayloads: true,

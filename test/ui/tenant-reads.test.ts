@@ -13,6 +13,7 @@ import { MOST_READ } from "../../src/ui/pages/tenant/own.ts";
 import { createUi, type Tenant } from "../../src/ui/ui.ts";
 import { lentDatabase } from "../helpers/lent.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { HERE } from "./world.ts";
 
 const work = definePolicy("work", {
@@ -99,8 +100,7 @@ async function world(t: ExecutionContext, tenant: Tenant = IDA) {
         payload: { k: `other ${from + Math.floor(n / each)}`, account: n % 2 ? "shared" : `account ${n}` },
       }));
       const [first] = await utils.addJobs(jobs);
-      const unrouted = async () =>
-        (await pool.query("select from dispatch_policy._private_arrivals limit 1")).rows.length > 0;
+      const unrouted = async () => (await table(pool, "arrivals").count()) > 0;
       do await utils.tick();
       while (await unrouted());
       await pool.query("vacuum analyze");

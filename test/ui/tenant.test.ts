@@ -7,6 +7,7 @@ import { PAGES } from "../../src/ui/pages/pages.ts";
 import { createUi, type Viewer } from "../../src/ui/ui.ts";
 import { testDatabase } from "../helpers/database.ts";
 import { silent } from "../helpers/silent.ts";
+import { table } from "../helpers/table.ts";
 import { startWorker } from "../helpers/worker.ts";
 import { HERE, type Options } from "./world.ts";
 
@@ -105,7 +106,7 @@ test("a tenant sees when a job starts, unless that would tell how much others ha
     { identifier: "other_policy", payload: { k: "mine" }, runAt },
   ]);
   await utils.tick();
-  await pool.query("update dispatch_policy._private_policies set crontab_ticked_at = now()"); // else nothing lets jobs go
+  await table(pool, "policies").set({ crontab_ticked_at: () => "now()" }); // else nothing lets jobs go
   const starts = async (id: string) =>
     /<dt>expected to start<\/dt><dd>(.*?)<\/dd>/.exec(await text(`/job?id=${id}`))?.[1];
   t.regex((await starts(alone!.id)) ?? "", /^in (23 h|1 d)/);

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import test from "ava";
 import { sqlFiles } from "../../src/db/sql-files.ts";
+import { relationOf } from "../helpers/table.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 const page = readFileSync(new URL("docs/engine.md", ROOT), "utf8");
@@ -38,7 +39,7 @@ for (const title of ["Which function calls which", "Lock order", "Tables", "Inva
   test(`each SQL function that the section "${title}" names exists`, (t) => {
     const named = inBackticks(section(title)).filter((name) => /^_[a-z_]+$/.test(name));
     t.deepEqual(
-      named.filter((name) => !name.startsWith("_private_") && !sql.has(name)),
+      named.filter((name) => !name.startsWith(relationOf("")) && !sql.has(name)),
       [],
     );
   });
@@ -74,7 +75,7 @@ test("each owner of a rule is there", (t) => {
 test("each table is in the list of tables", (t) => {
   const tables = [
     ...readFileSync(new URL("sql/migrations/000001_policies_and_partitions.sql", ROOT), "utf8").matchAll(
-      /^create (?:unlogged )?table :DISPATCH_POLICY_SCHEMA\._private_(\w+)/gm,
+      new RegExp(`^create (?:unlogged )?table :DISPATCH_POLICY_SCHEMA\\.${relationOf("")}(\\w+)`, "gm"),
     ),
   ].map(([, name]) => name!);
   const listed = new Set([...section("Tables").matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name!));

@@ -2,7 +2,9 @@
 import test from "ava";
 import { definePolicy } from "../../../src/index.ts";
 import { patient } from "../../helpers/doctor.ts";
+import { liveLeases } from "../../helpers/leases.ts";
 import { greet } from "../../helpers/policies.ts";
+import { table } from "../../helpers/table.ts";
 import { until } from "../../helpers/until.ts";
 import { startWorker } from "../../helpers/worker.ts";
 
@@ -33,12 +35,7 @@ test("a leader's work is not overdue", async (t) => {
   await startWorker(t, { database: it, policies: [greet], tasks: { greet: () => {} } });
   await it.utils.pause({ policy: "greet", partition: "Ana" });
   await it.utils.addJobs(["Ana", "Bo"].map((name) => ({ identifier: "greet", payload: { name } })));
-  await until("it leads", async () => {
-    const { rows } = await it.pool.query(
-      "select from dispatch_policy._private_leases where expires_at > now()",
-    );
-    return rows.length > 0;
-  });
+  await until("it leads", async () => (await liveLeases(it.pool)).length > 0);
   t.deepEqual(await it.findings("nobody-ticks", { untickedMs: 1 }), []);
 });
 
@@ -46,18 +43,14 @@ test("a crontab without the tick is found once a worker has run for long enough,
   const it = await patient(t);
   await startWorker(t, { database: it, policies: [greet], tasks: { greet: () => {} } });
   t.deepEqual(await it.findings("no-crontab-tick"), []);
-  await it.pool.query(
-    "update dispatch_policy._private_workers set started_at = now() - interval '10 minutes'",
-  );
+  await table(it.pool, "workers").set({ started_at: () => "now() - interval '10 minutes'" });
   const [found] = await it.findings("no-crontab-tick");
   t.like(found, { severity: "warning", mend: "* * * * * dispatch_policy_tick ?jobKey=dispatch_policy_tick" });
   t.is(found?.sentence, `The crontab's tick, the safety net, never came for policy "greet".`);
   await it.pool.query("select graphile_worker.add_job('dispatch_policy_tick')"); // by hand: that is no crontab
   await it.pool.query(TICK);
   await until("it has come", async () => (await it.findings("no-crontab-tick")).length === 0);
-  await it.pool.query(
-    "update dispatch_policy._private_policies set crontab_ticked_at = crontab_ticked_at - interval '10 minutes'",
-  );
+  await table(it.pool, "policies").set({ crontab_ticked_at: (its) => `${its} - interval '10 minutes'` });
   t.regex((await it.findings("no-crontab-tick"))[0]!.sentence, /last came 10 min ago for policy "greet"\.$/);
 });
 

@@ -5,6 +5,7 @@ import { rowsOf, runCommand } from "../../helpers/command.ts";
 import { testDatabase } from "../../helpers/database.ts";
 import { patient } from "../../helpers/doctor.ts";
 import { roles } from "../../helpers/roles.ts";
+import { table } from "../../helpers/table.ts";
 
 const ask = async (url: string) => {
   const { stdout, code } = await runCommand(url, "doctor", "--json");
@@ -31,8 +32,8 @@ test("a missing schema is found, and the command that mends it mends it", async 
 
 test("older functions are a warning, and the doctor answers beside what they lack", async (t) => {
   const { url, pool } = await testDatabase(t);
-  await pool.query(`update dispatch_policy._private_migrations set routines_hash = 'older', routines_version = '{0,0,1}';
-    drop function dispatch_policy._lost_slots cascade`);
+  await table(pool, "migrations").set({ routines_hash: "older", routines_version: [0, 0, 1] });
+  await pool.query("drop function dispatch_policy._lost_slots cascade");
   const { code, found } = await ask(url);
   t.is(code, 0);
   t.like(found, [
@@ -46,7 +47,7 @@ test("older functions are a warning, and the doctor answers beside what they lac
 
 test("a schema without the last migration is critical", async (t) => {
   const { url, pool } = await testDatabase(t);
-  await pool.query("update dispatch_policy._private_migrations set id = 0, routines_hash = 'older'");
+  await table(pool, "migrations").set({ id: 0, routines_hash: "older" });
   const { code, found } = await ask(url);
   t.is(code, 1);
   t.like(found, [{ id: "schema-older", severity: "critical" }]);
@@ -55,11 +56,9 @@ test("a schema without the last migration is critical", async (t) => {
 
 test("a newer schema is critical, newer functions are a warning", async (t) => {
   const { url, pool } = await testDatabase(t);
-  await pool.query(
-    "update dispatch_policy._private_migrations set routines_hash = 'newer', routines_version = '{99,0,0}'",
-  );
+  await table(pool, "migrations").set({ routines_hash: "newer", routines_version: [99, 0, 0] });
   t.like((await ask(url)).found, [{ id: "schema-newer", severity: "warning" }]);
-  await pool.query("insert into dispatch_policy._private_migrations (id, name) values (999, 'of tomorrow')");
+  await table(pool, "migrations").add({ id: 999, name: "of tomorrow" });
   const { code, found } = await ask(url);
   t.is(code, 1);
   t.like(found, [{ id: "schema-newer", severity: "critical" }]);

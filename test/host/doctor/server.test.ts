@@ -10,6 +10,7 @@ import { patient } from "../../helpers/doctor.ts";
 import { findPgBouncer, pgBouncer } from "../../helpers/pgbouncer.ts";
 import { greet } from "../../helpers/policies.ts";
 import { silent } from "../../helpers/silent.ts";
+import { nameOf, relationOf, table } from "../../helpers/table.ts";
 import { until } from "../../helpers/until.ts";
 
 const program = findPgBouncer();
@@ -68,8 +69,9 @@ test("a session that is idle in a transaction with our rows locked is found, one
   await utils.addJob("greet", { name: "Ana" });
   const [locks, reads] = [await session(), await session()];
   const { rows } = await locks.query("select pg_backend_pid() as pid");
-  await locks.query("begin; select from dispatch_policy._private_staged_jobs for update");
-  await reads.query("begin; select from dispatch_policy._private_staged_jobs");
+  for (const one of [locks, reads]) await one.query("begin");
+  await table(locks, "staged_jobs").lock();
+  await table(reads, "staged_jobs").all();
   t.deepEqual(await findings("idle-transaction"), []);
   const found = await until("it is idle for long", async () => {
     const all = await findings("idle-transaction", { idleTransactionMs: 1 });
@@ -83,11 +85,11 @@ test("a session that is idle in a transaction with our rows locked is found, one
 
 test("a table without autovacuum, and one that it does not keep up with, are found", async (t) => {
   const { pool, utils, findings } = await patient(t, [greet], await testDatabase(t));
-  await pool.query("alter table dispatch_policy._private_staged_jobs set (autovacuum_enabled = off)");
+  await pool.query(`alter table ${nameOf("staged_jobs")} set (autovacuum_enabled = off)`);
   const [off] = await findings("autovacuum-off");
   t.is(
     off?.sentence,
-    'Autovacuum is switched off for table "_private_staged_jobs", so it grows without end.',
+    `Autovacuum is switched off for table "${relationOf("staged_jobs")}", so it grows without end.`,
   );
   await utils.addJobs(
     Array.from({ length: 20 }, (_, i) => ({ identifier: "greet", payload: { name: `n${i}` } })),
@@ -97,7 +99,8 @@ test("a table without autovacuum, and one that it does not keep up with, are fou
     "statistics say so",
     async () => (await findings("autovacuum-behind", { deadRows: 10 }))[0],
   );
-  t.regex(behind.sentence, /^Table "_private_staged_jobs" has \d+ dead rows beside 0 live ones/);
+  t.true(behind.sentence.startsWith(`Table "${relationOf("staged_jobs")}"`), behind.sentence);
+  t.regex(behind.sentence, /" has \d+ dead rows beside 0 live ones/);
   t.deepEqual(await findings("autovacuum-behind"), []);
   await pool.query(behind.mend);
   await pool.query(off!.mend);
@@ -132,7 +135,7 @@ test("a worker whose clock is off is found", async (t) => {
   await beat(-5000);
   const [ahead] = await findings("clock-off");
   t.is(ahead?.sentence, "The clock of process 42 on host1 is 5.0 s ahead of the database's.");
-  await pool.query("delete from dispatch_policy._private_workers");
+  await table(pool, "workers").remove();
 });
 
 pooled("a worker behind a pooler in transaction mode is found from a direct connection", async (t) => {

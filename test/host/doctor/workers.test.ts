@@ -8,6 +8,7 @@ import { definePolicy, dispatchPolicyPreset } from "../../../src/index.ts";
 import { patient } from "../../helpers/doctor.ts";
 import { greet } from "../../helpers/policies.ts";
 import { silent } from "../../helpers/silent.ts";
+import { table } from "../../helpers/table.ts";
 import { until } from "../../helpers/until.ts";
 import { isChecked, NO_HEARTBEAT, startWorker } from "../../helpers/worker.ts";
 
@@ -98,9 +99,7 @@ test("workers without the preset that end governed jobs are found", async (t) =>
     found[0]!.sentence,
     /^Workers without the preset run jobs of policy "greet": \d have ended there, the last \d+ s ago\.$/,
   );
-  await it.pool.query(
-    "update dispatch_policy._private_ended_elsewhere set last_at = last_at - interval '2 hours'",
-  );
+  await table(it.pool, "ended_elsewhere").set({ last_at: (its) => `${its} - interval '2 hours'` });
   t.deepEqual(await it.findings("no-preset"), []);
 });
 
@@ -122,7 +121,7 @@ test("a worker that was killed is found until a sweep has unlocked its jobs", as
     return all.length > 0 ? all : null;
   });
   t.regex(found!.sentence, /^The worker of process 42 on host1 has been silent for \d+ s/);
-  await it.pool.query("update dispatch_policy._private_workers set buried_at = clock_timestamp()");
+  await table(it.pool, "workers").set({ buried_at: () => "clock_timestamp()" });
   t.deepEqual(await it.findings("silent-worker"), []);
 });
 
@@ -192,14 +191,14 @@ test("a definition in force that no live worker has is found until a sweep repla
   };
   await start(1);
   await (await start(2)).stop(); // its row stays, and nobody but this test writes it
-  const set = (what: string) =>
-    it.pool.query(
-      `update dispatch_policy._private_workers set ${what} where definitions #>> '{greet,version}' = '2'`,
-    );
-  await set("slots = 4, ended = false, buried_at = null, stale_at = clock_timestamp() + interval '1 hour'");
+  const second = { definitions: (its: string) => `${its} #>> '{greet,version}' = '2'` };
+  const now = () => "clock_timestamp()";
+  const anHour = () => `${now()} + interval '1 hour'`;
+  const workers = table(it.pool, "workers");
+  await workers.set({ slots: 4, ended: false, buried_at: null, stale_at: anHour }, second);
   await it.utils.sweep();
   t.deepEqual(await it.findings("older-definition"), []);
-  await set("stale_at = clock_timestamp(), buried_at = clock_timestamp()"); // killed, and found dead
+  await workers.set({ stale_at: now, buried_at: now }, second); // killed, and found dead
   t.like(await it.findings("older-definition"), [
     { severity: "warning", sentence: 'Jobs of policy "greet" go by version 2, which no live worker has.' },
   ]);
@@ -213,9 +212,8 @@ test("a policy that was removed from the code is found while its gates are full"
   await it.utils.addJobs([1, 2].map(() => ({ identifier: "greet", payload: { name: "Ana" } as never })));
   await it.utils.tick({ policy: "greet" });
   // a host without worker pools may run it, until none has started or ended for five minutes
-  await it.pool.query(
-    "update dispatch_policy._private_limiters set sampled_at = sampled_at - interval '6 minutes' where kind = 'ahead'",
-  );
+  const earlier = { sampled_at: (its: string) => `${its} - interval '6 minutes'` };
+  await table(it.pool, "limiters").set(earlier, { kind: "ahead" });
   const found = async () =>
     (await it.findings("orphaned")).map(({ severity, sentence }) => [severity, sentence]);
   t.deepEqual(await found(), [

@@ -1,7 +1,8 @@
 // Adoption beside workers, producers, verbs and ticks: each job is in one place, and of two jobs of a key the newer counts.
 import test from "ava";
 import { concurrency, Engine, engine, type Queryable, type Session } from "../../helpers/engine.ts";
-import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { addPast, admissionOf, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { nameOf, workerTable } from "../../helpers/table.ts";
 
 const ROOMY = { gates: [concurrency(9)], keyPath: "a" };
 const FULL = { gates: [concurrency(1)], keyPath: "a" };
@@ -40,12 +41,9 @@ async function stage(it: Engine, v: string, { key = "k", as = it.pool as Queryab
 
 /** The values of the jobs in staging and of those in Graphile Worker that have not failed for good. */
 async function places(it: Engine): Promise<{ staged: string[]; waiting: string[] }> {
-  const read = async (text: string) => (await it.pool.query(text)).rows.map(({ v }) => v as string);
-  return {
-    staged: await read("select payload ->> 'v' as v from dispatch_policy.staged_jobs order by id"),
-    waiting: await read(`select payload ->> 'v' as v from graphile_worker._private_jobs
-      where attempts < max_attempts order by id`),
-  };
+  const staged = await it.table("staged_jobs").all({}, "id");
+  const waiting = await workerTable(it.pool).all({ attempts: (its) => `${its} < max_attempts` }, "id");
+  return { staged: staged.map(({ payload }) => payload.v), waiting: waiting.map(({ payload }) => payload.v) };
 }
 
 test("a job that a worker is fetching stays, and the others are adopted", async (t) => {
@@ -53,10 +51,7 @@ test("a job that a worker is fetching stays, and the others are adopted", async 
   const [one] = [await add(it, "one"), await add(it, "two"), await add(it, "three")];
   const worker = await it.session();
   await worker.query("begin");
-  await worker.query(
-    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = $1",
-    [one],
-  );
+  await fetchJob(it, one, "w", worker);
   t.like(await adopt(it), { matched: 3, changed: 2 });
   await worker.query("commit");
   t.like(await adopt(it), { matched: 0, changed: 0, last_id: null });
@@ -71,12 +66,7 @@ test("a worker finds nothing while a step of adoption is open, nor afterwards", 
   const it = await engine(t, FULL);
   await add(it, "one");
   const [adopting, worker] = [await it.session(), await it.session()];
-  const fetch = async () => {
-    const { rows } = await worker.query(
-      "select id from graphile_worker._private_jobs where is_available limit 1 for update skip locked",
-    );
-    return rows.length;
-  };
+  const fetch = () => workerTable(worker).lock({ is_available: true }, "update skip locked");
   await adopting.query("begin");
   t.is((await adopt(it, adopting)).changed, 1);
   t.is(await fetch(), 0);
@@ -90,10 +80,7 @@ test("a worker that fetches a job while adoption waits for its row keeps it", as
   await it.waitsLong();
   const one = await add(it, "one");
   const step = await adoptBeside(it, async (worker) => {
-    await worker.query(
-      "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = $1",
-      [one],
-    );
+    await fetchJob(it, one, "w", worker);
   });
   t.like(step, { matched: 1, changed: 0 });
   t.deepEqual(await places(it), { staged: [], waiting: ["one"] });
@@ -104,10 +91,7 @@ test("a job that is fetched and fails while adoption waits for its row keeps its
   await it.waitsLong();
   const one = await add(it, "one");
   const step = await adoptBeside(it, async (worker) => {
-    await worker.query(
-      "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
-      [one],
-    );
+    await workerTable(worker).set({ attempts: 1, last_error: "oops" }, { id: one });
   });
   t.is(step.changed, 0);
   t.is((await adopt(it)).changed, 1, "the next step parks it");
@@ -205,7 +189,7 @@ for (const [of, native, own] of [
     await it.pool.query(
       `select graphile_worker.add_job('p', '{"a":"a"}', job_key => 'k', run_at => ${native})`,
     );
-    const { rows } = await it.pool.query("select run_at from graphile_worker._private_jobs");
+    const { rows } = await it.pool.query("select run_at from graphile_worker.jobs");
     await it.pool.query(
       `select dispatch_policy.add_job('p', '{"a":"a","v":"new"}', job_key => 'k', run_at => ${own},
          job_key_mode => 'preserve_run_at')`,
@@ -223,7 +207,7 @@ test("a tick that has a job with preserve_run_at, and one that adopts the job of
   const it = await engine(t, ROOMY);
   await it.waitsLong();
   await it.pool.query(`select graphile_worker.add_job('p', '{"a":"a"}', job_key => 'k', run_at => ${HOUR})`);
-  const { rows } = await it.pool.query("select run_at from graphile_worker._private_jobs");
+  const { rows } = await it.pool.query("select run_at from graphile_worker.jobs");
   await it.pool.query(
     `select dispatch_policy.add_job('p', '{"a":"a","v":"new"}', job_key => 'k', job_key_mode => 'preserve_run_at')`,
   );
@@ -390,7 +374,7 @@ test("nor by a worker that comes to its turn only then", async (t) => {
   await add(it, "one");
   const [owner, worker] = [await it.session(), await it.session()];
   await owner.query("begin");
-  await owner.query("lock table dispatch_policy._private_turns in access exclusive mode");
+  await owner.query(`lock table ${nameOf("turns")} in access exclusive mode`);
   const step = worker.query("select * from dispatch_policy._adopt_unless_busy($1, 0, 10)", [it.policy]);
   await it.waitsForLock(worker);
   await owner.query("select dispatch_policy.switch_policy('p', false)");
@@ -481,14 +465,14 @@ test("a failed job whose slot an operator gave back is adopted once, whenever it
   await it.passes();
   const [job] = await it.inFlight();
   await fetchJob(it, job!);
-  const { rows } = await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs");
+  const admission = await admissionOf(it, job!);
   await it.pool.query("select dispatch_policy.release_slots($1)", [job]);
   await failJob(it, job!, 0);
-  await it.pool.query(`update graphile_worker._private_jobs set payload = '{"a": "a"}'`);
+  await workerTable(it.pool).set({ payload: { a: "a" } });
   t.deepEqual(await it.inFlight(), []);
   t.is((await adopt(it)).changed, 1);
   const retry = { attempt: 1, task: it.policy, after: 3600, maxAttempts: 25, priority: 0 };
-  await it.release([{ job: job!, ok: false, attempt: 1, admission: rows[0].admission, retry } as never]);
+  await it.release([{ job: job!, ok: false, attempt: 1, admission, retry } as never]);
   t.is((await adopt(it)).matched, 0);
   t.is(await it.staged(), 1);
   t.is(await it.passes(2), 1);
@@ -546,7 +530,7 @@ test("a job that was staged while the admission of the one before was not commit
   await fetchJob(it, job!);
   await it.pool.query("select dispatch_policy.release_slots($1)", [job]);
   await failJob(it, job!, 0);
-  await it.pool.query(`update graphile_worker._private_jobs set payload = '{"a": "a"}'`);
+  await workerTable(it.pool).set({ payload: { a: "a" } });
   t.is((await adopt(it)).changed, 1);
   const { rows } = await it.pool.query("select id from dispatch_policy.staged_jobs where job_key = 'k'");
   t.deepEqual(rows, [{ id: newer }]);

@@ -1,6 +1,8 @@
 // The ahead bound rises without a release: when a worker pool comes, comes back, or gets more slots.
 import test from "ava";
 import { type Engine, engine, type Queryable, until } from "../../helpers/engine.ts";
+import { fetchJob } from "../../helpers/native.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 /** Two jobs wait for workers, of which there are none. */
 async function nobodyWorks(t: Parameters<typeof engine>[0]): Promise<Engine> {
@@ -14,16 +16,13 @@ async function nobodyWorks(t: Parameters<typeof engine>[0]): Promise<Engine> {
 /** Graphile Worker fetches the jobs that are in flight; they end and are released, and it has not recorded that yet. */
 async function endUnrecorded(it: Engine): Promise<string[]> {
   const jobs = await it.inFlight();
-  await it.pool.query(
-    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = any($1)",
-    [jobs],
-  );
+  for (const job of jobs) await fetchJob(it, job, "w");
   const finished = jobs.map((job) => ({ job, ok: true, attempt: 1, ends: true }));
   return it.release(finished);
 }
 
 async function record(it: Engine, jobs: readonly string[]): Promise<void> {
-  await it.pool.query("delete from graphile_worker._private_jobs where id = any($1)", [jobs]);
+  await workerTable(it.pool).remove({ id: jobs });
 }
 
 const queued = (it: Engine) => it.number("select count(*)::int from graphile_worker.jobs");
@@ -73,7 +72,7 @@ test("a heartbeat waits for no tick, and no sweep calls it a repair what the nex
   const it = await nobodyWorks(t);
   const ticking = await it.session();
   await ticking.query("begin");
-  await ticking.query("select from dispatch_policy._private_limiters for no key update");
+  await it.table("limiters", ticking).lock({}, "no key update");
   const beating = await it.session();
   await beating.query("set lock_timeout = '5s'"); // the tick keeps its locks for longer
   await heartbeat(it, { as: beating });
@@ -94,7 +93,7 @@ test("loops are told of slots that are new, and of no others", async (t) => {
   await heartbeat(it);
   await heartbeat(it);
   await heartbeat(it, { staleAfter: "1 millisecond" });
-  const silent = "select bool_and(stale_at < clock_timestamp()) as is from dispatch_policy._private_workers";
+  const silent = "select not bool_or(alive) as is from dispatch_policy.workers";
   await until("it is silent", async () => (await it.pool.query(silent)).rows[0].is);
   await heartbeat(it);
   await heartbeat(it, { slots: 2 });
@@ -109,9 +108,7 @@ test("a pass that keeps to the bound waits for the one before, and ranks all tha
   await it.stage(Array(8).fill("cold"), { runAt: new Date(Date.now() - 60_000) });
   await it.stage(Array(8).fill("hot"));
   await it.route();
-  await it.pool.query(
-    "update dispatch_policy._private_partitions set decayed_admits = 100, fair_key = 1e9 where key = 'hot'",
-  );
+  await it.table("partitions").set({ decayed_admits: 100, fair_key: 1e9 }, { key: "hot" });
   const [first, second] = [await it.session(), await it.session()];
   await first.query("begin");
   t.is((await it.admit({ as: first, claim: 1 })).admitted, 6);
@@ -148,12 +145,12 @@ test("who waits for an end to be recorded is looked at soon, also when a release
   await it.stage(["a", "b"]);
   t.is(await it.passes(2), 1);
   const ended = await endUnrecorded(it);
-  const notes = () => it.number("select count(*)::int from dispatch_policy._private_freed");
+  const notes = () => it.table("freed").count();
   t.is(await notes(), 1);
 
   const admitting = await it.session();
   await admitting.query("begin");
-  await admitting.query("select from dispatch_policy._private_limiters for no key update");
+  await it.table("limiters", admitting).lock({}, "no key update");
   await it.route();
   t.is(await notes(), 1, "its time cannot be set meanwhile: the note stays");
   await admitting.query("rollback");
@@ -176,11 +173,11 @@ test("a job whose end nobody will record holds no place once it is unlocked, nor
   const stillEnding = async (jobs: readonly string[]) =>
     (await it.pool.query("select dispatch_policy._still_ending($1) as jobs", [jobs])).rows[0].jobs;
   t.deepEqual(await stillEnding(ended), ended);
-  await it.pool.query("update graphile_worker._private_jobs set locked_at = null, locked_by = null");
+  await it.pool.query("select graphile_worker.force_unlock_workers('{w}')");
   t.deepEqual(await stillEnding(ended), []);
 
   await it.stage(Array(3).fill("b"));
   t.is(await it.passes(), 2);
-  await it.pool.query("update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w'");
+  await workerTable(it.pool).set({ locked_at: () => "now()", locked_by: "w" });
   t.deepEqual(await stillEnding(await it.inFlight()), []);
 });

@@ -1,6 +1,7 @@
 // Producers of a bounded backlog, beside each other and beside a tick.
 import test from "ava";
 import { concurrency, Engine, engine } from "../../helpers/engine.ts";
+import { nameOf } from "../../helpers/table.ts";
 
 const FULL = { code: "DPFUL" };
 
@@ -75,20 +76,9 @@ test("dropping the oldest passes by what a tick is at, and neither waits for the
   await ticking.query("begin");
   t.is((await world.admit({ as: ticking })).admitted, 1);
   await world.stage("a");
-  t.is(
-    await world.number("select count(*)::int from dispatch_policy._private_staged_jobs where id = $1", [
-      second,
-    ]),
-    1,
-  );
+  t.is(await world.table("staged_jobs").count({ id: second }), 1);
   await ticking.query("commit");
-  t.deepEqual(
-    await world.number(
-      "select count(*)::int from dispatch_policy._private_in_flight_jobs where staged_id = $1",
-      [first],
-    ),
-    1,
-  );
+  t.is(await world.table("in_flight_jobs").count({ staged_id: first }), 1);
 });
 
 test("jobs added one by one while others run never go past the bound, nor does its count drift", async (t) => {
@@ -134,7 +124,7 @@ test("jobs whose partition is still to be worked out are not held to a partition
   const world = await engine(t, { gates: [], maxPending: { partition: 1, whenFull: "drop_oldest" } });
   const batch = { policy: "p", version: 0, partitions: [], jobs: [0, 1, 2].map((n) => ({ n, task: "p" })) };
   await world.pool.query("select from dispatch_policy._stage($1, 'replace')", [JSON.stringify([batch])]);
-  t.is(await world.number("select count(*)::int from dispatch_policy._private_staged_jobs"), 3);
+  t.is(await world.staged(), 3);
 });
 
 for (const bound of [{ partition: 3 }, { policy: 3 }]) {
@@ -194,10 +184,10 @@ test("what a policy drops is its own oldest, found beside the older jobs of othe
   const ids = await world.stage(Array.from({ length: 10 }, (_, n) => `k${n}`));
   /** How many rows of the table this session's transaction has read, by whichever function. */
   const read = `select seq_tup_read + idx_tup_fetch as rows from pg_stat_xact_all_tables
-    where schemaname = 'dispatch_policy' and relname = '_private_staged_jobs'`;
+    where relid = '${nameOf("staged_jobs")}'::regclass`;
   const brought: string[] = [];
   for (const statistics of ["none", "fresh"]) {
-    if (statistics === "fresh") await world.pool.query("vacuum analyze dispatch_policy._private_staged_jobs");
+    if (statistics === "fresh") await world.pool.query(`vacuum analyze ${nameOf("staged_jobs")}`);
     const producer = await world.session(); // it plans anew
     await producer.query("begin");
     brought.push(...(await world.stage("late", { as: producer })));

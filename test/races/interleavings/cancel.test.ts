@@ -1,7 +1,8 @@
 // A cancel beside those who move jobs between staging and Graphile Worker: it must find a job that is under way.
 import test from "ava";
 import { concurrency, type Engine, engine, until } from "../../helpers/engine.ts";
-import { failJob, fetchJob } from "../../helpers/native.ts";
+import { admissionOf, failJob, fetchJob } from "../../helpers/native.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 const GATES = { gates: [concurrency(1)] };
 const CANCEL = "select * from dispatch_policy.cancel(policy => 'p', by => 'ana')";
@@ -68,7 +69,7 @@ test("a job that is staged again between the look at staging and that at jobs in
   await it.stage("b");
   const [holder, canceller] = [await it.session(), await it.session()];
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_staged_jobs for update");
+  await it.table("staged_jobs", holder).lock();
   const cancelled = canceller.query(CANCEL);
   await it.waitsForLock(canceller);
   const retry = { attempt: 1, task: "p", after: 3600, maxAttempts: 25 };
@@ -131,10 +132,7 @@ test("a job that a worker fetches while a cancel is about to fail it is marked",
   const [job] = (await it.inFlight("a")) as [string];
   const [worker, canceller] = [await it.session(), await it.session()];
   await worker.query("begin");
-  await worker.query(
-    "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'worker' where id = $1",
-    [job],
-  );
+  await fetchJob(it, job, "worker", worker);
   const cancelled = canceller.query(CANCEL);
   await it.waitsForLock(canceller);
   await worker.query("commit");
@@ -145,10 +143,8 @@ test("a job that a worker fetches while a cancel is about to fail it is marked",
 test("a late end of the attempt before does not end a cancelled job for the next one", async (t) => {
   const it = await engine(t, GATES);
   const { job } = await failed(it);
-  const admission = async () =>
-    (await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs")).rows[0].admission;
-  const first = await admission();
-  await it.pool.query("update graphile_worker._private_jobs set run_at = now() where id = $1", [job]);
+  const first = await admissionOf(it, job);
+  await it.pool.query("select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now())", [job]);
   const { attempts, revision } = await fetchJob(it, job, "other");
   await it.pool.query("select dispatch_policy._start_attempt($1, $2, $3, 'other', null)", [
     job,
@@ -168,14 +164,12 @@ test("a release that has looked at the mark makes a cancel wait with its own", a
   await it.passes();
   const [[job], [other]] = [await it.inFlight("a"), await it.inFlight("b")] as [[string], [string]];
   await fetchJob(it, job);
-  await it.pool.query(`create function public.pause() returns trigger language plpgsql as $$
-      begin perform pg_advisory_xact_lock(1); return new; end $$;
-    create trigger pause before insert on dispatch_policy._private_staged_jobs for each row execute function public.pause()`);
+  await it.table("staged_jobs").before("insert", "perform pg_advisory_xact_lock(1)");
   const [pauser, holder, canceller] = [await it.session(), await it.session(), await it.session()];
   const releaser = await it.session();
   await pauser.query("select pg_advisory_lock(1)");
   await holder.query("begin");
-  await holder.query("select from graphile_worker._private_jobs where id = $1 for update", [other]);
+  await workerTable(holder).lock({ id: other });
   const cancelled = canceller.query(CANCEL);
   await it.waitsForLock(canceller); // it has seen that the job runs
   await failJob(it, job);
@@ -202,14 +196,15 @@ test("a second look does not wait for a pass that waits for what the first look 
   await it.passes();
   const [[failing], [other]] = [await it.inFlight("a"), await it.inFlight("b")] as [[string], [string]];
   await fetchJob(it, failing);
-  await it.pool.query(`create function public.pause() returns trigger language plpgsql as $$
-      begin perform pg_advisory_xact_lock(1); return new; end $$;
-    create trigger pause before update on graphile_worker._private_jobs
-      for each row when (old.id = ${failing} and old.locked_at is null) execute function public.pause()`);
+  const pause = "perform pg_advisory_xact_lock(1)";
+  await workerTable(it.pool).before(
+    "update",
+    `if old.id = ${failing} and old.locked_at is null then ${pause}; end if`,
+  );
   const [pauser, holder, canceller, pass] = await Promise.all(Array.from({ length: 4 }, () => it.session()));
   await pauser!.query("select pg_advisory_lock(1)");
   await holder!.query("begin");
-  await holder!.query("select from graphile_worker._private_jobs where id = $1 for update", [other]);
+  await workerTable(holder!).lock({ id: other });
   let isDone = false;
   const cancelled = canceller!.query(CANCEL).finally(() => {
     isDone = true;

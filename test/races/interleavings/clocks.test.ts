@@ -14,6 +14,7 @@ import {
 } from "../../helpers/engine.ts";
 import { fetchJob, startJob } from "../../helpers/native.ts";
 import { silent } from "../../helpers/silent.ts";
+import { nameOf, workerTable } from "../../helpers/table.ts";
 
 const SECOND = 1000;
 
@@ -21,8 +22,9 @@ test("a partition marked a day ahead breaks no tick, and its mark moves back", a
   const world = await engine(t, { gates: [concurrency(1)] });
   await world.stage(["a", "b"]);
   await world.route();
-  await world.pool.query(`update dispatch_policy._private_partitions
-    set decayed_admits = 1, decayed_at = now() + interval '1 day' where key = 'a'`);
+  await world
+    .table("partitions")
+    .set({ decayed_admits: 1, decayed_at: () => "now() + interval '1 day'" }, { key: "a" });
 
   t.is((await world.admit()).admitted, 2);
   t.true((await world.partition("a")).decayed_at <= new Date(Date.now() + SECOND));
@@ -32,8 +34,10 @@ test("decayed admits marked years ago or ahead stay finite", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)], halfLifeSeconds: 0.001 });
   await world.stage(["past", "future"]);
   await world.route();
-  await world.pool.query(`update dispatch_policy._private_partitions set decayed_admits = 1e200,
-    decayed_at = now() + case key when 'past' then -1 else 1 end * interval '300 years'`);
+  for (const [key, years] of Object.entries({ past: -300, future: 300 }))
+    await world
+      .table("partitions")
+      .set({ decayed_admits: 1e200, decayed_at: () => `now() + interval '${years} years'` }, { key });
 
   t.is((await world.admit()).admitted, 2);
   t.is((await world.partition("past")).decayed_admits, 1);
@@ -48,10 +52,7 @@ async function emptyBucket(t: ExecutionContext, now: number, aheadMs: number): P
   const world = await engine(t, { gates: [throttle(10, { name: "all", scope: "policy" })] });
   await world.stage(Array(50).fill("a"));
   await world.route();
-  await world.pool.query(
-    "update dispatch_policy._private_limiters set tokens = 0, refilled_at = $1 where gate = 'all'",
-    [new Date(now + aheadMs)],
-  );
+  await world.table("limiters").set({ tokens: 0, refilled_at: new Date(now + aheadMs) }, { gate: "all" });
   return world;
 }
 
@@ -96,18 +97,19 @@ test("the time is read after the locks, by a tick that waited for one", async (t
   const other = await world.session();
   const ticking = await world.session();
   await other.query("begin");
-  await other.query("select from dispatch_policy._private_limiters where gate = 'all' for update");
+  const limiters = world.table("limiters", other);
+  await limiters.lock({ gate: "all" });
   const tick = world.admit({ as: ticking });
   await world.waitsForLock(ticking);
   // later than the tick began, whoever held the lock spent a token
-  const { rows } = await other.query(`update dispatch_policy._private_limiters
-    set tokens = 1, refilled_at = clock_timestamp() where gate = 'all' returning refilled_at as at`);
+  await limiters.set({ tokens: 1, refilled_at: () => "clock_timestamp()" }, { gate: "all" });
+  const { refilled_at: at } = await limiters.one({ gate: "all" });
   await other.query("commit");
 
   t.is((await tick).admitted, 1);
   const { rows: jobs } = await world.pool.query("select admitted_at from dispatch_policy.in_flight_jobs");
-  t.true(jobs[0].admitted_at >= rows[0].at);
-  t.true((await world.limiter("all")).refilled_at >= rows[0].at);
+  t.true(jobs[0].admitted_at >= at);
+  t.true((await world.limiter("all")).refilled_at >= at);
 });
 
 test("tickers whose time is old, beside others, let no throttle overrun", async (t) => {
@@ -135,14 +137,18 @@ test("tickers whose time is old, beside others, let no throttle overrun", async 
 
 /** Makes every partition eligible that no tick holds, so that ticks ask the throttle as often as they can. */
 async function looksAgain(world: Engine): Promise<void> {
-  await world.pool.query(`update dispatch_policy._private_partitions
-    set due_at = '-infinity', denied_until = '-infinity', blocked_on = null
-    where id = any(array(select id from dispatch_policy._private_partitions order by id for update skip locked))`);
+  const free = `array(select id from ${nameOf("partitions")} order by id for update skip locked)`;
+  await world
+    .table("partitions")
+    .set(
+      { due_at: "-infinity", denied_until: "-infinity", blocked_on: null },
+      { id: (its) => `${its} = any(${free})` },
+    );
 }
 
 test("what a process declares is in force, though one whose clock is an hour ahead declared before it", async (t) => {
   const world = await engine(t, { gates: [concurrency(1)] });
-  const { rows } = await world.pool.query("select definition from dispatch_policy._private_policies");
+  const { rows } = await world.pool.query("select definition from dispatch_policy.policies");
   const declare = async (retries: string, startedAt: number) => {
     const { rows: answers } = await world.pool.query(
       "select in_force from dispatch_policy._declare_policy($1, $2, '{}', $3)",
@@ -170,9 +176,7 @@ const clockGoesBack = (world: Engine) => storedTimesMove(world, "1 hour");
 /** As after a clock was corrected: whatever time is stored is an hour ago. */
 async function clockGoesAhead(world: Engine): Promise<void> {
   await storedTimesMove(world, "-1 hour");
-  await world.pool.query(
-    "update graphile_worker._private_jobs set locked_at = locked_at - interval '1 hour'",
-  );
+  await workerTable(world.pool).set({ locked_at: (its) => `${its} - interval '1 hour'` });
 }
 
 async function storedTimesMove(world: Engine, by: "1 hour" | "-1 hour"): Promise<void> {
@@ -189,10 +193,10 @@ async function storedTimesMove(world: Engine, by: "1 hour" | "-1 hour"): Promise
       loop
         execute format('update dispatch_policy.%I set %s', v.table_name, v.sets);
       end loop;
-      update dispatch_policy._private_limiters set spent = array(
-        select row(s.at + interval '${by}', s.cost)::dispatch_policy._private_spending from unnest(spent) s);
     end
     $$`);
+  const spending = `row(s.at + interval '${by}', s.cost)::${nameOf("spending")}`;
+  await world.table("limiters").set({ spent: (its) => `array(select ${spending} from unnest(${its}) s)` });
 }
 
 async function sweep(world: Engine): Promise<void> {
@@ -268,9 +272,7 @@ for (const [what, gate] of Object.entries({
 for (const scope of ["partition", "policy"] as const) {
   test(`a rate of zero by ${scope} is looked at again after a clock that went back`, async (t) => {
     const world = await setBack(t, ["a", "a"], { gates: [throttle(0, { per: 60, scope })] });
-    await world.pool.query(
-      `update dispatch_policy._private_limiters set numbers.rate = 10, tokens = 10 where by_tokens`,
-    );
+    await world.table("limiters").set({ "numbers.rate": 10, tokens: 10 }, { by_tokens: true });
     await sweep(world);
     t.is(await passIn(world, 0), 2);
   });
@@ -358,8 +360,8 @@ test("an override that a pass an hour ahead has come to is announced again, once
 test("a job set aside when the clock was ahead is tried again", async (t) => {
   const world = await engine(t, { gates: [concurrency(1)] });
   await world.stage("a");
-  await world.pool.query(`update dispatch_policy._private_staged_jobs
-    set due = false, failures = 3, retry_at = clock_timestamp() + interval '4 seconds', error = 'refused'`);
+  const inFour = () => "clock_timestamp() + interval '4 seconds'";
+  await world.table("staged_jobs").set({ due: false, failures: 3, retry_at: inFour, error: "refused" });
   await world.passes();
   await clockGoesBack(world);
   t.is(await passIn(world, 5), 0);
@@ -474,9 +476,8 @@ test("a clock that goes ahead kills no living pool, and its leader leads on", as
 });
 
 test("a clock that goes ahead makes no running job overdue, and one that hangs is found later", async (t) => {
-  const world = await engine(t, { gates: [concurrency(1)] });
+  const world = await engine(t, { gates: [concurrency(1)], slotTimeout: 600 });
   const { beats, overdue } = poolsOf(world, "1 minute");
-  await world.pool.query("update dispatch_policy._private_policies set slot_timeout = 600");
   await beats("leader");
   await world.stage("a");
   await world.passes();
@@ -487,12 +488,9 @@ test("a clock that goes ahead makes no running job overdue, and one that hangs i
   await beats("leader");
   t.is(await overdue(), 0, "nor after it");
   // ten minutes of heartbeats later
-  await world.pool.query(`update dispatch_policy._private_workers
-    set unbroken_since = unbroken_since - interval '601 seconds'`);
+  await world.table("workers").set({ unbroken_since: (its) => `${its} - interval '601 seconds'` });
   t.is(await overdue(), 1);
   // it is silent: perhaps dead, and then its jobs run again
-  await world.pool.query(
-    "update dispatch_policy._private_workers set heartbeat_at = now() - interval '31 seconds'",
-  );
+  await world.table("workers").set({ heartbeat_at: () => "now() - interval '31 seconds'" });
   t.is(await overdue(), 0);
 });

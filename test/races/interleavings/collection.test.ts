@@ -1,6 +1,7 @@
 // Sweeps remove limiters that no partition uses, beside routing, which gives them to partitions.
 import test from "ava";
 import { concurrency, type Engine, engine } from "../../helpers/engine.ts";
+import { nameOf } from "../../helpers/table.ts";
 
 const ROUNDS = 60;
 const OPTIONS = {
@@ -10,9 +11,9 @@ const COLLECT = "select dispatch_policy._collect_limiters(clock_timestamp(), '1 
 
 /** Partitions that name a limiter that is not there would wait for it for ever. */
 function dangling(it: Engine): Promise<number> {
-  return it.number(`select count(*)::int from dispatch_policy._private_partitions p
-    cross join unnest(p.limiter_ids) u (id)
-    where not exists (select from dispatch_policy._private_limiters l where l.id = u.id)`);
+  return it.table("partitions").count({
+    limiter_ids: (its) => `not ${its} <@ array(select id from ${nameOf("limiters")})`,
+  });
 }
 
 /** A limiter of host a, which no partition uses. */
@@ -59,7 +60,7 @@ test("a limiter stays that routing gave to a partition after the sweep looked fo
   await pausing.query("select pg_advisory_lock(7)");
   // the same look at a limiter, that waits in the middle
   await it.pool.query(`create or replace function dispatch_policy._is_unused(
-      limiter dispatch_policy._private_limiters, p_now timestamptz, p_inactive_after interval, p_overridden boolean
+      limiter ${nameOf("limiters")}, p_now timestamptz, p_inactive_after interval, p_overridden boolean
     ) returns boolean language plpgsql volatile as $$
     begin
       perform pg_advisory_xact_lock_shared(7);

@@ -73,9 +73,9 @@ test("scenario 36: a debounced add that waits for the job's admission begins ane
   const it = await engine(t, { gates: [] });
   const [pass, producer] = [await it.session(), await it.session()];
   await add(it, it.pool);
-  await it.pool.query(`update dispatch_policy._private_staged_jobs
-    set run_at = run_at - interval '58 s', debounced_until = debounced_until - interval '58 s'`);
-  await it.pool.query("update dispatch_policy._private_arrivals set due_at = due_at - interval '58 s'");
+  const sooner = (its: string) => `${its} - interval '58 s'`;
+  await it.table("staged_jobs").set({ run_at: sooner, debounced_until: sooner });
+  await it.table("arrivals").set({ due_at: sooner });
   const { id, debounced_until: before } = await rowOf(it);
   await it.route();
   await pass.query("begin");

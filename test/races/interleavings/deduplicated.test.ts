@@ -3,27 +3,11 @@
 import test, { type ExecutionContext } from "ava";
 import { concurrency as concurrencyGate, definePolicy } from "../../../src/index.ts";
 import { concurrency, type Engine, engine, until } from "../../helpers/engine.ts";
-import { addPast, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { addPast, admissionOf, failJob, fetchJob, rowOf, startJob } from "../../helpers/native.ts";
+import { table } from "../../helpers/table.ts";
 import { startWorker } from "../../helpers/worker.ts";
 
 const ONE = { gates: [concurrency(1)] };
-
-const rowOf = async (it: Engine, id: string) =>
-  (
-    await it.pool.query(
-      `select payload, attempts, max_attempts, last_error, run_at > now() + interval '1 hour' and run_at < 'infinity' as later,
-         run_at = 'infinity' as stopped
-       from graphile_worker._private_jobs where id = $1`,
-      [id],
-    )
-  ).rows[0];
-
-const admissionOf = async (it: Engine, id: string) =>
-  (
-    await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs where job_id = $1", [
-      id,
-    ])
-  ).rows[0]?.admission as string | undefined;
 
 /** A job of key k that is admitted, and waits in Graphile Worker. */
 async function admitted(it: Engine): Promise<string> {
@@ -63,16 +47,16 @@ test("a failed job that is given up ends, although another was deduplicated agai
 test("a failed job waits for its policy's back-off, although another was deduplicated against it while it ran", async (t) => {
   const it = await engine(t, ONE);
   const id = await dedupedAndFailed(it, { task: "p", after: 3600, maxAttempts: 25 });
-  t.like(await rowOf(it, id), { stopped: true });
+  t.like(await rowOf(it, id), { parked: true });
   t.is(await it.staged("a"), 1);
 });
 
-const REJECTED = "select count(*)::int from dispatch_policy._private_staged_jobs where retry_at = 'infinity'";
+const REJECTED = "select count(*)::int from dispatch_policy.staged_jobs where retry_at = 'infinity'";
 
 test("a retry is not rejected as added past its policy, although another was deduplicated against it while it ran", async (t) => {
   const it = await engine(t, ONE);
   const id = await dedupedAndFailed(it, { task: "p", after: 0, maxAttempts: 25 });
-  if (!(await rowOf(it, id)).stopped)
+  if (!(await rowOf(it, id)).parked)
     await it.pool.query("select graphile_worker.reschedule_jobs(array[$1::bigint], run_at => now())", [id]);
   await it.passes(2);
   await startJob(it, await fetchJob(it, id), { unmanaged: "reject" });
@@ -113,7 +97,7 @@ test("a sweep does not count the failure of a plain job in an admitted one's row
 async function parkedUnrun(it: Engine): Promise<string> {
   const id = await admitted(it);
   await it.pool.query("select * from dispatch_policy.release_slots($1)", [id]);
-  if (!(await rowOf(it, id)).stopped) throw new Error("It is not parked");
+  if (!(await rowOf(it, id)).parked) throw new Error("It is not parked");
   return id;
 }
 
@@ -124,7 +108,7 @@ test("a job for tomorrow that gets a parked job's row while a pass waits for it 
   await it.pool.query(
     "select graphile_worker.add_job('plain', '{}', job_key => 'k', job_key_mode => 'preserve_run_at')",
   );
-  t.like(await rowOf(it, id), { stopped: true }, "it got the time of the parked one");
+  t.like(await rowOf(it, id), { parked: true }, "it got the time of the parked one");
   const [app, ticker] = [await it.session(), await it.session()];
   await app.query("begin");
   await app.query(
@@ -218,9 +202,8 @@ for (const [what, add] of Object.entries({
   "a job that is taken over": `select graphile_worker.add_job('p', '{"key": "b"}', job_key => 'k')`,
 })) {
   test(`under a worker: ${what} in a probe's row is no success of the probe`, async (t) => {
-    const { pool, row, unblock } = await waitsForWorker(t, { held: true });
-    const partition = () =>
-      row("select probing, probe_job_id from dispatch_policy._private_partitions where key = 'a'");
+    const { pool, unblock } = await waitsForWorker(t, { held: true });
+    const partition = () => table(pool, "partitions").one({ key: "a" });
     t.not((await partition()).probe_job_id, null);
     await pool.query(add);
     unblock();
@@ -234,7 +217,7 @@ for (const [what, add] of Object.entries({
 
 test("under a worker: a job past a switched-off policy that fails in an admitted one's row is not staged in that one's partition", async (t) => {
   const worker = await waitsForWorker(t, { held: false });
-  await worker.pool.query("update dispatch_policy._private_policies set operator_enabled = false");
+  await worker.pool.query("select dispatch_policy.switch_policy('p', false)");
   await worker.pool.query(`select graphile_worker.add_job('p', '{"key": "b"}', job_key => 'k')`);
   worker.unblock();
   await worker.sees("job:error");
@@ -293,5 +276,5 @@ test("two calls with the same keys in another order, of a task without a policy,
   await holder.query("rollback");
   const [{ rows: ids }, { rows: known }] = await Promise.all([first, second]);
   t.deepEqual(known, ids.toReversed(), "the same jobs");
-  t.is(await it.number("select count(*)::int from graphile_worker._private_jobs"), 4);
+  t.is(await it.number("select count(*)::int from graphile_worker.jobs"), 4);
 });

@@ -38,9 +38,7 @@ test("strict producers of a key do not deadlock beside its expired job", async (
   const kept = add(it, "unsafe_dedupe", keeps);
   await it.waitsForLock(keeps);
   await replaces.query("begin");
-  await replaces.query(
-    "select from dispatch_policy._private_staged_jobs where job_key = 'k' for update nowait",
-  );
+  await it.table("staged_jobs", replaces).lock({ job_key: "k" }, "update nowait");
   await replaces.query("rollback");
   const replaced = add(it, "replace", replaces);
   await it.waitsForLock(replaces);

@@ -15,9 +15,9 @@ async function world(t: ExecutionContext, partitions: string[], options: Partial
 const remove = (id: string, as: Queryable) =>
   as.query("select dispatch_policy.remove(array[$1::bigint])", [id]);
 const callbacks = async (it: Engine) =>
-  (
-    await it.pool.query("select payload -> '_group' as counts from dispatch_policy._private_staged_jobs")
-  ).rows.map(({ counts }) => counts);
+  (await it.pool.query("select payload -> '_group' as counts from dispatch_policy.staged_jobs")).rows.map(
+    ({ counts }) => counts,
+  );
 const sweep = (it: Engine) => it.pool.query("select dispatch_policy._close_groups()");
 
 for (const how of ["commits", "rolls back"] as const) {
@@ -74,10 +74,7 @@ for (const how of ["commits", "rolls back"] as const) {
     await remove(rows[0].id, app);
     t.deepEqual(await it.release([job!]), [job]);
     t.deepEqual(await it.inFlight(), [], "its slot is free");
-    await it.pool.query(
-      "update dispatch_policy._private_staged_jobs set expires_at = '-infinity' where id = $1",
-      [rows[1].id],
-    );
+    await it.table("staged_jobs").set({ expires_at: "-infinity" }, { id: rows[1].id });
     await it.admit();
     t.is(await it.number("select count(*)::int from dispatch_policy.group_jobs"), 1, "both are appended");
     await app.query(how === "commits" ? "commit" : "rollback");

@@ -1,9 +1,10 @@
 // A limiter that an application's transaction keeps locked, say by `take`, stops those who use it, and nobody else.
 import test from "ava";
 import { concurrency, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+import { nameOf, table } from "../../helpers/table.ts";
 
 const account = (max: number) => concurrency(max, { name: "account", scope: (key) => key.slice(0, 1) });
-const LOCK_A = "select from dispatch_policy._private_limiters where scope_key = 'a' for no key update";
+const lockA = (as: Queryable) => table(as, "limiters").lock({ scope_key: "a" }, "no key update");
 
 for (const ahead of [undefined, 100]) {
   const kind = ahead === undefined ? "a pass" : "a pass that keeps to the ahead bound";
@@ -14,7 +15,7 @@ for (const ahead of [undefined, 100]) {
     await world.route();
     const app = await world.session();
     await app.query("begin");
-    await app.query(LOCK_A);
+    await lockA(app);
     t.like(await world.admit(), { claimed: 4, admitted: 2, denied: {} });
     t.is((await world.admit()).admitted, 0);
     const { eligible_at, blocked_on, denied_reason } = await world.partition("a1");
@@ -31,17 +32,15 @@ test("only the first pass waits for a limiter that stays locked", async (t) => {
   await world.route();
   const app = await world.session();
   await app.query("begin");
-  await app.query(LOCK_A);
+  await lockA(app);
   t.is((await world.admit()).admitted, 1);
   const limiter = await world.limiter("account", "a");
-  const busy = async () =>
-    (await world.pool.query("select busy from dispatch_policy._private_turns where step = 'admit'")).rows[0]
-      .busy;
+  const busy = async () => (await world.table("turns").one({ step: "admit" })).busy;
   t.deepEqual(Object.keys(await busy()), [limiter.id]);
   await world.stage(["a2", "b1"]);
   await world.route();
   await world.pool.query(`alter function dispatch_policy._lock_limiters_soon rename to _lock_limiters_then;
-    create function dispatch_policy._lock_limiters_soon(ids bigint[]) returns dispatch_policy._private_limiters[]
+    create function dispatch_policy._lock_limiters_soon(ids bigint[]) returns ${nameOf("limiters")}[]
     language plpgsql as $$ begin
       if ${limiter.id} = any(ids) then
         raise 'it waits for the limiter';
@@ -87,7 +86,7 @@ test("nobody is looked at while the limiter of the whole policy's bound is locke
   await world.route();
   const app = await world.session();
   await app.query("begin");
-  await app.query("select from dispatch_policy._private_limiters where gate = 'ahead' for no key update");
+  await world.table("limiters", app).lock({ gate: "ahead" }, "no key update");
   t.like(await world.admit(), { claimed: 0, admitted: 0 });
   const later = new Date(Date.now() + 2000);
   t.like(await world.admit({ now: later }), { claimed: 0, admitted: 0 });
@@ -101,7 +100,7 @@ test("an operator's admit goes on without the partitions whose limiter is locked
   await world.passes();
   const app = await world.session();
   await app.query("begin");
-  await app.query(LOCK_A);
+  await lockA(app);
   const admit = "select matched, changed from dispatch_policy.admit('p', 5)";
   t.deepEqual((await world.pool.query(admit)).rows, [{ matched: 2, changed: 2 }]);
   await app.query("rollback");
@@ -114,7 +113,7 @@ test("a tick in SQL goes on without them, too", async (t) => {
   await world.route();
   const app = await world.session();
   await app.query("begin");
-  await app.query(LOCK_A);
+  await lockA(app);
   t.is(await world.number("select admitted from dispatch_policy.tick('p')"), 2);
   await app.query("rollback");
   const later = new Date(Date.now() + 2000);

@@ -1,7 +1,8 @@
 // Job keys: one job per key, wherever it is, whoever touches it at the same moment.
 import test, { type ExecutionContext } from "ava";
 import type pg from "pg";
-import { concurrency, Engine, engine, until } from "../../helpers/engine.ts";
+import { concurrency, Engine, engine, type Queryable, until } from "../../helpers/engine.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 const ALL = { gates: [concurrency(9, { name: "all", scope: "policy" })] };
 const OWN = { gates: [concurrency(9)] };
@@ -16,11 +17,17 @@ const untilNothingIsStaged = (world: Engine) =>
   });
 
 /** What a worker does when it takes a job. */
-const TAKE = `update graphile_worker._private_jobs
-  set locked_at = now(), locked_by = 'worker', attempts = attempts + 1 where key = 'K1'`;
+const take = (as: Queryable) =>
+  workerTable(as).set(
+    { locked_at: () => "now()", locked_by: "worker", attempts: (its) => `${its} + 1` },
+    { key: "K1" },
+  );
 /** What it does when the job fails. */
-const FAIL = `update graphile_worker._private_jobs set locked_at = null, locked_by = null,
-  last_error = 'oops', run_at = now() + interval '3 seconds' where locked_by = 'worker'`;
+const fail = (as: Queryable) =>
+  workerTable(as).set(
+    { locked_at: null, locked_by: null, last_error: "oops", run_at: () => "now() + interval '3 seconds'" },
+    { locked_by: "worker" },
+  );
 
 test("staging two keys in one transaction beside a tick does not deadlock", async (t) => {
   const world = await engine(t, ALL);
@@ -84,8 +91,8 @@ test("the failure of a job that another one has replaced under its key parks not
   await world.stage("a", { jobKey: "K1" });
   await world.passes();
   const [job] = await world.inFlight();
-  await world.pool.query(TAKE);
-  await world.pool.query(FAIL);
+  await take(world.pool);
+  await fail(world.pool);
   await world.stage("b", { jobKey: "K1" });
   t.is(await world.passes(), 1);
   const failed = { job: job!, ok: false, attempt: 1, retry: { attempt: 1, after: 60, task: "p" } };
@@ -190,7 +197,7 @@ async function accountedFor(t: ExecutionContext, world: Engine): Promise<void> {
   t.is((await world.inFlight()).length, 0);
   t.is(await world.staged(), 0);
   t.is(await world.wrongCounters(), 0);
-  t.is(await world.number("select sum(in_flight)::int from dispatch_policy._private_limiters"), 0);
+  t.is(await world.table("limiters").count({ in_flight: (its) => `${its} <> 0` }), 0);
 }
 
 test("a keyed job that a worker takes while its successor is admitted: nothing lost, nothing doubled", async (t) => {
@@ -202,7 +209,7 @@ test("a keyed job that a worker takes while its successor is admitted: nothing l
   await world.route();
   const worker = await world.session();
   await worker.query("begin");
-  await worker.query(TAKE);
+  await take(worker);
   const ticking = await world.session();
   const tick = world.admit({ as: ticking });
   await world.waitsForLock(ticking);
@@ -222,12 +229,12 @@ test("a keyed job that fails while its successor is admitted: nothing lost", asy
   await world.waitsLong();
   await world.stage("a", { jobKey: "K1" });
   await world.passes();
-  await world.pool.query(TAKE);
+  await take(world.pool);
   await world.stage("a", { jobKey: "K1" });
   await world.route();
   const worker = await world.session();
   await worker.query("begin");
-  await worker.query(FAIL);
+  await fail(worker);
   const ticking = await world.session();
   const tick = world.admit({ as: ticking });
   await world.waitsForLock(ticking);
@@ -247,7 +254,7 @@ test("staging two keys beside plain jobs of the same two does not deadlock", asy
   await world.stage("a", { jobKey: "K1" });
   const [app, staging, plain] = [await world.session(), await world.session(), await world.session()];
   await app.query("begin");
-  await app.query("select from dispatch_policy._private_staged_jobs where job_key = 'K1' for update");
+  await world.table("staged_jobs", app).lock({ job_key: "K1" });
   const batch = world.batch(["a", "a"]) as { jobs: object[] };
   const jobs = batch.jobs.map((job, n) => ({ ...job, jobKey: `K${n + 1}` }));
   const staged = staging.query("select id from dispatch_policy._stage($1, 'replace')", [
@@ -273,7 +280,7 @@ test("calls of the same two policies in another order do not deadlock", async (t
   const [app, one, other] = [await world.session(), await world.session(), await world.session()];
   await stage(app, world, another);
   await app.query("begin");
-  await app.query("select from dispatch_policy._private_staged_jobs where job_key = 'q' for update");
+  await world.table("staged_jobs", app).lock({ job_key: "q" });
   const first = stage(one, another, world);
   await world.waitsForLock(one);
   const second = stage(other, world, another);
@@ -341,7 +348,7 @@ test("one that may not replace, and finds its rival gone as it comes to its turn
     JSON.stringify([world.batch(["a"], { jobKey: "K1" })]),
   ]);
   await world.waitsForLock(adding);
-  await removing.query("delete from dispatch_policy._private_staged_jobs");
+  await world.table("staged_jobs", removing).remove();
   await removing.query("commit");
   t.is((await late).rows.length, 1);
   t.is(await world.passes(), 1);

@@ -76,7 +76,7 @@ test("a job that is unlocked while it waits to be let in takes no slot", async (
   await poolDies(it, "first");
   const job = await fetchJob(it, await addPast(it), "first");
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_limiters for update");
+  await it.table("limiters", holder).lock();
   const start = startJob(it, job, { poolId: "first", as: worker });
   await it.waitsForLock(worker);
   t.like(await sweeps(it), { pools: 1, jobs: 1 });

@@ -204,7 +204,7 @@ for (const [victim, patience] of [
     await operator.query(`set deadlock_timeout = '${patience[0]}'`);
     await worker.query(`set deadlock_timeout = '${patience[1]}'`);
     await app.query("begin");
-    await app.query("select from dispatch_policy._private_limiters where kind = 'ahead' for update");
+    await world.table("limiters", app).lock({ kind: "ahead" });
     const releasing = world.release([job!], worker);
     await world.waitsForLock(worker);
     const admitting = operator.query("select changed from dispatch_policy.admit('p', 1)");
@@ -265,7 +265,7 @@ test("and when an operator does, and when that ends", async (t) => {
 test("a release is no news to who waits for a bucket", async (t) => {
   const world = await emptied(t);
   await world.finish(await world.inFlight());
-  t.is(await world.number("select count(*)::int from dispatch_policy._private_freed"), 0);
+  t.is(await world.table("freed").count(), 0);
 });
 
 test("a rate of zero admits no job, not even one that costs nothing", async (t) => {

@@ -11,6 +11,7 @@ import {
 } from "../../helpers/engine.ts";
 import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
 import { silent } from "../../helpers/silent.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 const ROOMY = { gates: [concurrency(9)] };
 const KEY = { key: "k" };
@@ -37,11 +38,9 @@ async function full(it: Engine): Promise<void> {
 
 /** What there is of the key, in staging and in Graphile Worker. */
 async function versions(it: Engine): Promise<{ staged: string[]; waiting: string[] }> {
-  const read = async (text: string) => (await it.pool.query(text)).rows.map(({ v }) => v as string);
-  return {
-    staged: await read("select payload ->> 'v' as v from dispatch_policy.staged_jobs where job_key = 'k'"),
-    waiting: await read("select payload ->> 'v' as v from graphile_worker._private_jobs where key = 'k'"),
-  };
+  const staged = await it.table("staged_jobs").all({ job_key: "k" });
+  const waiting = await workerTable(it.pool).all({ key: "k" });
+  return { staged: staged.map(({ payload }) => payload.v), waiting: waiting.map(({ payload }) => payload.v) };
 }
 
 const TASKS = { "of a policy": "p", "of none": "plain" };
@@ -245,7 +244,7 @@ for (const [way, addNewer] of Object.entries(NEWER_WAYS)) {
     await it.finish([first!]);
     t.is(await it.passes(2), 1, "it runs, without the key");
     t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
-    const { rows } = await it.pool.query("select key from graphile_worker._private_jobs order by key");
+    const { rows } = await it.pool.query("select key from graphile_worker.jobs order by key");
     t.deepEqual(rows, [{ key: "k" }, { key: null }]);
   });
 }
@@ -314,16 +313,13 @@ async function replacedWhileParked(
   await stage(it, "old");
   await it.passes();
   const [job] = await it.inFlight();
-  await it.pool.query(
-    "update graphile_worker._private_jobs set attempts = 1, last_error = 'x' where id = $1",
-    [job],
-  );
+  await workerTable(it.pool).set({ attempts: 1, last_error: "x" }, { id: job });
   const retry = { attempt: 1, after: 0, task: "p", maxAttempts: 25 };
   await it.release([{ job: job!, ok: false, retry }]);
   await stage(it, "new");
-  await it.pool.query(
-    "update dispatch_policy._private_staged_jobs set due = false, run_at = now() + interval '1 hour' where job_key = 'k'",
-  );
+  await it
+    .table("staged_jobs")
+    .set({ due: false, run_at: () => "now() + interval '1 hour'" }, { job_key: "k" });
   await it.passes(passes);
   return it;
 }
@@ -338,7 +334,7 @@ test("one that a full backlog drops leaves none behind either, once a sweep has 
 
   const app = await it.session();
   await app.query("begin");
-  await app.query("select from graphile_worker._private_jobs for update");
+  await workerTable(app).lock();
   t.is(await sweepReplaced(it), 0, "somebody is at it");
   await app.query("commit");
   t.is(await sweepReplaced(it), 1);
@@ -347,7 +343,7 @@ test("one that a full backlog drops leaves none behind either, once a sweep has 
   );
   t.deepEqual(rows, [{ failed: true, last_error: "replaced under its job key" }]);
   t.is(await sweepReplaced(it), 0);
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_replaced_jobs"), 0);
+  t.is(await it.table("replaced_jobs").count(), 0);
 });
 
 test("nor does a newer one that is admitted: the parked one's row is its own then", async (t) => {
@@ -357,7 +353,7 @@ test("nor does a newer one that is admitted: the parked one's row is its own the
   );
   t.is(await it.passes(2), 1);
   t.is(await sweepReplaced(it), 0);
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_replaced_jobs"), 0);
+  t.is(await it.table("replaced_jobs").count(), 0);
   t.deepEqual(await versions(it), { staged: [], waiting: ["new"] });
 });
 
@@ -396,7 +392,7 @@ async function revivedBesideNewer(it: Engine): Promise<string> {
   await operator.query("begin");
   const { rows } = await operator.query(
     `select id from dispatch_policy.permanently_fail_jobs(array(
-       select id from dispatch_policy._private_staged_jobs where job_key = 'k'))`,
+       select id from dispatch_policy.staged_jobs where job_key = 'k'))`,
   );
   const staging = stage(it, "new", { as: app });
   await it.waitsForLock(app);
@@ -454,7 +450,7 @@ const HANDS_OVER: Record<string, HandsOver> = {
     async act(_, as) {
       const { rows } = await as.query(
         `select id from dispatch_policy.permanently_fail_jobs(array(
-           select id from dispatch_policy._private_staged_jobs where job_key = 'k'))`,
+           select id from dispatch_policy.staged_jobs where job_key = 'k'))`,
       );
       return rows[0].id;
     },

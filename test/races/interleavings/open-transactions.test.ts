@@ -4,7 +4,6 @@ import { concurrency, engine, type StageOptions, until } from "../../helpers/eng
 import { failJob, fetchJob } from "../../helpers/native.ts";
 
 const ROOMY = { gates: [concurrency(9, { name: "all", scope: "policy" })] };
-const STAGED = "dispatch_policy._private_staged_jobs";
 
 test("a staged row that an open transaction removed is skipped, and nothing is charged for it", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
@@ -28,7 +27,7 @@ test("a staged row whose removal is rolled back is admitted soon after", async (
   await world.route();
   const app = await world.session();
   await app.query("begin");
-  await app.query(`delete from ${STAGED}`);
+  await world.table("staged_jobs", app).remove();
   t.is((await world.admit()).admitted, 0);
   await app.query("rollback");
 
@@ -127,7 +126,7 @@ test("a job that somebody has locked, while another one of its queue is set asid
   await app.query("begin");
   await app.query("select graphile_worker.add_job('other', queue_name => 'new')");
   await other.query("begin");
-  await other.query(`select from ${STAGED} where id = $1 for update`, [locked]);
+  await world.table("staged_jobs", other).lock({ id: locked });
   const { admitted, set_aside } = await world.admit();
   t.deepEqual({ admitted, set_aside }, { admitted: 0, set_aside: 1 });
   await other.query("rollback");
@@ -207,7 +206,7 @@ test("a limiter that an open transaction holds delays the releases that need it,
   const [[a], [b]] = [await world.inFlight("a"), await world.inFlight("b")];
   const app = await world.session();
   await app.query("begin");
-  await app.query("select from dispatch_policy._private_limiters where scope_key = 'a' for update");
+  await world.table("limiters", app).lock({ scope_key: "a" });
   t.deepEqual(await world.release([a!, b!]), [b]);
   await app.query("commit");
   t.deepEqual(await world.release([a!]), [a]);

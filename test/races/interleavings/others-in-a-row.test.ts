@@ -3,27 +3,21 @@ import test from "ava";
 import { makeEngine } from "../../../src/db/engine.ts";
 import { concurrency as concurrencyGate, definePolicy } from "../../../src/index.ts";
 import { concurrency, type Engine, engine, throttle, until } from "../../helpers/engine.ts";
-import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import {
+  addPast,
+  admissionOf,
+  completeJob,
+  failJob,
+  fetchJob,
+  poolLives,
+  rowOf,
+  startJob,
+} from "../../helpers/native.ts";
+import { table } from "../../helpers/table.ts";
 import { startWorker } from "../../helpers/worker.ts";
 
 const ONE = { gates: [concurrency(1)] };
 const MORE = [concurrency(1), concurrency(50, { name: "more", scope: "policy" })];
-
-const rowOf = async (it: Engine, id: string) =>
-  (
-    await it.pool.query(
-      `select payload, attempts, run_at > now() + interval '1 hour' as later, run_at = 'infinity' as parked
-       from graphile_worker._private_jobs where id = $1`,
-      [id],
-    )
-  ).rows[0];
-
-const admissionOf = async (it: Engine, job: string) =>
-  (
-    await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs where job_id = $1", [
-      job,
-    ])
-  ).rows[0]?.admission as string | undefined;
 
 const countOf = async (it: Engine, key: string) => (await it.limiter("concurrency", key)).in_flight as number;
 
@@ -50,9 +44,7 @@ async function admitted(it: Engine, partition = "a"): Promise<string> {
 }
 
 /** The worker pool that fetches jobs here lives. */
-const lives = (it: Engine) =>
-  it.pool.query(`insert into dispatch_policy._private_workers (pool_id, slots, tasks, stale_at, stale_after)
-    values ('worker', 1, '{p}', now() + interval '1 hour', '1 hour')`);
+const lives = (it: Engine) => poolLives(it, "worker", 1);
 
 for (const task of ["p", "plain"]) {
   test(`a native job for tomorrow of task ${task} that replaced an admitted one leaves its slot to others`, async (t) => {
@@ -90,7 +82,7 @@ test("a release by an operator that waits for a limiter does not park the newer 
   t.is(await countOf(it, "b"), 1, "b is full");
   const [holder, operator] = [await it.session(), await it.session()];
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_limiters for update");
+  await it.table("limiters", holder).lock();
   const releasing = operator.query("select * from dispatch_policy.release_slots($1)", [id]);
   await it.waitsForLock(operator);
   t.is(await addPast(it, { key: "k", payload: { v: 2 } }), id, "in the same row");
@@ -249,7 +241,7 @@ test("a job told to come back later gives its slot back with the next flush, whe
   const ended = { job: id, ok: false, attempt: 1, admission, retry } as never;
   const holder = await it.session();
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_in_flight_jobs for update");
+  await it.table("in_flight_jobs", holder).lock();
   const dealtWith = await it.release([ended]);
   t.deepEqual(dealtWith, []);
   await holder.query("commit");
@@ -282,7 +274,7 @@ test("under a worker: a job that is given up takes no plain job with it that got
   const holder = await worker.pool.connect();
   t.teardown(() => holder.release());
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_limiters for update");
+  await table(holder, "limiters").lock();
   fails[0]!();
   // before that, Graphile Worker would give the plain job a row of its own
   const failed = "select from graphile_worker.jobs where locked_at is null and last_error = 'given up'";
@@ -305,7 +297,7 @@ test("a policy that is switched off and on: the job in the row of an admitted on
   const admission = await admissionOf(it, id);
   await fetchJob(it, id);
   await failJob(it, id);
-  await it.pool.query("update dispatch_policy._private_policies set operator_enabled = false");
+  await it.pool.query("select dispatch_policy.switch_policy('p', false)");
   await addPast(it, { key: "k", payload: { v: 2 } });
   t.is((await startJob(it, await fetchJob(it, id), { payload: { v: 2 } })).verdict, "ungoverned");
   const ended = {
@@ -318,6 +310,6 @@ test("a policy that is switched off and on: the job in the row of an admitted on
   await it.release([ended]);
   await failJob(it, id);
   await it.release([ended]);
-  const { rows } = await it.pool.query("select attempts from graphile_worker._private_jobs");
+  const { rows } = await it.pool.query("select attempts from graphile_worker.jobs");
   t.deepEqual(rows, [{ attempts: 1 }]);
 });

@@ -1,18 +1,9 @@
 // Graphile Worker's own verbs on jobs of a key: nothing is lost, nothing waits for ever.
 import test from "ava";
 import { concurrency, type Engine, engine } from "../../helpers/engine.ts";
-import { addPast, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { addPast, failJob, fetchJob, rowOf, startJob } from "../../helpers/native.ts";
 
 const ROOMY = { gates: [concurrency(99)], batchSize: 99 };
-
-const rowOf = async (it: Engine, id: string) =>
-  (
-    await it.pool.query(
-      `select payload, attempts, max_attempts, last_error, run_at = 'infinity' as parked
-       from graphile_worker._private_jobs where id = $1`,
-      [id],
-    )
-  ).rows[0];
 
 /** Asks Graphile Worker to add a job unless one of its key is there: which leaves that one as it is. */
 const dedupe = (it: Engine) =>

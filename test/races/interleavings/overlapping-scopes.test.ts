@@ -90,10 +90,7 @@ test("with three overlapping scopes, too", async (t) => {
 for (const [stop, how] of [
   ["paused", "select dispatch_policy.pause('p', partition => 'p')"],
   ["held", "select dispatch_policy.hold('p', 'p', now() + interval '1 hour')"],
-  [
-    "removed",
-    "delete from dispatch_policy._private_staged_jobs where task_identifier = 'p' and partition_id = $1",
-  ],
+  ["removed", "select dispatch_policy.remove(policy => 'p', partition => 'p')"],
 ] as const) {
   test(`a slot kept for a partition that is ${stop} meanwhile goes to its rivals`, async (t) => {
     const world = await saturated(t, [account, region], 20);
@@ -101,7 +98,7 @@ for (const [stop, how] of [
     await world.route();
     t.true(await keepsSlot(world, (await world.partition("p")).id), "a slot is kept");
 
-    await world.pool.query(how, how.includes("$1") ? [(await world.partition("p")).id] : []);
+    await world.pool.query(how);
     // of a removal the engine learns when it looks at the partition next
     await releaseInTurn(world, stop === "removed" ? 4 : 0);
     await world.release(await world.inFlight("p"));
@@ -132,13 +129,10 @@ test("under fairness by work, a slot kept for another wakes nobody again and aga
   };
   await passAt();
   // as a reservation before left it
-  await world.pool.query("update dispatch_policy._private_limiters set wake_at = $1 where id = $2", [
-    now,
-    id,
-  ]);
+  await world.table("limiters").set({ wake_at: now }, { id });
   await passAt();
   t.is((await passAt()).claimed, 0);
-  t.is(await world.number("select count(*)::int from dispatch_policy._private_freed"), 0);
+  t.is(await world.table("freed").count(), 0);
 });
 
 test("a slot stays kept for a partition while another slot of the scope goes to a rival", async (t) => {
@@ -189,8 +183,7 @@ test("a slot kept for a partition goes to a rival at once if its breaker opens",
 async function keepsSlot(world: Engine, id: string): Promise<boolean> {
   for (let release = 0; release < 40; release++) {
     await releaseInTurn(world, 1 + (release % 2));
-    const kept = "select count(*)::int from dispatch_policy._private_limiters where reserved_for = $1";
-    if ((await world.number(kept, [id])) > 0) return true;
+    if ((await world.table("limiters").count({ reserved_for: id })) > 0) return true;
   }
   return false;
 }

@@ -27,6 +27,11 @@ async function tickUnderWay(t: ExecutionContext, world: Engine, now: Date | null
   return ticking;
 }
 
+/** Every partition waits for its limiter. */
+async function allWait(world: Engine): Promise<void> {
+  await world.table("partitions").set({ denied_until: "infinity", blocked_on: () => "limiter_ids[1]" });
+}
+
 /** Since when the loop should look again; null: not before something happens. */
 async function looksAgainAt(world: Engine): Promise<unknown> {
   const { rows } = await world.pool.query("select dispatch_policy._next_eligible_at('p', 'default') as at");
@@ -97,9 +102,10 @@ for (const change of ["begins", "ends"] as const) {
       null,
       "and not by that time again",
     );
-    await world.pool.query(`update dispatch_policy._private_overrides set
-      from_at = from_at - interval '2 hours', until_at = until_at - interval '2 hours',
-      announce_at = announce_at - interval '2 hours', announce_again_at = announce_again_at - interval '2 hours'`);
+    const ago = (its: string) => `${its} - interval '2 hours'`;
+    await world
+      .table("overrides")
+      .set({ from_at: ago, until_at: ago, announce_at: ago, announce_again_at: ago });
     t.is(await world.passes(), change === "begins" ? 2 : 1);
     t.is(await looksAgainAt(world), null);
   });
@@ -124,14 +130,11 @@ test("an override of all keys is announced for those whose limiter is free, and 
   t.is(await world.passes(2), 2);
   const app = await world.session();
   await app.query("begin");
-  await app.query("select from dispatch_policy._private_limiters where scope_key = 'a' for no key update");
+  await world.table("limiters", app).lock({ scope_key: "a" }, "no key update");
   await world.pool.query("select dispatch_policy.set_limit('p', 'concurrency', '{\"max\": 2}')");
   await world.route();
-  const { rows } = await world.pool.query(
-    `select array(select scope_key from dispatch_policy._private_limiters where id = any(to_announce)) as keys
-     from dispatch_policy._private_overrides`,
-  );
-  t.deepEqual(rows[0].keys, ["a"]);
+  const { to_announce } = await world.table("overrides").one();
+  t.deepEqual(to_announce, [(await world.limiter("concurrency", "a")).id]);
   t.is((await world.partition("b")).blocked_on, null, "b may be looked at");
   await app.query("commit");
   t.is(await world.passes(2), 2);
@@ -141,11 +144,12 @@ test("a limiter that is gone is announced no more", async (t) => {
   const world = await waiting(t, 1);
   const app = await world.session();
   await app.query("begin");
-  await app.query("select from dispatch_policy._private_limiters where gate = 'all' for no key update");
+  await world.table("limiters", app).lock({ gate: "all" }, "no key update");
   await world.pool.query(HALT);
   await world.route();
   t.is(await looksAgainAt(world), Number.NEGATIVE_INFINITY);
-  await app.query("delete from dispatch_policy._private_limiters where gate = 'all'; commit");
+  await world.table("limiters", app).remove({ gate: "all" });
+  await app.query("commit");
   await world.route();
   t.not(await looksAgainAt(world), Number.NEGATIVE_INFINITY);
 });
@@ -222,9 +226,7 @@ test("a limit by context that is raised while a tick makes a partition wait wake
   await world.stage(["a", "a"], FREE);
   await world.route();
   t.is((await world.admit()).admitted, 1);
-  await world.pool.query(
-    "update dispatch_policy._private_partitions set denied_until = '-infinity', blocked_on = null",
-  );
+  await world.table("partitions").set({ denied_until: "-infinity", blocked_on: null });
   const ticking = await tickUnderWay(t, world);
   await world.pool.query(BY_CONTEXT(2));
   await world.route();
@@ -242,12 +244,9 @@ test("limits of many keys that come while another is being announced are announc
   ] as const)
     await world.stage([...keys(of), ...keys(of)], { context });
   await world.route();
-  await world.pool.query(
-    "update dispatch_policy._private_partitions q set denied_until = 'infinity', blocked_on = q.limiter_ids[1]",
-  );
+  await allWait(world);
   await world.pool.query(BY_CONTEXT(2));
-  const woken = () =>
-    world.number("select count(*)::int from dispatch_policy._private_partitions where blocked_on is null");
+  const woken = () => world.table("partitions").count({ blocked_on: null });
   await world.route();
   t.is(await woken(), 700, "all of a are among the first thousand");
   await world.pool.query(BY_CONTEXT(2).replace("free", "pro"));
@@ -264,19 +263,14 @@ test("a limit of many keys that ends while its beginning is being announced wake
   const world = await engine(t, { gates: [concurrency(1)] });
   await world.stage(Array.from({ length: 1500 }, (_, n) => `a${n}`));
   await world.route();
-  await world.pool.query(
-    "update dispatch_policy._private_partitions q set denied_until = 'infinity', blocked_on = q.limiter_ids[1]",
-  );
+  await allWait(world);
   const end = Date.now() + 60_000;
   await world.pool.query(`select dispatch_policy.set_limit('p', 'concurrency', '{"max": 0}', until => $1)`, [
     new Date(end),
   ]);
   const route = (at: number) =>
     world.pool.query("select dispatch_policy._route('p', $1, 10000, false)", [new Date(at)]);
-  const waiting = () =>
-    world.number(
-      "select count(*)::int from dispatch_policy._private_partitions where blocked_on is not null",
-    );
+  const waiting = () => world.table("partitions").count({ blocked_on: (its) => `${its} is not null` });
   await route(end - 1000);
   t.is(await waiting(), 1500, "the first thousand are told that it holds");
   for (let step = 0; step < 4; step++) await route(end + 1000);
@@ -291,9 +285,8 @@ test("a context that brings another limit waits for who has the bucket locked, a
   await world.stage("a", FREE);
   await world.route();
   const app = await world.session();
-  await app.query(
-    "begin; select from dispatch_policy._private_limiters where scope_key = 'a' for no key update",
-  );
+  await app.query("begin");
+  await world.table("limiters", app).lock({ scope_key: "a" }, "no key update");
   await world.stage("a", { context: { plan: "pro" } });
   t.is(await world.route(), 0);
   t.is((await world.admit({})).admitted, 0, "nobody has gone by the new one");

@@ -2,7 +2,8 @@
 // to the next job of its key, or run again, before the staged row is admitted.
 import test from "ava";
 import { concurrency, type Engine, engine, throttle, until } from "../../helpers/engine.ts";
-import { addPast, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { addPast, admissionOf, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 const FIVE = { gates: [concurrency(5)] };
 
@@ -14,13 +15,6 @@ const jobOf = async (it: Engine, id: string) =>
       [id],
     )
   ).rows[0];
-
-const admissionOf = async (it: Engine, id: string) =>
-  (
-    await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs where job_id = $1", [
-      id,
-    ])
-  ).rows[0]?.admission as string | undefined;
 
 /** Its failure, as a worker process releases it: it is due again after so many seconds. */
 const failed = (it: Engine, job: string, attempt: number, admission: string | null | undefined, after = 0) =>
@@ -64,7 +58,7 @@ for (const verb of [
   test(`${verb} of a parked job leaves the newer one in its row alone`, async (t) => {
     const it = await engine(t, FIVE);
     const id = await parked(it, 60);
-    const { rows } = await it.pool.query("select id from dispatch_policy._private_staged_jobs");
+    const { rows } = await it.pool.query("select id from dispatch_policy.staged_jobs");
     await it.pool.query(
       "select graphile_worker.add_job('plain', '{}', job_key => 'k', run_at => now() + interval '1 day')",
     );
@@ -151,10 +145,8 @@ test("jobs that wait for a queue beside one that its own transaction holds set n
 
 test("good jobs behind many that a trigger refuses for a missing right go in the same pass", async (t) => {
   const it = await engine(t, { gates: [concurrency(50)] });
-  await it.pool.query(`create function public.guard() returns trigger language plpgsql as $$ begin
-    if new.priority = 5 then raise insufficient_privilege using message = 'not for you'; end if; return new; end $$`);
-  await it.pool.query(`create trigger guard before insert on graphile_worker._private_jobs
-    for each row execute function public.guard()`);
+  const guard = "if new.priority = 5 then raise insufficient_privilege using message = 'not for you'; end if";
+  await workerTable(it.pool).before("insert", guard);
   await it.stage(Array(12).fill("a"), { priority: 5 });
   await it.stage(["b", "c", "d"]);
   t.is(await it.passes(), 3);
@@ -169,7 +161,7 @@ test("arrivals that are merged tell that a partition's next job is another", asy
   await it.pool.query("select * from dispatch_policy.remove(ids => array[$1::bigint])", [dear]);
   const holder = await it.session();
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_partitions where key = 'a' for update");
+  await it.table("partitions", holder).lock({ key: "a" });
   for (let n = 0; n < 5; n++) await it.stage("a", { priority: 9 });
   await it.pool.query("select dispatch_policy._route('p', null, 3, false)");
   await holder.query("commit");
@@ -183,7 +175,7 @@ test("arrivals that are merged keep the time at which a cheaper job comes before
   t.is(await it.passes(), 1);
   const holder = await it.session();
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_partitions where key = 'a' for update");
+  await it.table("partitions", holder).lock({ key: "a" });
   for (let n = 0; n < 5; n++) await it.stage("a", { priority: 9 });
   const soon = new Date(Date.now() + 5000);
   await it.stage("a", { priority: -3, runAt: soon });

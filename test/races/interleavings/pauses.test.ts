@@ -144,7 +144,7 @@ test("a resume that began before its partition was there and the next router do 
   await world.route(making);
   await world.pool.query(PAUSE_A); // makes a note: there is no partition to be seen
   await beside.query("begin");
-  await beside.query("select from dispatch_policy._private_arrivals where pause is not null for update");
+  await world.table("arrivals", beside).lock({ pause: (its) => `${its} is not null` });
   const resume = resuming.query(RESUME_A);
   await world.waitsForLock(resuming);
   await making.query("commit");
@@ -171,8 +171,7 @@ test("a short hold that is committed late does not end a longer one, and resume 
   const world = await engine(t, GATES);
   const hold = "select dispatch_policy.hold('p', 'a', \"for\" => $1)";
   const heldUntil = async () =>
-    (await world.pool.query("select held_until::text as until from dispatch_policy._private_partitions"))
-      .rows;
+    (await world.pool.query("select held_until::text as until from dispatch_policy.partitions")).rows;
   const late = await world.session();
   await late.query("begin");
   await late.query(hold, ["10 seconds"]); // the partition does not exist yet: an arrival that nobody sees
@@ -189,8 +188,8 @@ test("a short hold that is committed late does not end a longer one, and resume 
 });
 
 const DECLARE = `select dispatch_policy._declare_policy(p.definition || '{"name": "new"}', 'hash', '{}', clock_timestamp())
-  from dispatch_policy._private_policies p where p.name = 'p'`;
-const PAUSED = `select name, paused_until > now() as paused from dispatch_policy._private_policies order by name`;
+  from dispatch_policy.policies p where p.policy = 'p'`;
+const PAUSED = "select policy as name, paused from dispatch_policy.policies order by policy";
 
 test("a policy that is declared while a pause of all is not committed begins paused", async (t) => {
   const world = await engine(t, { gates: [] });

@@ -1,6 +1,7 @@
 // A held partition comes back with one job first.
 import test from "ava";
 import { concurrency, type Engine, type EngineOptions, engine, throttle } from "../../helpers/engine.ts";
+import { fetchJob } from "../../helpers/native.ts";
 
 const HELD = `dispatch_policy.hold(policy => 'p', partition => $1, "for" => '0')`;
 /** Held, and the hold is over. */
@@ -63,9 +64,7 @@ test("a probe whose slot is given back, whose end nobody saw, is followed by the
   await wasHeld(it, "a");
   t.is(await it.passes(3), 1);
   const [hanging] = await it.inFlight();
-  await it.pool.query(
-    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w', attempts = 1",
-  );
+  await fetchJob(it, hanging!);
   await it.pool.query("select dispatch_policy.release($1)", [hanging]);
   t.is(await it.passes(3), 1, "one alone, again");
   await ended(it, await it.inFlight(), true);
@@ -142,7 +141,7 @@ test("a probe whose job is gone without an outcome is repaired by the sweep, and
   await it.stage(["a", "a"]);
   await ended(it, await it.inFlight(), true);
   t.is(await it.passes(3), 1);
-  await it.pool.query("delete from dispatch_policy._private_in_flight_jobs");
+  await it.table("in_flight_jobs").remove();
   t.is(await sweep(), 1);
   t.is(await it.passes(3), 1);
 });
@@ -234,7 +233,7 @@ test("a breaker opens before the next job goes, though the last failure comes wh
   await it.pool.query("alter function dispatch_policy._route_batch set lock_timeout = 0");
   await it.stage("b", { gates: [concurrency(2)] });
   await other.query("begin");
-  await other.query("select from dispatch_policy._private_limiters where scope_key = 'b' for update");
+  await it.table("limiters", other).lock({ scope_key: "b" });
   const routing = it.route(router);
   await it.waitsForLock(router);
   await ended(it, await it.inFlight("a"), false);

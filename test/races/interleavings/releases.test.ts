@@ -1,6 +1,13 @@
 // Releases beside others that look at the same rows.
 import test from "ava";
-import { concurrency, engine } from "../../helpers/engine.ts";
+import { concurrency, type Engine, engine, type Queryable } from "../../helpers/engine.ts";
+import { admissionOf, failJob, fetchJob } from "../../helpers/native.ts";
+
+/** A job is admitted again meanwhile, under the limits of partition b. */
+async function goesByThoseOfB(world: Engine, job: string, as: Queryable): Promise<void> {
+  const { limiter_ids } = await world.partition("b");
+  await world.table("in_flight_jobs", as).set({ limiter_ids }, { job_id: job });
+}
 
 test("a release waits for a session that looks at the in-flight row: skipped, its slot would leak", async (t) => {
   const world = await engine(t, { gates: [concurrency(1)] });
@@ -10,7 +17,7 @@ test("a release waits for a session that looks at the in-flight row: skipped, it
   const jobs = await world.inFlight();
   const looking = await world.session();
   await looking.query("begin");
-  await looking.query("select from dispatch_policy._private_in_flight_jobs for update");
+  await world.table("in_flight_jobs", looking).lock();
   const releasing = await world.session();
   const release = world.release(jobs, releasing);
   await world.waitsForLock(releasing);
@@ -29,7 +36,7 @@ test("a release waits for a session that changes the in-flight row, and deletes 
   const jobs = await world.inFlight();
   const recording = await world.session();
   await recording.query("begin");
-  await recording.query("update dispatch_policy._private_in_flight_jobs set attempt = 1"); // as the record of a start
+  await world.table("in_flight_jobs", recording).set({ attempt: 1 }); // as the record of a start
   const releasing = await world.session();
   const release = world.release(jobs, releasing);
   await world.waitsForLock(releasing);
@@ -48,11 +55,7 @@ test("a release that waits for the in-flight row leaves the job if its limiters 
   const [job, other] = await world.inFlight("a");
   const admitting = await world.session();
   await admitting.query("begin");
-  await admitting.query(
-    `update dispatch_policy._private_in_flight_jobs f set limiter_ids = q.limiter_ids
-     from dispatch_policy._private_partitions q where q.key = 'b' and f.job_id = $1`,
-    [job],
-  );
+  await goesByThoseOfB(world, job!, admitting);
   const releasing = await world.session();
   const release = world.release([job!, other!], releasing);
   await world.waitsForLock(releasing);
@@ -68,10 +71,8 @@ test("ends of an earlier attempt beside the last one's, in one flush, give the s
   await world.stage(["a", "a"]);
   await world.passes();
   const [job] = await world.inFlight();
-  const recorded = `update dispatch_policy._private_in_flight_jobs set attempt = 2, pool_id = 'w'
-    where job_id = $1 returning admission::text`;
-  const { rows } = await world.pool.query(recorded, [job]);
-  const { admission } = rows[0];
+  await world.table("in_flight_jobs").set({ attempt: 2, pool_id: "w" }, { job_id: job });
+  const admission = (await admissionOf(world, job!))!;
   const late = { job: job!, admission, attempt: 1, ok: false };
   // for this one, the release takes the pool off the row before it gives the slot back
   const retried = { ...late, retry: { attempt: 1, native: true, after: 0 } };
@@ -123,16 +124,11 @@ test("a job whose limiters changed while its release waited stays for the next f
   const [job] = await world.inFlight("a");
   const other = await world.session();
   await other.query("begin");
-  await other.query("select from dispatch_policy._private_limiters for update");
+  await world.table("limiters", other).lock();
   const releasing = await world.session();
   const release = world.release([job!], releasing);
   await world.waitsForLock(releasing);
-  // admitted again under other limits meanwhile
-  await other.query(
-    `update dispatch_policy._private_in_flight_jobs f set limiter_ids = q.limiter_ids
-     from dispatch_policy._private_partitions q where q.key = 'b' and f.job_id = $1`,
-    [job],
-  );
+  await goesByThoseOfB(world, job!, other);
   await other.query("commit");
 
   t.deepEqual(await release, []);
@@ -144,7 +140,7 @@ test("a sweep waits for no release, whose jobs are as good as gone", async (t) =
   await world.stage(["a", "b"]);
   await world.passes();
   const jobs = await world.inFlight();
-  await world.pool.query("delete from graphile_worker._private_jobs");
+  await world.pool.query("select graphile_worker.complete_jobs($1)", [jobs]);
   const releasing = await world.session();
   await releasing.query("begin");
   t.deepEqual(await world.release([jobs[1]!], releasing), [jobs[1]]);
@@ -168,18 +164,15 @@ test("a flush so late that Graphile Worker retried the job by itself gives nothi
   await world.passes();
   const [job] = await world.inFlight();
   // attempt 1 failed and was recorded, attempt 2 is running: only Graphile Worker's own statements do that
-  await world.pool.query(
-    "update graphile_worker._private_jobs set attempts = 2, locked_at = now(), locked_by = 'w' where id = $1",
-    [job],
-  );
+  await fetchJob(world, job!, "w");
+  await failJob(world, job!, 0);
+  await fetchJob(world, job!, "w");
   const late = { job: job!, ok: false, retry: { attempt: 1, native: true, after: 0 } };
   t.deepEqual(await world.release([late]), [job], "dealt with, not tried again");
   t.is((await world.limiter("concurrency")).in_flight, 1, "attempt 2 occupies the slot");
 
   const runAt = "select run_at from graphile_worker.jobs";
-  await world.pool.query(
-    "update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'oops'",
-  );
+  await failJob(world, job!, 0);
   const before = await world.pool.query(runAt);
   await world.release([late]);
   t.deepEqual((await world.pool.query(runAt)).rows, before.rows);

@@ -3,12 +3,13 @@ import test from "ava";
 import { Logger } from "graphile-worker";
 import { runTickLoop } from "../../../src/index.ts";
 import { concurrency, type Engine, engine, type Session, until } from "../../helpers/engine.ts";
+import { asText } from "../../helpers/table.ts";
 
 const GATES = { gates: [concurrency(1)] };
 /** Declares policy q as policy p is, with the same task if `takes`. */
 const declareQ = (it: Engine, takes: boolean) =>
   it.pool.query(
-    `select dispatch_policy._declare_policy(definition || $1, 'q', '{}', now()) from dispatch_policy._private_policies`,
+    "select dispatch_policy._declare_policy(definition || $1, 'q', '{}', now()) from dispatch_policy.policies",
     [JSON.stringify({ name: "q", tasks: takes ? ["p"] : ["q"] })],
   );
 
@@ -40,7 +41,7 @@ test("a job that a producer commits between the last look and the end stays too"
   const producer = await it.session();
   const remover = await it.session();
   await producer.query("begin");
-  await producer.query("select from dispatch_policy._private_limiters for update");
+  await it.table("limiters", producer).lock();
   await it.pool.query("alter function dispatch_policy.remove_policy set lock_timeout = 0");
   const removing = remove(remover);
   await it.waitsForLock(remover);
@@ -73,17 +74,13 @@ test("a job that is staged after the last look keeps the policy, and a pass that
   await it.pool.query("alter function dispatch_policy.remove_policy set lock_timeout = 0");
   const producer = await it.session();
   const remover = await it.session();
-  const [{ job }] = (
-    await it.pool.query("delete from dispatch_policy._private_staged_jobs s returning to_json(s) as job")
-  ).rows;
+  const job = await it.table("staged_jobs", asText(it.pool)).one();
+  await it.table("staged_jobs").remove();
   await producer.query("begin");
-  await producer.query("select from dispatch_policy._private_partitions for no key update");
+  await it.table("partitions", producer).lock({}, "no key update");
   const removing = remove(remover);
   await it.waitsForLock(remover);
-  await producer.query(
-    "insert into dispatch_policy._private_staged_jobs overriding system value select * from json_populate_record(null::dispatch_policy._private_staged_jobs, $1)",
-    [JSON.stringify(job)],
-  );
+  await it.table("staged_jobs", producer).add(job);
   t.is((await it.admit({ as: producer })).admitted, 0);
   await producer.query("commit");
   await t.throwsAsync(removing, { code: "55P03" });
@@ -94,9 +91,7 @@ test("a job that is staged after the last look keeps the policy, and a pass that
 
 test("a process that declares the policy meanwhile waits, and has it anew", async (t) => {
   const it = await engine(t, GATES);
-  const declaring = (
-    await it.pool.query("select definition, definition_hash from dispatch_policy._private_policies")
-  ).rows[0];
+  const declaring = await it.table("policies").one();
   const remover = await it.session();
   const declarer = await it.session();
   await remover.query("begin");
@@ -166,7 +161,7 @@ test("between its steps nobody admits jobs of the policy, not even a pass that h
   await it.waitsLong();
   // the pass has read the policy, and waits for the limiters
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_limiters for update");
+  await it.table("limiters", holder).lock();
   const pass = it.admit({ as: ticker });
   await it.waitsForLock(ticker);
   await it.pool.query("alter function dispatch_policy.remove_policy set lock_timeout = 0");

@@ -10,7 +10,7 @@ const markOf = (key: string) => createHash("md5").update(`1:p${key}`).digest("he
 
 /** Its last attempt fails. */
 async function failForGood(it: Engine, job: string): Promise<void> {
-  await it.pool.query("update graphile_worker._private_jobs set max_attempts = 1 where id = $1", [job]);
+  await it.pool.query("select graphile_worker.reschedule_jobs(array[$1::bigint], max_attempts => 1)", [job]);
   await fetchJob(it, job);
   await failJob(it, job, -1);
 }
@@ -49,7 +49,7 @@ for (const [what, first] of [
     await it.waitsForLock(two);
     await one.query("commit");
     t.deepEqual((await second).rows, [{ matched: 1, changed: 0 }]);
-    const row = "select run_at = 'infinity' as parked from graphile_worker._private_jobs where id = $1";
+    const row = "select run_at = 'infinity' as parked from graphile_worker.jobs where id = $1";
     t.deepEqual((await it.pool.query(row, [job])).rows, [{ parked: true }]);
     t.is(await it.staged(), 1);
   });
@@ -67,7 +67,7 @@ test("of two operators who reschedule a failed job at once, the second leaves it
   await it.waitsForLock(two);
   await one.query("commit");
   await second;
-  const row = "select run_at = 'infinity' as parked from graphile_worker._private_jobs where id = $1";
+  const row = "select run_at = 'infinity' as parked from graphile_worker.jobs where id = $1";
   t.deepEqual((await it.pool.query(row, [job])).rows, [{ parked: true }]);
 });
 

@@ -2,20 +2,12 @@
 // it then, finds another job there: which must be neither ended nor admitted in the place of the one that was there.
 import test from "ava";
 import { concurrency, type Engine, engine } from "../../helpers/engine.ts";
-import { addPast, completeJob, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import { addPast, completeJob, failJob, fetchJob, rowOf, startJob } from "../../helpers/native.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 const ROOMY = { gates: [concurrency(99)], batchSize: 99 };
 const ONE = { gates: [concurrency(1)] };
 const V2 = { key: "k", payload: { v: 2 } };
-
-const rowOf = async (it: Engine, id: string) =>
-  (
-    await it.pool.query(
-      `select payload, attempts, priority, run_at > now() + interval '1 hour' as later, run_at = 'infinity' as parked
-       from graphile_worker._private_jobs where id = $1`,
-      [id],
-    )
-  ).rows[0];
 
 const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
 
@@ -51,7 +43,7 @@ test("the sweep of replaced jobs leaves the next one of the key alone", async (t
   const id = await parked(it);
   await it.stage("a", { jobKey: "k", runAt: new Date(Date.now() + 3_600_000) });
   await it.passes(2);
-  await it.pool.query("delete from dispatch_policy._private_staged_jobs"); // as a full backlog drops it
+  await it.table("staged_jobs").remove(); // as a full backlog drops it
   const [app, sweeper] = [await it.session(), await it.session()];
   await app.query("begin");
   await addPast(it, { ...V2, as: app });
@@ -70,7 +62,7 @@ test("so does a removal of a parked one", async (t) => {
   await app.query("begin");
   await addPast(it, { ...V2, as: app });
   const removing = operator.query(
-    "select * from dispatch_policy.remove(ids => array(select id from dispatch_policy._private_staged_jobs))",
+    "select * from dispatch_policy.remove(ids => array(select id from dispatch_policy.staged_jobs))",
   );
   await it.waitsForLock(operator);
   await app.query("commit");
@@ -85,8 +77,7 @@ test("so does a release that gives a failed one up", async (t) => {
   await it.stage("a", { jobKey: "k" });
   await it.passes(1, 99);
   const jobs = await it.inFlight();
-  const keyed = (await it.pool.query("select id from graphile_worker._private_jobs where key = 'k'")).rows[0]
-    .id;
+  const keyed = (await it.pool.query("select id from graphile_worker.jobs where key = 'k'")).rows[0].id;
   for (const job of jobs) await fetchJob(it, job).then(() => failJob(it, job));
   const ended = jobs.map((job) => ({
     ...{ job, ok: false, attempt: 1 },
@@ -95,7 +86,7 @@ test("so does a release that gives a failed one up", async (t) => {
   // it tries to park the others, which another transaction is at
   const [app, releasing] = [await it.session(), await it.session()];
   await app.query("begin");
-  await app.query("select from graphile_worker._private_jobs where id <> $1 for update", [keyed]);
+  await workerTable(app).lock({ id: (its) => `${its} <> ${keyed}` });
   const released = it.release(ended, releasing);
   await it.waitsForLock(releasing);
   t.is(await addPast(it, V2), keyed, "in the same row");
@@ -158,7 +149,7 @@ for (const before of ["none", "an older one"]) {
     await app.query("commit");
     t.is((await starting).verdict, "taken_over");
     await completeJob(it, id);
-    const { rows } = await it.pool.query("select payload from dispatch_policy._private_staged_jobs");
+    const { rows } = await it.pool.query("select payload from dispatch_policy.staged_jobs");
     t.deepEqual(rows, [{ payload: V2.payload }]);
   });
 }
@@ -222,7 +213,7 @@ for (const [what, at] of [
     const it = await engine(t, at === "start" ? ONE : ROOMY);
     await it.stage("a");
     await it.passes();
-    const { flags } = (await it.pool.query("select flags from graphile_worker._private_jobs")).rows[0];
+    const { flags } = (await it.pool.query("select flags from graphile_worker.jobs")).rows[0];
     await it.stage("a", { jobKey: "k" });
     const id = await addPast(it, { ...V2, flags: Object.keys(flags) });
     if (at === "hand-over") await it.passes(3);
@@ -251,9 +242,7 @@ for (const [flagOf, options] of [
       await it.stage("a", options);
       await it.passes(2);
       const [other] = (await it.inFlight("a")) as [string];
-      const { flags } = (
-        await it.pool.query("select flags from graphile_worker._private_jobs where id = $1", [other])
-      ).rows[0];
+      const { flags } = await rowOf(it, other);
       t.is(await addPast(it, { ...V2, flags: Object.keys(flags) }), id);
       if (at === "hand-over") {
         await it.finish([other]);
@@ -270,9 +259,7 @@ for (const [flagOf, options] of [
 
 /** Those that are staged, and those that Graphile Worker has. */
 async function jobsOfKey(it: Engine): Promise<object[]> {
-  const { rows } = await it.pool.query(
-    `select payload from dispatch_policy._private_staged_jobs where job_key = 'k'
-     union all select payload from graphile_worker._private_jobs where key = 'k'`,
-  );
-  return rows;
+  const staged = await it.table("staged_jobs").all({ job_key: "k" });
+  const native = await workerTable(it.pool).all({ key: "k" });
+  return [...staged, ...native].map(({ payload }) => ({ payload }));
 }

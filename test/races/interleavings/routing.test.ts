@@ -4,6 +4,7 @@ import test from "ava";
 import { migrate } from "../../../src/db/migrate.ts";
 import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
 import { roles } from "../../helpers/roles.ts";
+import { nameOf } from "../../helpers/table.ts";
 
 const SQL = new URL("../../../sql/", import.meta.url);
 const SRC = new URL("../../../src/", import.meta.url);
@@ -12,12 +13,11 @@ const HOLD_HOT = "select dispatch_policy.hold('p', 'hot', now() + interval '1 ho
 
 /** As many single adds of a job that is staged already, as notes. */
 async function arrive(world: Engine, partition: string, count: number): Promise<void> {
-  await world.pool.query(
-    `insert into dispatch_policy._private_arrivals (policy, partition_id, key, limits, due_at, head_run_at, head_id)
-     select 'p', q.id, q.key, q.limits, now(), now(), 10^15::bigint + n
-     from dispatch_policy._private_partitions q, generate_series(1, $2::int) n where q.key = $1`,
-    [partition, count],
-  );
+  const { id, key, limits } = await world.partition(partition);
+  const now = () => "now()";
+  const note = { policy: "p", partition_id: id, key, limits: JSON.stringify(limits) };
+  const head = { due_at: now, head_run_at: now, head_id: () => "10^15::bigint + n" };
+  await world.table("arrivals").add({ ...note, ...head }, count);
 }
 
 /** Routes a batch of so many at most. */
@@ -26,7 +26,7 @@ function routeSome(world: Engine, most: number): Promise<number> {
 }
 
 function arrivals(world: Engine): Promise<number> {
-  return world.number("select count(*)::int from dispatch_policy._private_arrivals");
+  return world.table("arrivals").count();
 }
 
 test("more arrivals than a batch, of a partition that a transaction holds, keep nobody else waiting", async (t) => {
@@ -57,7 +57,7 @@ test("arrivals that are merged while their partition is locked do what they woul
     await world.route();
     const app = await world.session();
     await app.query("begin");
-    await app.query("select from dispatch_policy._private_partitions for update");
+    await world.table("partitions", app).lock();
     await world.stage("a", { gates: cap(7), priority: -5, cost: 0.5 });
     await world.stage("a", { gates: cap(9), weight: 3, runAt: new Date(0) });
     await world.stage("a", { gates: cap(8), priority: 3, weight: 2 });
@@ -65,13 +65,11 @@ test("arrivals that are merged while their partition is locked do what they woul
     t.is(await arrivals(world), max === 3 ? 1 : 3);
     await app.query("commit");
     await world.route();
-    const { weight, min_cost, head_priority, due_at } = await world.partition("a");
-    const jobs = await world.number(
-      `select count(*)::int from dispatch_policy._private_staged_jobs s join dispatch_policy._private_partitions q
-       on q.head_id = s.id and q.head_run_at = s.run_at and q.due_at <= s.run_at where s.priority = -5`,
-    );
+    const { weight, min_cost, head_priority, head_id, head_run_at, due_at } = await world.partition("a");
+    const [first] = await world.table("staged_jobs").all({ priority: -5 });
+    const isHead = head_id === first.id && +head_run_at === +first.run_at && due_at <= first.run_at;
     const { max: limit } = await world.limiter("concurrency");
-    lives.push({ weight, min_cost, head_priority, isDue: due_at < new Date(), jobs, limit });
+    lives.push({ weight, min_cost, head_priority, isDue: due_at < new Date(), isHead, limit });
   }
   t.deepEqual(lives[0], lives[1]);
   t.like(lives[0], { weight: 2, min_cost: 0.5, head_priority: -5, limit: 8 });
@@ -84,7 +82,7 @@ test("new numbers for a limiter that a transaction holds wait alone", async (t) 
   t.is(await world.passes(), 2);
   const app = await world.session();
   await app.query("begin");
-  await app.query("select from dispatch_policy._private_limiters where scope_key = 'a' for no key update");
+  await world.table("limiters", app).lock({ scope_key: "a" }, "no key update");
   await world.stage(["a1", "a2", "b1", "b2", "c1"], { gates: account(3) });
 
   t.is(await world.route(), 3, "those of b and c");
@@ -96,15 +94,15 @@ test("new numbers for a limiter that a transaction holds wait alone", async (t) 
   t.is((await world.limiter("account", "a")).max, 3);
 });
 
+/** The limits of an arrival, with this as the cap. */
+const ofMax = (max: string) => (its: string) => `jsonb_set(${its}, '{0,max}', '${max}')`;
+
 test("arrivals that raise an error are left, and the rest of their batch is routed", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   const keys = Array.from({ length: 40 }, (_, n) => `k${n}`);
   await world.stage(keys);
   for (const key of ["k3", "k17", "k38"])
-    await world.pool.query(
-      `update dispatch_policy._private_arrivals set limits = jsonb_set(limits, '{0,max}', '1e20') where key = $1`,
-      [key],
-    );
+    await world.table("arrivals").set({ limits: ofMax("1e20") }, { key });
   const routing = await world.session();
   const warnings: (string | undefined)[] = [];
   routing.on("notice", ({ message }) => void warnings.push(message));
@@ -113,18 +111,14 @@ test("arrivals that raise an error are left, and the rest of their batch is rout
   t.is((await world.admit()).admitted, 37);
   t.is(warnings.length, 3);
   t.regex(warnings[0] ?? "", /policy 'p' cannot route the arrivals of partition .*out of range/);
-  await world.pool.query(
-    "update dispatch_policy._private_arrivals set limits = jsonb_set(limits, '{0,max}', '1')",
-  );
+  await world.table("arrivals").set({ limits: ofMax("1") });
   t.is(await world.passes(), 3);
 });
 
 test("however many arrivals raise an error, each pass gets further", async (t) => {
   const world = await engine(t, { gates: [concurrency(5)] });
   await world.stage(Array.from({ length: 300 }, (_, n) => `k${n}`));
-  await world.pool.query(
-    "update dispatch_policy._private_arrivals set limits = jsonb_set(limits, '{0,max}', '1e20') where id % 10 = 0",
-  );
+  await world.table("arrivals").set({ limits: ofMax("1e20") }, { id: (its) => `${its} % 10 = 0` });
   const routed: number[] = [];
   while ((await arrivals(world)) > 30 && routed.length < 100) routed.push(await world.route());
   t.log(routed.join(" "));
@@ -155,10 +149,8 @@ test("a quiet partition's arrival is routed with the first batch of a flood", as
   t.is(await routeSome(world, 6), 6);
   t.is(await arrivals(world), 15);
   t.is((await world.admit()).admitted, 1, "that of quiet");
-  const { rows } = await world.pool.query(
-    "select max(id) - min(id) as between, count(*)::int - 1 as left from dispatch_policy._private_arrivals",
-  );
-  t.is(Number(rows[0].between), rows[0].left, "what is left is what was in the middle");
+  const left = (await world.table("arrivals").all({}, "id")).map(({ id }) => Number(id));
+  t.is(left.at(-1)! - left[0]!, left.length - 1, "what is left is what was in the middle");
   for (const routed of [6, 6, 3]) t.is(await routeSome(world, 6), routed);
   t.is(await arrivals(world), 0);
 });
@@ -170,8 +162,7 @@ test("an end among the newest arrivals of a flood waits for those before it", as
   t.is(await world.passes(), 2);
   await arrive(world, "loud", 20);
   await world.release([{ job: (await world.inFlight("failing"))[0]!, ok: false }]);
-  const waiting = () =>
-    world.number("select count(*)::int from dispatch_policy._private_arrivals where outcome is not null");
+  const waiting = () => world.table("arrivals").count({ outcome: (its) => `${its} is not null` });
 
   t.is(await routeSome(world, 6), 6);
   t.is(await waiting(), 1, "only work of loud was routed");
@@ -288,8 +279,8 @@ test("a role that may only connect has no lock that anything waits for", async (
     gates: [concurrency(5)],
     maxPending: { policy: 9, partition: 9, strict: true },
   });
-  const { nameOf, as } = roles(t, world, ["anybody"]);
-  await world.pool.query(`create role ${nameOf("anybody")} login`);
+  const { nameOf: roleOf, as } = roles(t, world, ["anybody"]);
+  await world.pool.query(`create role ${roleOf("anybody")} login`);
   const anybody: Queryable = await as("anybody");
   const steps = ["route", "admit", "pending", "declare", "migrate"].map((step) => `dispatch_policy.${step}`);
   await anybody.query(
@@ -300,17 +291,14 @@ test("a role that may only connect has no lock that anything waits for", async (
     "select pg_advisory_lock(hashtext(s), hashtext(n)) from unnest($1::text[]) s, unnest($2::text[]) n",
     [steps, ["p", "p:a"]],
   );
-  await t.throwsAsync(anybody.query("select from dispatch_policy._private_turns for update"), {
-    code: "42501",
-  });
+  await t.throwsAsync(world.table("turns", anybody).lock(), { code: "42501" });
   await t.throwsAsync(
-    anybody.query("begin; lock table dispatch_policy._private_migrations in share row exclusive mode"),
+    anybody.query(`begin; lock table ${nameOf("migrations")} in share row exclusive mode`),
     { code: "42501" },
   );
   await world.stage("a");
   t.is(await world.passes(), 1);
-  await world.pool.query(`update dispatch_policy._private_migrations set routines_hash = 'of an older release',
-    routines_version = '{0,0,1}'`);
+  await world.table("migrations").set({ routines_hash: "of an older release", routines_version: [0, 0, 1] });
   const upgrading = await world.pool.connect();
   t.teardown(() => upgrading.release());
   await upgrading.query("set statement_timeout = '1min'"); // a lock that is waited for becomes an error

@@ -1,6 +1,7 @@
 // Releases that settle what jobs cost, beside passes, routers and other releases that use the same throttle.
 import test from "ava";
-import { type Engine, engine, throttle } from "../../helpers/engine.ts";
+import { type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+import { failJob, fetchJob } from "../../helpers/native.ts";
 
 const HOUR = { per: 3600 };
 const OWN = { gates: [throttle(10, HOUR)] };
@@ -68,25 +69,23 @@ test("two releases of one job settle it once", async (t) => {
 test("a job that is settled, and left because its failure is not recorded yet, is settled once", async (t) => {
   const it = await engine(t, OWN);
   const job = await withOneInFlight(it);
-  await it.pool.query(
-    "update graphile_worker._private_jobs set locked_at = now(), locked_by = 'w', attempts = 1",
-  );
+  await fetchJob(it, job);
   const retry = { attempt: 1, task: "p", after: 60, priority: 0, maxAttempts: 25 };
   const end = { job, ok: false, attempt: 1, settled: { cost: 7 }, retry };
   t.deepEqual(await it.release([end]), [], "left: Graphile Worker still has it locked");
   t.is(await tokens(it), 3);
-  await it.pool.query(
-    "update graphile_worker._private_jobs set locked_at = null, locked_by = null, last_error = 'badly'",
-  );
+  await failJob(it, job, 0);
   t.deepEqual(await it.release([end]), [job]);
   t.is(await tokens(it), 3);
   t.deepEqual(await it.inFlight(), []);
 });
 
-for (const [what, lock] of [
-  ["throttle", "select dispatch_policy.take('p', 'throttle', 'a', 0)"],
-  ["in-flight row", "select from dispatch_policy._private_in_flight_jobs for update"],
-] as const)
+const LOCKS: Record<string, (it: Engine, as: Queryable, job: string) => Promise<unknown>> = {
+  throttle: (_, as) => as.query("select dispatch_policy.take('p', 'throttle', 'a', 0)"),
+  "in-flight row": (it, as, job) => it.table("in_flight_jobs", as).lock({ job_id: job }),
+};
+
+for (const [what, lock] of Object.entries(LOCKS))
   test(`a release leaves a job whose ${what} another transaction has locked, and settles it with the next`, async (t) => {
     const it = await engine(t, OWN);
     await it.stage(["a", "b"], { cost: 5 });
@@ -94,7 +93,7 @@ for (const [what, lock] of [
     const [[job], [other]] = [await it.inFlight("a"), await it.inFlight("b")];
     const app = await it.session();
     await app.query("begin");
-    await app.query(what === "throttle" ? lock : lock.replace(" for", ` where job_id = ${job} for`));
+    await lock(it, app, job!);
     const ends = [job!, other!].map((one) => ({ job: one, settled: { cost: 7 } }));
     t.deepEqual(await it.release(ends), [other]);
     t.is(await tokens(it, "b"), 3);

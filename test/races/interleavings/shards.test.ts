@@ -15,9 +15,13 @@ async function crowded(t: ExecutionContext, waiting: number): Promise<Engine> {
   await world.stage("eu", { shard: "eu" });
   await world.route();
   for (const shard of ["us", "eu"]) t.is((await world.admit({ shard, claim: 100 })).admitted, 0);
-  await world.pool.query(`update dispatch_policy._private_partitions set fair_key = fair_key - 1e6
-    where shard = 'us'`);
+  await comesFirst(world, "us");
   return world;
+}
+
+/** Whoever waits in this shard goes before those of the others. */
+async function comesFirst(world: Engine, shard: string): Promise<void> {
+  await world.table("partitions").set({ fair_key: (its) => `${its} - 1e6` }, { shard });
 }
 
 /** The holder of the only slot gives it back, and the loop of the shard eu routes that. */
@@ -28,12 +32,10 @@ async function releaseHolder(world: Engine): Promise<void> {
 
 /** Whoever this is holds the lease of the shard, or has lost it by now. */
 async function lead(world: Engine, shard: string, holder: string, ttl = "1 minute"): Promise<void> {
-  await world.pool.query(
-    `insert into dispatch_policy._private_leases (policy, shard, holder, expires_at)
-     values ($1, $2, $3, clock_timestamp() + $4::interval)
-     on conflict (policy, shard) do update set holder = excluded.holder, expires_at = excluded.expires_at`,
-    [world.policy, shard, holder, ttl],
-  );
+  const leases = world.table("leases");
+  const place = { policy: world.policy, shard };
+  const lease = { holder, expires_at: () => `clock_timestamp() + interval '${ttl}'` };
+  if ((await leases.set(lease, place)) === 0) await leases.add({ ...place, ...lease });
 }
 
 /** What the loops are told from now on. */
@@ -48,10 +50,7 @@ async function heard(
 }
 
 async function waiting(world: Engine, shard: string): Promise<number> {
-  return world.number(
-    "select count(*)::int from dispatch_policy._private_partitions where shard = $1 and blocked_on is not null",
-    [shard],
-  );
+  return world.table("partitions").count({ shard, blocked_on: (its) => `${its} is not null` });
 }
 
 for (const [what, ttl] of [
@@ -169,9 +168,7 @@ test("tokens of a shared bucket are not kept for a shard that nobody ticks", asy
   await world.stage("eu", { shard: "eu", cost: 2 });
   await world.route();
   for (const shard of ["us", "eu"]) t.is((await world.admit({ shard })).admitted, 0);
-  await world.pool.query(
-    "update dispatch_policy._private_partitions set fair_key = fair_key - 1e6 where shard = 'us'",
-  );
+  await comesFirst(world, "us");
 
   const later = new Date(Date.now() + 2.1 * 3_600_000);
   await lead(world, "eu", "one", "1 day");
@@ -183,13 +180,13 @@ test("a shared bucket with tokens that only a shard nobody ticks waits for does 
   const world = await emptyBucket(t);
   await world.route();
   t.is((await world.admit({ shard: "us" })).admitted, 0);
-  await world.pool.query(`insert into dispatch_policy._private_freed (policy_id, limiter_id)
-    select policy_id, id from dispatch_policy._private_limiters where gate = 'all'`);
+  const { policy_id, id } = await world.limiter("all");
+  await world.table("freed").add({ policy_id, limiter_id: id });
   const later = Date.now() + 3_600_000;
   for (const now of [new Date(later), new Date(later + 10)])
     await world.pool.query("select dispatch_policy._route('p', $1, 10000, false, true, 'eu')", [now]);
   t.is((await world.limiter("all")).wake_at, null);
-  t.is(await world.number("select count(*)::int from dispatch_policy._private_freed"), 0);
+  t.is(await world.table("freed").count(), 0);
 });
 
 test("a leader keeps its shards while their partitions wait, and another can take them over", async (t) => {
@@ -225,8 +222,7 @@ test("a shard is forgotten with its last partition", async (t) => {
     world.pool.query(
       "select dispatch_policy._collect_partitions(clock_timestamp() + interval '2 days', '1 day')",
     );
-  const shards = () =>
-    world.number("select count(*)::int from dispatch_policy._private_leases where shard = 'eu'");
+  const shards = () => world.table("leases").count({ shard: "eu" });
   t.is(await shards(), 1);
   await collect();
   t.is(await shards(), 0);

@@ -10,6 +10,7 @@ import {
   sendBack,
   startJob,
 } from "../../helpers/native.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 /** A job of `a` was fetched by the pool "worker" and has started. There are as many shares of one as pools. */
 async function started(t: ExecutionContext, { pools = ["worker"], gates = [share(1)] } = {}) {
@@ -68,7 +69,7 @@ for (const [who, steps] of [
     async (world: Engine) => {
       const pass = await world.session();
       await pass.query("begin");
-      await pass.query("select from dispatch_policy._private_limiters for no key update");
+      await world.table("limiters", pass).lock({}, "no key update");
       await world.route();
       await pass.query("commit");
     },
@@ -90,10 +91,8 @@ for (const [who, steps] of [
 
 /** Limiters with shares that came. */
 async function waiting(world: Engine): Promise<number> {
-  return world.number(
-    "select cardinality(dispatch_policy._with_new_shares(id)) from dispatch_policy._private_policies where name = $1",
-    [world.policy],
-  );
+  const { id } = await world.table("policies").one({ name: world.policy });
+  return world.number("select cardinality(dispatch_policy._with_new_shares($1))", [id]);
 }
 
 test("a pool that goes takes its share with it, and nothing more is admitted until jobs end", async (t) => {
@@ -102,9 +101,7 @@ test("a pool that goes takes its share with it, and nothing more is admitted unt
   await world.stage(Array(10).fill("a"));
   t.is(await world.passes(), 6);
   await poolLives(world, "second", 0);
-  await world.pool.query(
-    "update dispatch_policy._private_workers set stale_at = now() where pool_id = 'third'",
-  );
+  await world.table("workers").set({ stale_at: () => "now()" }, { pool_id: "third" });
   const jobs = await world.inFlight();
   await world.finish(jobs.slice(0, 4));
   t.is(await world.passes(3), 0, "two are left, which is one share");
@@ -130,12 +127,9 @@ test("a job that is sent back is staged as it was, and its cap is lowered and ri
   });
   const now = new Date();
   t.true(await sendBack(world, job, admission, { now }));
-  const { rows } = await world.pool.query(
-    "select id, job_key, priority, flags, due, max_attempts from dispatch_policy._private_staged_jobs",
-  );
-  t.deepEqual(rows, [
-    { id: stagedId, job_key: "k", priority: 3, flags: ["mine"], due: true, max_attempts: 25 },
-  ]);
+  const [staged, ...others] = await world.table("staged_jobs").all();
+  t.like(staged, { id: stagedId, job_key: "k", priority: 3, due: true, max_attempts: 25 });
+  t.deepEqual([staged.flags, others], [["mine"], []]);
   t.deepEqual(await world.inFlight(), []);
   t.is(await world.wrongCounters(), 0);
   const { local_cap, local_until, wake_at } = await world.limiter("concurrency");
@@ -243,9 +237,7 @@ test("a job that has run before comes back with its attempts and its error", asy
   t.is(await world.wrongCounters(), 0);
   const parked = await world.pool.query("select attempts, last_error, key from graphile_worker.jobs");
   t.deepEqual(parked.rows, [{ attempts: 1, last_error: "oops", key: "k" }]);
-  await world.pool.query(
-    "update dispatch_policy._private_limiters set local_until = now() - interval '1 hour'",
-  );
+  await world.table("limiters").set({ local_until: () => "now() - interval '1 hour'" });
   t.is(await world.passes(2), 1);
   const [id] = await world.inFlight();
   const third = await fetchJob(world, id!, "other");
@@ -267,14 +259,10 @@ test("a job that was cancelled, released or given to others is not sent back", a
   const { world, job, admission } = await started(t);
   t.false(await sendBack(world, job, "1"), "another start has the slot");
   t.false(await sendBack(world, job, admission, { poolId: "other" }), "another pool has the job");
-  await world.pool.query(
-    "update dispatch_policy._private_in_flight_jobs set cancelled_at = now(), cancelled_by = 'somebody'",
-  );
+  await world.table("in_flight_jobs").set({ cancelled_at: () => "now()", cancelled_by: "somebody" });
   t.false(await sendBack(world, job, admission), "it was cancelled");
   t.is(await world.staged(), 0, "what was staged is undone");
-  await world.pool.query(
-    "update dispatch_policy._private_in_flight_jobs set cancelled_at = null, cancelled_by = null",
-  );
+  await world.table("in_flight_jobs").set({ cancelled_at: null, cancelled_by: null });
   await world.release([job.id]);
   t.false(await sendBack(world, job, admission), "its slot was given back");
   t.is(await world.staged(), 0);
@@ -293,9 +281,12 @@ test("a pass that waits for a limiter sees what a job that came back has left", 
   await world.route();
   const admitted = world.admit({ as: pass });
   await world.waitsForLock(pass);
-  await full.query(
-    "update dispatch_policy._private_limiters set local_until = clock_timestamp() + interval '1.5 s' where local_cap is not null",
-  );
+  await world
+    .table("limiters", full)
+    .set(
+      { local_until: () => "clock_timestamp() + interval '1.5 s'" },
+      { local_cap: (its) => `${its} is not null` },
+    );
   await full.query("commit");
   t.is((await admitted).admitted, 0, "one is in flight, and no more than one may be");
   t.is((await world.limiter("concurrency")).in_flight, 1);
@@ -306,7 +297,7 @@ test("while another session has the limiter locked, a job is not sent back, and 
   const { world, job, admission } = await started(t);
   const session = await world.session();
   await session.query("begin");
-  await session.query("select from dispatch_policy._private_limiters for update");
+  await world.table("limiters", session).lock();
   t.false(await sendBack(world, job, admission));
   await session.query("commit");
   t.deepEqual([await world.staged(), (await world.inFlight()).length], [0, 1]);
@@ -318,9 +309,7 @@ test("a newer job of the key that is staged runs beside one that is sent back, a
   const [newer] = await world.stage("a", { jobKey: "k" });
   t.true(await sendBack(world, job, admission));
   await completeJob(world, job.id);
-  const { rows } = await world.pool.query(
-    "select id, job_key from dispatch_policy._private_staged_jobs order by id",
-  );
+  const { rows } = await world.pool.query("select id, job_key from dispatch_policy.staged_jobs order by id");
   t.deepEqual(rows, [
     { id: stagedId, job_key: null },
     { id: newer, job_key: "k" },
@@ -332,10 +321,9 @@ test("a native job of the key that came after the fetch is not overwritten", asy
   const { world, job, admission } = await started(t);
   await addPast(world, { key: "k", payload: { newest: true } });
   t.true(await sendBack(world, job, admission));
-  const { rows } = await world.pool.query("select job_key from dispatch_policy._private_staged_jobs");
+  const { rows } = await world.pool.query("select job_key from dispatch_policy.staged_jobs");
   t.deepEqual(rows, [{ job_key: null }]);
-  const native = await world.pool.query("select payload from graphile_worker._private_jobs where key = 'k'");
-  t.deepEqual(native.rows, [{ payload: { newest: true } }]);
+  t.deepEqual((await workerTable(world.pool).one({ key: "k" })).payload, { newest: true });
 });
 
 test("a cap that is lowered to 0 is no limit of 0", async (t) => {
@@ -349,7 +337,7 @@ test("a cap that is lowered to 0 is no limit of 0", async (t) => {
 
 test("under whenBusy skip, a job that was admitted and sent back is not dropped", async (t) => {
   const { world, job, admission } = await started(t, { pools: ["worker", "other"] });
-  await world.pool.query("update dispatch_policy._private_policies set when_busy = 'skip'");
+  await world.table("policies").set({ when_busy: "skip" });
   const now = new Date(Date.now() + 1000);
   t.true(await sendBack(world, job, admission, { now }));
   await completeJob(world, job.id);

@@ -5,18 +5,20 @@ import { makeEngine } from "../../../src/db/engine.ts";
 import { noEvents } from "../../../src/events.ts";
 import { sweepOnce } from "../../../src/operate/sweep.ts";
 import { adaptive, concurrency, type Engine, engine, throttle } from "../../helpers/engine.ts";
-import { addPast, completeJob, type Fetched, failJob, fetchJob, startJob } from "../../helpers/native.ts";
+import {
+  addPast,
+  admissionOf,
+  completeJob,
+  type Fetched,
+  failJob,
+  fetchJob,
+  poolLives,
+  startJob,
+} from "../../helpers/native.ts";
 import { silent } from "../../helpers/silent.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 const ONE = { gates: [concurrency(1)] };
-
-/** The admission of a job in flight. */
-const admissionOf = async (it: Engine, job: string) =>
-  (
-    await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs where job_id = $1", [
-      job,
-    ])
-  ).rows[0]?.admission as string | undefined;
 
 const countOf = async (it: Engine, key: string) => (await it.limiter("concurrency", key)).in_flight as number;
 
@@ -116,10 +118,7 @@ test("so does that of a job that starts and fails as its successor is handed ove
   await it.route();
   const [worker, ticking] = [await it.session(), await it.session()];
   await worker.query("begin");
-  await worker.query(
-    "update graphile_worker._private_jobs set attempts = 1, last_error = 'oops' where id = $1",
-    [id],
-  );
+  await workerTable(worker).set({ attempts: 1, last_error: "oops" }, { id });
   const tick = it.admit({ as: ticking });
   await it.waitsForLock(ticking);
   await worker.query("commit");
@@ -132,14 +131,13 @@ test("so does a retry whose slot was not given back with its parking", async (t)
   const { id } = await running(it, "a");
   const admission = await admissionOf(it, id);
   await failJob(it, id);
-  await it.pool.query("create table public.kept as select * from dispatch_policy._private_in_flight_jobs");
+  const kept = await it.table("in_flight_jobs").one();
   const retry = { attempt: 1, task: "p", after: 0, maxAttempts: 25 };
   const end = { job: id, ok: false, attempt: 1, admission, retry } as never;
   t.deepEqual(await it.release([end]), [id]);
   // as a release leaves it whose limiters changed meanwhile
-  await it.pool.query(`insert into dispatch_policy._private_in_flight_jobs select * from public.kept;
-    update dispatch_policy._private_limiters l set in_flight = l.in_flight + 1
-    from public.kept k where l.id = any(k.limiter_ids)`);
+  await it.table("in_flight_jobs").add(kept);
+  await it.table("limiters").set({ in_flight: (its) => `${its} + 1` }, { id: kept.limiter_ids });
   t.deepEqual([await it.staged(), await it.inFlight()], [1, [id]]);
   t.is(await it.passes(2), 1);
   t.is(await tokensOf(it), 1);
@@ -268,10 +266,7 @@ for (const starts of [false, true]) {
       // it is fetched after the release has looked, and before it parks
       const worker = await it.session();
       await worker.query("begin");
-      await worker.query(
-        "update graphile_worker._private_jobs set attempts = 1, locked_at = now(), locked_by = 'w' where id = $1",
-        [job],
-      );
+      await fetchJob(it, job!, "w", worker);
       const releasing = operator.query("select * from dispatch_policy.release($1)", [job]);
       await it.waitsForLock(operator);
       await worker.query("commit");
@@ -293,14 +288,11 @@ for (const starts of [false, true]) {
 }
 
 test("a slot that a sweep found overdue is not taken from the job's next attempt", async (t) => {
-  const it = await engine(t, ONE);
-  await it.pool.query("update dispatch_policy._private_policies set slot_timeout = 60");
+  const it = await engine(t, { ...ONE, slotTimeout: 60 });
   const job = await running(it, "a");
   const { admission } = await startJob(it, job);
-  await it.pool.query("update graphile_worker._private_jobs set locked_at = now() - interval '2 minutes'");
-  await it.pool.query(
-    "update dispatch_policy._private_in_flight_jobs set started_at = started_at - interval '2 minutes'",
-  );
+  await workerTable(it.pool).set({ locked_at: () => "now() - interval '2 minutes'" });
+  await it.table("in_flight_jobs").set({ started_at: (its) => `${its} - interval '2 minutes'` });
   const sql = makeEngine("dispatch_policy");
   let found: unknown[] = [];
   const { repaired } = await sweepOnce({
@@ -328,15 +320,15 @@ test("a slot that a sweep found overdue is not taken from the job's next attempt
 });
 
 for (const [what, unlocked] of Object.entries({
-  "a sweep unlocked it": "attempt = 2, pool_id = null",
-  "it was unlocked past the package": "attempt = null",
-  "its retry was unlocked past the package": "attempt = 1, pool_id = 'worker'",
+  "a sweep unlocked it": { attempt: 2, pool_id: null },
+  "it was unlocked past the package": { attempt: null },
+  "its retry was unlocked past the package": { attempt: 1, pool_id: "worker" },
 })) {
   test(`an attempt whose number comes again has the slot to itself: ${what}`, async (t) => {
     const it = await engine(t, ONE);
     const first = await running(it, "a");
     const old = await admissionOf(it, first.id);
-    await it.pool.query(`update dispatch_policy._private_in_flight_jobs set ${unlocked}`);
+    await it.table("in_flight_jobs").set(unlocked);
     await it.pool.query("select graphile_worker.force_unlock_workers('{worker}')");
     await it.pool.query("select graphile_worker.reschedule_jobs($1, attempts => 0)", [[first.id]]);
     const again = await fetchJob(it, first.id, "another");
@@ -355,8 +347,7 @@ for (const [what, unlocked] of Object.entries({
 for (const noted of [true, false]) {
   test(`a slot whose release came too late is found once its job is gone, its pool alive, its start ${noted ? "" : "not "}noted`, async (t) => {
     const it = await engine(t, ONE);
-    await it.pool.query(`insert into dispatch_policy._private_workers (pool_id, slots, tasks, stale_at, stale_after)
-      values ('worker', 1, '{p}', now() + interval '1 hour', '1 hour')`);
+    await poolLives(it, "worker", 1);
     const job = await running(it, "a");
     if (noted) await startJob(it, job);
     const admission = await admissionOf(it, job.id);
@@ -375,17 +366,14 @@ for (const noted of [true, false]) {
 }
 
 test("a job is overdue from its recorded start, not from its fetch", async (t) => {
-  const it = await engine(t, ONE);
+  const it = await engine(t, { ...ONE, slotTimeout: 60 });
   const job = await running(it, "a");
-  await it.pool.query("update dispatch_policy._private_policies set slot_timeout = 60");
-  await it.pool.query("update graphile_worker._private_jobs set locked_at = now() - interval '2 minutes'");
+  await workerTable(it.pool).set({ locked_at: () => "now() - interval '2 minutes'" });
   const overdue = () => it.number("select count(*)::int from dispatch_policy._sweep_overdue()");
   t.is(await overdue(), 1);
   await startJob(it, { ...job, locked_at: null });
   t.is(await overdue(), 0);
-  await it.pool.query(
-    "update dispatch_policy._private_in_flight_jobs set started_at = started_at - interval '2 minutes'",
-  );
+  await it.table("in_flight_jobs").set({ started_at: (its) => `${its} - interval '2 minutes'` });
   t.is(await overdue(), 1);
 });
 

@@ -12,9 +12,7 @@ for (const handsOn of [false, true])
     t.is(await it.passes(), 1);
     const [job] = await it.inFlight();
     // as if somebody had said that there is room
-    await it.pool.query(
-      "update dispatch_policy._private_partitions set denied_until = '-infinity', blocked_on = null",
-    );
+    await it.table("partitions").set({ denied_until: "-infinity", blocked_on: null });
     const [release, pass] = [await it.session(), await it.session()];
     await release.query("begin");
     const retry = { attempt: 0, task: "p", after: 3600, priority: 0, maxAttempts: 25 };

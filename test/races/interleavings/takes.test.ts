@@ -21,7 +21,7 @@ async function waitLong(it: Engine, ...functions: string[]): Promise<void> {
 }
 
 function buckets(it: Engine): Promise<number> {
-  return it.number("select count(*)::int from dispatch_policy._private_limiters where gate = 'own'");
+  return it.table("limiters").count({ gate: "own" });
 }
 
 /** Stages five jobs of the key. What has gone after two passes is what its bucket had left. */
@@ -90,7 +90,7 @@ test("a pass waits for a sync, and goes by what that has left", async (t) => {
   await it.waitsForLock(passing);
   await app.query("commit");
   t.is((await pass).admitted, 2);
-  t.is(await it.number("select count(*)::int from dispatch_policy._private_freed"), 0, "it wakes nobody");
+  t.is(await it.table("freed").count(), 0, "it wakes nobody");
 });
 
 test("a take that stays open delays the jobs of its key, and no others", async (t) => {
@@ -113,9 +113,7 @@ const LOCKED: Record<string, (it: Engine, by: Queryable) => Promise<unknown>> = 
   },
   "an application that locks its row": async (it, by) => {
     await take(it.pool, "a");
-    return by.query(
-      "select from dispatch_policy._private_limiters where gate = 'own' and scope_key = 'a' for update",
-    );
+    return it.table("limiters", by).lock({ gate: "own", scope_key: "a" });
   },
 };
 
@@ -146,16 +144,16 @@ for (const [who, lock] of Object.entries(LOCKED)) {
 test("a lock timeout that PostgreSQL reports as a cancel is an answer, and the transaction goes on", async (t) => {
   const it = await engine(t, OWN);
   t.true((await take(it.pool, "a")).taken);
-  // it does so if the timeout fires between two waits, which no test can arrange
-  await it.pool.query(`create function cancel() returns trigger language plpgsql as $$
-    begin perform pg_sleep(0.3); raise 'canceling statement due to user request' using errcode = '57014'; end $$;
-    create trigger cancel before update on dispatch_policy._private_limiters for each row execute function cancel()`);
   const app = await it.session();
+  // it does so if the timeout fires between two waits, which no test can arrange
+  const cancel =
+    "perform pg_sleep(0.3); raise 'canceling statement due to user request' using errcode = '57014'";
+  const cancelsNoMore = await it.table("limiters", app).before("update", cancel);
   await app.query("begin");
   const { taken, retry_at } = await take(app, "a");
   t.false(taken);
   t.truthy(retry_at);
-  await app.query("drop trigger cancel on dispatch_policy._private_limiters");
+  await cancelsNoMore();
   t.true((await take(app, "a")).taken, "its transaction goes on");
   await app.query("rollback");
 });

@@ -1,7 +1,8 @@
 // Jobs that start without having been admitted, beside ticks, releases and crashes.
 import test from "ava";
 import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
-import { failJob, fetchJob, poolDies } from "../../helpers/native.ts";
+import { completeJob, failJob, fetchJob, poolDies } from "../../helpers/native.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 interface Caught {
   readonly verdict: string;
@@ -200,10 +201,10 @@ test("the row of a job taken over is deleted once Graphile Worker does not have 
   await startsUnadmitted(it, running);
   await fetchJob(it, job);
   await startsUnadmitted(it, job);
-  const notes = () => it.number("select count(*)::int from dispatch_policy._private_taken_over_jobs");
+  const notes = () => it.table("taken_over_jobs").count();
   await it.pool.query("select dispatch_policy._forget_taken_over()");
   t.is(await notes(), 1);
-  await it.pool.query("delete from graphile_worker._private_jobs where id = $1", [job]);
+  await completeJob(it, job);
   await it.pool.query("select dispatch_policy._forget_taken_over()");
   t.is(await notes(), 0);
 });
@@ -256,10 +257,7 @@ test("a payload that JavaScript rounds is read for its copy: if another job of t
   const add = async (): Promise<string> =>
     (await it.pool.query("select id from graphile_worker.add_job($1, $2)", [it.policy, payload])).rows[0].id;
   const jobs = [await add(), await add()];
-  await it.pool.query(
-    "update graphile_worker._private_jobs set locked_by = 'pool', locked_at = now(), attempts = 1 where id = any($1)",
-    [jobs],
-  );
+  for (const job of jobs) await fetchJob(it, job, "pool");
   const locks = "select id, locked_by, locked_at, updated_at from graphile_worker.jobs order by id";
   const lockedBefore = await it.pool.query(locks);
   const start = async (job: string) => {
@@ -270,7 +268,7 @@ test("a payload that JavaScript rounds is read for its copy: if another job of t
   t.is(await start(jobs[0]!), "admitted");
   const ending = await it.session();
   await ending.query("begin");
-  await ending.query("select from graphile_worker._private_jobs where id = $1 for update", [jobs[0]]);
+  await workerTable(ending).lock({ id: jobs[0] });
   await t.throwsAsync(start(jobs[1]!), { code: "55P03" });
   t.is(await it.staged(), 0);
   await ending.query("commit");

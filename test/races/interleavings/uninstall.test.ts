@@ -3,7 +3,8 @@ import test from "ava";
 import { rethrowPlainly } from "../../../src/db/rethrow-plainly.ts";
 import { SchemaVersionError } from "../../../src/index.ts";
 import { concurrency, type Engine, engine, type Session, throttle } from "../../helpers/engine.ts";
-import { addPast, failJob, fetchJob } from "../../helpers/native.ts";
+import { addPast, admissionOf, failJob, fetchJob } from "../../helpers/native.ts";
+import { workerTable } from "../../helpers/table.ts";
 
 const SHUT = { gates: [throttle(0)] };
 /** A session that waited with a plan has only the number of the table. */
@@ -21,9 +22,7 @@ async function uninstalling(it: Engine, force = false): Promise<Session> {
 }
 
 const payloads = async (it: Engine) =>
-  (
-    await it.pool.query("select payload ->> 'v' as v from graphile_worker._private_jobs order by id")
-  ).rows.map(({ v }) => v);
+  (await workerTable(it.pool).all({}, "id")).map(({ payload }) => payload.v);
 
 /** Stages a job of key k. */
 async function stage(it: Engine, v: string, as: Pick<Session, "query"> = it.pool): Promise<void> {
@@ -147,14 +146,14 @@ test("a failed job that a worker parks after the last look keeps the time of its
   await it.stage("a");
   await it.passes();
   const [job] = (await it.inFlight()) as [string];
-  const { rows } = await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs");
+  const admission = await admissionOf(it, job);
   await fetchJob(it, job);
   await failJob(it, job);
   await it.waitsLong();
   const last = await uninstalling(it, true);
   const worker = await it.session();
   const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
-  const end = { job, ok: false, attempt: 1, admission: rows[0].admission, retry } as never;
+  const end = { job, ok: false, attempt: 1, admission, retry } as never;
   const releasing = it.release([end], worker);
   await it.waitsForLock(worker);
   await last.query("commit");
@@ -189,11 +188,11 @@ test("of a key, a job that took a failed one's row while that one is handed back
   await stage(it, "old");
   await it.passes();
   const [job] = (await it.inFlight()) as [string];
-  const { rows } = await it.pool.query("select admission from dispatch_policy._private_in_flight_jobs");
+  const admission = await admissionOf(it, job);
   await fetchJob(it, job);
   await failJob(it, job);
   const retry = { attempt: 1, task: "p", after: 60, maxAttempts: 25 };
-  await it.release([{ job, ok: false, attempt: 1, admission: rows[0].admission, retry } as never]);
+  await it.release([{ job, ok: false, attempt: 1, admission, retry } as never]);
   const app = await it.session();
   await app.query("begin");
   await app.query(
@@ -283,10 +282,10 @@ test("jobs whose keys an open transaction has keep no others from being handed b
 
 test("jobs that an application has locked keep no later ones from being handed back", async (t) => {
   const it = await engine(t, SHUT);
-  await it.stage(Array(30).fill("a"));
+  const ids = await it.stage(Array(30).fill("a"));
   const app = await it.session();
   await app.query("begin");
-  await app.query("select from dispatch_policy._private_staged_jobs order by id limit 20 for update");
+  await it.table("staged_jobs", app).lock({ id: ids.slice(0, 20) });
   await it.pool.query("select from dispatch_policy.switch_policy('p', false)");
   const { rows } = await it.pool.query("select * from dispatch_policy.hand_back('p', 10)");
   t.like(rows[0], { matched: 10, changed: 10 });

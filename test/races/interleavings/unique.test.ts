@@ -88,7 +88,7 @@ test("a call that drops an expired job of the key takes the key first, as others
   await stage(it.pool, "replace", ["a", "k"], { expiresAt: new Date("2020-01-01") });
   const [holder, one, other] = [await it.session(), await it.session(), await it.session()];
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_staged_jobs where job_key = 'a' for update");
+  await it.table("staged_jobs", holder).lock({ job_key: "a" });
   const first = stage(one, "replace", ["a", "k"]);
   await it.waitsForLock(one);
   const second = stage(other, "unsafe_dedupe", ["k"]);
@@ -102,21 +102,14 @@ test("a sweep leaves a key alone that a producer has locked", async (t) => {
   const it = await engine(t, ONE);
   const { jobId } = await running(it);
   await it.finish([jobId]);
-  await it.pool.query(
-    "update dispatch_policy._private_unique_ends set ended_at = ended_at - interval '2 hours'",
-  );
+  await it.table("unique_ends").set({ ended_at: (its) => `${its} - interval '2 hours'` });
   const producer = await it.session();
   await producer.query("begin");
   const { dropped } = await add(it, producer);
   t.false(dropped);
   await it.pool.query("select dispatch_policy._forget_keys(clock_timestamp() + interval '3 hours')");
   await producer.query("commit");
-  t.is(
-    await it.number(
-      "select count(*)::int from dispatch_policy._private_unique_keys where staged_id is not null",
-    ),
-    1,
-  );
+  t.is(await it.table("unique_keys").count({ staged_id: (its) => `${its} is not null` }), 1);
 });
 
 test("a job that Graphile Worker has completed is remembered also before its release", async (t) => {
@@ -139,7 +132,7 @@ test("a policy is removed although an application has a key of it locked, and a 
     (await it.pool.query("select removed from dispatch_policy.remove_policy('p')")).rows[0].removed;
   t.true(await removed());
   await producer.query("commit");
-  const keys = () => it.number("select count(*)::int from dispatch_policy._private_unique_keys");
+  const keys = () => it.table("unique_keys").count();
   t.is(await keys(), 1);
   await it.pool.query("select dispatch_policy._forget_keys(clock_timestamp() + interval '2 hours')");
   t.is(await keys(), 0);
@@ -155,7 +148,7 @@ test("a producer of a strict backlog locks its key after the turns", async (t) =
   const added = add(it, producer);
   await it.waitsForLock(producer);
   await other.query("begin");
-  await other.query("select from dispatch_policy._private_unique_keys for update nowait");
+  await it.table("unique_keys", other).lock({}, "update nowait");
   await other.query("commit");
   await holder.query("commit");
   t.true((await added).dropped);

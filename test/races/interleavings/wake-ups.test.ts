@@ -1,6 +1,7 @@
 // Room in a limiter must reach somebody who can use it, in fair order, whoever was told of it first.
 import test, { type ExecutionContext } from "ava";
 import { concurrency, type Engine, engine, type Queryable, throttle } from "../../helpers/engine.ts";
+import { nameOf } from "../../helpers/table.ts";
 
 /** One slot over the whole policy, held by a job of `holder`; `first` waits before `second`. */
 async function oneSlotTaken(t: ExecutionContext, [first, second]: [string, string]): Promise<Engine> {
@@ -15,10 +16,9 @@ async function oneSlotTaken(t: ExecutionContext, [first, second]: [string, strin
 
 async function wakesBefore(world: Engine, ...keys: string[]): Promise<void> {
   for (const [place, key] of keys.entries()) {
-    await world.pool.query(
-      "update dispatch_policy._private_partitions set fair_key = $2 where key = $1 and blocked_on is not null",
-      [key, place - 1e6],
-    );
+    await world
+      .table("partitions")
+      .set({ fair_key: place - 1e6 }, { key, blocked_on: (its) => `${its} is not null` });
   }
 }
 
@@ -36,9 +36,7 @@ test("a partition that went to sleep does not swallow the next partition's wake-
 
 test("a wake-up spent on a drained partition is not lost for the next one", async (t) => {
   const world = await oneSlotTaken(t, ["drained", "waiting"]);
-  await world.pool.query("delete from dispatch_policy._private_staged_jobs where partition_id = $1", [
-    (await world.partition("drained")).id,
-  ]);
+  await world.table("staged_jobs").remove({ partition_id: (await world.partition("drained")).id });
 
   await world.release(await world.inFlight("holder"));
   await world.passes(3);
@@ -79,9 +77,7 @@ test("a wake-up spent on a partition whose other limiter is full is not lost", a
   await world.passes(3);
   // by chance noted as waiting for the limiter that is freed
   const { id } = await world.limiter("all");
-  await world.pool.query("update dispatch_policy._private_partitions set blocked_on = $1 where key = 'w'", [
-    id,
-  ]);
+  await world.table("partitions").set({ blocked_on: id }, { key: "w" });
   await wakesBefore(world, "w", "waiting");
 
   await world.release(await world.inFlight("x"));
@@ -146,9 +142,13 @@ test("waiters are woken in an order comparable across time, not by raw admits of
   await world.stage(["hot", "b", "c"].flatMap((key) => Array(90).fill(key)));
   await world.passes(5);
   // an hour ago and half-lives of a minute: really nothing
-  await world.pool.query(`update dispatch_policy._private_partitions set decayed_admits = 1000,
-    decayed_at = now() - interval '1 hour',
-    fair_key = 1001, looked_at = now() - interval '1 hour' where key = 'hot'`);
+  const anHourAgo = () => "now() - interval '1 hour'";
+  await world
+    .table("partitions")
+    .set(
+      { decayed_admits: 1000, decayed_at: anHourAgo, fair_key: 1001, looked_at: anHourAgo },
+      { key: "hot" },
+    );
   const served: Record<string, number> = { hot: 0, b: 0, c: 0 };
   for (let slot = 0; slot < 120; slot++) {
     for (const key of Object.keys(served)) {
@@ -216,15 +216,14 @@ test("a freed row of a bucket with some tokens does not wake, pass after pass, a
   const world = await engine(t, { gates: shared(1, 3600, 10) });
   await world.stage(["a", "b", "c"], { cost: 9 });
   t.is(await world.passes(2), 1);
-  await world.pool.query(
-    `insert into dispatch_policy._private_freed (policy_id, limiter_id)
-     select policy_id, id from dispatch_policy._private_limiters where gate = 'all'`,
-  );
+  const { policy_id, id } = await world.limiter("all");
+  await world.table("freed").add({ policy_id, limiter_id: id });
   await world.passes(2);
-  t.is((await world.pool.query("select from dispatch_policy._private_freed")).rowCount, 0);
-  const before = await world.number("select sum(visited)::int from dispatch_policy._private_partitions");
+  t.is(await world.table("freed").count(), 0);
+  const visited = async () => (await world.table("partitions").all({}, "key")).map((one) => one.visited);
+  const before = await visited();
   await world.passes(3);
-  t.is(await world.number("select sum(visited)::int from dispatch_policy._private_partitions"), before);
+  t.deepEqual(await visited(), before);
 });
 
 test("jobs that cost half a token go twice as often", async (t) => {
@@ -256,15 +255,8 @@ test("a tick in SQL, which routes and admits in one transaction, holds no limite
   await ticking.query("begin");
   const later = new Date(Date.now() + 10_000);
   await ticking.query("select dispatch_policy._route('p', $1, 10000, false, false)", [later]);
-  t.is(
-    await world.number(
-      "select count(*)::int from dispatch_policy._private_partitions where blocked_on is null",
-    ),
-    1,
-  );
-  await t.notThrowsAsync(
-    world.pool.query("select from dispatch_policy._private_limiters order by id for no key update nowait"),
-  );
+  t.is(await world.table("partitions").count({ blocked_on: null }), 1);
+  await t.notThrowsAsync(world.table("limiters").lock({}, "no key update nowait"));
   await ticking.query("commit");
   t.is(await world.number("select admitted from dispatch_policy.tick('p', now => $1)", [later]), 1);
 });
@@ -278,9 +270,7 @@ test("an operator's admit, which routes first, holds no limiter before it admits
   await admitting.query("begin");
   const later = new Date(Date.now() + 10_000);
   await admitting.query("select dispatch_policy.admit('p', 1, now => $1, dry_run => true)", [later]);
-  await t.notThrowsAsync(
-    world.pool.query("select from dispatch_policy._private_limiters order by id for no key update nowait"),
-  );
+  await t.notThrowsAsync(world.table("limiters").lock({}, "no key update nowait"));
   await admitting.query("rollback");
 });
 
@@ -305,7 +295,7 @@ test("who is made to wait for a shared bucket while the router wakes others is t
   // the router has counted who waits for the bucket, and stops before it writes when it looks again
   await world.pool.query(`alter function dispatch_policy._next_in_line rename to _line_then;
     create function dispatch_policy._next_in_line(
-      a dispatch_policy._private_policies, b dispatch_policy._private_limiter_now, c text[], d timestamptz,
+      a ${nameOf("policies")}, b ${nameOf("limiter_now")}, c text[], d timestamptz,
       out room int, out woken uuid[], out by_wait uuid[], out waiting bigint, out wake_at timestamptz
     ) language plpgsql as $$ begin
       select l.* into room, woken, by_wait, waiting, wake_at from dispatch_policy._line_then(a, b, c, d) l;
@@ -345,7 +335,7 @@ test("a slot that is freed while its policy is off, and its waiter locked, is th
   const world = await oneSlotTaken(t, ["first", "second"]);
   const holder = await world.session();
   await holder.query("begin");
-  await holder.query("select from dispatch_policy._private_partitions for update");
+  await world.table("partitions", holder).lock();
   await world.pool.query("select dispatch_policy.switch_policy('p', false)");
   await world.finish(await world.inFlight());
   await world.route();

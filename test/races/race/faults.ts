@@ -1,5 +1,6 @@
 // Engines that are wrong in one place each. A race that lets one of them pass is too weak.
 import type { Queryable } from "../../helpers/engine.ts";
+import { nameOf } from "../../helpers/table.ts";
 
 interface Fault {
   readonly of: string;
@@ -22,10 +23,10 @@ export const FAULTS = {
     of: "_announce_freed",
     from: /announced as \([\s\S]*?returning policy_id\s*\)/,
     to: `announced as (
-      update dispatch_policy._private_partitions p set denied_until = '-infinity', blocked_on = null
+      update ${nameOf("partitions")} p set denied_until = '-infinity', blocked_on = null
       where p.id = any(array(
         select x.id from unnest(p_waited) w cross join lateral (
-          select q.id from dispatch_policy._private_partitions q where q.blocked_on = w.id
+          select q.id from ${nameOf("partitions")} q where q.blocked_on = w.id
           order by q.fair_key limit greatest((w.numbers).max - w.in_flight, 1) for no key update skip locked
         ) x
       ))
