@@ -39,9 +39,18 @@ export type { Admission, Drop, MixedKeys } from "./ticking.ts";
  * The functions of one installation's schema, typed. Each is one statement, with hardly any computation, because
  * PostgreSQL resolves its names and operators by the caller's search_path. The SQL functions have a fixed one.
  */
-export type Engine = ReturnType<typeof makeEngine>;
+export type Engine = ReturnType<typeof newEngine>;
 
-export function makeEngine(schemaName: string) {
+const engines = new Map<string, Engine>();
+
+/** One for each schema: some 90 functions, and {@link addPolicyJob} asks for them at each call. */
+export function makeEngine(schemaName: string): Engine {
+  const engine = engines.get(schemaName) ?? newEngine(schemaName);
+  engines.set(schemaName, engine);
+  return engine;
+}
+
+function newEngine(schemaName: string) {
   const statements = makeStatements(schemaName);
   const { schema, rowsAsIs, rows } = statements;
   return {
